@@ -1,0 +1,3 @@
+"""scikit-learn compatible estimators with privacy guarantees computed from what was drawn."""
+
+__version__ = "0.1.0"
