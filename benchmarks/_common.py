@@ -1,0 +1,77 @@
+"""What every benchmark shares: arguments, timing, and where tables and pictures go.
+
+A benchmark is one script, ``python benchmarks/<name>.py [--data DIR] [--seeds N]``. It writes
+``benchmarks/results/<name>.csv``, draws ``docs/images/<name>.png`` and prints its table in Markdown, ready for
+``docs/benchmarks/<name>.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+IMAGES = ROOT / "docs" / "images"
+
+
+def parse_args(description: str, *, seeds: int = 10, **extra: dict[str, Any]) -> argparse.Namespace:
+    """Parse ``--data``, ``--seeds`` and any ``extra`` options ``name=dict(add_argument keywords)``."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--data", type=Path, default=None, help="folder with the Parquet files")
+    parser.add_argument("--seeds", type=int, default=seeds, help="number of repetitions")
+    for name, keywords in extra.items():
+        parser.add_argument("--" + name.replace("_", "-"), **keywords)
+    return parser.parse_args()
+
+
+def require_data(args: argparse.Namespace, name: str) -> Path:
+    """Path of a data file below ``--data``, or a clear exit."""
+    path = (args.data or Path("missing")) / name
+    if not path.exists():
+        raise SystemExit(f"{name} not found: pass --data DIR with the folder that holds it (got {args.data}).")
+    return path
+
+
+def median_seconds(call: Callable[[], Any], repeats: int = 5) -> float:
+    """Median wall-clock seconds of ``call()`` after one warm-up."""
+    call()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def write_table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Write ``benchmarks/results/<name>.csv``; return (and print) the table in Markdown."""
+
+    def cell(value: Any) -> str:
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with open(RESULTS / f"{name}.csv", "w", newline="") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([[cell(value) for value in row] for row in rows])
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(cell(value) for value in row) + " |" for row in rows]
+    table = "\n".join(lines)
+    print(f"\n{name} ({platform.machine()}, {os.cpu_count()} cores)\n\n{table}\n", flush=True)
+    return table
+
+
+def save_figure(figure: Any, name: str) -> Path:
+    """Save a matplotlib figure as ``docs/images/<name>.png``."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    path = IMAGES / f"{name}.png"
+    figure.savefig(path, dpi=110, bbox_inches="tight")
+    return path
