@@ -129,6 +129,7 @@ def test_prices_that_are_none(make_ledger, price, error):
         ({"epsilon": 1, "delta": 1.0}, "delta=1.0"),
         ({"epsilon": 1, "delta": -0.1}, "delta=-0.1"),
         ({"epsilon": 1, "composition": "advanced"}, "composition='advanced'.*'basic', 'zcdp'"),
+        ({"epsilon": 1, "unit": "users"}, "unit='users'.*'user'"),
         ({"epsilon": 1, "composition": "zcdp"}, "delta > 0"),
     ],
 )
