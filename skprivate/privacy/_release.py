@@ -9,19 +9,15 @@ rounded to a lattice first and get exact integer noise, so no guarantee rests on
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from fractions import Fraction
-from numbers import Real
-from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from skprivate.privacy import _samplers, _selection
-from skprivate.privacy._accounting import compose_epsilon, rho_total, upper_bound_epsilon
-from skprivate.privacy._errors import BudgetExceededError
+from skprivate.privacy._account import ReleaseAccount
 from skprivate.privacy._events import (
     BoundedRangeEvent,
     Events,
@@ -30,32 +26,30 @@ from skprivate.privacy._events import (
     PrivacyEvent,
     PureEvent,
     ZeroConcentratedEvent,
-    count_events,
 )
-from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
+from skprivate.privacy._lattice import (
+    WIDER,
+    FloatArray,
+    IntArray,
+    Lattice,
+    check_positive,
+    finite,
+    gaussian_lattice,
+    integers,
+    laplace_lattice,
+    selection_costs,
+    selection_rate,
+    snap,
+)
 from skprivate.privacy._ledger import PrivacyLedger
-from skprivate.privacy._randomness import SimulatedNoiseWarning, bit_source, public_generator
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 SelectionRule = Literal["exponential", "permute-and-flip"]
 
-#: Noise is this much wider than its price says, so that budgets split in floating point never overrun.
-_WIDER = 1 + Fraction(1, 2**30)
-#: Relative rounding of a budget split in floating point that is absorbed by `_WIDER`.
-_ROUNDING = 2.0**-40
-#: A pure guarantee is reported if its ε is at most this multiple of the one that needs δ.
-_PURE_PREFERENCE = 1.01
-#: Lattice steps per noise scale, as a power of two.
-_LATTICE_BITS = 32
-#: Steps of rounding that two neighbouring values may differ by beyond their sensitivity: one for rounding to
-#: the lattice, one for float64 error of the statistic itself (up to half a step each).
-_ROUNDING_STEPS = 2
-_SELECT_BITS = 20
-_SELECT_LIMIT = float(2**60)
+_LEAST_SCALE = Fraction(1, 2**20)
 
 
-class Release:
+class Release(ReleaseAccount):
     """A privacy budget being spent; made by `open_release`, ended by `close`.
 
     Attributes
@@ -67,51 +61,6 @@ class Release:
     public_rng : numpy.random.Generator
         Randomness that may be published (rotations, subsampling of public rows), independent of all noise.
     """
-
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        unit: PrivacyUnit,
-        adjacency: Adjacency,
-        metric: str | None,
-        random_state: Any,
-        ledger: PrivacyLedger | None,
-        label: str,
-        theorem: str,
-        assumptions: tuple[str, ...],
-        plan: Events,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.adjacency = adjacency
-        self._metric = metric
-        self._label = label
-        self._theorem = theorem
-        self._assumptions = assumptions
-        self._source = bit_source(random_state)
-        self.public_rng = public_generator(random_state)
-        self._ledger = ledger
-        self._entry: int | None = None
-        self._charged_epsilon = math.inf
-        self._planned: dict[PrivacyEvent, int] = {}
-        self._drawn: dict[PrivacyEvent, int] = {}
-        self._closed = False
-        planned = count_events(plan)
-        if planned:
-            self._pay(planned)
-            self._planned = planned
-        if not self._source.secure:
-            warnings.warn(
-                "random_state is an integer: this fit draws simulated noise that anyone can reproduce. Use "
-                "random_state=None before anything is released.",
-                SimulatedNoiseWarning,
-                stacklevel=2,
-            )
-
-    # --- draws ---------------------------------------------------------------------------------------------------
 
     def laplace(
         self, value: ArrayLike, *, sensitivity: float, epsilon: float, norm: Literal["l1", "linf"] = "l1"
@@ -133,22 +82,18 @@ class Release:
         float or ndarray of float64
             The noisy value, of the same shape.
         """
-        array = _finite(value)
-        _check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        array = finite(value)
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
         if norm == "l1":
             event: PrivacyEvent = LaplaceEvent(epsilon) if array.size == 1 else PureEvent(epsilon, "Laplace")
-            self._draw({event: 1})
+            self._charge({event: 1})
             coordinates = array.size
         elif norm == "linf":
-            self._draw({LaplaceEvent(epsilon): max(array.size, 1)})
+            self._charge({LaplaceEvent(epsilon): max(array.size, 1)})
             coordinates = 1
         else:
             raise ValueError(f"norm must be 'l1' or 'linf', got {norm!r}.")
-        step = _lattice_step(sensitivity / epsilon, coordinates)
-        # Two further steps: the discrete Laplace shifted by Δ steps is dominated by the continuous one shifted
-        # by Δ + 2, whose profile is what the accountant uses.
-        steps = Fraction(sensitivity) / Fraction(step) + _ROUNDING_STEPS * coordinates + 2
-        return self._noisy("laplace", array, step, steps / Fraction(epsilon) * _WIDER)
+        return self._noisy("laplace", array, laplace_lattice(sensitivity, epsilon, coordinates))
 
     def gaussian(self, value: ArrayLike, *, sensitivity: float, noise_multiplier: float) -> Any:
         """Add Gaussian noise of standard deviation ``sensitivity * noise_multiplier`` to every number.
@@ -169,13 +114,10 @@ class Release:
             The noisy value, of the same shape.
         """
         self._require_delta("Gaussian noise")
-        array = _finite(value)
-        _check_positive(sensitivity=sensitivity, noise_multiplier=noise_multiplier)
-        self._draw({GaussianEvent(noise_multiplier, max(array.size, 1)): 1})
-        root = math.isqrt(max(array.size, 1) - 1) + 1
-        step = _lattice_step(sensitivity * noise_multiplier, root)
-        steps = Fraction(sensitivity) / Fraction(step) + _ROUNDING_STEPS * root
-        return self._noisy("gaussian", array, step, steps * Fraction(noise_multiplier) * _WIDER)
+        array = finite(value)
+        check_positive(sensitivity=sensitivity, noise_multiplier=noise_multiplier)
+        self._charge({GaussianEvent(noise_multiplier, max(array.size, 1)): 1})
+        return self._noisy("gaussian", array, gaussian_lattice(sensitivity, noise_multiplier, array.size))
 
     def discrete_laplace(self, counts: ArrayLike, *, sensitivity: int, epsilon: float) -> IntArray:
         """Add discrete Laplace noise to integers: P(k) ∝ exp(−epsilon·|k| / sensitivity).
@@ -192,10 +134,10 @@ class Release:
         -------
         ndarray of int64, same shape
         """
-        array = _integers(counts)
-        _check_positive(sensitivity=sensitivity, epsilon=epsilon)
-        self._draw({PureEvent(epsilon, "discrete Laplace"): 1})
-        scale = Fraction(sensitivity) / Fraction(epsilon) * _WIDER
+        array = integers(counts)
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        self._charge({PureEvent(epsilon, "discrete Laplace"): 1})
+        scale = Fraction(sensitivity) / Fraction(epsilon) * WIDER
         return array + self._integer_noise("laplace", scale, array.shape)
 
     def discrete_gaussian(self, counts: ArrayLike, *, sensitivity: float, rho: float) -> IntArray:
@@ -214,10 +156,10 @@ class Release:
         ndarray of int64, same shape
         """
         self._require_delta("discrete Gaussian noise")
-        array = _integers(counts)
-        _check_positive(sensitivity=sensitivity, rho=rho)
-        self._draw({ZeroConcentratedEvent(rho, "discrete Gaussian"): 1})
-        sigma = Fraction(sensitivity / math.sqrt(2 * rho)) * _WIDER
+        array = integers(counts)
+        check_positive(sensitivity=sensitivity, rho=rho)
+        self._charge({ZeroConcentratedEvent(rho, "discrete Gaussian"): 1})
+        sigma = Fraction(sensitivity / math.sqrt(2 * rho)) * WIDER
         return array + self._integer_noise("gaussian", sigma, array.shape)
 
     def select(
@@ -252,18 +194,18 @@ class Release:
         int, or (int, int) with ``multiplicity``
             The index, or (category, member).
         """
-        _check_positive(sensitivity=sensitivity, epsilon=epsilon)
-        costs, steps = _costs(scores, sensitivity)
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        costs, steps = selection_costs(scores, sensitivity)
         if costs.ndim != 1 or costs.size == 0:
             raise ValueError(f"scores must have shape (n_candidates,), got {costs.shape}.")
         if multiplicity is not None and len(multiplicity) != costs.size:
             raise ValueError(f"multiplicity must have length {costs.size}, got {len(multiplicity)}.")
-        rate = _rate(epsilon, steps, monotone)
+        rate = selection_rate(epsilon, steps, monotone)
         if rule == "exponential":
-            self._draw({BoundedRangeEvent(epsilon): 1})
+            self._charge({BoundedRangeEvent(epsilon): 1})
             draw = _selection.exponential_select
         elif rule == "permute-and-flip":
-            self._draw({PureEvent(epsilon, "permute-and-flip"): 1})
+            self._charge({PureEvent(epsilon, "permute-and-flip"): 1})
             draw = _selection.permute_and_flip_select
         else:
             raise ValueError(f"rule must be 'exponential' or 'permute-and-flip', got {rule!r}.")
@@ -287,145 +229,26 @@ class Release:
         -------
         ndarray of int64, shape (n_units,)
         """
-        _check_positive(sensitivity=sensitivity, epsilon=epsilon)
-        costs, steps = _costs(scores, sensitivity)
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        costs, steps = selection_costs(scores, sensitivity)
         if costs.ndim != 2 or costs.shape[1] == 0:
             raise ValueError(f"scores must have shape (n_units, n_candidates), got {costs.shape}.")
-        self._draw({BoundedRangeEvent(epsilon): 1})
-        return _selection.exponential_select_rows(costs, _rate(epsilon, steps, monotone), self._source)
-
-    # --- the price -----------------------------------------------------------------------------------------------
-
-    def close(self) -> PrivacyGuarantee:
-        """End the release and state what it cost, computed from what was drawn.
-
-        Returns
-        -------
-        PrivacyGuarantee
-            With δ = 0 where the pure sum is as good as the bound that needs δ (within 1 %).
-        """
-        epsilon, delta = self._composed(self._drawn)
-        if self._ledger is not None and self._entry is not None and not self._closed:
-            price = self._price(self._drawn)
-            # What was charged bounds every part of it, also where the discretised PLD of the part is coarser.
-            price["epsilon"] = epsilon = min(epsilon, self._charged_epsilon)
-            self._ledger.close_entry(self._entry, **price)
-        self._closed = True
-        return PrivacyGuarantee(
-            epsilon=epsilon,
-            delta=delta,
-            unit=self.unit,
-            adjacency=self.adjacency,
-            metric=self._metric,
-            assumptions=self._assumptions,
-            theorem=self._theorem,
-            events=tuple(self._drawn.items()),
-            valid_for_release=self._source.secure,
+        self._charge({BoundedRangeEvent(epsilon): 1})
+        return _selection.exponential_select_rows(
+            costs, selection_rate(epsilon, steps, monotone), self._source
         )
 
-    def __enter__(self) -> Release:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # After an error the ledger keeps the reserved price: what was drawn before it may have been seen.
-        if kind is None and not self._closed:
-            self.close()
-
-    def _draw(self, events: dict[PrivacyEvent, int]) -> None:
-        """Take ``events`` out of the plan, or pay for them; nothing has been drawn before this returns."""
-        if self._closed:
-            raise RuntimeError("the release is closed: open another one for further draws.")
-        if all(self._planned.get(event, 0) >= count for event, count in events.items()):
-            for event, count in events.items():
-                self._planned[event] -= count
-        else:
-            total = count_events(
-                [
-                    pair
-                    for counts in (self._planned, self._drawn, events)
-                    for pair in counts.items()
-                    if pair[1]
-                ]
-            )
-            self._pay(total)
-        for event, count in events.items():
-            self._drawn[event] = self._drawn.get(event, 0) + count
-
-    def _pay(self, total: dict[PrivacyEvent, int]) -> None:
-        """Check that ``total`` fits the budget, then write its price to the ledger."""
-        if self.adjacency is Adjacency.METRIC and not all(
-            math.isfinite(event.pure_epsilon) for event in total
-        ):
-            raise ValueError("metric privacy admits pure events only (Laplace noise and selection).")
-        limit = self.epsilon * (1 + _ROUNDING)
-        cheap = upper_bound_epsilon(total, self._accounted_delta) if self._accounted_delta else math.inf
-        if cheap > limit and compose_epsilon(total, self._accounted_delta) > limit:
-            needed = compose_epsilon(total, self._accounted_delta)
-            raise BudgetExceededError(
-                f"{self._label or 'this release'} needs epsilon = {needed:.6g} at delta = {self.delta:g}, more than "
-                f"its budget epsilon = {self.epsilon:g}; nothing was drawn for it.",
-                required=(needed, self.delta),
-                remaining=(self.epsilon, self.delta),
-            )
-        if self._ledger is None:
-            return
-        price = self._price(total)
-        if self._entry is None:
-            self._entry = self._ledger.reserve(
-                self._label,
-                unit=str(self.unit),
-                adjacency=str(self.adjacency),
-                simulated=not self._source.secure,
-                **price,
-            )
-        else:
-            self._ledger.increase(self._entry, **price)
-        self._charged_epsilon = price["epsilon"]
-
-    @property
-    def _accounted_delta(self) -> float:
-        # ε per unit of distance scales only for pure events: no δ is spent there.
-        return 0.0 if self.adjacency is Adjacency.METRIC else self.delta
-
-    def _composed(self, events: dict[PrivacyEvent, int]) -> tuple[float, float]:
-        pure = compose_epsilon(events, 0.0)
-        epsilon = compose_epsilon(events, self._accounted_delta)
-        delta = self.delta
-        if pure <= min(epsilon * _PURE_PREFERENCE, self.epsilon * (1 + _ROUNDING)):
-            epsilon, delta = pure, 0.0
-        return (min(epsilon, self.epsilon) if epsilon <= self.epsilon * (1 + _ROUNDING) else epsilon), delta
-
-    def _price(self, events: dict[PrivacyEvent, int]) -> dict[str, Any]:
-        epsilon, delta = self._composed(events)
-        rho = rho_total(events)
-        return {
-            "epsilon": epsilon,
-            "delta": delta,
-            "rho": rho if math.isfinite(rho) and self.adjacency is not Adjacency.METRIC else None,
-            "events": [{**event.to_dict(), "count": count} for event, count in events.items()],
-        }
-
-    # --- noise ---------------------------------------------------------------------------------------------------
-
-    def _require_delta(self, what: str) -> None:
-        if self.delta == 0:
-            raise ValueError(f"{what} needs delta > 0, got delta=0; use Laplace noise for pure privacy.")
-
     def _integer_noise(self, kind: str, scale: Fraction, shape: tuple[int, ...]) -> IntArray:
-        size = math.prod(shape)
-        return _samplers.integer_noise(kind, scale, size, self._source).reshape(shape)
+        # A wider scale than paid for is always allowed; below this one the noise is 0 but for e^-1048576.
+        scale = max(scale, _LEAST_SCALE)
+        return _samplers.integer_noise(kind, scale, math.prod(shape), self._source).reshape(shape)
 
-    def _noisy(self, kind: str, array: FloatArray, step: float, scale: Fraction) -> Any:
-        # Both terms are exact multiples of the step, and their float64 sum is a function of the exact sum
-        # (IEEE addition rounds it correctly), hence post-processing of integer noise on integers. (Noise above 2^53
+    def _noisy(self, kind: str, array: FloatArray, lattice: Lattice) -> Any:
+        # Both terms are exact multiples of the step, and their float64 sum is a function of the exact sum (IEEE
+        # addition rounds it correctly), hence post-processing of integer noise on integers. (Noise above 2^53
         # steps would be rounded first: more than 200 scales away, it has a probability below e^-200.)
-        with np.errstate(over="ignore", invalid="ignore"):
-            lattice = np.rint(array / step) * step
-        # Beyond 2^1023 steps the quotient overflows, but then every float64 is on the lattice already.
-        lattice = np.where(np.isfinite(lattice), lattice, array)
-        noisy = lattice + self._integer_noise(kind, scale, array.shape).astype(np.float64) * step
+        noise = self._integer_noise(kind, lattice.scale, array.shape).astype(np.float64) * lattice.step
+        noisy = snap(array, lattice.step) + noise
         return float(noisy) if array.ndim == 0 else noisy
 
 
@@ -485,7 +308,7 @@ def open_release(
     >>> release.close().epsilon
     1.0
     """
-    _check_positive(epsilon=epsilon)
+    check_positive(epsilon=epsilon)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
     adjacency = Adjacency(adjacency)
@@ -504,52 +327,3 @@ def open_release(
         assumptions=tuple(assumptions),
         plan=plan,
     )
-
-
-def _check_positive(**values: float) -> None:
-    for name, value in values.items():
-        if not (isinstance(value, Real) and math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a positive finite number, got {value!r}.")
-
-
-def _finite(value: ArrayLike) -> FloatArray:
-    array = np.asarray(value, dtype=np.float64)
-    if not np.all(np.isfinite(array)):
-        raise ValueError("the statistic to be released must be finite.")
-    return array
-
-
-def _integers(counts: ArrayLike) -> IntArray:
-    array = np.asarray(counts)
-    if array.dtype.kind not in "iub":
-        raise TypeError(f"counts must be integers, got dtype {array.dtype}.")
-    return array.astype(np.int64)
-
-
-def _lattice_step(scale: float, coordinates: int) -> float:
-    """Power of two about 2³² times finer than the noise; finer still where many coordinates are rounded."""
-    bits = min(_LATTICE_BITS + max(coordinates - 1, 0).bit_length(), 44)
-    step = math.ldexp(1.0, math.frexp(scale)[1] - 1 - bits)
-    if step < 2.0**-1000:
-        raise ValueError("the noise scale is too small for float64: rescale the statistic.")
-    return step
-
-
-def _costs(scores: ArrayLike, sensitivity: float) -> tuple[IntArray, Fraction]:
-    """Distance of every score from the best, in lattice steps, and the sensitivity in the same steps."""
-    array = np.asarray(scores)
-    if array.dtype.kind in "iub" and float(sensitivity).is_integer():
-        lattice, steps = array.astype(np.int64), Fraction(int(sensitivity))
-    else:
-        step = math.ldexp(1.0, math.frexp(sensitivity)[1] - 1 - _SELECT_BITS)
-        real = _finite(array)
-        # Clipping is 1-Lipschitz: it cannot raise the sensitivity.
-        with np.errstate(over="ignore"):
-            lattice = np.rint(np.clip(real / step, -_SELECT_LIMIT, _SELECT_LIMIT)).astype(np.int64)
-        steps = Fraction(sensitivity) / Fraction(step) + _ROUNDING_STEPS
-    best = lattice.max(axis=-1, keepdims=True, initial=np.iinfo(np.int64).min)
-    return best - lattice, steps
-
-
-def _rate(epsilon: float, steps: Fraction, monotone: bool) -> Fraction:
-    return Fraction(epsilon) / (steps * (1 if monotone else 2)) / _WIDER
