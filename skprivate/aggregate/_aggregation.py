@@ -21,16 +21,17 @@ from skprivate.aggregate._curated_bags import (
 )
 from skprivate.aggregate._input import categorical_mask, read_columns
 from skprivate.aggregate._label_noise import (
+    LabelNoise,
     LabelSensitivity,
     Mechanism,
     plan_label_noise,
     private_label_bound,
 )
 from skprivate.aggregate._losses import FloatArray
-from skprivate.privacy import LaplaceEvent, PrivacyEvent, PrivacyLedger, PureEvent, Release, open_release
+from skprivate.privacy import PrivacyLedger, Release, open_release
 
-#: Shares of the budget: for the range of numbers where none is given, and for the sum of their squares.
-RANGE_SHARE, SQUARES_SHARE = 0.1, 0.05
+#: Share of the budget for the range of numbers where none is given.
+RANGE_SHARE = 0.1
 OpenRelease = Callable[[], Release]
 
 
@@ -116,7 +117,7 @@ def aggregate_numbers(
     nonnegative : bool
         Whether numbers are at least 0.
     with_squares : bool
-        Whether the sum of squares is released too, for a twentieth of the budget.
+        Whether the sum of squares is released too; it costs as much as one more feature set.
     epsilon, delta, mechanism, open_for
         As in `aggregate_classes`.
     """
@@ -129,41 +130,43 @@ def aggregate_numbers(
         return CuratedBags(
             membership.columns, tables, n, None, squares, label_bounds, no_privacy((ASSUMPTIONS[0], ASSUMPTIONS[2]))
         )
-    other: list[tuple[PrivacyEvent, int]] = []
-    if label_bounds is None:
-        other.append((PureEvent(RANGE_SHARE * epsilon, "permute-and-flip"), 1))
-    if with_squares:
-        other.append((LaplaceEvent(SQUARES_SHARE * epsilon), 1))
-    # The noise's price does not depend on the interval: a failing plan fails before anything is drawn.
+    # Noise in units of the interval's width: its price does not depend on the interval, so that a failing plan
+    # fails before anything is drawn.
+    share = 1.0 if label_bounds is not None else 1.0 - RANGE_SHARE
     unit = plan_label_noise(
         LabelSensitivity.of_interval(0.0, 1.0),
-        len(membership.indexes),
-        membership.n_bags,
+        len(membership.indexes) + with_squares,
+        membership.n_bags + with_squares,
         epsilon=epsilon,
         delta=delta,
         mechanism=mechanism,
-        other=tuple(other),
+        share=share,
     )
     release = open_for()
     if label_bounds is None:
-        high = private_label_bound(labels, RANGE_SHARE * epsilon, release)
+        high = private_label_bound(
+            labels, epsilon=epsilon, delta=delta, mechanism=unit.mechanism, share=RANGE_SHARE, release=release
+        )
         low = 0.0 if nonnegative else -high
     else:
         low, high = label_bounds
     width, middle = high - low, (low + high) / 2
     clipped = np.clip(labels, low, high)
-    noise = type(unit)(unit.mechanism, unit.sensitivity * width, unit.price, False)
-    sums = noise.draw(membership.label_sums(clipped[:, np.newaxis]), release)
-    squares = None
+    noise = LabelNoise(unit.mechanism, unit.sensitivity * width, unit.price, False)
+    private = membership.label_sums(clipped[:, np.newaxis])
     if with_squares:
-        around = release.laplace(
-            float(np.sum((clipped - middle) ** 2)), sensitivity=width**2 / 4, epsilon=SQUARES_SHARE * epsilon
-        )
+        # (y − middle)² is in [0, width²/4]: scaled by 4/width it moves as far as a sum does, one more coordinate.
+        squares = np.sum((clipped - middle) ** 2) * 4 / width
+        noisy = noise.draw(np.append(private, squares), release)
+        sums, around = noisy[:-1, np.newaxis], noisy[-1] * width / 4
         # Σy² = Σ(y − c)² + 2cΣy − nc²; the sum comes from the noisy tables.
         total = float(np.mean([part.sum() for part in np.split(sums, _ends(membership))]))
-        squares = max(float(around), 1e-3 * n * width**2 / 4) + 2 * middle * total - n * middle**2
+        around = float(np.clip(around, 1e-3 * n * width**2 / 4, n * width**2 / 4))
+        square_sum = around + 2 * middle * total - n * middle**2
+    else:
+        sums, square_sum = noise.draw(private, release), None
     tables = membership.tables(sums, noise.variance)
-    return CuratedBags(membership.columns, tables, n, None, squares, (low, high), release.close())
+    return CuratedBags(membership.columns, tables, n, None, square_sum, (low, high), release.close())
 
 
 def _ends(membership: Membership) -> NDArray[np.int64]:

@@ -61,8 +61,8 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
     Notes
     -----
     (ε, δ)-label differential privacy under replacement of one label: features and counts are public and not
-    protected. All attributes are released. A twentieth of the budget is spent on the sum of squared labels, from
-    which the residual variance is estimated (``loss="squared"``).
+    protected. All attributes are released. The sum of squared labels is released like one more feature set; from it
+    the residual variance is estimated (``loss="squared"``).
 
     References
     ----------

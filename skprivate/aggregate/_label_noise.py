@@ -16,7 +16,6 @@ from scipy.optimize import brentq
 
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import (
-    PrivacyEvent,
     Release,
     ZeroConcentratedEvent,
     compose_epsilon,
@@ -104,7 +103,7 @@ def plan_label_noise(
     epsilon: float,
     delta: float,
     mechanism: Mechanism = "auto",
-    other: tuple[tuple[PrivacyEvent, int], ...] = (),
+    share: float = 1.0,
 ) -> LabelNoise:
     """Choose noise for label sums from public numbers.
 
@@ -122,8 +121,8 @@ def plan_label_noise(
         "auto" takes the smaller variance of "laplace" and, if ``delta > 0``, "gaussian". The two Gaussian mechanisms
         differ in the accounting only: "gaussian" is rounded to a fine lattice and priced by the exact curve of the
         Gaussian, "discrete_gaussian" is integer and priced by zero-concentrated privacy.
-    other : tuple of (PrivacyEvent, int)
-        Pure events of the same release.
+    share : float
+        Part of the budget, in (0, 1]; draws of the same mechanism whose shares add up to 1 are within it.
 
     Returns
     -------
@@ -135,49 +134,63 @@ def plan_label_noise(
         raise ValueError(f"mechanism={mechanism!r} needs delta > 0, got {delta!r}.")
     if mechanism == "discrete_gaussian" and not sensitivity.integers:
         raise ValueError("mechanism='discrete_gaussian' is for class counts; use 'gaussian' for numbers.")
+    # Sums of prices, in floating point, must not pass the budget.
+    margin = 1.0 if share == 1.0 else 1.0 - 2.0**-30
     candidates = []
     if mechanism in ("auto", "laplace"):
-        left = epsilon - compose_epsilon(other) if other else epsilon
-        # The sum of the prices, in floating point, must not pass the budget.
-        price = left * (1 - 2.0**-40) if other else left
+        price = epsilon * share * margin
         candidates.append(LabelNoise("laplace", appearances * sensitivity.l1, price, sensitivity.integers))
     l2 = math.sqrt(appearances) * sensitivity.l2
     if mechanism == "gaussian" or (mechanism == "auto" and delta > 0):
-        multiplier = gaussian_noise_multiplier(epsilon, delta, size=size, other=other)
+        multiplier = gaussian_noise_multiplier(epsilon, delta, size=size) / (math.sqrt(share) * margin)
         candidates.append(LabelNoise("gaussian", l2, multiplier, sensitivity.integers))
     if mechanism == "discrete_gaussian":
-        candidates.append(LabelNoise(mechanism, l2, _largest_rho(epsilon, delta, other), True))
+        candidates.append(LabelNoise(mechanism, l2, share * _largest_rho(epsilon, delta), True))
     return min(candidates, key=lambda noise: noise.variance)
 
 
-def private_label_bound(labels: FloatArray, epsilon: float, release: Release) -> float:
-    """Twice a power of two next to the upper quartile of the absolute labels, by permute-and-flip for ``epsilon``.
+#: Exponents of the powers of two between which absolute labels are counted to find their range.
+_EXPONENTS = np.arange(-30, 41)
 
-    2^i scores the smaller of (labels it covers − ¾n) and (¾n − labels that 2^(i−1) covers): at least zero at the
-    quartile, −n/4 far above it and −¾n far below. Replacing a label moves each score by at most 1. A public charge of
-    1/ε per step away from 2⁰ keeps the many powers that nobody's labels are near from winning together. Twice the
-    upper quartile is 2.3 standard deviations of a normal variable, and the power of two adds up to as much again.
+
+def private_label_bound(
+    labels: FloatArray, *, epsilon: float, delta: float, mechanism: str, share: float, release: Release
+) -> float:
+    """A bound on most absolute labels from noisy counts between powers of two.
+
+    Counts within 3.5 standard deviations of zero are taken as empty; the bound is twice the power of two at the upper
+    quartile of the others. Twice the upper quartile is 2.3 standard deviations of a normal variable, and the power
+    of two adds up to as much again. One label moves two counts by 1.
 
     Returns
     -------
     float
-        Between 2⁻²⁹ and 2⁴¹.
+        Between 2⁻²⁹ and 2⁴¹; 2 if no count stands out.
     """
-    powers = np.arange(-30, 41)
-    covered = np.searchsorted(np.sort(np.abs(labels)), np.exp2(powers), side="right")
-    target = 3 * labels.size // 4
-    below = np.concatenate([[0], covered[:-1]])
-    scores = np.minimum(covered - target, target - below) - math.ceil(1 / epsilon) * np.abs(powers)
-    index = release.select(scores, sensitivity=1, epsilon=epsilon, rule="permute-and-flip")
-    return float(2 * np.exp2(powers[index]))
+    place = np.searchsorted(np.exp2(_EXPONENTS[:-1]), np.abs(labels), side="left")
+    counts = np.bincount(place, minlength=_EXPONENTS.size).astype(np.float64)
+    noise = plan_label_noise(
+        LabelSensitivity(2.0, math.sqrt(2.0), True),
+        1,
+        counts.size,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism="laplace" if mechanism == "laplace" else "gaussian",
+        share=share,
+    )
+    noisy = noise.draw(counts, release)
+    noisy[noisy < 3.5 * math.sqrt(noise.variance)] = 0.0
+    if not noisy.any():
+        return 2.0
+    quartile = int(np.searchsorted(np.cumsum(noisy), 0.75 * noisy.sum()))
+    return float(2 * np.exp2(_EXPONENTS[quartile]))
 
 
-def _largest_rho(epsilon: float, delta: float, other: tuple[tuple[PrivacyEvent, int], ...]) -> float:
-    def cost(log_rho: float) -> float:
-        return compose_epsilon([(ZeroConcentratedEvent(math.exp(log_rho)), 1), *other], delta) - epsilon
+def _largest_rho(epsilon: float, delta: float) -> float:
+    def excess(log_rho: float) -> float:
+        return compose_epsilon([(ZeroConcentratedEvent(math.exp(log_rho)), 1)], delta) - epsilon
 
-    low, high = -40.0, math.log(2 * epsilon + 1)
-    rho = math.exp(brentq(cost, low, high, xtol=1e-10)) if cost(high) > 0 else math.exp(high)
-    while compose_epsilon([(ZeroConcentratedEvent(rho), 1), *other], delta) > epsilon:
+    rho = math.exp(brentq(excess, -50.0, math.log(2 * epsilon + 1), xtol=1e-12))
+    while compose_epsilon([(ZeroConcentratedEvent(rho), 1)], delta) > epsilon:
         rho *= 1 - 1e-9
     return rho
