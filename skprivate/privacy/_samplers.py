@@ -37,11 +37,14 @@ __all__ = [
 #: Lanes handled at a time: the working arrays of a block stay in the second-level cache.
 _BLOCK = 1 << 14
 #: Scales up to here are inverted in one step; larger ones split off their low binary digits.
-_DIRECT = 2**30
+_DIRECT = 2**34
 _MAX_SCALE = 2**47
 _MIN_SCALE = Fraction(1, 2**20)
 
+_MASK_63 = np.uint64(2**63 - 1)
+
 Int64Array = NDArray[np.int64]
+UInt64Array = NDArray[np.uint64]
 
 
 def _check_scale(value: float | int | Fraction, name: str) -> Fraction:
@@ -57,29 +60,36 @@ def _check_size(size: int) -> int:
     return int(size)
 
 
-def _quantiles(words: NDArray[np.uint64], scale: Fraction, two_sided: bool, source: BitSource) -> Int64Array:
-    """Invert the upper tail at the numbers X whose first 63 binary digits are ``words`` (see `_exact`)."""
+def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: BitSource) -> Int64Array:
+    """Invert the upper tail at the numbers X whose first 63 binary digits are those of ``words`` (see `_exact`).
+
+    The result is ⌊s·(shift − log X)⌋. Error of that product in float64, before taking the floor: 2^-53·s from
+    rounding 63 digits to 53, s/(2^63·X) from the digits not drawn, 4 units in the last place from log, 2 each
+    from ``shift`` and from every operation: below s·(2^-51 + 2^-62/X + 2^-49·|log X|), as shift ≤ log 2.
+    """
     s = float(scale)
     shift = float(np.log(2.0 / (1.0 + np.exp(-1.0 / s)))) if two_sided else 0.0
-    x = words.astype(np.float64)
+    x = (words & _MASK_63).view(np.int64).astype(np.float64)
     x += 0.5
-    log = np.log(x)
-    log -= 63.0 * np.log(2.0)
-    y = (shift - log) * s
-    # |float64 error of y| ≤ s·(2^-62/X [digits not drawn] + 2^-47 + 2^-49·|log X|): numpy's log is good to
-    # 4 units in the last place of numbers up to 44, and every constant and operation to one.
-    margin = np.divide(2.0, x)
-    margin += 2.0**-46
-    margin -= log * 2.0**-48
-    margin *= s
+    x *= 2.0**-63
+    y = np.log(x)
+    y -= shift
+    y *= -s
     result = np.floor(y)
-    y -= result
-    y -= 0.5
-    np.abs(y, out=y)
-    undecided = y >= 0.5 - margin
-    values = np.maximum(result, 0.0).astype(np.int64)
-    for lane in np.flatnonzero(undecided):
-        values[lane] = geometric_quantile(int(words[lane]), 63, scale, two_sided, source)
+    values: Int64Array = result.astype(np.int64)
+    result -= y
+    result += 0.5
+    # For X ≥ 2^-10 the error is below 2^-45·s; the other lanes are looked at again one by one.
+    distance = np.abs(result, out=result)
+    undecided = distance >= 0.5 - s * 2.0**-45
+    undecided |= x < 2.0**-10
+    lanes = np.flatnonzero(undecided)
+    if lanes.size:
+        x = x[lanes]
+        margin = s * (2.0**-51 + 2.0**-62 / x - 2.0**-49 * np.log(x))
+        for lane in lanes[distance[lanes] >= 0.5 - margin]:
+            prefix = int(words[lane]) & (2**63 - 1)
+            values[lane] = geometric_quantile(prefix, 63, scale, two_sided, source)
     return values
 
 
@@ -91,40 +101,48 @@ def _bernoulli_exp(
 ) -> NDArray[np.bool_]:
     """Draw exact Bernoulli(e^{-γ}) variables.
 
-    ``gamma`` holds γ up to the absolute error ``margin`` (≤ 1); ``exact(i)`` is the γ of lane ``i``.
+    ``gamma`` (overwritten) holds γ up to the absolute error ``margin`` (at most 1); ``exact(i)`` is the γ of lane i.
     """
     digits = source.words(gamma.size) >> np.uint64(11)
-    x = digits.astype(np.float64)
-    p = np.exp(-gamma)
+    x = digits.view(np.int64).astype(np.float64)
+    np.negative(gamma, out=gamma)
+    p = np.exp(gamma, out=gamma)
     p *= 2.0**53
-    slack = p * (2.0 * margin + 2.0**-48)  # e^m - 1 ≤ 2m, and exp is good to 4 units in the last place
-    accept: NDArray[np.bool_] = x + 1.0 <= p - slack
-    p += slack
-    p += 2.0**-20
-    for lane in np.flatnonzero(~accept & (x < p)):
+    # X lies in [x, x + 1)·2^-53. e^m - 1 ≤ 2m for m ≤ 1, and exp is good to 4 units in the last place.
+    slack = p * (2.0 * margin + 2.0**-48)
+    slack += 1.0
+    p -= x  # exact up to half a unit of 2^-53·max(p, x), which the slack of 2^-48·p and 1 covers
+    accept: NDArray[np.bool_] = p >= slack
+    np.abs(p, out=p)
+    for lane in np.flatnonzero(p < slack):
         accept[lane] = below_exp(int(digits[lane]), 53, exact(int(lane)), source)
     return accept
+
+
+def _signed(values: Int64Array, words: UInt64Array) -> Int64Array:
+    """Negate ``values`` where the first bit of ``words`` is set, in place."""
+    minus: Int64Array = words.view(np.int64) >> 63
+    values ^= minus
+    values -= minus
+    return values
 
 
 def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
     """At most ``size`` discrete Laplace draws (fewer where a candidate was rejected)."""
     words = source.words(size)
-    negative = words >> np.uint64(63) == 1
-    words = words & np.uint64(2**63 - 1)
     if scale <= _DIRECT:
-        values = _quantiles(words, scale, True, source)
-        return np.where(negative, -values, values)
+        return _signed(_quantiles(words, scale, True, source), words)
     # G = 2^m·H + L with H geometric for the scale s/2^m and P(L) ∝ q^L on 0, …, 2^m - 1, independent.
     m = (int(scale) >> 20).bit_length() - 1
     values = _quantiles(words, scale / 2**m, False, source)
-    low = (source.words(size) >> np.uint64(64 - m)).astype(np.int64)
+    low = (source.words(size) >> np.uint64(64 - m)).view(np.int64)
     accept = _bernoulli_exp(
         low / float(scale), 2.0**-50, lambda lane: Fraction(int(low[lane])) / scale, source
     )
     values <<= m
     values += low
-    accept &= ~(negative & (values == 0))  # zero has one sign
-    return np.where(negative, -values, values)[accept]
+    accept &= (words.view(np.int64) >= 0) | (values != 0)  # zero has one sign
+    return _signed(values, words)[accept]
 
 
 def _fill(size: int, block: Callable[[int], Int64Array]) -> Int64Array:
@@ -159,25 +177,26 @@ def discrete_laplace(scale: float | int | Fraction, size: int, source: BitSource
 
 
 def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array:
+    """At most ``size`` discrete Gaussian draws: the accepted ones of ``size`` discrete Laplace candidates."""
     t = int(sigma) + 1
-    candidates = discrete_laplace(t, size, source)
-    s = float(sigma)
+    candidates = _laplace_block(Fraction(t), size, source)
     centre = sigma * sigma / t
     z = np.abs(candidates).astype(np.float64)
     z -= float(centre)
-    z /= s
-    gamma = 0.5 * z * z
-    # |Y| is exact below 2^53; z errs by 2^-51·(|z| + 2), hence γ = z²/2 by less than 2^-50·(|z| + 2)².
+    z *= 1.0 / float(sigma)
+    # |Y| < 2^53 is exact; z errs by less than 2^-50·(|z| + 2), hence γ = z²/2 by less than 2^-49·(|z| + 2)².
     margin = np.abs(z)
-    margin += 3.0
+    margin += 2.0
     margin *= margin
     margin *= 2.0**-49
     np.minimum(margin, 1.0, out=margin)
+    z *= z
+    z *= 0.5
 
     def exact(lane: int) -> Fraction:
         return (abs(int(candidates[lane])) - centre) ** 2 / (2 * sigma * sigma)
 
-    return candidates[_bernoulli_exp(gamma, margin, exact, source)]
+    return candidates.compress(_bernoulli_exp(z, margin, exact, source))
 
 
 def discrete_gaussian(sigma: float | int | Fraction, size: int, source: BitSource) -> Int64Array:
