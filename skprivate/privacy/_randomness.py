@@ -1,10 +1,11 @@
 """The only door to random bits: entropy of the operating system, seeded simulation, and public streams.
 
 Noise that protects somebody comes from the operating system's generator: directly where little is asked for,
-and through OpenSSL's generator (AES-256 in counter mode, NIST SP 800-90A) where much is, with fresh entropy of
-the operating system mixed in before every such read. Nothing is buffered here, so nothing is shared after a
-fork. A seeded source feeds the very same samplers for reproducible simulations; what it yields is not private. Public randomness (rotations, subsampling of public rows) has its
-own stream, so that drawing from it never shifts the noise.
+and through OpenSSL's generator (AES-256 in counter mode, NIST SP 800-90A) where much is, with fresh entropy
+of the operating system mixed in before every such read. Nothing is buffered here, so nothing is shared after
+a fork. A seeded source feeds the very same samplers for reproducible simulations; what it yields is not
+private. Public randomness (rotations, subsampling of public rows) has its own stream, so that drawing from it
+never shifts the noise.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ arithmetic of growing precision and further random digits. So each law is exact:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -61,14 +62,17 @@ def _check_size(size: int) -> int:
 
 
 def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: BitSource) -> Int64Array:
-    """Invert the upper tail at the numbers X whose first 63 binary digits are those of ``words`` (see `_exact`).
+    """Invert the upper tail at the X whose first 63 binary digits are those of ``words`` (see `_exact`).
 
-    The result is ⌊s·(shift − log X)⌋. Error of that product in float64, before taking the floor: 2^-53·s from
-    rounding 63 digits to 53, s/(2^63·X) from the digits not drawn, 4 units in the last place from log, 2 each
-    from ``shift`` and from every operation: below s·(2^-51 + 2^-62/X + 2^-49·|log X|), as shift ≤ log 2.
+    The result is ⌊y⌋, y = s·(shift − log X). What float64 makes of y errs by less than
+
+        s·(2^-51 + 2^-49·shift + 2^-62/X + 3·2^-51·|log X|):
+
+    2^-52 come from rounding 63 digits to 53, 2^-64/X from the digits not drawn, 4 units in the last place from
+    log, 2^-50·shift from shift, and one unit from each operation.
     """
     s = float(scale)
-    shift = float(np.log(2.0 / (1.0 + np.exp(-1.0 / s)))) if two_sided else 0.0
+    shift = -math.log1p(0.5 * math.expm1(-1.0 / s)) if two_sided else 0.0
     x = (words & _MASK_63).view(np.int64).astype(np.float64)
     x += 0.5
     x *= 2.0**-63
@@ -79,15 +83,16 @@ def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: Bit
     values: Int64Array = result.astype(np.int64)
     result -= y
     result += 0.5
+    distance = np.abs(result, out=result)  # from the middle of the unit interval, up to 2^-53
     # For X ≥ 2^-10 the error is below 2^-45·s; the other lanes are looked at again one by one.
-    distance = np.abs(result, out=result)
-    undecided = distance >= 0.5 - s * 2.0**-45
+    undecided = distance >= 0.5 - 2.0**-52 - 2.0**-45 * s
     undecided |= x < 2.0**-10
     lanes = np.flatnonzero(undecided)
     if lanes.size:
         x = x[lanes]
-        margin = s * (2.0**-51 + 2.0**-62 / x - 2.0**-49 * np.log(x))
-        for lane in lanes[distance[lanes] >= 0.5 - margin]:
+        margin = s * (2.0**-51 + 2.0**-49 * shift + 2.0**-62 / x - 3.0 * 2.0**-51 * np.log(x))
+        near = (distance[lanes] >= 0.5 - 2.0**-52 - margin) | (x < 2.0**-63)
+        for lane in lanes[near].tolist():
             prefix = int(words[lane]) & (2**63 - 1)
             values[lane] = geometric_quantile(prefix, 63, scale, two_sided, source)
     return values
@@ -101,7 +106,8 @@ def _bernoulli_exp(
 ) -> NDArray[np.bool_]:
     """Draw exact Bernoulli(e^{-γ}) variables.
 
-    ``gamma`` (overwritten) holds γ up to the absolute error ``margin`` (at most 1); ``exact(i)`` is the γ of lane i.
+    ``gamma`` (overwritten) holds γ up to the absolute error ``margin`` (at most 1); ``exact(i)`` is the γ of
+    lane i.
     """
     digits = source.words(gamma.size) >> np.uint64(11)
     x = digits.view(np.int64).astype(np.float64)
@@ -111,7 +117,7 @@ def _bernoulli_exp(
     # X lies in [x, x + 1)·2^-53. e^m - 1 ≤ 2m for m ≤ 1, and exp is good to 4 units in the last place.
     slack = p * (2.0 * margin + 2.0**-48)
     slack += 1.0
-    p -= x  # exact up to half a unit of 2^-53·max(p, x), which the slack of 2^-48·p and 1 covers
+    p -= x
     accept: NDArray[np.bool_] = p >= slack
     np.abs(p, out=p)
     for lane in np.flatnonzero(p < slack):

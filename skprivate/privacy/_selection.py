@@ -266,8 +266,8 @@ def permute_and_flip_select(
     """Draw from permute-and-flip [1]_ exactly.
 
     The mechanism walks through the candidates in random order and returns the first one whose coin, heads
-    with probability exp(-rate·cost), shows heads. The coins are independent of the order, so all may be tossed
-    first: the first of the set A of heads in a uniform order is a uniform element of A (never empty: the best
+    with probability exp(-rate·cost), shows heads. The coins are independent of the order, so all may be
+    tossed first: the first of the set A of heads in a uniform order is a uniform element of A (never empty: the best
     candidate's coin always shows heads). Within a category of m equal candidates the number of heads is
     Binomial(m, p), and given that number every member is equally likely to be the chosen one.
 
