@@ -60,7 +60,7 @@ class BitSource:
         """Return a uniform integer of ``n`` bits, ``0 <= value < 2**n``."""
         if n < 0:
             raise ValueError(f"n must be a number of bits >= 0, got {n!r}.")
-        n_bytes = -(-n // 8)
+        n_bytes = (n + 7) // 8
         return int.from_bytes(self.bytes(n_bytes).tobytes(), "little") >> (8 * n_bytes - n)
 
     def integer_below(self, n: int) -> int:
