@@ -46,6 +46,8 @@ from skprivate.privacy._ledger import PrivacyLedger
 
 SelectionRule = Literal["exponential", "permute-and-flip"]
 
+_LEAST_SCALE = Fraction(1, 2**20)
+
 
 class Release(ReleaseAccount):
     """A privacy budget being spent; made by `open_release`, ended by `close`.
@@ -237,8 +239,9 @@ class Release(ReleaseAccount):
         )
 
     def _integer_noise(self, kind: str, scale: Fraction, shape: tuple[int, ...]) -> IntArray:
-        size = math.prod(shape)
-        return _samplers.integer_noise(kind, scale, size, self._source).reshape(shape)
+        # A wider scale than paid for is always allowed; below this one the noise is 0 but for e^-1048576.
+        scale = max(scale, _LEAST_SCALE)
+        return _samplers.integer_noise(kind, scale, math.prod(shape), self._source).reshape(shape)
 
     def _noisy(self, kind: str, array: FloatArray, lattice: Lattice) -> Any:
         # Both terms are exact multiples of the step, and their float64 sum is a function of the exact sum (IEEE

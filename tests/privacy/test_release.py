@@ -282,3 +282,8 @@ def test_a_closed_release_draws_no_more():
     one.close()
     with pytest.raises(RuntimeError, match="closed"):
         one.laplace(0.0, sensitivity=1.0, epsilon=1.0)
+
+
+def test_a_huge_epsilon_means_no_noise():
+    counts = np.arange(5)
+    assert np.array_equal(release(epsilon=1e12).discrete_laplace(counts, sensitivity=1, epsilon=1e11), counts)
