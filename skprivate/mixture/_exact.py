@@ -70,6 +70,7 @@ def draw_intersection(
     sensitivity: int,
     rule: Literal["exponential", "permute-and-flip"] = "exponential",
     monotone: bool = False,
+    n_jobs: int | None = None,
 ) -> tuple[int, ...] | None:
     """Draw one hypothesis of Algorithm 2 with probability given by its integer number of (weighted) errors.
 
@@ -91,6 +92,8 @@ def draw_intersection(
         Pays and draws: one selection at ``epsilon``.
     epsilon, sensitivity, rule, monotone
         Passed on to `Release.select`.
+    n_jobs : int, optional
+        Threads.
 
     Returns
     -------
@@ -104,7 +107,7 @@ def draw_intersection(
     else:
         positive, negative = pairs.memberships(coordinates[on_span])
         family = Intersections(positive, negative, signed_weights[on_span], max_halfspaces)
-        counts = family.histogram()
+        counts = family.histogram(n_jobs)
     # Calling every row private gains nothing anywhere: its sum is zero. It is the last member of that category.
     counts[-family.lowest] += 1
     occupied = np.flatnonzero(counts)

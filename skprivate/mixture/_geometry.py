@@ -97,7 +97,7 @@ def public_frame(public: Floats) -> PublicFrame:
     if not (np.isfinite(center).all() and np.isfinite(deviation).all()):
         raise ValueError("The public rows of X are too large: their mean or standard deviation overflows.")
     # A spread at the level of rounding is a constant column: dividing by it would blow rounding up to a feature.
-    noise = 8 * np.finfo(np.float64).eps * np.abs(public).max(axis=0)
+    noise = 1e-12 * np.abs(public).max(axis=0)
     scale = np.where(deviation > noise, deviation, 1.0)
     centered = np.where(deviation > noise, (public - center) / scale, 0.0)
     radius = max(1.0, float(np.sqrt((centered**2).sum(axis=1).max())))

@@ -18,6 +18,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -144,23 +145,24 @@ class Intersections:
     def __len__(self) -> int:
         return count_intersections(2 * self.n_pairs, self.max_size)
 
-    def histogram(self) -> Integers:
-        """Number of sets for each sum ``lowest, …, highest`` (pass 1)."""
+    def histogram(self, n_jobs: int | None = None) -> Integers:
+        """Number of sets for each sum ``lowest, …, highest`` (pass 1), by ``n_jobs`` threads."""
         n_bins = self.highest - self.lowest + 1
         per_checkpoint = max(1, -(-len(self._stripes) * n_bins * 8 // CHECKPOINT_BYTES))
-        total = np.zeros(n_bins, dtype=np.int64)
-        self._checkpoints = []
-        for low in range(0, len(self._stripes), per_checkpoint):
-            part = slice(low, low + per_checkpoint)
+        parts = _slices(len(self._stripes), per_checkpoint)
+
+        def count(part: slice) -> Integers:
             counts = np.zeros(n_bins, dtype=np.int64)
             for stripe in self._stripes[part]:
                 for values, _ in self._stripe_blocks(stripe):
                     bins = values.astype(np.intp, order="C").ravel()
                     bins -= self.lowest
                     counts += np.bincount(bins, minlength=n_bins)
-            self._checkpoints.append((part, counts))
-            total += counts
-        return total
+            return counts
+
+        histograms = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(count)(part) for part in parts)
+        self._checkpoints = list(zip(parts, histograms, strict=True))
+        return np.sum(histograms, axis=0, dtype=np.int64)
 
     def locate(self, value: int, member: int) -> tuple[int, ...]:
         """The ``member``-th set (from zero) whose sum is ``value`` (pass 2).
