@@ -131,7 +131,7 @@ class HalfspacePairs:
         return positive, negative
 
     def sides(self, chosen: tuple[int, ...]) -> tuple[Floats, Floats]:
-        """Normals and intercepts of chosen halfspaces; number 2 t is the positive side of pair t, 2 t + 1 its opposite."""
+        """Normals and intercepts of halfspaces: number 2 t is the positive side of pair t, 2 t + 1 the negative."""
         index = np.array(chosen, dtype=np.intp)
         sign = np.where(index % 2 == 0, 1.0, -1.0)
         return sign[:, None] * self.normals[index // 2], self.slack - sign * self.offsets[index // 2]

@@ -22,7 +22,8 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import sparse
 
-Integers = NDArray[np.int64]
+from skprivate.mixture._selection import Integers
+
 #: A block of hypotheses: their weighted sums, and a function from a position in them to the set G.
 Block = tuple[NDArray[Any], Callable[[int], tuple[int, ...]]]
 
@@ -115,9 +116,14 @@ class Intersections:
     positive, negative : uint8 ndarray of shape (n_rows, n_pairs)
         Membership of the rows in the candidates' positive and negative sides. Together they cover every row.
     weights : int64 ndarray of shape (n_rows,)
-        Signed integer weights w_x. Eight times the sum of their absolute values must stay below 2⁵³.
+        What a hypothesis's errors gain by calling each row public, see `ErrorWeights.signed`. Eight times the sum of
+        their absolute values must stay below 2⁵³.
     max_size : int
         Largest number of candidates in a set.
+    offset : int, default=0
+        Errors of the hypothesis that calls every row private, including rows that are not listed here.
+    resolution : int, default=1
+        Errors are counted in units of this, rounded down.
 
     Notes
     -----
@@ -126,17 +132,26 @@ class Intersections:
     """
 
     def __init__(
-        self, positive: NDArray[np.uint8], negative: NDArray[np.uint8], weights: Integers, max_size: int
+        self,
+        positive: NDArray[np.uint8],
+        negative: NDArray[np.uint8],
+        weights: Integers,
+        max_size: int,
+        *,
+        offset: int = 0,
+        resolution: int = 1,
     ) -> None:
         self.n_pairs = positive.shape[1]
         self.max_size = min(max_size, 2 * self.n_pairs)
+        self.offset = offset
+        self.resolution = resolution
         total = int(np.abs(weights).sum())
         if 8 * total >= 2**53:
             raise ValueError(f"The weights add up to {total}, which is too large for exact sums.")
         dtype: type[np.floating[Any]] = np.float32 if 8 * total < 2**24 else np.float64
         self._top = _Level(positive, negative, weights, 0, dtype)
-        self.lowest = int(weights[weights < 0].sum())
-        self.highest = int(weights[weights > 0].sum())
+        self._lowest_bin = (offset + int(weights[weights < 0].sum())) // resolution
+        self._n_bins = (offset + int(weights[weights > 0].sum())) // resolution - self._lowest_bin + 1
         self._stripes = [
             (size, start, stop) for size in range(self.max_size + 1) for start, stop in self._ranges(size)
         ]
@@ -145,52 +160,61 @@ class Intersections:
     def __len__(self) -> int:
         return count_intersections(2 * self.n_pairs, self.max_size)
 
-    def histogram(self, n_jobs: int | None = None) -> Integers:
-        """Number of sets for each sum ``lowest, …, highest`` (pass 1), by ``n_jobs`` threads."""
-        n_bins = self.highest - self.lowest + 1
-        per_checkpoint = max(1, -(-len(self._stripes) * n_bins * 8 // CHECKPOINT_BYTES))
+    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
+        """Numbers of errors that occur, ascending, and how many sets make each (pass 1), by ``n_jobs`` threads."""
+        per_checkpoint = max(1, -(-len(self._stripes) * self._n_bins * 8 // CHECKPOINT_BYTES))
         parts = _slices(len(self._stripes), per_checkpoint)
 
         def count(part: slice) -> Integers:
-            counts = np.zeros(n_bins, dtype=np.int64)
+            counts = np.zeros(self._n_bins, dtype=np.int64)
             for stripe in self._stripes[part]:
                 for values, _ in self._stripe_blocks(stripe):
-                    bins = values.astype(np.intp, order="C").ravel()
-                    bins -= self.lowest
-                    counts += np.bincount(bins, minlength=n_bins)
+                    bins = self._bins(values) - self._lowest_bin
+                    counts += np.bincount(bins, minlength=self._n_bins)
             return counts
 
         histograms = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(count)(part) for part in parts)
         self._checkpoints = list(zip(parts, histograms, strict=True))
-        return np.sum(histograms, axis=0, dtype=np.int64)
+        total = np.sum(histograms, axis=0, dtype=np.int64)
+        occupied = np.flatnonzero(total)
+        return occupied + self._lowest_bin, total[occupied]
 
-    def locate(self, value: int, member: int) -> tuple[int, ...]:
-        """The ``member``-th set (from zero) whose sum is ``value`` (pass 2).
+    def locate(self, errors: int, member: int) -> tuple[int, ...]:
+        """The ``member``-th set (from zero) that makes ``errors`` errors (pass 2).
 
         Only the part of the enumeration that holds it, known from the histograms of pass 1, is formed again.
         """
         if not self._checkpoints:
             self.histogram()
-        remaining = member
+        index, remaining = errors - self._lowest_bin, member
         for part, counts in self._checkpoints:
-            held = int(counts[value - self.lowest]) if 0 <= value - self.lowest < counts.size else 0
+            held = int(counts[index]) if 0 <= index < counts.size else 0
             if remaining >= held:
                 remaining -= held
                 continue
             for stripe in self._stripes[part]:
                 for values, decode in self._stripe_blocks(stripe):
-                    positions = np.flatnonzero(values.ravel() == value)
+                    positions = np.flatnonzero(self._bins(values) == errors)
                     if remaining < positions.size:
                         return decode(int(positions[remaining]))
                     remaining -= positions.size
-        raise IndexError(f"Fewer than {member + 1} sets have the sum {value}.")
+        raise IndexError(f"Fewer than {member + 1} sets make {errors} errors.")
 
-    def all_values(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Every set with its sum, one by one: for tests and very small families."""
+    def all_errors(self) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Every set with its errors, one by one: for tests and very small families."""
         for stripe in self._stripes:
             for values, decode in self._stripe_blocks(stripe):
-                for position, value in enumerate(values.ravel()):
-                    yield decode(position), int(value)
+                for position, errors in enumerate(self._bins(values)):
+                    yield decode(position), int(errors)
+
+    def _bins(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        """Flat error numbers of a block of weighted sums."""
+        bins = values.astype(np.intp, order="C").ravel()
+        if self.offset:
+            bins += self.offset
+        if self.resolution > 1:
+            bins //= self.resolution
+        return bins
 
     def _ranges(self, size: int) -> list[tuple[int, int]]:
         if size == 0:

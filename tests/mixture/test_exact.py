@@ -10,10 +10,12 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import chisquare
 
-from skprivate.mixture._exact import ErrorWeights, draw_intersection
 from skprivate.mixture._geometry import public_frame, supporting_pairs
-from skprivate.mixture._intersections import count_intersections
+from skprivate.mixture._intersections import Intersections, count_intersections
+from skprivate.mixture._selection import ErrorWeights, coarsest_needed, draw_hypothesis
 from skprivate.privacy import open_release
+
+PLAIN = ErrorWeights(1, 1, 1)
 
 
 def naive_hypotheses(frame, pairs, X, max_halfspaces):
@@ -51,21 +53,24 @@ class RecordingRelease:
         return self.answer
 
 
-def draw(X, y, release, max_halfspaces=None, epsilon=1.0, weights=None, **keywords):
+def family_of(X, y, weights=PLAIN, max_halfspaces=None):
+    """All hypotheses but the empty one, and the errors of that one."""
     frame, pairs = setup(X, y)
-    weights = weights or ErrorWeights(1, 1, 1)
+    signed = weights.signed(y == 1)
+    offset = -int(signed[y == 0].sum())
+    if frame.empty:
+        return None, offset
     coordinates, distance = frame.transform(X)
-    return draw_intersection(
-        frame,
-        pairs,
-        coordinates,
-        distance <= frame.slack,
-        weights.signed(y == 1),
-        frame.dimension if max_halfspaces is None else max_halfspaces,
-        release,
-        epsilon=epsilon,
-        sensitivity=weights.sensitivity,
-        **keywords,
+    on_span = distance <= frame.slack
+    size = frame.dimension if max_halfspaces is None else max_halfspaces
+    positive, negative = pairs.memberships(coordinates[on_span])
+    return Intersections(positive, negative, signed[on_span], size, offset=offset), offset
+
+
+def draw(X, y, release, weights=PLAIN, epsilon=1.0, **keywords):
+    family, offset = family_of(X, y, weights)
+    return draw_hypothesis(
+        family, offset, release, epsilon=epsilon, sensitivity=weights.sensitivity, **keywords
     )
 
 
@@ -127,9 +132,8 @@ def test_histogram_holds_every_hypothesis(dimension):
         draw(X, y, release)
         errors = (predictions != y).sum(axis=1)
         expected, counts = np.unique(errors, return_counts=True)
-        # Scores are minus the errors up to the constant that calling everything private costs.
-        np.testing.assert_array_equal(np.sort((y == 0).sum() - release.scores), expected)
-        np.testing.assert_array_equal(release.multiplicity[np.argsort(-release.scores)], counts)
+        np.testing.assert_array_equal(-release.scores, expected)
+        np.testing.assert_array_equal(release.multiplicity, counts)
         n_expected = 1 if frame.empty else count_intersections(2 * len(pairs), frame.dimension) + 1
         assert counts.sum() == n_expected
 
@@ -146,7 +150,7 @@ def test_every_member_of_every_category_is_reached_once():
             chosen = draw(X, y, RecordingRelease((category, member)))
             seen.append(chosen if chosen is None else tuple(sorted(chosen)))
             errors = error_count(frame, pairs, X, y, chosen)
-            assert errors == (y == 0).sum() - release.scores[category]
+            assert errors == -release.scores[category]
     expected = {g for size in range(3) for g in combinations(range(2 * len(pairs)), size)} | {None}
     assert len(seen) == len(expected) and set(seen) == expected
 
@@ -182,7 +186,10 @@ def test_a_private_row_moves_log_probabilities_by_at_most_epsilon(rule, adjacenc
     epsilon, largest = 0.7, 0.0
     for X, y in [
         *list(instances(2))[:20],
-        (np.array([[0.0, 0], [2, 0], [0, 2], [2, 2], [1, 1], [1, 1], [1, 1]]), np.array([0, 0, 0, 0, 1, 1, 1])),
+        (
+            np.array([[0.0, 0], [2, 0], [0, 2], [2, 2], [1, 1], [1, 1], [1, 1]]),
+            np.array([0, 0, 0, 0, 1, 1, 1]),
+        ),
     ]:
         frame, pairs = setup(X, y)
         if frame.empty:
@@ -217,8 +224,7 @@ def test_draws_follow_the_exact_probabilities(rule, monotone, rate):
     X = np.array([[0.0, 0], [2, 0], [0, 2], [1, 0.5], [3, 3], [0.3, 0.3], [2, 2]])
     y = np.array([0, 0, 0, 1, 1, 1, 1])
     frame, pairs = setup(X, y)
-    coordinates, distance = frame.transform(X)
-    signed = ErrorWeights(1, 1, 1).signed(y == 1)
+    family, offset = family_of(X, y)
     predictions = naive_hypotheses(frame, pairs, X, 2)
     groups = [g for size in range(3) for g in combinations(range(2 * len(pairs)), size)] + [None]
     epsilon, n_draws = 1.5, 2000
@@ -230,18 +236,8 @@ def test_draws_follow_the_exact_probabilities(rule, monotone, rate):
     )
     counts = dict.fromkeys(groups, 0)
     for _ in range(n_draws):
-        chosen = draw_intersection(
-            frame,
-            pairs,
-            coordinates,
-            distance <= frame.slack,
-            signed,
-            2,
-            release,
-            epsilon=epsilon,
-            sensitivity=1,
-            rule=rule,
-            monotone=monotone,
+        chosen = draw_hypothesis(
+            family, offset, release, epsilon=epsilon, sensitivity=1, rule=rule, monotone=monotone
         )
         counts[chosen if chosen is None else tuple(sorted(chosen))] += 1
     observed = np.array(list(counts.values()), dtype=float)
@@ -296,8 +292,36 @@ def test_weighted_errors_keep_the_empty_hypothesis_in_place():
     release = RecordingRelease()
     draw(X, y, release, weights=weights)
     expected, counts = np.unique(errors, return_counts=True)
-    np.testing.assert_array_equal(2 * 3 - release.scores, expected)
+    np.testing.assert_array_equal(-release.scores, expected)
     np.testing.assert_array_equal(release.multiplicity, counts)
     assert release.keywords["sensitivity"] == 3
-    empty = int(np.flatnonzero(release.scores == 0)[0])
+    empty = int(np.flatnonzero(release.scores == -6)[0])
     assert draw(X, y, RecordingRelease((empty, release.multiplicity[empty] - 1)), weights=weights) is None
+
+
+def test_the_unit_of_errors_divides_the_sensitivity():
+    for sensitivity in (1, 7, 88, 1000):
+        weights = ErrorWeights(3, sensitivity, sensitivity)
+        for largest in (10, 2**19, 2**22, 2**40):
+            unit = coarsest_needed(weights, largest)
+            assert sensitivity % unit == 0
+            assert unit == sensitivity or largest <= unit * 2**19
+
+
+def test_rounded_errors_change_by_at_most_the_rounded_sensitivity():
+    """Also where a private row changes its label, which moves the errors of the empty hypothesis."""
+    rng = np.random.default_rng(0)
+    weights, unit = ErrorWeights(5, 12, 12), 4
+    inside = rng.random((200, 12)) < 0.5
+    private_label = rng.random(12) < 0.5
+
+    def rounded(members, labels):
+        signed = weights.signed(labels)
+        return (members @ signed - signed[~labels].sum()) // unit
+
+    before = rounded(inside, private_label)
+    for row in range(12):
+        for label in (False, True):
+            members, labels = inside.copy(), private_label.copy()
+            members[:, row], labels[row] = rng.random(200) < 0.5, label
+            assert np.abs(rounded(members, labels) - before).max() <= weights.sensitivity // unit

@@ -37,7 +37,11 @@ def test_lemma_4_6_against_exact_probabilities(monotone, beta):
     """The mass beyond the bound, computed from the probabilities themselves, is at most beta."""
     rng = np.random.default_rng(0)
     for epsilon in (0.1, 1.0, 5.0):
-        for errors in (rng.integers(0, 60, 400), np.append(0, np.full(399, 7)), np.append(0, np.full(399, 60))):
+        for errors in (
+            rng.integers(0, 60, 400),
+            np.append(0, np.full(399, 7)),
+            np.append(0, np.full(399, 60)),
+        ):
             rate = epsilon if monotone else epsilon / 2
             weights = np.exp(-rate * (errors - errors.min()))
             bound = errors.min() + selection_loss(log(400), epsilon, beta, monotone=monotone)
@@ -47,7 +51,9 @@ def test_lemma_4_6_against_exact_probabilities(monotone, beta):
 @pytest.mark.parametrize("setting", ["realizable", "agnostic"])
 def test_sample_size_is_monotone_in_every_argument(setting):
     def size(d=2, epsilon=1.0, **keywords):
-        return ppm_sample_size(d, epsilon, **{"setting": setting, "error": 0.1, "confidence": 0.9, **keywords})
+        return ppm_sample_size(
+            d, epsilon, **{"setting": setting, "error": 0.1, "confidence": 0.9, **keywords}
+        )
 
     assert size() < size(d=3) < size(d=6)
     assert size() < size(epsilon=0.1)

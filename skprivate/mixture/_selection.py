@@ -1,20 +1,23 @@
-"""Exact draw from all intersections of at most r candidate halfspaces (Algorithm 2)."""
+"""Exact draw of one hypothesis by its number of errors (Algorithm 2), whatever the family."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.mixture._geometry import Floats, HalfspacePairs, PublicFrame
-from skprivate.mixture._intersections import Integers, Intersections
 from skprivate.privacy import Release
+from skprivate.privacy._release import SelectionRule
+
+Integers = NDArray[np.int64]
 
 #: Class weights are used as a ratio of integers of at most this size.
 LARGEST_WEIGHT = 1000
+#: Different numbers of errors that a selection is told apart by, where the class weights allow.
+MOST_CATEGORIES = 2**19
 
 
 @dataclass(frozen=True)
@@ -57,70 +60,70 @@ class ErrorWeights:
         return np.where(has_private_label, self.private_label, -self.public_label).astype(np.int64)
 
 
-def draw_intersection(
-    frame: PublicFrame,
-    pairs: HalfspacePairs,
-    coordinates: Floats,
-    on_span: NDArray[np.bool_],
-    signed_weights: Integers,
-    max_halfspaces: int,
+def coarsest_needed(weights: ErrorWeights, largest: int) -> int:
+    """Unit in which errors up to ``largest`` are counted: a divisor of the sensitivity, so that one private row
+    still changes a rounded count by at most sensitivity / unit."""
+    divisors = [g for g in range(1, weights.sensitivity + 1) if weights.sensitivity % g == 0]
+    return next((g for g in divisors if largest <= g * MOST_CATEGORIES), weights.sensitivity)
+
+
+class ErrorFamily(Protocol):
+    """Hypotheses whose numbers of errors can be counted and found again."""
+
+    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]: ...
+
+    def locate(self, errors: int, member: int) -> tuple[int, ...]: ...
+
+
+def draw_hypothesis(
+    family: ErrorFamily | None,
+    errors_of_all_private: int,
     release: Release,
     *,
     epsilon: float,
     sensitivity: int,
-    rule: Literal["exponential", "permute-and-flip"] = "exponential",
+    rule: SelectionRule = "exponential",
     monotone: bool = False,
     n_jobs: int | None = None,
 ) -> tuple[int, ...] | None:
-    """Draw one hypothesis of Algorithm 2 with probability given by its integer number of (weighted) errors.
+    """Draw one hypothesis with a probability given by its integer number of (weighted) errors.
 
     Parameters
     ----------
-    frame : PublicFrame
-        Affine span of the public points.
-    pairs : HalfspacePairs
-        Candidates, from public rows alone.
-    coordinates : ndarray of shape (n, dimension)
-        All rows, public and private, in coordinates of the span.
-    on_span : bool ndarray of shape (n,)
-        Whether a row lies on the span. Every hypothesis calls the others private.
-    signed_weights : int64 ndarray of shape (n,)
-        `ErrorWeights.signed`.
-    max_halfspaces : int
-        Largest number of halfspaces in an intersection.
+    family : ErrorFamily or None
+        All hypotheses but the one that calls every row private; None if there are no others.
+    errors_of_all_private : int
+        Number of errors of that one, in the family's unit.
     release : Release
         Pays and draws: one selection at ``epsilon``.
     epsilon, sensitivity, rule, monotone
-        Passed on to `Release.select`.
+        Passed on to `Release.select`; the sensitivity in the family's unit.
     n_jobs : int, optional
         Threads.
 
     Returns
     -------
     tuple of int, or None
-        Numbers of the chosen halfspaces as in `HalfspacePairs.sides`, the empty tuple for the whole span, or None
-        for the hypothesis that calls every row private.
+        What `ErrorFamily.locate` returns, or None for the hypothesis that calls every row private.
     """
-    if frame.empty:
-        family = Intersections(*pairs.memberships(coordinates[:0]), signed_weights[:0], 0)
-        counts = np.zeros(1, dtype=np.int64)
+    if family is None:
+        errors, counts = np.array([errors_of_all_private]), np.array([1])
+        own = 0
     else:
-        positive, negative = pairs.memberships(coordinates[on_span])
-        family = Intersections(positive, negative, signed_weights[on_span], max_halfspaces)
-        counts = family.histogram(n_jobs)
-    # Calling every row private gains nothing anywhere: its sum is zero. It is the last member of that category.
-    counts[-family.lowest] += 1
-    occupied = np.flatnonzero(counts)
-    sums = occupied + family.lowest
+        errors, counts = family.histogram(n_jobs)
+        own = int(np.searchsorted(errors, errors_of_all_private))
+        if own == errors.size or errors[own] != errors_of_all_private:
+            errors, counts = np.insert(errors, own, errors_of_all_private), np.insert(counts, own, 0)
+        # It is the last member of its category.
+        counts[own] += 1
     category, member = release.select(
-        -sums,
+        -errors,
         sensitivity=sensitivity,
         epsilon=epsilon,
         rule=rule,
         monotone=monotone,
-        multiplicity=counts[occupied],
+        multiplicity=counts.tolist(),
     )
-    value = int(sums[category])
-    if value == 0 and member == int(counts[-family.lowest]) - 1:
+    if family is None or (category == own and member == counts[own] - 1):
         return None
-    return family.locate(value, int(member))
+    return family.locate(int(errors[category]), int(member))
