@@ -29,8 +29,8 @@ FloatArray = npt.NDArray[np.float64]
 _SEARCH_GAIN = 0.4
 _REFINE_GAIN = 0.15
 #: Correlation of successive directions that the step settles at, in units of the noise power: −a/(2 − a) for a
-#: step of a/curvature, so that 0.12 means about a fifth of the step that would overshoot.
-_TARGET_CORRELATION = -0.12
+#: step of a/curvature, so that 0.06 means about a ninth of 1/curvature.
+_TARGET_CORRELATION = -0.06
 #: Part of the refinement whose iterates are not averaged.
 _BURN_IN = 0.07
 

@@ -17,12 +17,12 @@ from skprivate.privacy import (
 )
 from skprivate.user_level._private_range import SCALES, selection_epsilon
 
-#: Shares of the budget (in zCDP, where they add up).
+#: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
 SCALE_SHARE = 0.10
 CLIP_SHARE = 0.05
 #: Share of the Gaussian budget spent on finding the neighbourhood of the solution.
-SEARCH_SHARE = 0.2
+SEARCH_SHARE = 0.1
 #: Part of the steps that does so.
 SEARCH_PART = 0.25
 #: Multipliers are widened by this much so that shares rounded in floating point never overrun the budget.
@@ -109,9 +109,10 @@ def split_budget(
         if not wanted:
             return None
         affordable = math.sqrt(8.0 * share * rho)
-        if n_users is not None and not decides(affordable, n_users, neighbours):
-            return None
-        return affordable
+        if n_users is None:
+            return affordable
+        needed = selection_epsilon(n_users, len(SCALES), monotone=neighbours.monotone)
+        return needed if needed <= affordable else None
 
     count = alone / math.sqrt(COUNT_SHARE) if n_users is None else None
     scale_epsilon = price(SCALE_SHARE, scale)
@@ -141,7 +142,7 @@ def remaining_multiplier(
 
 def decides(epsilon: float, n_users: float, neighbours: Neighbours) -> bool:
     """Whether so many users decide the selection of a median scale at this price."""
-    return epsilon >= selection_epsilon(n_users, len(SCALES), monotone=neighbours.monotone)
+    return epsilon * (1.0 + 1e-12) >= selection_epsilon(n_users, len(SCALES), monotone=neighbours.monotone)
 
 
 @dataclass(frozen=True)
