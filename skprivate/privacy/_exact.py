@@ -1,0 +1,102 @@
+"""Exact comparisons of a lazily drawn uniform number with exponentials and logarithms.
+
+A uniform real number X of [0, 1) is known through its first ``bits`` binary digits ``prefix``, that is
+prefix ≤ 2^bits·X < prefix + 1. The samplers decide almost every lane in float64 with a rigorous error margin;
+the rest comes here, where `decimal` (correctly rounded, any precision) settles it with as many further random
+digits as it takes. Nothing is approximated: the loops end with probability 1 because e^{-γ} is irrational for
+every rational γ ≠ 0.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+from skprivate.privacy._randomness import BitSource
+
+#: Decimal digits that are computed and not trusted.
+_GUARD = 20
+
+
+def _context(digits: int) -> decimal.Context:
+    return decimal.Context(
+        prec=digits + _GUARD,
+        rounding=decimal.ROUND_HALF_EVEN,
+        Emin=decimal.MIN_EMIN,
+        Emax=decimal.MAX_EMAX,
+        traps=[decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow],
+    )
+
+
+def as_fraction(value: float | int | Fraction, name: str) -> Fraction:
+    """Return a positive finite number as the exact rational that it is."""
+    try:
+        exact = Fraction(value)
+    except (ValueError, OverflowError, TypeError):
+        raise ValueError(f"{name} must be a finite number > 0, got {value!r}.") from None
+    if exact <= 0:
+        raise ValueError(f"{name} must be a finite number > 0, got {value!r}.")
+    return exact
+
+
+@lru_cache(maxsize=4096)
+def exp_floor(gamma: Fraction, bits: int) -> int:
+    """Return ⌊2^bits·e^{-gamma}⌋ for a rational gamma ≥ 0, exactly."""
+    if gamma == 0:
+        return 1 << bits
+    if gamma > bits:  # 2^bits·e^{-bits} < 1
+        return 0
+    digits = math.ceil(0.302 * bits) + 10
+    while True:
+        context = _context(digits)
+        exponent = context.divide(Decimal(-gamma.numerator), Decimal(gamma.denominator))
+        value = context.multiply(context.exp(exponent), Decimal(1 << bits))
+        # Relative error: (gamma + 2)·10^{-precision}; gamma ≤ bits < 10^(_GUARD - 5).
+        margin = context.multiply(value, Decimal(10) ** (-digits - 4))
+        low, high = int(context.subtract(value, margin)), int(context.add(value, margin))
+        if low == high:
+            return low
+        digits *= 2
+
+
+def below_exp(prefix: int, bits: int, gamma: Fraction, source: BitSource) -> bool:
+    """Decide X < e^{-gamma} for X with the given first digits, drawing further digits on ties."""
+    while True:
+        floor = exp_floor(gamma, bits)
+        if prefix < floor:
+            return True
+        if prefix > floor or gamma == 0:
+            return False
+        prefix, bits = (prefix << 64) | source.bits(64), bits + 64
+
+
+def geometric_quantile(prefix: int, bits: int, scale: Fraction, two_sided: bool, source: BitSource) -> int:
+    """Return the value whose upper tail probability X falls into, drawing further digits on ties.
+
+    With q = e^{-1/scale}: the G with q^{G+1} ≤ X < q^G, geometric, P(G ≥ v) = q^v; or, for ``two_sided``, the
+    magnitude M of the discrete Laplace law, P(M ≥ v) = 2q^v/(1+q) for v ≥ 1, that is
+    M = max(0, ⌊scale·(log(2/(1+q)) − log X)⌋).
+    """
+    while True:
+        if prefix:
+            context = _context(math.ceil(0.302 * bits) + len(str(math.ceil(scale))) + 10)
+            ratio = context.divide(Decimal(scale.numerator), Decimal(scale.denominator))
+            shift = Decimal(0)
+            if two_sided:
+                q = context.exp(context.divide(Decimal(-scale.denominator), Decimal(scale.numerator)))
+                shift = context.ln(context.divide(Decimal(2), context.add(Decimal(1), q)))
+            ends = []
+            for bound, sign in ((prefix + 1, -1), (prefix, 1)):
+                log = context.ln(context.divide(Decimal(bound), Decimal(1 << bits)))
+                value = context.multiply(ratio, context.subtract(shift, log))
+                # Absolute error below scale·(|shift| + |log| + 3)·10^{1-precision} ≤ this margin.
+                size = context.multiply(ratio, context.add(abs(log), Decimal(4)))
+                margin = context.multiply(size, Decimal(10) ** (2 - context.prec))
+                end = context.add(value, margin.copy_sign(Decimal(sign)))
+                ends.append(max(0, int(end.to_integral_value(decimal.ROUND_FLOOR, context))))
+            if ends[0] == ends[1]:
+                return ends[0]
+        prefix, bits = (prefix << 64) | source.bits(64), bits + 64

@@ -1,0 +1,160 @@
+"""How the prices in a ledger add up: privacy filters in exact arithmetic.
+
+Most entries share a few prices, so an index groups them and the exact arithmetic runs over the groups:
+nothing is kept that could differ from the entries themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable
+from fractions import Fraction
+from numbers import Real
+from typing import Any, NamedTuple
+
+
+class Price(NamedTuple):
+    """What a release costs: (ε, δ), and ρ in zero-concentrated privacy where that exists."""
+
+    epsilon: float
+    delta: float
+    rho: float | None = None
+
+    @classmethod
+    def checked(cls, epsilon: float, delta: float, rho: float | None) -> Price:
+        """The price, or a clear error where the numbers are none."""
+        return cls(
+            number("epsilon", epsilon, "a finite price >= 0", lambda value: value >= 0),
+            number("delta", delta, "a price in [0, 1)", lambda value: 0 <= value < 1),
+            None
+            if rho is None
+            else number("rho", rho, "a finite price >= 0 or None", lambda value: value >= 0),
+        )
+
+    def exceeds(self, reserved: Price) -> bool:
+        """Whether any of the numbers is above the reserved one."""
+        more_rho = reserved.rho is not None and (self.rho is None or self.rho > reserved.rho)
+        return self.epsilon > reserved.epsilon or self.delta > reserved.delta or more_rho
+
+    def __str__(self) -> str:
+        return f"epsilon={self.epsilon}, delta={self.delta}" + (
+            "" if self.rho is None else f", rho={self.rho}"
+        )
+
+
+class BasicRule:
+    """Σε ≤ ε and Σδ ≤ δ."""
+
+    def __init__(self, budget: Price) -> None:
+        self.budget = budget
+
+    def spent(self, connection: sqlite3.Connection) -> tuple[float, float]:
+        epsilon, delta = self._total(connection)
+        return round_up(epsilon), round_up(delta)
+
+    def remaining(self, connection: sqlite3.Connection) -> Price:
+        epsilon, delta = self._total(connection)
+        return Price(
+            round_down(exact(self.budget.epsilon) - epsilon), round_down(exact(self.budget.delta) - delta)
+        )
+
+    def fits(self, connection: sqlite3.Connection, new: Price, old: Price) -> bool:
+        """Whether the total stays within the budget when an entry's price grows from ``old`` to ``new``."""
+        epsilon, delta = self._total(connection)
+        return (
+            epsilon - exact(old.epsilon) + exact(new.epsilon) <= exact(self.budget.epsilon)
+            and delta - exact(old.delta) + exact(new.delta) <= exact(self.budget.delta)
+        )  # fmt: skip
+
+    def _total(self, connection: sqlite3.Connection) -> tuple[Fraction, Fraction]:
+        groups = connection.execute(
+            "SELECT epsilon, delta, count(*) FROM entries GROUP BY epsilon, delta"
+        ).fetchall()
+        return (
+            sum((exact(epsilon) * count for epsilon, _, count in groups), Fraction()),
+            sum((exact(delta) * count for _, delta, count in groups), Fraction()),
+        )
+
+
+class ZcdpRule:
+    """Σρ ≤ ρ*, where ρ*-zCDP implies the budget (ε, δ)."""
+
+    def __init__(self, budget: Price) -> None:
+        self.budget = budget
+        self.limit = exact(budget.rho or 0.0)
+
+    def spent(self, connection: sqlite3.Connection) -> tuple[float, float]:
+        return self._worth(round_up(self._total(connection)))
+
+    def remaining(self, connection: sqlite3.Connection) -> Price:
+        rho = round_down(self.limit - self._total(connection))
+        return Price(*self._worth(rho), rho)
+
+    def fits(self, connection: sqlite3.Connection, new: Price, old: Price) -> bool:
+        if new.rho is None:
+            raise ValueError(
+                "This release has no zCDP price, and its ledger adds up in zCDP. Use a PrivacyLedger with "
+                "composition='basic'. Nothing was drawn or spent."
+            )
+        return self._total(connection) - exact(old.rho or 0.0) + exact(new.rho) <= self.limit
+
+    def _worth(self, rho: float) -> tuple[float, float]:
+        if rho <= 0:
+            return 0.0, 0.0
+        return min(epsilon_of_rho(rho, self.budget.delta), self.budget.epsilon), self.budget.delta
+
+    def _total(self, connection: sqlite3.Connection) -> Fraction:
+        groups = connection.execute("SELECT rho, count(*) FROM entries GROUP BY rho").fetchall()
+        return sum((exact(rho) * count for rho, count in groups), Fraction())
+
+
+RULES: dict[str, type[BasicRule] | type[ZcdpRule]] = {"basic": BasicRule, "zcdp": ZcdpRule}
+
+
+def number(name: str, value: Any, allowed: str, holds: Callable[[float], bool]) -> float:
+    """``value`` as a float for which ``holds``, or an error that says what is allowed."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}={value!r}; allowed is {allowed}.")
+    result = float(value)
+    if not (math.isfinite(result) and holds(result)):
+        raise ValueError(f"{name}={value!r}; allowed is {allowed}.")
+    return result + 0.0  # no negative zero
+
+
+def exact(value: float) -> Fraction:
+    """The decimal number that a float prints as: 0.1 is one tenth."""
+    return Fraction(repr(value))
+
+
+def round_down(value: Fraction) -> float:
+    """The largest float whose `exact` value is at most ``value``."""
+    result = float(value)
+    while exact(result) > value:
+        result = math.nextafter(result, -math.inf)
+    return result
+
+
+def round_up(value: Fraction) -> float:
+    """The smallest float whose `exact` value is at least ``value``."""
+    return -round_down(-value) + 0.0
+
+
+def epsilon_of_rho(rho: float, delta: float) -> float:
+    """An ε for which ρ-zCDP implies (ε, δ)-DP, by the RDP accountant."""
+    from dp_accounting import dp_event, rdp
+
+    accountant = rdp.RdpAccountant()
+    accountant.compose(dp_event.ZCDpEvent(rho))
+    return float(accountant.get_epsilon(delta))
+
+
+def largest_rho(epsilon: float, delta: float) -> float:
+    """The largest ρ, up to one part in 10¹², for which ρ-zCDP implies (ε, δ)-DP."""
+    low, high = 0.0, epsilon
+    while epsilon_of_rho(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if epsilon_of_rho(middle, delta) <= epsilon else (low, middle)
+    return low

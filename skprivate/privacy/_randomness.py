@@ -1,0 +1,135 @@
+"""The only door to random bits: entropy of the operating system, seeded simulation, and public streams.
+
+Noise that protects somebody comes from the operating system's generator, read in blocks and never buffered
+(so nothing is shared after a fork). A seeded source feeds the very same samplers for reproducible
+simulations; what it yields is not private. Public randomness (rotations, subsampling of public rows) has its
+own stream, so that drawing from it never shifts the noise.
+"""
+
+from __future__ import annotations
+
+import os
+from numbers import Integral
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: What scikit-learn calls ``random_state``.
+RandomStateLike: TypeAlias = "int | np.integer | np.random.RandomState | None"
+
+_NOISE_KEY, _PUBLIC_KEY = 0x6E6F697365, 0x7075626C6963
+
+
+class SimulatedNoiseWarning(UserWarning):
+    """A seed was given: the release carries simulated noise and protects nobody."""
+
+
+class BitSource:
+    """Uniform independent bits.
+
+    Attributes
+    ----------
+    secure : bool
+        Whether the bits come from the operating system's generator.
+    """
+
+    secure: bool = False
+
+    def bytes(self, n: int) -> NDArray[np.uint8]:
+        """Return ``n`` uniform bytes (possibly read-only)."""
+        raise NotImplementedError
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        """Return ``n`` uniform 64-bit words (possibly read-only)."""
+        return self.bytes(8 * n).view(np.uint64)
+
+    def bits(self, n: int) -> int:
+        """Return a uniform integer of ``n`` bits, ``0 <= value < 2**n``."""
+        if n < 0:
+            raise ValueError(f"n must be a number of bits >= 0, got {n!r}.")
+        n_bytes = -(-n // 8)
+        return int.from_bytes(self.bytes(n_bytes).tobytes(), "little") >> (8 * n_bytes - n)
+
+    def integer_below(self, n: int) -> int:
+        """Return an exactly uniform integer in ``0, …, n - 1``, for ``n`` of any size (by rejection)."""
+        if n < 1:
+            raise ValueError(f"n must be an integer >= 1, got {n!r}.")
+        n_bits = (n - 1).bit_length()
+        while True:
+            value = self.bits(n_bits)
+            if value < n:
+                return value
+
+
+class SystemBitSource(BitSource):
+    """Bits of the operating system's cryptographic generator (``os.urandom``), unbuffered."""
+
+    secure = True
+
+    def bytes(self, n: int) -> NDArray[np.uint8]:
+        return np.frombuffer(os.urandom(n), dtype=np.uint8)
+
+
+class SeededBitSource(BitSource):
+    """Reproducible bits for simulations: SFC64, seeded apart from the public stream of the same seed."""
+
+    secure = False
+
+    def __init__(self, seed: int) -> None:
+        sequence = np.random.SeedSequence(seed, spawn_key=(_NOISE_KEY,))
+        self._generator = np.random.SFC64(sequence)
+
+    def bytes(self, n: int) -> NDArray[np.uint8]:
+        # Whole words are consumed, so that the stream does not depend on the machine's byte order.
+        words: NDArray[np.uint64] = self._generator.random_raw(-(-n // 8)).astype("<u8", copy=False)
+        return words.view(np.uint8)[:n]
+
+
+def _seed(random_state: RandomStateLike) -> int | None:
+    """Turn ``random_state`` into a seed; a RandomState instance gives one draw of its own."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(0, 2**63 - 1, dtype=np.int64))
+    if isinstance(random_state, Integral):
+        if random_state < 0:
+            raise ValueError(f"random_state must be >= 0, got {random_state!r}.")
+        return int(random_state)
+    raise TypeError(
+        "random_state must be None (noise of the operating system), an int or a numpy.random.RandomState "
+        f"(simulation), got {type(random_state).__name__}."
+    )
+
+
+def bit_source(random_state: RandomStateLike = None) -> BitSource:
+    """Return the source of noise bits for ``random_state``.
+
+    Parameters
+    ----------
+    random_state : int, numpy.random.RandomState or None, default=None
+        ``None``: entropy of the operating system. Otherwise a seeded simulation; a RandomState is advanced by
+        one draw.
+
+    Returns
+    -------
+    BitSource
+    """
+    seed = _seed(random_state)
+    return SystemBitSource() if seed is None else SeededBitSource(seed)
+
+
+def public_generator(random_state: RandomStateLike = None) -> np.random.Generator:
+    """Return a generator for public randomness, independent of the noise of the same ``random_state``.
+
+    Parameters
+    ----------
+    random_state : int, numpy.random.RandomState or None, default=None
+        ``None``: freshly seeded by the operating system. A RandomState is advanced by one draw.
+
+    Returns
+    -------
+    numpy.random.Generator
+    """
+    seed = _seed(random_state)
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(_PUBLIC_KEY,))))

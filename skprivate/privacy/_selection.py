@@ -1,0 +1,331 @@
+"""Exact private selection on random bits: the exponential mechanism and permute-and-flip.
+
+Costs are integers (score of the best candidate minus score, on the caller's lattice), the rate is rational:
+the probabilities e^{-rate·cost} are well-defined numbers and are met exactly, not up to rounding.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skprivate.privacy._exact import below_exp, exp_floor
+from skprivate.privacy._randomness import BitSource
+
+Int64Array = NDArray[np.int64]
+
+#: Binary digits of the integer weights in the exponential mechanism.
+_WEIGHT_BITS = 52
+#: Categories whose weights are summed in int64: 2^10 weights below 2^53 stay below 2^63.
+_SUM_BLOCK = 1 << 10
+#: Elements handled at a time where one array of all of them would be large.
+_BLOCK = 1 << 17
+#: Total multiplicity that permute-and-flip takes on (its time is linear in it).
+MAX_FLIPS = 2 * 10**10
+
+
+def _check_rate(rate: float | int | Fraction) -> Fraction:
+    try:
+        exact = Fraction(rate)
+    except (ValueError, OverflowError, TypeError):
+        raise ValueError(f"rate must be a finite number >= 0, got {rate!r}.") from None
+    if exact < 0:
+        raise ValueError(f"rate must be a finite number >= 0, got {rate!r}.")
+    return exact
+
+
+def _check_costs(costs: ArrayLike, ndim: int) -> Int64Array:
+    array = np.asarray(costs)
+    if array.ndim != ndim or array.dtype.kind not in "iu" or array.shape[-1] == 0:
+        raise ValueError(
+            f"costs must be a non-empty integer array of {ndim} dimension(s), got dtype {array.dtype} "
+            f"and shape {array.shape}."
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def _check_multiplicity(multiplicity: Sequence[int], n: int) -> list[int]:
+    counts = [int(count) for count in multiplicity]
+    if len(counts) != n:
+        raise ValueError(f"multiplicity must have one entry per cost ({n}), got {len(counts)}.")
+    if min(counts) < 0 or max(counts) == 0:
+        raise ValueError("multiplicity must hold integers >= 0, not all 0.")
+    return counts
+
+
+def _weights(costs: Int64Array, rate: Fraction, bits: int) -> tuple[Int64Array, Int64Array]:
+    """Return integers low ≤ 2^bits·e^{-rate·cost} ≤ high for costs ≥ 0, with high - low small.
+
+    float64 errs by at most 3 units of 2^-53 in γ = rate·cost, relatively, and by 4 in exp: for γ ≤ 700 less
+    than 2^-41 of the weight. Beyond that, and beyond γ = bits, the weight is below 1.
+    """
+    gamma = costs * float(min(rate, Fraction(1000)))
+    weight = np.exp(-np.minimum(gamma, 700.0, out=gamma), out=gamma)
+    weight *= 2.0**bits
+    high = weight * (1.0 + 2.0**-40)
+    high += 1.0
+    weight *= 1.0 - 2.0**-40
+    lower, upper = weight.astype(np.int64), high.astype(np.int64)
+    best = costs == 0
+    if rate == 0:
+        best[...] = True
+    lower[best] = upper[best] = 1 << bits
+    return lower, upper
+
+
+def exponential_select(
+    costs: ArrayLike,
+    rate: float | int | Fraction,
+    source: BitSource,
+    multiplicity: Sequence[int] | None = None,
+) -> tuple[int, int]:
+    """Draw from the exponential mechanism exactly: P(member j of category e) ∝ exp(-rate·costs[e]).
+
+    Integers C_e above 2^b·e^{-rate·cost} carve a line into segments of multiplicity_e pieces of length C_e.
+    A uniform point of the line falls into one piece and is accepted if it lies below 2^b·e^{-rate·cost}
+    there, which float64 bounds decide almost always and exact arithmetic with further digits otherwise.
+
+    Parameters
+    ----------
+    costs : array-like of shape (n_categories,), integers >= 0
+        Loss of each category against the best one.
+    rate : float, int or Fraction
+        Exponent per unit of cost, >= 0.
+    source : BitSource
+        Random bits.
+    multiplicity : sequence of int, default=None
+        Members of each category (any size); ``None`` means one each.
+
+    Returns
+    -------
+    category : int
+    member : int
+        Uniform in ``0, …, multiplicity[category] - 1``.
+    """
+    cost = _check_costs(costs, 1)
+    exact_rate = _check_rate(rate)
+    if multiplicity is None:
+        cost = cost - cost.min()
+        lower, upper = _weights(cost, exact_rate, _WEIGHT_BITS)
+        return _select_plain(cost, exact_rate, lower, upper, source), 0
+    counts = _check_multiplicity(multiplicity, cost.size)
+    present = min(int(c) for c, m in zip(cost.tolist(), counts, strict=True) if m)
+    cost = np.maximum(cost, present) - present  # absent categories keep weight 0 through their count
+    n_members = sum(counts)
+    bits = _WEIGHT_BITS
+    uppers: list[int]
+    if n_members < 2**48:
+        lower, upper = _weights(cost, exact_rate, bits)
+        uppers = upper.tolist()
+    else:
+        # Many members far from the best one: the slack of one unit each must stay small against 2^bits.
+        bits += n_members.bit_length()
+        uppers = [exp_floor(exact_rate * c, bits) + (c > 0 and exact_rate > 0) for c in cost.tolist()]
+        lower = np.zeros(0, dtype=np.int64)
+    ends = list(accumulate(m * c for m, c in zip(counts, uppers, strict=True)))
+    while True:
+        point = source.integer_below(ends[-1])
+        category = bisect_right(ends, point)
+        point -= ends[category - 1] if category else 0
+        member, rest = divmod(point, uppers[category])
+        if lower.size and rest < lower[category]:
+            return category, member
+        if below_exp(rest, bits, exact_rate * int(cost[category]), source):
+            return category, member
+
+
+def _select_plain(
+    cost: Int64Array, rate: Fraction, lower: Int64Array, upper: Int64Array, source: BitSource
+) -> int:
+    starts = np.arange(0, cost.size, _SUM_BLOCK)
+    ends = list(accumulate(np.add.reduceat(upper, starts).tolist()))
+    while True:
+        point = source.integer_below(ends[-1])
+        block = bisect_right(ends, point)
+        point -= ends[block - 1] if block else 0
+        first = block * _SUM_BLOCK
+        inner = np.cumsum(upper[first : first + _SUM_BLOCK])
+        offset = int(np.searchsorted(inner, point, side="right"))
+        rest = point - (int(inner[offset - 1]) if offset else 0)
+        category = first + offset
+        if rest < lower[category] or below_exp(rest, _WEIGHT_BITS, rate * int(cost[category]), source):
+            return category
+
+
+def exponential_select_rows(costs: ArrayLike, rate: float | int | Fraction, source: BitSource) -> Int64Array:
+    """Draw one index per row, independently: P(e in row i) ∝ exp(-rate·costs[i, e]), exactly.
+
+    Parameters
+    ----------
+    costs : array-like of shape (n_rows, n_candidates), integers >= 0
+        At most 2**20 candidates.
+    rate : float, int or Fraction
+        Exponent per unit of cost, >= 0.
+    source : BitSource
+        Random bits.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), int64
+    """
+    cost = _check_costs(costs, 2)
+    exact_rate = _check_rate(rate)
+    n_rows, n_candidates = cost.shape
+    if n_candidates > 2**20:
+        raise ValueError(f"costs must have at most 2**20 columns, got {n_candidates}.")
+    bits = min(_WEIGHT_BITS, 61 - n_candidates.bit_length())
+    result = np.empty(n_rows, dtype=np.int64)
+    step = max(1, _BLOCK // n_candidates)
+    for start in range(0, n_rows, step):
+        chunk = cost[start : start + step]
+        chunk = chunk - chunk.min(axis=1, keepdims=True)
+        lower, upper = _weights(chunk, exact_rate, bits)
+        ends = np.cumsum(upper, axis=1)
+        total = ends[:, -1]
+        shift = np.uint64(64) - np.array([t.bit_length() for t in total.tolist()], dtype=np.uint64)
+        open_rows = np.arange(chunk.shape[0])
+        while open_rows.size:
+            point = (source.words(open_rows.size) >> shift[open_rows]).astype(np.int64)
+            inside = point < total[open_rows]
+            rows, point = open_rows[inside], point[inside]
+            index = np.count_nonzero(ends[rows] <= point[:, None], axis=1)
+            rest = point - ends[rows, index] + upper[rows, index]
+            accept = rest < lower[rows, index]
+            for lane in np.flatnonzero(~accept):
+                gamma = exact_rate * int(chunk[rows[lane], index[lane]])
+                accept[lane] = below_exp(int(rest[lane]), bits, gamma, source)
+            result[start + rows[accept]] = index[accept]
+            done = np.zeros(chunk.shape[0], dtype=np.bool_)
+            done[rows[accept]] = True
+            open_rows = open_rows[~done[open_rows]]
+    return result
+
+
+def _half_binomial(n: int, source: BitSource) -> int:
+    """Number of ones among ``n`` fair bits."""
+    ones = 0
+    while n:
+        take = min(n, 1 << 23)
+        packed = source.bytes(-(-take // 8))
+        full = take // 8
+        words = full // 8 * 8
+        ones += int(np.bitwise_count(packed[:words].view(np.uint64)).sum(dtype=np.int64))
+        ones += int(np.bitwise_count(packed[words:full]).sum(dtype=np.int64))
+        if take % 8:
+            ones += (int(packed[full]) & ((1 << take % 8) - 1)).bit_count()
+        n -= take
+    return ones
+
+
+def binomial_exp(n: int, gamma: Fraction, source: BitSource) -> int:
+    """Draw from Binomial(n, e^{-gamma}) exactly, in time linear in n.
+
+    n uniform numbers are compared with p = e^{-gamma} binary digit by digit, all at once: of the T that agree
+    with p so far, a Binomial(T, 1/2) number have the digit 0. Where the digit of p is 1, those are below p
+    for good; where it is 0, the others are above p for good.
+    """
+    if gamma == 0:
+        return n
+    tied, below, bits, position = n, 0, 64, 0
+    digits = exp_floor(gamma, bits)
+    while tied:
+        if position == bits:
+            bits *= 2
+            digits = exp_floor(gamma, bits)
+        position += 1
+        zeros = _half_binomial(tied, source)
+        if digits >> (bits - position) & 1:
+            below += zeros
+            tied -= zeros
+        else:
+            tied = zeros
+    return below
+
+
+def _flip(cost: Int64Array, rate: Fraction, source: BitSource) -> NDArray[np.bool_]:
+    """Independent exact Bernoulli(e^{-rate·cost}) flips."""
+    lower, upper = _weights(cost, rate, _WEIGHT_BITS)
+    digits = (source.words(cost.size) >> np.uint64(64 - _WEIGHT_BITS)).view(np.int64)
+    accept: NDArray[np.bool_] = digits < lower
+    for lane in np.flatnonzero(~accept & (digits < upper)):
+        accept[lane] = below_exp(int(digits[lane]), _WEIGHT_BITS, rate * int(cost[lane]), source)
+    return accept
+
+
+def permute_and_flip_select(
+    costs: ArrayLike,
+    rate: float | int | Fraction,
+    source: BitSource,
+    multiplicity: Sequence[int] | None = None,
+) -> tuple[int, int]:
+    """Draw from permute-and-flip [1]_ exactly.
+
+    The mechanism walks through the candidates in random order and returns the first one whose coin, heads
+    with probability exp(-rate·cost), shows heads. The coins are independent of the order, so all may be tossed
+    first: the first of the set A of heads in a uniform order is a uniform element of A (never empty: the best
+    candidate's coin always shows heads). Within a category of m equal candidates the number of heads is
+    Binomial(m, p), and given that number every member is equally likely to be the chosen one.
+
+    Parameters
+    ----------
+    costs : array-like of shape (n_categories,), integers >= 0
+        Loss of each category against the best one.
+    rate : float, int or Fraction
+        Exponent per unit of cost, >= 0.
+    source : BitSource
+        Random bits.
+    multiplicity : sequence of int, default=None
+        Members of each category, in all at most 2·10^10; ``None`` means one each.
+
+    Returns
+    -------
+    category : int
+    member : int
+        Uniform in ``0, …, multiplicity[category] - 1``.
+
+    References
+    ----------
+    .. [1] R. McKenna, D. Sheldon, "Permute-and-Flip: A New Mechanism for Differentially Private Selection",
+       NeurIPS 2020.
+    """
+    cost = _check_costs(costs, 1)
+    exact_rate = _check_rate(rate)
+    if multiplicity is None:
+        heads = np.flatnonzero(_flip(cost - cost.min(), exact_rate, source))
+        return int(heads[source.integer_below(heads.size)]), 0
+    counts = _check_multiplicity(multiplicity, cost.size)
+    if sum(counts) > MAX_FLIPS:
+        raise ValueError(
+            f"multiplicity adds up to {sum(counts)} members; permute-and-flip takes time linear in that and "
+            f"allows {MAX_FLIPS}. Use rule='exponential'."
+        )
+    members = np.array(counts, dtype=np.int64)
+    present = cost[members > 0].min()
+    cost = np.maximum(cost, present) - present
+    n_heads = np.zeros(cost.size, dtype=np.int64)
+    small = members <= _SUM_BLOCK
+    for large in np.flatnonzero(~small):
+        n_heads[large] = binomial_exp(counts[large], exact_rate * int(cost[large]), source)
+    rest = np.flatnonzero(small & (members > 0))
+    blocks = np.cumsum(members[rest]) // _BLOCK  # about _BLOCK members each
+    for chunk in np.split(rest, np.flatnonzero(np.diff(blocks)) + 1):
+        member_of = np.repeat(np.arange(chunk.size), members[chunk])
+        came_up = _flip(cost[chunk][member_of], exact_rate, source)
+        n_heads[chunk] = np.bincount(member_of[came_up], minlength=chunk.size)
+    point = source.integer_below(int(n_heads.sum()))
+    category = int(np.searchsorted(np.cumsum(n_heads), point, side="right"))
+    return category, source.integer_below(counts[category])
+
+
+__all__: list[str] = [
+    "MAX_FLIPS",
+    "binomial_exp",
+    "exponential_select",
+    "exponential_select_rows",
+    "permute_and_flip_select",
+]

@@ -1,0 +1,575 @@
+"""The ledger: never a cent over, nothing lost, nothing forgotten, one budget however it is copied."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import multiprocessing
+import os
+import pickle
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+import joblib
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, clone
+
+from skprivate.privacy._errors import BudgetExceededError
+from skprivate.privacy._ledger import PrivacyLedger
+from skprivate.privacy._ledger_rules import epsilon_of_rho, exact, largest_rho, round_down, round_up
+
+KIND = {"unit": "row", "adjacency": "add-remove", "events": [], "simulated": False}
+
+
+def reserve(ledger, epsilon, delta=0.0, rho=None, label="Test", **changes):
+    return ledger.reserve(label, epsilon=epsilon, delta=delta, rho=rho, **{**KIND, **changes})
+
+
+@pytest.fixture(params=["memory", "file"])
+def make_ledger(request, tmp_path):
+    def make(**budget):
+        return PrivacyLedger(tmp_path / "study.ledger" if request.param == "file" else None, **budget)
+
+    return make
+
+
+# Prices and totals ----------------------------------------------------------------------------------------
+
+
+def test_a_release_from_reservation_to_close(make_ledger):
+    ledger = make_ledger(epsilon=2.0, delta=1e-5)
+    events = [{"kind": "gaussian", "noise_multiplier": 1.5, "count": 3}]
+    entry = reserve(ledger, 0.5, 1e-6, events=events, label="First")
+    (opened,) = ledger.entries()
+    assert (opened.id, opened.label, opened.epsilon, opened.delta) == (entry, "First", 0.5, 1e-6)
+    assert opened.closed is None and opened.events == tuple(events) and opened.process_id == os.getpid()
+    ledger.increase(entry, epsilon=1.5, delta=1e-6, rho=None, events=events * 2)
+    assert ledger.spent == (1.5, 1e-6) and ledger.remaining == (0.5, 9e-6)
+    ledger.close_entry(entry, epsilon=1.25, delta=0.0, rho=None, events=events)
+    (closed,) = ledger.entries()
+    assert closed.closed >= closed.opened and closed.events == tuple(events) and closed.epsilon == 1.25
+    assert ledger.spent == (1.25, 0.0)
+    with pytest.raises(AttributeError):
+        closed.epsilon = 0.0
+
+
+def test_over_budget_writes_nothing(make_ledger):
+    ledger = make_ledger(epsilon=1.0, delta=1e-6)
+    entry = reserve(ledger, 0.75)
+    before = ledger.entries()
+    with pytest.raises(BudgetExceededError, match=r"Test needs epsilon=0.5.*has epsilon=0.25") as error:
+        reserve(ledger, 0.5)
+    assert error.value.required == (0.5, 0.0) and error.value.remaining == (0.25, 1e-6)
+    with pytest.raises(BudgetExceededError):
+        reserve(ledger, 0.1, 1.1e-6)
+    with pytest.raises(BudgetExceededError, match="charged already"):
+        ledger.increase(entry, epsilon=math.nextafter(1.0, 2), delta=0.0, rho=None, events=[])
+    assert ledger.entries() == before
+    ledger.increase(entry, epsilon=1.0, delta=1e-6, rho=None, events=[])
+    assert ledger.remaining == (0.0, 0.0)
+    copied = pickle.loads(pickle.dumps(error.value))
+    assert (copied.required, copied.remaining, str(copied)) == ((0.5, 0.0), (0.25, 1e-6), str(error.value))
+
+
+def test_ten_tenths_fill_one_exactly(make_ledger):
+    ledger = make_ledger(epsilon=1.0, delta=3e-7)
+    for _ in range(3):
+        reserve(ledger, 0.1, 1e-7)
+    for _ in range(7):
+        reserve(ledger, 0.1)
+    assert ledger.spent == (1.0, 3e-7) and ledger.remaining == (0.0, 0.0)
+    with pytest.raises(BudgetExceededError):
+        reserve(ledger, 5e-324)
+
+
+def test_closing_never_costs_more_than_reserved(make_ledger):
+    ledger = make_ledger(epsilon=1.0, delta=1e-6)
+    entry = reserve(ledger, 0.5, 1e-7, rho=0.1)
+    for price in [(0.6, 1e-7, 0.1), (0.5, 2e-7, 0.1), (0.5, 1e-7, 0.2), (0.5, 1e-7, None)]:
+        with pytest.raises(ValueError, match=r"only epsilon=0.5"):
+            ledger.close_entry(entry, **dict(zip(("epsilon", "delta", "rho"), price, strict=True)), events=[])
+    ledger.close_entry(entry, epsilon=0.5, delta=0.0, rho=0.05, events=[])
+    for change in (ledger.increase, ledger.close_entry):
+        with pytest.raises(ValueError, match="was closed at"):
+            change(entry, epsilon=0.1, delta=0.0, rho=0.01, events=[])
+        with pytest.raises(ValueError, match="no such entry"):
+            change(99, epsilon=0.1, delta=0.0, rho=None, events=[])
+
+
+@pytest.mark.parametrize(
+    ("price", "error"),
+    [
+        ({"epsilon": -0.1}, ValueError),
+        ({"epsilon": math.inf}, ValueError),
+        ({"epsilon": math.nan}, ValueError),
+        ({"epsilon": "1"}, TypeError),
+        ({"epsilon": 0.1, "delta": 1.0}, ValueError),
+        ({"epsilon": 0.1, "delta": -1e-9}, ValueError),
+        ({"epsilon": 0.1, "rho": -1.0}, ValueError),
+    ],
+)
+def test_prices_that_are_none(make_ledger, price, error):
+    ledger = make_ledger(epsilon=1.0, delta=0.1)
+    with pytest.raises(error, match=f"{list(price)[-1]}="):
+        reserve(ledger, **price)
+    assert ledger.entries() == []
+
+
+@pytest.mark.parametrize(
+    ("budget", "match"),
+    [
+        ({"epsilon": 0.0}, "epsilon=0"),
+        ({"epsilon": -1}, "epsilon=-1"),
+        ({"epsilon": math.inf}, "epsilon=inf"),
+        ({"epsilon": math.nan}, "epsilon=nan"),
+        ({"epsilon": True}, "epsilon=True"),
+        ({"epsilon": 1, "delta": 1.0}, "delta=1.0"),
+        ({"epsilon": 1, "delta": -0.1}, "delta=-0.1"),
+        ({"epsilon": 1, "composition": "advanced"}, "composition='advanced'.*'basic', 'zcdp'"),
+        ({"epsilon": 1, "composition": "zcdp"}, "delta > 0"),
+    ],
+)
+def test_budgets_that_are_none(tmp_path, budget, match):
+    path = tmp_path / "never.ledger"
+    with pytest.raises((ValueError, TypeError), match=match):
+        PrivacyLedger(path, **budget)
+    assert not path.exists()
+
+
+def test_only_one_unit_and_one_adjacency(make_ledger):
+    ledger = make_ledger(epsilon=1.0, unit="user")
+    assert ledger.adjacency is None
+    with pytest.raises(ValueError, match=r"unit 'row'.*budget per 'user'"):
+        reserve(ledger, 0.1)
+    reserve(ledger, 0.1, unit="user", adjacency="replace-one")
+    assert ledger.adjacency == "replace-one"
+    with pytest.raises(ValueError, match=r"'add-remove' adjacency.*'replace-one'"):
+        reserve(ledger, 0.1, unit="user")
+    assert len(ledger.entries()) == 1
+    with pytest.raises(ValueError, match="adjacency"):
+        reserve(PrivacyLedger(epsilon=1.0, adjacency="replace-one"), 0.1)
+
+
+# The two rules --------------------------------------------------------------------------------------------
+
+prices = st.floats(0, 2, allow_subnormal=False) | st.sampled_from([0.1, 0.2, 0.3, 1e-300, 1.0])
+deltas = st.floats(0, 1e-5) | st.sampled_from([0.0, 1e-7, 1e-6])
+steps = st.lists(
+    st.tuples(st.sampled_from(["reserve", "increase", "close"]), st.integers(0, 9), prices, deltas),
+    max_size=30,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(steps=steps, epsilon=prices.filter(lambda v: v > 0), delta=deltas)
+def test_any_sequence_against_an_exact_model(steps, epsilon, delta):
+    ledger = PrivacyLedger(epsilon=epsilon, delta=delta)
+    model: list[list] = []  # [epsilon, delta, closed]
+
+    def total(changed=None, price=(0.0, 0.0)):
+        kept = [entry[:2] for position, entry in enumerate(model) if position != changed] + [price]
+        return [sum((Fraction(repr(entry[k])) for entry in kept), Fraction()) for k in (0, 1)]
+
+    def fits(changed, price):
+        return all(
+            t <= Fraction(repr(b)) for t, b in zip(total(changed, price), (epsilon, delta), strict=True)
+        )
+
+    for action, position, *price in steps:
+        known = position < len(model)
+        numbers = {"epsilon": price[0], "delta": price[1], "rho": None}
+        if action == "reserve":
+            if fits(None, price):
+                assert reserve(ledger, **numbers) == len(model) + 1
+                model.append([*price, False])
+            else:
+                with pytest.raises(BudgetExceededError):
+                    reserve(ledger, **numbers)
+            continue
+        change = ledger.increase if action == "increase" else ledger.close_entry
+        allowed = known and not model[position][2]
+        if action == "increase":
+            allowed = allowed and fits(position, price)
+        else:
+            allowed = allowed and all(new <= old for new, old in zip(price, model[position], strict=False))
+        if allowed:
+            change(position + 1, **numbers, events=[])
+            model[position] = [*price, action == "close"]
+        else:
+            with pytest.raises(ValueError):
+                change(position + 1, **numbers, events=[])
+    assert [[e.epsilon, e.delta, e.closed is not None] for e in ledger.entries()] == model
+    spent, left = ledger.spent, ledger.remaining
+    for value, rest, exact_total, budget in zip(spent, left, total(), (epsilon, delta), strict=True):
+        assert Fraction(repr(value)) >= exact_total
+        assert Fraction(repr(rest)) <= Fraction(repr(budget)) - exact_total
+    reserve(ledger, *left)  # what is said to be left can be had
+
+
+@settings(deadline=None)
+@given(st.fractions(0, 10))
+def test_rounding_is_tight(value):
+    down, up = round_down(value), round_up(value)
+    assert exact(down) <= value <= exact(up)
+    assert exact(math.nextafter(down, math.inf)) > value
+    assert up == 0 or exact(math.nextafter(up, -math.inf)) < value
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.05, 1e-9), (8.0, 1e-5), (0.5, 0.1)])
+def test_largest_rho_against_the_closed_form(epsilon, delta):
+    rho = largest_rho(epsilon, delta)
+    assert epsilon_of_rho(rho, delta) <= epsilon < epsilon_of_rho(rho * (1 + 1e-9), delta)
+    # ρ-zCDP ⇒ (ρ + 2√(ρ ln(1/δ)), δ)-DP (Bun & Steinke 2016, proposition 1.3) is valid and looser.
+    loose = (math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))) ** 2
+    assert rho >= 0.97 * loose
+    # The exact δ of a Gaussian mechanism that is exactly ρ-zCDP must stay below the promised one.
+    from scipy.stats import norm
+
+    mu = math.sqrt(2 * rho)
+    exact_delta = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    assert exact_delta <= delta
+
+
+def test_zcdp_rule_adds_up_rho(make_ledger):
+    ledger = make_ledger(epsilon=1.0, delta=1e-6, composition="zcdp")
+    rho = ledger.remaining_rho
+    assert ledger.spent == (0.0, 0.0) and ledger.remaining == pytest.approx((1.0, 1e-6))
+    share = round_down(exact(rho) / 100)
+    for _ in range(100):  # one hundred releases that basic composition would sum to far more than ε = 1
+        entry = reserve(ledger, epsilon_of_rho(share, 1e-6), 1e-6, rho=share)
+    assert sum(e.epsilon for e in ledger.entries()) > 5
+    assert 0.999 < ledger.spent[0] <= 1.0 and ledger.spent[1] == 1e-6
+    with pytest.raises(BudgetExceededError, match="rho"):
+        reserve(ledger, 0.01, 0.0, rho=share)
+    with pytest.raises(ValueError, match="no zCDP price"):
+        reserve(ledger, 1e-9)
+    ledger.close_entry(entry, epsilon=0.0, delta=0.0, rho=0.0, events=[])
+    reserve(ledger, 1.0, 0.0, rho=share)
+    assert PrivacyLedger(epsilon=1.0).remaining_rho is None
+
+
+# Many handles, one budget ---------------------------------------------------------------------------------
+
+
+def _hammer(path, worker, start):
+    """Reserve until refused; every third release grows, every second one closes lower."""
+    ledger = PrivacyLedger.open(path)
+    start.wait()
+    done = 0
+    while True:
+        try:
+            entry = reserve(ledger, 0.01, 1e-9, label=f"worker {worker}")
+            done += 1
+            if done % 3 == 0:
+                ledger.increase(entry, epsilon=0.015, delta=2e-9, rho=None, events=[{"worker": worker}])
+            elif done % 2 == 0:
+                ledger.close_entry(entry, epsilon=0.0075, delta=0.0, rho=None, events=[])
+        except BudgetExceededError:
+            return done
+
+
+def _hammer_process(path, worker, start, results):
+    results.put((worker, _hammer(path, worker, start)))
+
+
+def _check_hammered(ledger, done):
+    entries = ledger.entries()
+    assert len(entries) == sum(done.values())
+    for worker, count in done.items():
+        assert sum(e.label == f"worker {worker}" for e in entries) == count
+    assert [e.id for e in entries] == list(range(1, len(entries) + 1))
+    for name, budget, total in zip(("epsilon", "delta"), (1.5, 1.0e-3), ledger.spent, strict=True):
+        exact_total = sum(Fraction(repr(getattr(e, name))) for e in entries)
+        assert exact_total <= Fraction(repr(budget)) and float(exact_total) == total
+    assert ledger.remaining[0] < 0.01  # refused only when full
+
+
+def test_eight_processes_on_one_ledger(tmp_path):
+    path = tmp_path / "study.ledger"
+    ledger = PrivacyLedger(path, epsilon=1.5, delta=1e-3)
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Event(), context.Queue()
+    workers = [context.Process(target=_hammer_process, args=(path, k, start, results)) for k in range(8)]
+    for worker in workers:
+        worker.start()
+    start.set()
+    done = dict(results.get(timeout=120) for _ in workers)
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    _check_hammered(ledger, done)
+    assert len({e.process_id for e in ledger.entries()}) > 1
+
+
+def test_eight_threads_on_one_ledger(make_ledger):
+    ledger = make_ledger(epsilon=1.5, delta=1e-3)
+    done, start = {}, threading.Event()
+
+    def work(worker):
+        start.wait()
+        count = 0
+        while True:
+            try:
+                reserve(ledger, 0.01, 1e-9, label=f"worker {worker}")
+                count += 1
+            except BudgetExceededError:
+                done[worker] = count
+                return
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    start.set()
+    for thread in threads:
+        thread.join()
+    _check_hammered(ledger, done)
+    assert ledger.spent[0] == 1.5
+
+
+def _create(path, start, results):
+    start.wait()
+    reserve(PrivacyLedger(path, epsilon=1.0), 0.125)
+    results.put(1)
+
+
+def test_eight_processes_create_one_ledger(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Event(), context.Queue()
+    arguments = (tmp_path / "new.ledger", start, results)
+    workers = [context.Process(target=_create, args=arguments) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    start.set()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert PrivacyLedger.open(tmp_path / "new.ledger").spent == (1.0, 0.0)
+
+
+_KILLED = """
+import os, signal, sys
+from skprivate.privacy._ledger import PrivacyLedger
+ledger = PrivacyLedger.open(sys.argv[1])
+entry = ledger.reserve("Killed", epsilon=0.5, delta=1e-7, rho=None, unit="row", adjacency="add-remove",
+                       events=[{"kind": "laplace"}], simulated=False)
+if sys.argv[2] == "after the price":
+    os.kill(os.getpid(), signal.SIGKILL)
+with ledger._store.transaction(write=True) as connection:
+    connection.execute("UPDATE entries SET epsilon = 0")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("when", ["after the price", "inside a transaction"])
+def test_a_killed_process_wastes_its_budget_and_forgets_nothing(tmp_path, when):
+    path = tmp_path / "study.ledger"
+    ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-6)
+    process = subprocess.run([sys.executable, "-c", _KILLED, str(path), when], cwd=Path.cwd())
+    assert process.returncode == -signal.SIGKILL
+    (entry,) = ledger.entries()
+    assert (entry.label, entry.epsilon, entry.delta, entry.closed) == ("Killed", 0.5, 1e-7, None)
+    assert ledger.remaining == (0.5, 9e-7)
+    with pytest.raises(BudgetExceededError):
+        reserve(ledger, 0.6)
+    reserve(ledger, 0.5)  # and the lock died with its holder
+
+
+class Fake(BaseEstimator):
+    def __init__(self, ledger=None):
+        self.ledger = ledger
+
+    def fit(self, X, y=None):
+        reserve(self.ledger, 0.125)
+        return self
+
+
+def test_copies_and_clones_are_the_same_ledger(make_ledger):
+    ledger = make_ledger(epsilon=1.0)
+    estimator = Fake(ledger)
+    handles = [
+        copy.copy(ledger),
+        copy.deepcopy(ledger),
+        clone(estimator).ledger,
+        copy.deepcopy(estimator).ledger,
+    ]
+    for handle in handles:
+        assert handle is ledger
+        reserve(handle, 0.125)
+    assert ledger.spent == (0.5, 0.0)
+
+
+def test_pickles_of_a_file_are_handles_to_it(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=1.0, delta=1e-6, composition="zcdp")
+    handle = pickle.loads(pickle.dumps(ledger))
+    assert handle == ledger and hash(handle) == hash(ledger) and repr(handle) == repr(ledger)
+    reserve(handle, 0.1, 0.0, rho=0.001)
+    assert ledger.spent == handle.spent and ledger.entries() == handle.entries()
+    assert ledger != PrivacyLedger(epsilon=1.0) and ledger != "ledger"
+
+
+def _fit(estimator):
+    estimator.fit([[0]])
+    return os.getpid()
+
+
+def test_joblib_workers_share_a_file(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=1.0)
+    pids = joblib.Parallel(n_jobs=2)(joblib.delayed(_fit)(clone(Fake(ledger))) for _ in range(8))
+    assert os.getpid() not in pids
+    assert ledger.spent == (1.0, 0.0) and {e.process_id for e in ledger.entries()} == set(pids)
+
+
+def test_memory_is_not_carried_to_another_process():
+    ledger = PrivacyLedger(epsilon=1.0)
+    with pytest.raises(TypeError, match="Give it a path"):
+        pickle.dumps(Fake(ledger))
+    with pytest.raises(pickle.PicklingError) as error:
+        joblib.Parallel(n_jobs=2)(joblib.delayed(_fit)(Fake(ledger)) for _ in range(2))
+    assert "Give it a path" in str(error.value.__cause__) + "".join(map(str, error.value.args))
+    assert ledger.entries() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_memory_is_refused_in_a_forked_process():
+    ledger = PrivacyLedger(epsilon=1.0)
+    code = (
+        "import os, sys\n"
+        "from skprivate.privacy._ledger import PrivacyLedger\n"
+        "ledger = PrivacyLedger(epsilon=1.0)\n"
+        "if os.fork() == 0:\n"
+        "    try:\n"
+        "        ledger.spent\n"
+        "    except RuntimeError as error:\n"
+        "        os._exit(7 if 'forked copy' in str(error) else 1)\n"
+        "    os._exit(1)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 7
+    assert ledger.spent == (0.0, 0.0)
+
+
+# Files ----------------------------------------------------------------------------------------------------
+
+
+def test_reopening(tmp_path):
+    path = tmp_path / "study.ledger"
+    budget = {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "unit": "user",
+        "composition": "basic",
+        "adjacency": "replace-one",
+    }
+    first = PrivacyLedger(path, **budget)
+    reserve(first, 0.5, unit="user", adjacency="replace-one")
+    for again in (PrivacyLedger(path, **budget), PrivacyLedger.open(str(path))):
+        assert again == first and again.spent == (0.5, 0.0) and again.path == str(path)
+        assert [getattr(again, name) for name in budget] == list(budget.values())
+    for change in ({"epsilon": 2.0}, {"delta": 0.0}, {"unit": "row"}, {"composition": "zcdp"}):
+        name = next(iter(change))
+        with pytest.raises(ValueError, match=rf"exists with .*{name}=.*PrivacyLedger.open"):
+            PrivacyLedger(path, **{**budget, **change})
+    with pytest.raises(ValueError, match="adjacency='replace-one', not 'add-remove'"):
+        PrivacyLedger(path, **{**budget, "adjacency": "add-remove"})
+    assert first.epsilon == 1.0 and first.spent == (0.5, 0.0)
+
+
+def test_files_that_are_no_ledgers(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no privacy ledger"):
+        PrivacyLedger.open(tmp_path / "absent.ledger")
+    assert not (tmp_path / "absent.ledger").exists()
+    with pytest.raises(FileNotFoundError, match=r"folder .* does not exist"):
+        PrivacyLedger(tmp_path / "no" / "folder.ledger", epsilon=1.0)
+    text = tmp_path / "text.csv"
+    text.write_text("not a ledger, but some other text that someone still needs\n" * 20)
+    before = text.read_bytes()
+    other = tmp_path / "other.db"
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE people (name TEXT)")
+    connection.close()
+    for path in (text, other):
+        for make in (PrivacyLedger.open, lambda path: PrivacyLedger(path, epsilon=1.0)):
+            with pytest.raises(ValueError, match="not a privacy ledger"):
+                make(path)
+    assert text.read_bytes() == before
+
+
+def test_a_deleted_or_exchanged_file_is_refused(tmp_path):
+    path = tmp_path / "study.ledger"
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    reserve(ledger, 0.5)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="is gone"):
+        reserve(ledger, 0.1)
+    assert not path.exists() and "out of reach" in repr(ledger)
+    PrivacyLedger(path, epsilon=1.0)
+    with pytest.raises(ValueError, match="another privacy ledger"):
+        reserve(ledger, 0.1)
+
+
+def test_a_damaged_or_newer_file_is_refused(tmp_path):
+    path = tmp_path / "study.ledger"
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    with pytest.raises(ValueError, match="format 2"):
+        reserve(ledger, 0.1)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    data = bytearray(path.read_bytes())
+    data[:16] = b"x" * 16
+    path.write_bytes(bytes(data))
+    with pytest.raises((ValueError, OSError), match="not a privacy ledger"):
+        reserve(ledger, 0.1)
+
+
+def test_a_busy_ledger_says_so(tmp_path, monkeypatch):
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=1.0)
+    monkeypatch.setattr("skprivate.privacy._ledger_store.BUSY_TIMEOUT", 0.05)
+    with ledger._store.transaction(write=True), pytest.raises(TimeoutError, match="busy"):
+        reserve(ledger, 0.1)
+    reserve(ledger, 0.1)
+
+
+def test_the_file_is_synchronised(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=1.0)
+    with ledger._store.transaction(write=False) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+
+
+# Shown ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_shown(make_ledger):
+    ledger = make_ledger(epsilon=3.0, delta=1e-6, unit="user")
+    for k in range(12):
+        entry = reserve(ledger, 0.125, unit="user", label=f"<b>{k}</b>", simulated=k == 11)
+    ledger.close_entry(entry, epsilon=0.0, delta=0.0, rho=None, events=[])
+    assert "epsilon 1.375 of 3.0" in repr(ledger) and "per user in 12 entries" in repr(ledger)
+    page = ledger._repr_html_()
+    assert "&lt;b&gt;11&lt;/b&gt;" in page and "<b>" not in page
+    assert "closed, simulated" in page and "the last 10 of 12" in page
+    frame = ledger.to_frame()
+    assert list(frame.index) == list(range(1, 13)) and frame["simulated"].sum() == 1
+    assert PrivacyLedger(epsilon=1.0).to_frame().empty
+
+
+def test_events_are_plain_values(make_ledger):
+    import numpy as np
+
+    ledger = make_ledger(epsilon=3.0)
+    reserve(ledger, 0.5, events=[{"kind": "laplace", "epsilon": np.float64(0.5), "count": np.int64(3)}])
+    (event,) = ledger.entries()[0].events
+    assert event == {"kind": "laplace", "epsilon": 0.5, "count": 3}
+    assert json.loads(json.dumps(event)) == event
