@@ -1,13 +1,14 @@
 """From an empirical loss to a lower confidence bound on the best possible loss.
 
-Let ``S`` be ±1 and ``p(t) = P(S = 1 | T = t)``, ``η = 2p − 1``. The best possible adversary under the squared loss
-is η itself, under the log loss p itself; call its loss on one observation ``Z``, so that ``E Z = L`` is the quantity
-to bound. η is one *fixed* function: no complexity of any class enters. If a class contains η, the class's smallest
-empirical loss R satisfies ``R ≤ mean(Z)``, and an upper tail bound for ``mean(Z)`` gives a lower bound for ``L``.
+Let ``S`` be ±1 and ``p(t) = P(S = 1 | T = t)``, ``η = 2p − 1``. The best possible adversary under the squared
+loss is η itself, under the log loss p itself; call its loss on one observation ``Z``, so that ``E Z = L`` is
+the quantity to bound. η is one *fixed* function: no complexity of any class enters. If a class contains η,
+the class's smallest empirical loss R satisfies ``R ≤ mean(Z)``, and an upper tail bound for ``mean(Z)`` gives
+a lower bound for ``L``.
 
-Every tail bound here has the form ``P(mean(Z) > u(L)) ≤ 1 − confidence`` with a *deterministic* function u; the lower
-confidence bound is ``inf{l : u(l) ≥ R}``. For the same reason the smaller of two such functions is again one, so taking
-the tighter of two bounds costs no failure probability.
+Every tail bound here has the form ``P(mean(Z) > u(L)) ≤ 1 − confidence`` with a *deterministic* function u;
+the lower confidence bound is ``inf{l : u(l) ≥ R}``. For the same reason the smaller of two such functions is
+again one, so taking the tighter of two bounds costs no failure probability.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ def hoeffding_lower_bound(empirical_loss: float, n: int, confidence: float) -> f
 def bernstein_lower_bound(empirical_loss: float, n: int, confidence: float) -> float:
     """Lower bound on the minimum mean squared error by Bernstein's inequality with the implied variance.
 
-    Given ``T``, ``Z`` is ``(1 − η)²`` with probability ``(1 + η)/2`` and ``(1 + η)²`` otherwise. With ``v = 1 − η²``,
-    ``E[Z | T] = v`` and ``E[Z² | T] = 4v − 3v²``, which is concave in v; by Jensen ``Var(Z) ≤ 4L − 3L² − L²
-    = 4L(1 − L)``. No variance has to be estimated (an empirical variance would be that of the unknown η). Bernstein:
-    ``mean(Z) ≤ u(L) = L + 4x/3 + √((4x/3)² + 8 L(1 − L) x)``, ``x = ln(1/α)/n``. u is concave, so ``{l : u(l) ≥ R}``
-    is an interval; its left end is the smaller root of a quadratic.
+    Given ``T``, ``Z`` is ``(1 − η)²`` with probability ``(1 + η)/2`` and ``(1 + η)²`` otherwise. With ``v = 1
+    − η²``, ``E[Z | T] = v`` and ``E[Z² | T] = 4v − 3v²``, which is concave in v; by Jensen ``Var(Z) ≤ 4L −
+    3L² − L² = 4L(1 − L)``. No variance has to be estimated (an empirical variance would be that of the
+    unknown η). Bernstein: ``mean(Z) ≤ u(L) = L + 4x/3 + √((4x/3)² + 8 L(1 − L) x)``, ``x = ln(1/α)/n``. u is
+    concave, so ``{l : u(l) ≥ R}`` is an interval; its left end is the smaller root of a quadratic.
 
     Parameters
     ----------
@@ -123,12 +124,13 @@ def _bernoulli_divergence(a: float, p: float) -> float:
 def chernoff_entropy_lower_bound(empirical_loss: float, n: int, confidence: float) -> float:
     """Lower bound on the conditional entropy H(S|T) (nats) from an empirical log loss.
 
-    ``Z = −ln P(S | T)`` is unbounded, yet for 0 < λ < 1 ``E[e^{λZ} | T] = p^{1−λ} + (1−p)^{1−λ}`` is finite and a concave
-    function of the binary entropy ``h(p)``: along ``u = ln((1−p)/p)`` its slope is ``(1−λ)(1+e^u)^λ (1−e^{−λu})/u``, whose
-    logarithm has derivative ``λσ(u) + λ/(e^{λu}−1) − 1/u ≥ λ(σ(u) − 1/2) ≥ 0``, while h falls in u. By Jensen the
-    worst case with ``E h(p(T)) = L`` is a constant p with ``h(p) = L``, that is a binary symmetric channel, whose Z
-    takes two values. Its Chernoff bound is ``P(mean(Z) ≥ R) ≤ exp(−n KL(β ‖ p))``, ``β = (R + ln(1−p)) / ln((1−p)/p)``;
-    the optimal λ is below 1 because R ≤ ln 2 means β ≤ 1/2. No bound on η and no alphabet size enters.
+    ``Z = −ln P(S | T)`` is unbounded, yet for 0 < λ < 1 ``E[e^{λZ} | T] = p^{1−λ} + (1−p)^{1−λ}`` is finite
+    and a concave function of the binary entropy ``h(p)``: along ``u = ln((1−p)/p)`` its slope is
+    ``(1−λ)(1+e^u)^λ (1−e^{−λu})/u``, whose logarithm has derivative ``λσ(u) + λ/(e^{λu}−1) − 1/u ≥ λ(σ(u) −
+    1/2) ≥ 0``, while h falls in u. By Jensen the worst case with ``E h(p(T)) = L`` is a constant p with
+    ``h(p) = L``, that is a binary symmetric channel, whose Z takes two values. Its Chernoff bound is
+    ``P(mean(Z) ≥ R) ≤ exp(−n KL(β ‖ p))``, ``β = (R + ln(1−p)) / ln((1−p)/p)``; the optimal λ is below 1
+    because R ≤ ln 2 means β ≤ 1/2. No bound on η and no alphabet size enters.
 
     Parameters
     ----------

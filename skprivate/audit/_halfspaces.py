@@ -1,14 +1,16 @@
 """Least squares over the convex hull of half-space indicators in q ≥ 2 dimensions, with a duality gap.
 
-A function with Barron constant C on a set of diameter d is a constant plus a signed mixture of half-space indicators
-of total mass at most ``D = d·C``: write ``f(x) − f(x₀) = ∫ |f̂(ω)| [cos(ω·x + θ) − cos(ω·x₀ + θ)] dω``; along each direction
-the cosine is a function of one variable with total variation at most ``|ω| d`` on the set, hence such a mixture.
-The class is ``{c + Σ ν_j 1[a_j·t ≥ b_j] : Σ|ν_j| ≤ D}``; with ±1-valued steps the mass is D/2.
+A function with Barron constant C on a set of diameter d is a constant plus a signed mixture of half-space
+indicators of total mass at most ``D = d·C``: write ``f(x) − f(x₀) = ∫ |f̂(ω)| [cos(ω·x + θ) − cos(ω·x₀ + θ)]
+dω``; along each direction the cosine is a function of one variable with total variation at most ``|ω| d`` on
+the set, hence such a mixture. The class is ``{c + Σ ν_j 1[a_j·t ≥ b_j] : Σ|ν_j| ≤ D}``; with ±1-valued steps
+the mass is D/2.
 
-The oracle of the conditional gradient is ``max over half-spaces |Σ_{t_i in half-space} r_i|``. In the plane it is solved by
-branch and bound over the direction: within an interval of directions every point's projection lies in an interval,
-and points whose side is undecided count only where they help, which gives an upper bound by one sort. In higher
-dimensions only a lower estimate of the oracle is available and the gap is not certified.
+The oracle of the conditional gradient is ``max over half-spaces |Σ_{t_i in half-space} r_i|``. In the plane
+it is solved by branch and bound over the direction: within an interval of directions every point's projection
+lies in an interval, and points whose side is undecided count only where they help, which gives an upper bound
+by one sort. In higher dimensions only a lower estimate of the oracle is available and the gap is not
+certified.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ Array = npt.NDArray[np.float64]
 
 
 class HalfspaceFit(NamedTuple):
-    """A function ``intercept + Σ masses_j 1[directions_j · t ≥ offsets_j]`` and what is known about its optimality."""
+    """The function ``intercept + Σ masses_j 1[directions_j · t ≥ offsets_j]`` and its optimality."""
 
     intercept: float
     masses: Array
@@ -89,7 +91,9 @@ def largest_halfplane_sum(
         across = np.abs(centred[:, 1] * math.cos(angle) - centred[:, 0] * math.sin(angle))
         value = _best_offset(along, r)[1]
         # 1 + 1e-12 covers the rounding of the projections
-        slack = (across * math.sin(half_width) + np.abs(along) * (1.0 - math.cos(half_width))) * (1.0 + 1e-12) + 1e-300
+        slack = (across * math.sin(half_width) + np.abs(along) * (1.0 - math.cos(half_width))) * (
+            1.0 + 1e-12
+        ) + 1e-300
         upper = 0.0
         for sign in (1.0, -1.0):
             helpful = positive if sign > 0.0 else ~positive
@@ -132,7 +136,9 @@ def largest_halfplane_sum(
     return value, max(upper_closed, value), direction, offset
 
 
-def _heuristic_oracle(points: Array, r: Array, rng: np.random.Generator, n_directions: int) -> tuple[float, Array, float]:
+def _heuristic_oracle(
+    points: Array, r: Array, rng: np.random.Generator, n_directions: int
+) -> tuple[float, Array, float]:
     """A good half-space: best of the axes, the residual's own direction and random directions."""
     q = points.shape[1]
     spread = points.std(axis=0) + 1e-300
@@ -230,7 +236,9 @@ def fit_halfspaces(
     def oracle(r: Array) -> tuple[float, Array, float]:
         if plane is None:
             return _heuristic_oracle(points, r, rng, n_directions)
-        best = max(((_best_offset(points @ d, r)[1], i) for i, d in enumerate(plane)), key=lambda pair: pair[0])[1]
+        best = max(
+            ((_best_offset(points @ d, r)[1], i) for i, d in enumerate(plane)), key=lambda pair: pair[0]
+        )[1]
         angle, width = best * np.pi / 64, np.pi / 64
         choice = (_best_offset(points @ plane[best], r)[1], plane[best])
         for _ in range(4):

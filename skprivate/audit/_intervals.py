@@ -13,7 +13,9 @@ __all__ = ["auc_interval", "clopper_pearson", "quantile_rate_interval", "roc_auc
 Array = npt.NDArray[np.float64]
 
 
-def clopper_pearson(successes: int, trials: int, confidence: float, *, side: str = "two-sided") -> tuple[float, float]:
+def clopper_pearson(
+    successes: int, trials: int, confidence: float, *, side: str = "two-sided"
+) -> tuple[float, float]:
     """Exact interval for a binomial probability (Clopper and Pearson 1934).
 
     Parameters
@@ -52,8 +54,9 @@ def clopper_pearson(successes: int, trials: int, confidence: float, *, side: str
 def quantile_rate_interval(rank: int, n: int, confidence: float) -> tuple[float, float]:
     """Exact interval for ``P(score > threshold)`` when the threshold is itself an order statistic.
 
-    With the threshold at the ``rank``-th largest of n independent scores (so that rank − 1 scores lie above it), the
-    probability of exceeding it is Beta(rank, n − rank + 1) distributed for a continuous law; ties only lower it.
+    With the threshold at the ``rank``-th largest of n independent scores (so that rank − 1 scores lie above
+    it), the probability of exceeding it is Beta(rank, n − rank + 1) distributed for a continuous law; ties
+    only lower it.
     """
     alpha = (1.0 - confidence) / 2.0
     return float(beta.ppf(alpha, rank, n - rank + 1)), float(beta.isf(alpha, rank, n - rank + 1))

@@ -27,8 +27,9 @@ Array = npt.NDArray[np.float64]
 def theorem1_gap(n: int, n_neurons: int, variation: float, confidence: float) -> float:
     """Gap of Theorem 1, equations (22) and (24): squared loss, k hidden neurons.
 
-    ``(2 + D)² √(ln(1/α)/(2n)) + D²/k + 4D/√k`` with ``D = Dia(K) C_η``. The factor 2 inside the root of the proof's
-    equation (31) is a slip: Hoeffding's inequality for a loss in [0, (2 + D)²] has none, as have (22) and (49).
+    ``(2 + D)² √(ln(1/α)/(2n)) + D²/k + 4D/√k`` with ``D = Dia(K) C_η``. The factor 2 inside the root of the
+    proof's equation (31) is a slip: Hoeffding's inequality for a loss in [0, (2 + D)²] has none, as have (22)
+    and (49).
 
     Parameters
     ----------
@@ -68,7 +69,8 @@ def theorem3_gap(n: int, n_values: int, confidence: float) -> float:
     numerator = 2.0 * n_values - math.log1p(-confidence)
     if n < 4.0 * numerator:
         raise ValueError(
-            f"Theorem 3 needs n >= 4(2d + ln(1/(1 - confidence))) = {4.0 * numerator:.1f} observations for d = {n_values} "
+            f"Theorem 3 needs n >= 4(2d + ln(1/(1 - confidence))) = {4.0 * numerator:.1f} observations for "
+            f"d = {n_values} "
             f"values; got n = {n}. Use certificate='convex', which needs no minimum."
         )
     return binary_entropy(math.sqrt(numerator / n))
@@ -77,8 +79,9 @@ def theorem3_gap(n: int, n_values: int, confidence: float) -> float:
 def gaussian_mixture_barron_constant(mean: npt.ArrayLike, scale: float = 1.0) -> float:
     """Barron's constant of η when ``T | S ~ N(S·mean, scale² I)``, for any prior of S: ``‖mean‖ / scale²``.
 
-    ``η(t) = tanh(mean·t/scale² + ½ ln(λ/(1−λ)))``; the Fourier transform of ``sech²`` is positive, so the integral of its
-    modulus is ``sech²`` at 0 (equations (44)–(48), extended to a prior λ and a scale: a shift changes no modulus).
+    ``η(t) = tanh(mean·t/scale² + ½ ln(λ/(1−λ)))``; the Fourier transform of ``sech²`` is positive, so the
+    integral of its modulus is ``sech²`` at 0 (equations (44)–(48), extended to a prior λ and a scale: a shift
+    changes no modulus).
 
     Examples
     --------
@@ -102,7 +105,10 @@ def gaussian_mixture_loss(mean: float, radius: float = 3.0) -> float:
     """
     mass = float(ndtr(radius + mean) - ndtr(-radius + mean))
     integral = quad(
-        lambda t: math.exp(-((t + mean) ** 2) / 2.0) / (1.0 + math.exp(-2.0 * mean * t)), -radius, radius, epsabs=1e-13
+        lambda t: math.exp(-((t + mean) ** 2) / 2.0) / (1.0 + math.exp(-2.0 * mean * t)),
+        -radius,
+        radius,
+        epsabs=1e-13,
     )[0]
     return math.sqrt(2.0 / math.pi) / mass * integral
 
@@ -112,8 +118,8 @@ def barron_constant(
 ) -> float:
     """Barron's constant ``(2π)^{−1/2} ∫ |ω| |η̂(ω)| dω`` of a function of one variable, by FFT.
 
-    On a grid the constant is the mean modulus of the discrete Fourier transform of the increments times the number of
-    points: ``Σ_k |DFT(Δη)_k| / N``.
+    On a grid the constant is the mean modulus of the discrete Fourier transform of the increments times the
+    number of points: ``Σ_k |DFT(Δη)_k| / N``.
 
     Parameters
     ----------
@@ -148,7 +154,8 @@ def barron_constant(
     largest = float(np.abs(derivative).max(initial=0.0))
     if largest > 0.0 and max(abs(derivative[0]), abs(derivative[-1])) > 1e-3 * largest:
         raise ValueError(
-            f"The function still changes at the ends of [{low}, {high}]: widen the interval, or extend the function so "
+            f"The function still changes at the ends of [{low}, {high}]: widen the interval, or extend the "
+            "function so "
             "that it becomes constant."
         )
     return float(np.abs(np.fft.fft(derivative)).sum() / n_points)

@@ -1,13 +1,14 @@
 """Least squares over functions of one variable with bounded total variation, with a certified minimum.
 
-``minimise Σ w_i (y_i − f_i)²  subject to  Σ |f_{i+1} − f_i| ≤ D`` is the one-dimensional fused lasso in constrained form.
-The method is a fully corrective conditional gradient: on a small set of knots the problem is solved exactly by following
-the fusion path (groups of the chain only ever merge as the penalty grows); the oracle, one cumulative sum, finds where a
-further jump would help and bounds how much all remaining jumps together could help.
+``minimise Σ w_i (y_i − f_i)²  subject to  Σ |f_{i+1} − f_i| ≤ D`` is the one-dimensional fused lasso in
+constrained form. The method is a fully corrective conditional gradient: on a small set of knots the problem
+is solved exactly by following the fusion path (groups of the chain only ever merge as the penalty grows); the
+oracle, one cumulative sum, finds where a further jump would help and bounds how much all remaining jumps
+together could help.
 
-By convexity, for every f and every f' in the class, ``loss(f') ≥ loss(f) + ⟨∇loss(f), f' − f⟩``; minimising the right side
-over the class (a jump of height ±D at the position with the largest cumulative residual) gives a lower bound on the
-minimum which is valid for *any* iterate, converged or not.
+By convexity, for every f and every f' in the class, ``loss(f') ≥ loss(f) + ⟨∇loss(f), f' − f⟩``; minimising
+the right side over the class (a jump of height ±D at the position with the largest cumulative residual) gives
+a lower bound on the minimum which is valid for *any* iterate, converged or not.
 """
 
 from __future__ import annotations
@@ -140,9 +141,10 @@ def _fusion_path(y: Array, w: Array, bound: float) -> Array:
 
 
 def _violations(tail: Array, starts: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Positions where a jump inside a block would help most: each block's largest and smallest cumulative residual.
+    """Positions where a jump would help most: each block's extreme cumulative residuals.
 
-    ``tail[k]`` is the weighted residual summed over positions ≥ k; a jump *before* position k is encoded as k.
+    ``tail[k]`` is the weighted residual summed over positions ≥ k; a jump *before* position k is encoded as
+    k.
     """
     n = tail.size
     level = np.abs(tail[starts]).max() if starts.size else 0.0
@@ -227,8 +229,8 @@ def fit_bounded_variation_log(
 ) -> CertifiedFit:
     """Log loss over functions f into (−1, 1) with total variation ≤ ``bound``; P(S = 1 | t) = (1 + f(t))/2.
 
-    Projected Newton steps, each a weighted least-squares problem of `fit_bounded_variation`, with a line search. The lower
-    bound is the linearisation at the best iterate, minimised over the class.
+    Projected Newton steps, each a weighted least-squares problem of `fit_bounded_variation`, with a line
+    search. The lower bound is the linearisation at the best iterate, minimised over the class.
 
     Parameters
     ----------
