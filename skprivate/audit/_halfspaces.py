@@ -268,10 +268,7 @@ def fit_halfspaces(
     loss = float(residual @ residual / n)
     r = residual / n
     certified = q == 2
-    if certified:
-        largest = largest_halfplane_sum(points, r, max_nodes=max_nodes)[1]
-    else:
-        largest = oracle(r)[0]
+    largest = largest_halfplane_sum(points, r, max_nodes=max_nodes)[1] if certified else oracle(r)[0]
     gap = 2.0 * (mass * largest - float(r @ values)) + 4.0 * abs(float(r.sum()))
     return HalfspaceFit(
         intercept, masses, directions, offsets, values, loss, max(0.0, loss - max(gap, 0.0)), certified
