@@ -36,7 +36,9 @@ def require_data(args: argparse.Namespace, name: str) -> Path:
     """Path of a data file below ``--data``, or a clear exit."""
     path = (args.data or Path("missing")) / name
     if not path.exists():
-        raise SystemExit(f"{name} not found: pass --data DIR with the folder that holds it (got {args.data}).")
+        raise SystemExit(
+            f"{name} not found: pass --data DIR with the folder that holds it (got {args.data})."
+        )
     return path
 
 

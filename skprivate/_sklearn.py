@@ -8,6 +8,7 @@ from sklearn.utils._param_validation import (
     InvalidParameterError,
     Options,
     StrOptions,
+    validate_params,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "Options",
     "StrOptions",
     "_fit_context",
+    "validate_params",
 ]

@@ -1,1 +1,5 @@
+"""Small embedded data sets and generators."""
 
+from skprivate.datasets._flights import load_flights
+
+__all__ = ["load_flights"]

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from skprivate.privacy._errors import BudgetExceededError
+from skprivate.privacy._guarantee import PrivacyUnit
 from skprivate.privacy._ledger_entries import (
     LedgerEntry,
     entries_frame,
@@ -47,8 +48,8 @@ class PrivacyLedger:
         Budget ε > 0 of all releases together.
     delta : float, default=0.0
         Budget δ in [0, 1) of all releases together.
-    unit : str, default="row"
-        The unit of privacy (see `PrivacyUnit`); releases with another unit are refused.
+    unit : PrivacyUnit or str, default="row"
+        The unit of privacy; releases with another unit are refused.
     composition : {"basic", "zcdp"}, default="basic"
         How prices add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ ≤ ρ*, the largest ρ for which ρ-zCDP implies
         (ε, δ)-DP by the RDP accountant; much cheaper for many Gaussian releases, needs δ > 0, and takes only
@@ -128,12 +129,15 @@ class PrivacyLedger:
             raise ValueError(
                 "delta=0.0 with composition='zcdp', but ρ-zCDP implies no (ε, 0)-DP; give delta > 0."
             )
+        units = list(PrivacyUnit)
+        if unit not in units:
+            raise ValueError(f"unit={unit!r}; allowed are {', '.join(repr(str(known)) for known in units)}.")
         terms = Terms(
             identity=uuid.uuid4().hex,
             created=_now(),
             epsilon=epsilon,
             delta=delta,
-            unit=_plain(unit),
+            unit=str(PrivacyUnit(unit)),
             adjacency=None if adjacency is None else _plain(adjacency),
             composition=composition,
             rho=largest_rho(epsilon, delta) if composition == "zcdp" else None,

@@ -20,17 +20,12 @@ import joblib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledger_workers import create_process, hammer, hammer_process, reserve
 from sklearn.base import BaseEstimator, clone
 
 from skprivate.privacy._errors import BudgetExceededError
 from skprivate.privacy._ledger import PrivacyLedger
 from skprivate.privacy._ledger_rules import epsilon_of_rho, exact, largest_rho, round_down, round_up
-
-KIND = {"unit": "row", "adjacency": "add-remove", "events": [], "simulated": False}
-
-
-def reserve(ledger, epsilon, delta=0.0, rho=None, label="Test", **changes):
-    return ledger.reserve(label, epsilon=epsilon, delta=delta, rho=rho, **{**KIND, **changes})
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -134,6 +129,7 @@ def test_prices_that_are_none(make_ledger, price, error):
         ({"epsilon": 1, "delta": 1.0}, "delta=1.0"),
         ({"epsilon": 1, "delta": -0.1}, "delta=-0.1"),
         ({"epsilon": 1, "composition": "advanced"}, "composition='advanced'.*'basic', 'zcdp'"),
+        ({"epsilon": 1, "unit": "users"}, "unit='users'.*'user'"),
         ({"epsilon": 1, "composition": "zcdp"}, "delta > 0"),
     ],
 )
@@ -259,25 +255,20 @@ def test_zcdp_rule_adds_up_rho(make_ledger):
 # Many handles, one budget ---------------------------------------------------------------------------------
 
 
-def _hammer(path, worker, start):
-    """Reserve until refused; every third release grows, every second one closes lower."""
-    ledger = PrivacyLedger.open(path)
-    start.wait()
-    done = 0
-    while True:
-        try:
-            entry = reserve(ledger, 0.01, 1e-9, label=f"worker {worker}")
-            done += 1
-            if done % 3 == 0:
-                ledger.increase(entry, epsilon=0.015, delta=2e-9, rho=None, events=[{"worker": worker}])
-            elif done % 2 == 0:
-                ledger.close_entry(entry, epsilon=0.0075, delta=0.0, rho=None, events=[])
-        except BudgetExceededError:
-            return done
-
-
-def _hammer_process(path, worker, start, results):
-    results.put((worker, _hammer(path, worker, start)))
+def _in_eight_processes(target, path):
+    """Run ``target(path, worker, start, results)`` in eight processes at once; what they put, as a dict."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ledger_workers"])
+    start, results = context.Event(), context.Queue()
+    workers = [context.Process(target=target, args=(path, k, start, results)) for k in range(8)]
+    for worker in workers:
+        worker.start()
+    start.set()
+    done = dict(results.get(timeout=120) for _ in workers)
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    return done
 
 
 def _check_hammered(ledger, done):
@@ -286,26 +277,15 @@ def _check_hammered(ledger, done):
     for worker, count in done.items():
         assert sum(e.label == f"worker {worker}" for e in entries) == count
     assert [e.id for e in entries] == list(range(1, len(entries) + 1))
-    for name, budget, total in zip(("epsilon", "delta"), (1.5, 1.0e-3), ledger.spent, strict=True):
+    for name, budget, total in zip(("epsilon", "delta"), ("1.5", "1e-3"), ledger.spent, strict=True):
         exact_total = sum(Fraction(repr(getattr(e, name))) for e in entries)
-        assert exact_total <= Fraction(repr(budget)) and float(exact_total) == total
+        assert exact_total <= Fraction(budget) and float(exact_total) == total
     assert ledger.remaining[0] < 0.01  # refused only when full
 
 
 def test_eight_processes_on_one_ledger(tmp_path):
-    path = tmp_path / "study.ledger"
-    ledger = PrivacyLedger(path, epsilon=1.5, delta=1e-3)
-    context = multiprocessing.get_context("spawn")
-    start, results = context.Event(), context.Queue()
-    workers = [context.Process(target=_hammer_process, args=(path, k, start, results)) for k in range(8)]
-    for worker in workers:
-        worker.start()
-    start.set()
-    done = dict(results.get(timeout=120) for _ in workers)
-    for worker in workers:
-        worker.join(60)
-        assert worker.exitcode == 0
-    _check_hammered(ledger, done)
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=1.5, delta=1e-3)
+    _check_hammered(ledger, _in_eight_processes(hammer_process, tmp_path / "study.ledger"))
     assert len({e.process_id for e in ledger.entries()}) > 1
 
 
@@ -315,14 +295,7 @@ def test_eight_threads_on_one_ledger(make_ledger):
 
     def work(worker):
         start.wait()
-        count = 0
-        while True:
-            try:
-                reserve(ledger, 0.01, 1e-9, label=f"worker {worker}")
-                count += 1
-            except BudgetExceededError:
-                done[worker] = count
-                return
+        done[worker] = hammer(ledger, worker)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
     for thread in threads:
@@ -331,27 +304,13 @@ def test_eight_threads_on_one_ledger(make_ledger):
     for thread in threads:
         thread.join()
     _check_hammered(ledger, done)
-    assert ledger.spent[0] == 1.5
-
-
-def _create(path, start, results):
-    start.wait()
-    reserve(PrivacyLedger(path, epsilon=1.0), 0.125)
-    results.put(1)
 
 
 def test_eight_processes_create_one_ledger(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    start, results = context.Event(), context.Queue()
-    arguments = (tmp_path / "new.ledger", start, results)
-    workers = [context.Process(target=_create, args=arguments) for _ in range(8)]
-    for worker in workers:
-        worker.start()
-    start.set()
-    for worker in workers:
-        worker.join(60)
-        assert worker.exitcode == 0
-    assert PrivacyLedger.open(tmp_path / "new.ledger").spent == (1.0, 0.0)
+    processes = _in_eight_processes(create_process, tmp_path / "new.ledger")
+    ledger = PrivacyLedger.open(tmp_path / "new.ledger")
+    assert ledger.spent == (1.0, 0.0)
+    assert {e.process_id for e in ledger.entries()} == set(processes.values())
 
 
 _KILLED = """

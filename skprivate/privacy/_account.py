@@ -1,0 +1,186 @@
+"""The price side of a release: what may still be drawn, what was, and what it costs.
+
+`ReleaseAccount` knows budgets, plans and the ledger but draws nothing; `Release` adds the draws, each of which asks
+here first. Check, then act: when `_charge` returns, the event is paid for and committed.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from types import TracebackType
+from typing import Any, Self
+
+from skprivate.privacy._accounting import compose_epsilon, rho_total, upper_bound_epsilon
+from skprivate.privacy._errors import BudgetExceededError
+from skprivate.privacy._events import Events, PrivacyEvent, count_events
+from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy._lattice import ROUNDING
+from skprivate.privacy._ledger import PrivacyLedger
+from skprivate.privacy._randomness import SimulatedNoiseWarning, bit_source, public_generator
+
+#: A pure guarantee is reported if its ε is at most this multiple of the one that needs δ.
+_PURE_PREFERENCE = 1.01
+
+
+class ReleaseAccount:
+    """Budget, plan, ledger entry and random bits of one release."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        unit: PrivacyUnit,
+        adjacency: Adjacency,
+        metric: str | None,
+        random_state: Any,
+        ledger: PrivacyLedger | None,
+        label: str,
+        theorem: str,
+        assumptions: tuple[str, ...],
+        plan: Events,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.adjacency = adjacency
+        self._metric = metric
+        self._label = label
+        self._theorem = theorem
+        self._assumptions = assumptions
+        self._source = bit_source(random_state)
+        self.public_rng = public_generator(random_state)
+        self._ledger = ledger
+        self._entry: int | None = None
+        self._charged = (math.inf, 0.0)
+        self._planned: dict[PrivacyEvent, int] = {}
+        self._drawn: dict[PrivacyEvent, int] = {}
+        self._closed = False
+        planned = count_events(plan)
+        if planned:
+            self._pay(planned)
+            self._planned = planned
+        if not self._source.secure:
+            warnings.warn(
+                "random_state is an integer: this fit draws simulated noise that anyone can reproduce. Use "
+                "random_state=None before anything is released.",
+                SimulatedNoiseWarning,
+                stacklevel=2,
+            )
+
+    def close(self) -> PrivacyGuarantee:
+        """End the release and state what it cost, computed from what was drawn.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            With δ = 0 where the pure sum is as good as the bound that needs δ (within 1 %).
+        """
+        epsilon, delta = self._composed(self._drawn)
+        if self._ledger is not None and self._entry is not None and not self._closed:
+            price = self._price(self._drawn)
+            if epsilon > self._charged[0]:
+                # What was charged bounds every part of it, also where the discretised PLD of the part is coarser.
+                epsilon, delta = self._charged
+            self._ledger.close_entry(self._entry, **{**price, "epsilon": epsilon, "delta": delta})
+        self._closed = True
+        return PrivacyGuarantee(
+            epsilon=epsilon,
+            delta=delta,
+            unit=self.unit,
+            adjacency=self.adjacency,
+            metric=self._metric,
+            assumptions=self._assumptions,
+            theorem=self._theorem,
+            events=tuple(self._drawn.items()),
+            valid_for_release=self._source.secure,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error the ledger keeps the reserved price: what was drawn before it may have been seen.
+        if kind is None and not self._closed:
+            self.close()
+
+    def _charge(self, events: dict[PrivacyEvent, int]) -> None:
+        """Take ``events`` out of the plan, or pay for them; nothing has been drawn before this returns."""
+        if self._closed:
+            raise RuntimeError("the release is closed: open another one for further draws.")
+        if all(self._planned.get(event, 0) >= count for event, count in events.items()):
+            for event, count in events.items():
+                self._planned[event] -= count
+        else:
+            total = count_events(
+                [
+                    pair
+                    for counts in (self._planned, self._drawn, events)
+                    for pair in counts.items()
+                    if pair[1]
+                ]
+            )
+            self._pay(total)
+        for event, count in events.items():
+            self._drawn[event] = self._drawn.get(event, 0) + count
+
+    def _pay(self, total: dict[PrivacyEvent, int]) -> None:
+        """Check that ``total`` fits the budget, then write its price to the ledger."""
+        if self.adjacency is Adjacency.METRIC and not all(
+            math.isfinite(event.pure_epsilon) for event in total
+        ):
+            raise ValueError("metric privacy admits pure events only (Laplace noise and selection).")
+        limit = self.epsilon * (1 + ROUNDING)
+        cheap = upper_bound_epsilon(total, self._accounted_delta) if self._accounted_delta else math.inf
+        if cheap > limit and compose_epsilon(total, self._accounted_delta) > limit:
+            needed = compose_epsilon(total, self._accounted_delta)
+            raise BudgetExceededError(
+                f"{self._label or 'this release'} needs epsilon = {needed:.6g} at delta = {self.delta:g}, more than "
+                f"its budget epsilon = {self.epsilon:g}; nothing was drawn for it.",
+                required=(needed, self.delta),
+                remaining=(self.epsilon, self.delta),
+            )
+        if self._ledger is None:
+            return
+        price = self._price(total)
+        if self._entry is None:
+            self._entry = self._ledger.reserve(
+                self._label,
+                unit=str(self.unit),
+                adjacency=str(self.adjacency),
+                simulated=not self._source.secure,
+                **price,
+            )
+        else:
+            self._ledger.increase(self._entry, **price)
+        self._charged = (price["epsilon"], price["delta"])
+
+    @property
+    def _accounted_delta(self) -> float:
+        # ε per unit of distance scales only for pure events: no δ is spent there.
+        return 0.0 if self.adjacency is Adjacency.METRIC else self.delta
+
+    def _composed(self, events: dict[PrivacyEvent, int]) -> tuple[float, float]:
+        pure = compose_epsilon(events, 0.0)
+        epsilon = compose_epsilon(events, self._accounted_delta)
+        delta = self.delta
+        if pure <= min(epsilon * _PURE_PREFERENCE, self.epsilon * (1 + ROUNDING)):
+            epsilon, delta = pure, 0.0
+        return (min(epsilon, self.epsilon) if epsilon <= self.epsilon * (1 + ROUNDING) else epsilon), delta
+
+    def _price(self, events: dict[PrivacyEvent, int]) -> dict[str, Any]:
+        epsilon, delta = self._composed(events)
+        rho = rho_total(events)
+        return {
+            "epsilon": epsilon,
+            "delta": delta,
+            "rho": rho if math.isfinite(rho) and self.adjacency is not Adjacency.METRIC else None,
+            "events": [{**event.to_dict(), "count": count} for event, count in events.items()],
+        }
+
+    def _require_delta(self, what: str) -> None:
+        if self.delta == 0:
+            raise ValueError(f"{what} needs delta > 0, got delta=0; use Laplace noise for pure privacy.")

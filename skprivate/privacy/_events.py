@@ -1,0 +1,164 @@
+"""What one draw costs: frozen events, and nothing about how they compose.
+
+Every event states what is known of its mechanism: a pure-DP price, a zCDP price and the total-variation
+distance between the mechanism as drawn and the mechanism as priced. Which of them is used is the accountant's
+choice (`skprivate.privacy._accounting`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "BoundedRangeEvent",
+    "GaussianEvent",
+    "LaplaceEvent",
+    "PrivacyEvent",
+    "PureEvent",
+    "ZeroConcentratedEvent",
+]
+
+#: Total variation between one discrete Gaussian with σ ≥ 2³² and the continuous one rounded to integers.
+#: The ratio of the two probabilities at k lies in [1 − 1/(8σ²), exp(k²/(24σ⁴))] (sinh(x)/x ≥ 1 and ≤ exp(x²/6)),
+#: hence the distance is below 1/(8σ²) ≤ 2⁻⁶⁷; doubled for the normaliser.
+GAUSSIAN_LATTICE_TV = 2.0**-66
+
+
+@dataclass(frozen=True)
+class PrivacyEvent:
+    """One draw as the accountant sees it."""
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The ε of the draw under pure differential privacy (``inf`` if it has none)."""
+        return math.inf
+
+    @property
+    def rho(self) -> float:
+        """The ρ of the draw under zero-concentrated differential privacy."""
+        return 0.5 * self.pure_epsilon**2
+
+    @property
+    def total_variation(self) -> float:
+        """Distance between the draw and the mechanism whose hockey-stick profile prices it."""
+        return 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for the ledger."""
+        return {"event": type(self).__name__, **dataclasses.asdict(self)}
+
+
+def _positive(name: str, value: float) -> None:
+    if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a positive finite number, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class LaplaceEvent(PrivacyEvent):
+    """Laplace noise of scale (sensitivity / epsilon) on one number."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
+
+@dataclass(frozen=True)
+class PureEvent(PrivacyEvent):
+    """Any ε-DP mechanism; composed as if it were randomised response, which dominates them all.
+
+    Laplace noise on a vector is priced so: whether the scalar Laplace pair dominates it in composition is not
+    used anywhere.
+    """
+
+    epsilon: float
+    mechanism: str = "pure"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
+
+@dataclass(frozen=True)
+class BoundedRangeEvent(PrivacyEvent):
+    """Selection by the exponential mechanism: all privacy losses lie in an interval of length ``epsilon``.
+
+    Its hockey-stick divergence is at most (1 − e^{(t−ε)/2})² / (1 − e^{−ε}) for |t| ≤ ε, which is attained by the
+    logistic distribution shifted by ε (derived in docs/design.md); in zCDP it costs ε²/8.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon
+
+    @property
+    def rho(self) -> float:
+        return self.epsilon**2 / 8
+
+
+@dataclass(frozen=True)
+class GaussianEvent(PrivacyEvent):
+    """Gaussian noise of standard deviation ``noise_multiplier`` × (ℓ2 sensitivity) on ``size`` numbers."""
+
+    noise_multiplier: float
+    size: int = 1
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+        _positive("size", self.size)
+
+    @property
+    def rho(self) -> float:
+        return 0.5 / self.noise_multiplier**2
+
+    @property
+    def total_variation(self) -> float:
+        return self.size * GAUSSIAN_LATTICE_TV
+
+
+@dataclass(frozen=True)
+class ZeroConcentratedEvent(PrivacyEvent):
+    """Any ρ-zCDP mechanism, among them the discrete Gaussian on integers."""
+
+    rho_: float
+    mechanism: str = "zCDP"
+
+    def __post_init__(self) -> None:
+        _positive("rho", self.rho_)
+
+    @property
+    def rho(self) -> float:
+        return self.rho_
+
+
+#: A multiset of events as callers may write it.
+Events = Mapping[PrivacyEvent, int] | Iterable[tuple[PrivacyEvent, int]]
+
+
+def count_events(events: Events) -> dict[PrivacyEvent, int]:
+    """Merge pairs (event, count) into one mapping; refuses what is not an event or a positive count."""
+    pairs = events.items() if isinstance(events, Mapping) else events
+    counts: dict[PrivacyEvent, int] = {}
+    for event, count in pairs:
+        if not isinstance(event, PrivacyEvent):
+            raise TypeError(f"expected a PrivacyEvent, got {type(event).__name__}.")
+        if not (isinstance(count, int) and count >= 1):
+            raise ValueError(f"the count of an event must be a positive int, got {count!r}.")
+        counts[event] = counts.get(event, 0) + count
+    return counts

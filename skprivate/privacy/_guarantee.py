@@ -1,0 +1,148 @@
+"""What a fitted estimator promises."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from skprivate.privacy._events import PrivacyEvent
+
+
+class PrivacyUnit(StrEnum):
+    """What one unit of protection is: whose data may change between neighbouring inputs."""
+
+    ROW = "row"
+    PRIVATE_ROW = "private row"
+    USER = "user"
+    LABEL = "label"
+    DATASET = "data set"
+
+
+class Adjacency(StrEnum):
+    """How neighbouring inputs differ in one unit; under ``METRIC``, ε is per unit of distance."""
+
+    REPLACE_ONE = "replace-one"
+    ADD_REMOVE = "add-remove"
+    METRIC = "metric"
+
+
+@dataclass(frozen=True)
+class PrivacyGuarantee:
+    """A differential privacy guarantee with all that is needed to read it.
+
+    Estimators build it from the events that were drawn (`Release.close`); it is never asserted.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss bound, ``inf`` if nothing is promised. Per unit of distance when ``adjacency`` is "metric".
+    delta : float
+        Probability (in [0, 1)) by which the ε bound may fail.
+    unit : PrivacyUnit
+        What is protected.
+    adjacency : Adjacency
+        How neighbouring inputs differ.
+    metric : str or None
+        The distance, for metric privacy.
+    assumptions : tuple of str
+        What has to be true outside the code, for example that given bounds are public.
+    theorem : str
+        Where the guarantee is proven.
+    events : tuple of (PrivacyEvent, int)
+        What was drawn and how often.
+    valid_for_release : bool
+        False if the noise was simulated (integer ``random_state``).
+
+    Examples
+    --------
+    >>> from skprivate.privacy import open_release
+    >>> with open_release(epsilon=1.0, unit="row", adjacency="add-remove") as release:
+    ...     noisy = release.discrete_laplace([120, 80], sensitivity=1, epsilon=1.0)
+    >>> print(release.close())
+    1-differential privacy for one row (add-remove)
+    """
+
+    epsilon: float
+    delta: float
+    unit: PrivacyUnit
+    adjacency: Adjacency
+    metric: str | None = None
+    assumptions: tuple[str, ...] = ()
+    theorem: str = ""
+    events: tuple[tuple[PrivacyEvent, int], ...] = ()
+    valid_for_release: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unit", PrivacyUnit(self.unit))
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        if not self.epsilon >= 0:
+            raise ValueError(f"epsilon must be at least 0, got {self.epsilon!r}.")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"delta must be in [0, 1), got {self.delta!r}.")
+        if (self.adjacency is Adjacency.METRIC) != (self.metric is not None):
+            raise ValueError("metric must be given if and only if adjacency is 'metric'.")
+
+    def compose(self, *others: PrivacyGuarantee) -> PrivacyGuarantee:
+        """Guarantee of releasing all results together.
+
+        The δ add up; ε is the smaller of the sum and what the events of all releases compose to at that δ.
+        This holds when no release's plan was chosen after looking at another's output; otherwise use the sum,
+        or a `PrivacyLedger`.
+
+        Raises
+        ------
+        ValueError
+            If unit, adjacency or metric differ.
+        """
+        # Late import: the accountant knows events, and only composition needs it.
+        from skprivate.privacy._accounting import compose_epsilon
+        from skprivate.privacy._events import count_events
+
+        every = (self, *others)
+        for name in ("unit", "adjacency", "metric"):
+            found = sorted({str(getattr(guarantee, name)) for guarantee in every})
+            if len(found) > 1:
+                raise ValueError(f"guarantees compose only for the same {name}, got {', '.join(found)}.")
+        delta = math.fsum(guarantee.delta for guarantee in every)
+        epsilon = math.fsum(guarantee.epsilon for guarantee in every)
+        events = count_events(pair for guarantee in every for pair in guarantee.events)
+        if all(guarantee.events for guarantee in every) and delta < 1:
+            epsilon = min(epsilon, compose_epsilon(events, delta))
+        return PrivacyGuarantee(
+            epsilon=epsilon,
+            delta=min(delta, math.nextafter(1.0, 0.0)),
+            unit=self.unit,
+            adjacency=self.adjacency,
+            metric=self.metric,
+            assumptions=tuple(dict.fromkeys(text for guarantee in every for text in guarantee.assumptions)),
+            theorem="; ".join(dict.fromkeys(guarantee.theorem for guarantee in every if guarantee.theorem)),
+            events=tuple(events.items()),
+            valid_for_release=all(guarantee.valid_for_release for guarantee in every),
+        )
+
+    def __str__(self) -> str:
+        if math.isinf(self.epsilon):
+            text = f"no privacy for a {self.unit}"
+        else:
+            budget = f"{self.epsilon:.6g}" if self.delta == 0 else f"({self.epsilon:.6g}, {self.delta:.3g})"
+            if self.adjacency is Adjacency.METRIC:
+                text = f"{budget}-metric privacy for one {self.unit} ({self.metric}; ε per unit of distance)"
+            else:
+                text = f"{budget}-differential privacy for one {self.unit} ({self.adjacency})"
+        return text if self.valid_for_release else text + " [simulated noise: not valid for release]"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("ε", f"{self.epsilon:.6g}"),
+            ("δ", f"{self.delta:.3g}"),
+            ("unit", str(self.unit)),
+            ("adjacency", str(self.adjacency)),
+            *([("metric", self.metric)] if self.metric else []),
+            *([("theorem", self.theorem)] if self.theorem else []),
+            *([("assumptions", "; ".join(self.assumptions))] if self.assumptions else []),
+            ("valid for release", "yes" if self.valid_for_release else "no: simulated noise"),
+        ]
+        cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows)
+        return f"<table><caption>{html.escape(str(self))}</caption>{cells}</table>"

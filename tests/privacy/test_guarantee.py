@@ -1,0 +1,77 @@
+import math
+import pickle
+
+import pytest
+
+from skprivate.privacy import GaussianEvent, LaplaceEvent, PrivacyGuarantee, compose_epsilon, open_release
+
+
+def guarantee(**changes):
+    values = {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "unit": "user",
+        "adjacency": "replace-one",
+        "events": ((GaussianEvent(5.0), 1),),
+    }
+    return PrivacyGuarantee(**{**values, **changes})
+
+
+def test_reads_as_a_sentence():
+    assert str(guarantee()) == "(1, 1e-06)-differential privacy for one user (replace-one)"
+    assert str(guarantee(delta=0.0, valid_for_release=False)).endswith(
+        "[simulated noise: not valid for release]"
+    )
+    metric = guarantee(adjacency="metric", metric="W1", unit="data set", delta=0.0)
+    assert str(metric) == "1-metric privacy for one data set (W1; ε per unit of distance)"
+    assert str(guarantee(epsilon=math.inf, delta=0.0)) == "no privacy for a user"
+    assert "<table>" in guarantee(theorem="a < b")._repr_html_()
+    assert "a &lt; b" in guarantee(theorem="a < b")._repr_html_()
+
+
+def test_composes_by_events_and_never_above_the_sum():
+    one = open_release(epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", random_state=0)
+    one.gaussian([1.0, 2.0], sensitivity=1.0, noise_multiplier=10.0)
+    first = one.close()
+    both = first.compose(first, first)
+    assert both.delta == pytest.approx(3e-6)
+    assert both.epsilon == pytest.approx(compose_epsilon([(GaussianEvent(10.0, 2), 3)], 3e-6))
+    assert both.epsilon < 3 * first.epsilon
+    assert not both.valid_for_release
+    assert both.events == ((GaussianEvent(10.0, 2), 3),)
+
+
+def test_composition_without_events_is_the_sum():
+    assert guarantee(events=()).compose(guarantee(epsilon=0.5)).epsilon == 1.5
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"unit": "row"}, {"adjacency": "add-remove"}, {"adjacency": "metric", "metric": "W1"}],
+)
+def test_refuses_to_compose_what_differs(other):
+    with pytest.raises(ValueError, match="compose only for the same"):
+        guarantee().compose(guarantee(**other))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": -1.0},
+        {"epsilon": math.nan},
+        {"delta": 1.0},
+        {"unit": "house"},
+        {"metric": "W1"},
+        {"adjacency": "metric"},
+    ],
+)
+def test_refuses_nonsense(changes):
+    with pytest.raises(ValueError, match="must be|is not a valid|if and only if"):
+        guarantee(**changes)
+
+
+def test_is_frozen_and_picklable():
+    one = guarantee(events=((LaplaceEvent(0.5), 2),))
+    assert pickle.loads(pickle.dumps(one)) == one
+    with pytest.raises(AttributeError):
+        one.epsilon = 0.1
