@@ -1,3 +1,7 @@
 """scikit-learn compatible estimators with privacy guarantees computed from what was drawn."""
 
 __version__ = "0.1.0"
+
+from skprivate.user_level import UserLevelSGDRegressor
+
+__all__ = ["UserLevelSGDRegressor"]

@@ -1,1 +1,7 @@
+"""Learning with user-level privacy (Levy, Sun, Amin, Kale, Kulesza, Mohri, Suresh 2021)."""
 
+from skprivate.user_level._losses import CustomLoss
+from skprivate.user_level._regressor import UserLevelSGDRegressor
+from skprivate.user_level._sgd import TooFewUsersWarning
+
+__all__ = ["CustomLoss", "TooFewUsersWarning", "UserLevelSGDRegressor"]

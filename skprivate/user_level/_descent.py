@@ -1,0 +1,92 @@
+"""User-normalised descent that finds scale, centre and step by itself.
+
+Every user contributes g_u/max(‖g_u‖, C), a vector of norm at most 1 whatever the data, so the noise of every step is
+public. Three things usually tuned by hand are found on the way:
+
+* the step, from correlations of successive *released* directions, which cost nothing (post-processing);
+* the clipping radius C, by one private selection of the median gradient norm after a search with C = 0, if the
+  users are numerous enough to decide it;
+* the solution, as the average of the iterates after the search.
+
+Derivations in docs/user_level.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skprivate.user_level._plan import DescentPlan
+from skprivate.user_level._private_range import select_median_scale
+from skprivate.user_level._problems import UserProblem
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Growth or decay of the log step in one step, while searching and while averaging.
+_SEARCH_GAIN = 0.4
+_REFINE_GAIN = 0.15
+#: Correlation of successive directions that the step settles at, in units of the noise power: −a/(2 − a) for a
+#: step of a/curvature, so that 0.12 means about a fifth of the step that would overshoot.
+_TARGET_CORRELATION = -0.12
+#: Part of the refinement whose iterates are not averaged.
+_BURN_IN = 0.07
+
+
+def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> tuple[FloatArray, float]:
+    """Minimise the users' mean objective by noisy normalised descent.
+
+    Parameters
+    ----------
+    problem : UserProblem
+    plan : DescentPlan
+    release : Release
+        The Gaussian sums, and the selection if planned, are drawn here.
+
+    Returns
+    -------
+    w : ndarray of shape (n_coef,)
+        Average of the iterates of the refinement.
+    clip_radius : float
+        The radius C used in it (released).
+    """
+    d = problem.n_coef
+    w = np.zeros(d)
+    total = np.zeros(d)
+    averaged = 0
+    step = plan.first_step
+    radius = 0.0 if plan.clip_epsilon is not None else plan.clip_radius
+    previous: FloatArray | None = None
+    previous_power = 1.0
+    burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
+    for t in range(plan.n_steps):
+        searching = t < plan.search_steps
+        if t == plan.search_steps and plan.clip_epsilon is not None:
+            median = select_median_scale(
+                problem.gradient_norms(w), epsilon=plan.clip_epsilon, release=release, monotone=plan.monotone
+            )
+            radius = plan.clip_factor * median
+        multiplier = plan.search_multiplier if searching else plan.refine_multiplier
+        noisy_sum = release.gaussian(
+            problem.contribution_sum(w, radius), sensitivity=plan.sensitivity, noise_multiplier=multiplier
+        )
+        direction = noisy_sum / plan.n_users
+        if previous is not None:
+            correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION
+            gain = _SEARCH_GAIN if searching else _REFINE_GAIN
+            step *= math.exp(gain * math.tanh(0.5 * math.sqrt(d) * correlation))
+        previous = direction
+        previous_power = d * (plan.sensitivity * multiplier / plan.n_users) ** 2
+        w = project(w - step * direction, plan.radius)
+        if t >= burn_in or t == plan.n_steps - 1:
+            total += w
+            averaged += 1
+    return total / averaged, radius
+
+
+def project(w: FloatArray, radius: float) -> FloatArray:
+    """Nearest point of the ball of this radius."""
+    norm = float(np.linalg.norm(w))
+    return w if norm <= radius else w * (radius / norm)

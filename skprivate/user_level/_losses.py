@@ -1,0 +1,160 @@
+"""Losses of linear models, through their derivative with respect to the linear predictor.
+
+A loss of a linear model is ℓ(w; x, y) = φ(⟨w, x⟩, y), so its gradient is φ'(⟨w, x⟩, y)·x: one number a row (one a
+class for several outputs). A custom loss gives per-row gradients itself, see `CustomLoss`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, log_softmax, softmax
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class LinearLoss(Protocol):
+    """A loss φ(f, y) of the linear predictor f."""
+
+    #: Bound on the second derivative of φ in f.
+    smoothness: float
+
+    def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """φ'(f, y), of the shape of ``f``."""
+        ...
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """φ(f, y) of each row."""
+        ...
+
+
+@runtime_checkable
+class CustomLoss(Protocol):
+    """What an object passed as ``loss`` must implement.
+
+    Attributes
+    ----------
+    lipschitz : float
+        G: bound on the norm of a row's gradient, in the units of the loss. Only the published algorithm
+        (``accounting="paper"``) uses it, as its range B. No privacy guarantee rests on it.
+    smoothness : float
+        H: bound on the curvature; with it the published algorithm sets its step. No privacy guarantee rests on it.
+    """
+
+    lipschitz: float
+    smoothness: float
+
+    def gradient(self, X: FloatArray, y: FloatArray, coef: FloatArray) -> FloatArray:
+        """Gradient of each row's loss.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_coef)
+            With a last column of ones if an intercept is fitted.
+        y : ndarray of shape (n_rows,)
+        coef : ndarray of shape (n_coef,)
+
+        Returns
+        -------
+        gradients : ndarray of shape (n_rows, n_coef)
+        """
+        ...
+
+
+class SquaredLoss:
+    """φ(f, y) = (f − y)²/2."""
+
+    smoothness = 1.0
+
+    def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        return f - y
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(0.5 * (f - y) ** 2)
+
+
+class HuberLoss:
+    """φ(f, y) = (f − y)²/2 where |f − y| ≤ threshold, linear beyond."""
+
+    smoothness = 1.0
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+
+    def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        return np.clip(f - y, -self.threshold, self.threshold)
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        residual = np.abs(f - y)
+        small = np.minimum(residual, self.threshold)
+        return np.asarray(small * (residual - 0.5 * small))
+
+
+class LogisticLoss:
+    """φ(f, y) = ln(1 + exp(−y f)) with y = ±1."""
+
+    smoothness = 0.25
+
+    def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(-y * expit(-y * f))
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(np.logaddexp(0.0, -y * f))
+
+
+class SmoothedHingeLoss:
+    """Hinge max(0, 1 − y f) smoothed quadratically on an interval of length ``width`` (y = ±1)."""
+
+    def __init__(self, width: float = 0.5) -> None:
+        self.width = width
+        self.smoothness = 1.0 / width
+
+    def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(-y * np.clip((1.0 - y * f) / self.width + 0.5, 0.0, 1.0))
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        slack = 1.0 - y * f + 0.5 * self.width
+        small = np.clip(slack, 0.0, self.width)
+        return np.asarray(small * (slack - 0.5 * small) / self.width)
+
+
+class MultinomialLoss:
+    """φ(f, y) = −log softmax(f)_y with f of shape (n_rows, n_classes) and y one-hot."""
+
+    smoothness = 0.5
+
+    def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(softmax(f, axis=1) - y)
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(-(log_softmax(f, axis=1) * y).sum(axis=1))
+
+
+class OneVersusRestLoss:
+    """Sum over the classes of a binary loss, with f of shape (n_rows, n_classes) and y = ±1 of that shape."""
+
+    def __init__(self, binary: LinearLoss) -> None:
+        self.binary = binary
+        self.smoothness = binary.smoothness
+
+    def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        return self.binary.derivative(f, y)
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(self.binary.value(f, y).sum(axis=1))
+
+
+def check_custom_loss(loss: Any) -> None:
+    """Refuse an object that is no `CustomLoss`, naming what it lacks."""
+    missing = [name for name in ("gradient", "lipschitz", "smoothness") if not hasattr(loss, name)]
+    if missing:
+        raise TypeError(
+            f"loss={type(loss).__name__} is not compatible with this estimator. A custom loss must implement "
+            f"gradient(X, y, coef) and declare lipschitz and smoothness; missing: {', '.join(missing)}."
+        )
+    for name in ("lipschitz", "smoothness"):
+        value = getattr(loss, name)
+        if not (isinstance(value, (int, float, np.number)) and 0 < value < np.inf):
+            raise ValueError(f"loss.{name} must be a positive finite number, got {value!r}.")

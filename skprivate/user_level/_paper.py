@@ -1,0 +1,112 @@
+"""Winsorised first-order optimisation as published: Algorithm 4 with the variants of Proposition 3."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, PrivacyEvent
+from skprivate.user_level._descent import project
+from skprivate.user_level._problems import UserProblem
+from skprivate.user_level._winsorized_mean import coordinate_epsilon, winsorized_mean
+
+FloatArray = npt.NDArray[np.float64]
+Convexity = Literal["convex", "strongly-convex", "non-convex"]
+
+
+@dataclass(frozen=True)
+class PaperPlan:
+    """Public numbers of Algorithm 4.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The whole budget, under the paper's strong composition.
+    n_steps : int
+        T.
+    tau : float
+        Concentration radius τ of the users' mean gradients.
+    bound : float
+        Bound G on their norms.
+    gamma : float
+        Probability with which concentration may fail.
+    step : float
+        Step size.
+    radius : float
+        Projection radius R.
+    convexity : {"convex", "strongly-convex", "non-convex"}
+        Which variant of Proposition 3: averaged iterate; weighted average and one restart with decreasing steps; or a
+        uniformly random iterate.
+    """
+
+    epsilon: float
+    delta: float
+    n_steps: int
+    tau: float
+    bound: float
+    gamma: float
+    step: float
+    radius: float
+    convexity: Convexity
+
+    @property
+    def step_epsilon(self) -> float:
+        """ε' = ε/(2√(2T ln(2/δ)))."""
+        return self.epsilon / (2.0 * math.sqrt(2.0 * self.n_steps * math.log(2.0 / self.delta)))
+
+    @property
+    def step_delta(self) -> float:
+        """δ' = δ/(2T)."""
+        return self.delta / (2.0 * self.n_steps)
+
+    def events(self, n_coef: int) -> list[tuple[PrivacyEvent, int]]:
+        """Everything that a run draws."""
+        padded = 1 << max(0, (n_coef - 1).bit_length())
+        price = coordinate_epsilon(self.step_epsilon, self.step_delta, padded) / 2.0
+        draws = self.n_steps * padded
+        return [(BoundedRangeEvent(price), draws), (LaplaceEvent(price), draws)]
+
+
+def winsorized_descent(problem: UserProblem, plan: PaperPlan, release: Any) -> FloatArray:
+    """Projected gradient descent on winsorised means of the users' gradients (Algorithm 4)."""
+
+    def direction(w: FloatArray) -> FloatArray:
+        return winsorized_mean(
+            problem.user_gradients(w),
+            epsilon=plan.step_epsilon,
+            delta=plan.step_delta,
+            tau=plan.tau,
+            bound=plan.bound,
+            gamma=plan.gamma,
+            release=release,
+        )
+
+    start = np.zeros(problem.n_coef)
+    if plan.convexity == "strongly-convex":
+        first = plan.n_steps // 2
+        middle = (
+            _run(direction, start, [plan.step] * first, plan.radius, weighted=True)[0] if first else start
+        )
+        rest = plan.n_steps - first
+        steps = [plan.step * 2.0 / (t + 2.0) for t in range(rest)]
+        return _run(direction, middle, steps, plan.radius, weighted=True)[0]
+    mean, iterates = _run(direction, start, [plan.step] * plan.n_steps, plan.radius, weighted=False)
+    if plan.convexity == "convex":
+        return mean
+    return iterates[int(release.public_rng.integers(plan.n_steps))]
+
+
+def _run(
+    direction: Any, w: FloatArray, steps: list[float], radius: float, *, weighted: bool
+) -> tuple[FloatArray, list[FloatArray]]:
+    """Projected descent; the mean of the iterates, weighted by 1, 2, 3, … or evenly, and the iterates."""
+    iterates = []
+    for step in steps:
+        w = project(w - step * direction(w), radius)
+        iterates.append(w)
+    weights = np.arange(1.0, len(steps) + 1.0) if weighted else np.ones(len(steps))
+    return np.asarray(np.average(iterates, axis=0, weights=weights)), iterates

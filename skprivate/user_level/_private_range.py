@@ -1,0 +1,115 @@
+"""Private range and radius: selection of a scale or an interval by the exponential mechanism."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def n_bins(bound: float, tau: float) -> int:
+    """Number of bins of width 2τ that cover [−B, B]."""
+    return max(1, int(np.ceil(bound / tau)))
+
+
+def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
+    """Index of the bin of width 2τ on [−B, B] whose midpoint is nearest; values outside go to the end bins."""
+    clipped = np.clip(np.nan_to_num(x, nan=0.0), -bound, bound)
+    index = np.floor((clipped + bound) / (2.0 * tau)).astype(np.int64)
+    return np.clip(index, 0, n_bins(bound, tau) - 1)
+
+
+def private_range(
+    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+) -> tuple[float, float]:
+    """Interval of length 4τ around a private median (Algorithm 1, PrivateRange).
+
+    Bins of width 2τ cover [−B, B]; every value is snapped to its bin; bin j costs
+    c(j) = max(#{values below}, #{values above}); a bin is drawn with P(j) ∝ exp(−ε c(j)/2). The cost is constant on
+    every run of bins between occupied ones, so a run is one category whose multiplicity is its number of bins: time
+    O(n log n + log(B/τ)) however large B/τ.
+
+    Replacing one value changes every cost by at most 1. Adding one raises every cost by 0 or 1 (``monotone=True``
+    then allows exp(−ε c)).
+
+    Parameters
+    ----------
+    x : ndarray of shape (n,)
+        One number per user.
+    epsilon : float
+        Price: ε-bounded-range, hence ε-DP.
+    tau, bound : float
+        Public concentration radius τ and bound B on |x|, in the units of ``x``. B/τ below 2⁶².
+    release : Release
+    monotone : bool, default=False
+        Neighbours differ by one added value rather than a replaced one.
+
+    Returns
+    -------
+    low, high : float
+        [midpoint − 2τ, midpoint + 2τ].
+    """
+    total = n_bins(bound, tau)
+    occupied, counts = np.unique(snap(x, tau, bound), return_counts=True)
+    starts, lengths, costs = _runs(occupied, counts, total)
+    run, member = release.select(
+        -costs, sensitivity=1, epsilon=epsilon, monotone=monotone, multiplicity=lengths
+    )
+    midpoint = min(-bound + (2.0 * (int(starts[run]) + int(member)) + 1.0) * tau, bound)
+    return midpoint - 2.0 * tau, midpoint + 2.0 * tau
+
+
+def _runs(
+    occupied: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], total: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """First bin, number of bins and cost of every run of bins of equal cost."""
+    n = int(counts.sum())
+    below = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])  # values below occupied bin i; last: n
+    # An occupied bin is a run of its own; between two of them lies a gap.
+    gap_starts = np.concatenate([np.zeros(1, np.int64), occupied + 1])
+    gap_ends = np.concatenate([occupied, np.full(1, total, np.int64)])
+    gap_costs = np.maximum(below, n - below)
+    bin_costs = np.maximum(below[:-1], n - below[1:])
+    starts = np.concatenate([gap_starts, occupied])
+    lengths = np.concatenate([gap_ends - gap_starts, np.ones(len(occupied), np.int64)])
+    costs = np.concatenate([gap_costs, bin_costs])
+    nonempty = lengths > 0
+    return starts[nonempty], lengths[nonempty], costs[nonempty]
+
+
+#: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
+SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
+
+
+def select_median_scale(
+    magnitudes: FloatArray, *, epsilon: float, release: Any, monotone: bool, scales: FloatArray = SCALES
+) -> float:
+    """Scale nearest to the median of non-negative numbers, one per user, by the exponential mechanism.
+
+    Candidate s costs max(#{magnitudes < s}, #{magnitudes ≥ s}), the cost of PrivateRange with ties broken upwards.
+
+    Returns
+    -------
+    scale : float
+        One of ``scales``.
+    """
+    ordered = np.sort(np.nan_to_num(magnitudes, nan=np.inf))
+    below = np.searchsorted(ordered, scales, side="left").astype(np.int64)
+    costs = np.maximum(below, len(ordered) - below)
+    index = release.select(-costs, sensitivity=1, epsilon=epsilon, monotone=monotone)
+    return float(scales[int(index)])
+
+
+def selection_epsilon(
+    n_users: float, n_candidates: float, *, monotone: bool, log_failure: float = 9.0
+) -> float:
+    """Price at which a median selection succeeds when the candidates split the users cleanly.
+
+    A candidate below or above everybody costs n against n/2 for the median. With exponent ε·n/2 (``monotone``) or
+    ε·n/4 the chance of any of K such candidates is at most K·exp(−exponent); the price makes that exp(−log_failure).
+    """
+    exponent = np.log(max(n_candidates, 2.0)) + log_failure
+    return float((2.0 if monotone else 4.0) * exponent / max(n_users, 1.0))

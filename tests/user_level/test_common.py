@@ -1,0 +1,32 @@
+"""scikit-learn's common checks, all of them, with no expected failure."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_param_validation,
+    parametrize_with_checks,
+)
+
+from skprivate.user_level import UserLevelSGDRegressor
+
+# The suite's data sets have a handful of users, which is exactly what this warning is about.
+pytestmark = pytest.mark.filterwarnings("ignore:.*too few to learn:skprivate.user_level.TooFewUsersWarning")
+
+ESTIMATORS = [
+    UserLevelSGDRegressor(),
+    UserLevelSGDRegressor(adjacency="add-remove", aggregation="mean", loss="huber"),
+    UserLevelSGDRegressor(accounting="paper", max_iter=3),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("check", [check_param_validation, check_dataframe_column_names_consistency])
+def test_checks_outside_the_suite(estimator, check):
+    check(type(estimator).__name__, estimator)
