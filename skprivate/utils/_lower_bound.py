@@ -66,7 +66,7 @@ def epsilon_lower_bound(
         counts = [len(run) - np.searchsorted(np.sort(sign * run), cuts, side="left") for run in choosing]
         for upper, lower in ((0, 1), (1, 0)):
             bounds = _bound(
-                counts[upper], len(choosing[upper]), counts[lower], len(choosing[lower]), delta, 0.05
+                counts[upper], len(choosing[upper]), counts[lower], len(choosing[lower]), delta, alpha
             )
             k = int(np.argmax(bounds))
             if bounds[k] > best:
