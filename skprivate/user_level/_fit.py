@@ -138,11 +138,15 @@ class PreparedDescent:
         n_users = float(settings.n_users or noisy_count(problem.groups.n_users, self.split, release))
         radius = settings.radius
         scale_epsilon = self.split.scale_epsilon
-        if scale_epsilon is not None and magnitudes is not None:
-            if decides(scale_epsilon, n_users, settings.neighbours):
-                radius = RADIUS_FACTOR * select_median_scale(
-                    magnitudes, epsilon=scale_epsilon, release=release, monotone=settings.neighbours.monotone
-                )
+        if (
+            scale_epsilon is not None
+            and magnitudes is not None
+            and decides(scale_epsilon, n_users, settings.neighbours)
+        ):
+            scale = select_median_scale(
+                magnitudes, epsilon=scale_epsilon, release=release, monotone=settings.neighbours.monotone
+            )
+            radius = RADIUS_FACTOR * scale
         plan = self._plan(n_users, radius)
         coef, clip_radius = adaptive_descent(problem, plan, release)
         return DescentResult(coef, n_users, plan.n_steps, radius, clip_radius, self.level(n_users))

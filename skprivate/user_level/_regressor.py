@@ -17,7 +17,7 @@ from skprivate.user_level._sgd import BaseUserLevelSGD
 from skprivate.user_level._users import UserGroups
 
 #: Steps of a fit with ample budget.
-MOST_STEPS = 80
+MOST_STEPS = 50
 
 
 class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):

@@ -24,7 +24,7 @@ from skprivate.user_level._users import UserGroups, encode_users
 FloatArray = npt.NDArray[np.float64]
 
 #: Clipping radius in units of the private median of the users' gradient norms.
-CLIP_FACTORS = {"robust": 1.0, "mean": 4.0}
+CLIP_FACTORS = {"robust": 1.0, "mean": 3.0}
 #: Noise level (norm of all noise against a unanimous vote) above which a fit warns.
 HOPELESS_LEVEL = 0.5
 
