@@ -22,7 +22,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skprivate.mixture._selection import Integers
+from skprivate.mixture._selection import Integers, merge_occurrences, occurrences
 
 #: A block of hypotheses: their weighted sums, and a function from a position in them to the set G.
 Block = tuple[NDArray[Any], Callable[[int], tuple[int, ...]]]
@@ -30,8 +30,10 @@ Block = tuple[NDArray[Any], Callable[[int], tuple[int, ...]]]
 #: Pairs of opposite halfspaces per block, in the two directions of a product.
 ROW_BLOCK = 256
 COLUMN_BLOCK = 1024
-#: Bytes that the histograms kept for the second pass may take.
-CHECKPOINT_BYTES = 2**26
+#: Parts of the enumeration whose histograms are kept for the second pass.
+CHECKPOINTS = 32
+#: Length up to which a histogram holds a counter for every number of errors.
+MOST_BINS = 2**20
 
 
 def count_intersections(n_candidates: int, max_size: int) -> int:
@@ -155,29 +157,37 @@ class Intersections:
         self._stripes = [
             (size, start, stop) for size in range(self.max_size + 1) for start, stop in self._ranges(size)
         ]
-        self._checkpoints: list[tuple[slice, Integers]] = []
+        self._checkpoints: list[tuple[slice, tuple[Integers, Integers]]] = []
 
     def __len__(self) -> int:
         return count_intersections(2 * self.n_pairs, self.max_size)
 
     def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
         """Numbers of errors that occur, ascending, and how many sets make each (pass 1), by ``n_jobs`` threads."""
-        per_checkpoint = max(1, -(-len(self._stripes) * self._n_bins * 8 // CHECKPOINT_BYTES))
-        parts = _slices(len(self._stripes), per_checkpoint)
-
-        def count(part: slice) -> Integers:
-            counts = np.zeros(self._n_bins, dtype=np.int64)
-            for stripe in self._stripes[part]:
-                for values, _ in self._stripe_blocks(stripe):
-                    bins = self._bins(values) - self._lowest_bin
-                    counts += np.bincount(bins, minlength=self._n_bins)
-            return counts
-
-        histograms = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(count)(part) for part in parts)
+        parts = _slices(len(self._stripes), -(-len(self._stripes) // CHECKPOINTS))
+        histograms = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(self._count)(part) for part in parts)
         self._checkpoints = list(zip(parts, histograms, strict=True))
-        total = np.sum(histograms, axis=0, dtype=np.int64)
-        occupied = np.flatnonzero(total)
-        return occupied + self._lowest_bin, total[occupied]
+        return merge_occurrences(histograms)
+
+    def _count(self, part: slice) -> tuple[Integers, Integers]:
+        dense = self._n_bins <= MOST_BINS
+        counts = np.zeros(self._n_bins if dense else 0, dtype=np.int64)
+        sparse_counts: list[tuple[Integers, Integers]] = []
+        for stripe in self._stripes[part]:
+            for values, _ in self._stripe_blocks(stripe):
+                bins = self._bins(values)
+                if dense:
+                    bins -= self._lowest_bin
+                    counts += np.bincount(bins, minlength=self._n_bins)
+                elif bins.size:
+                    sparse_counts.append(occurrences(bins))
+            if len(sparse_counts) > 1:
+                sparse_counts = [merge_occurrences(sparse_counts)]
+        if dense:
+            occupied = np.flatnonzero(counts)
+            return occupied + self._lowest_bin, counts[occupied]
+        empty = np.zeros(0, dtype=np.int64)
+        return sparse_counts[0] if sparse_counts else (empty, empty)
 
     def locate(self, errors: int, member: int) -> tuple[int, ...]:
         """The ``member``-th set (from zero) that makes ``errors`` errors (pass 2).
@@ -186,9 +196,9 @@ class Intersections:
         """
         if not self._checkpoints:
             self.histogram()
-        index, remaining = errors - self._lowest_bin, member
-        for part, counts in self._checkpoints:
-            held = int(counts[index]) if 0 <= index < counts.size else 0
+        remaining = member
+        for part, (present, counts) in self._checkpoints:
+            held = int(counts[present == errors].sum())
             if remaining >= held:
                 remaining -= held
                 continue

@@ -67,6 +67,26 @@ def coarsest_needed(weights: ErrorWeights, largest: int) -> int:
     return next((g for g in divisors if largest <= g * MOST_CATEGORIES), weights.sensitivity)
 
 
+def occurrences(numbers: Integers) -> tuple[Integers, Integers]:
+    """Distinct integers, ascending, and how often each occurs."""
+    lowest = int(numbers.min())
+    span = int(numbers.max()) - lowest + 1
+    if span > 4 * numbers.size:
+        values, counts = np.unique(numbers, return_counts=True)
+        return values.astype(np.int64), counts.astype(np.int64)
+    counts = np.bincount(numbers - lowest, minlength=span)
+    occupied = np.flatnonzero(counts)
+    return occupied + lowest, counts[occupied].astype(np.int64)
+
+
+def merge_occurrences(parts: list[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
+    """Add up several results of `occurrences`."""
+    values, position = np.unique(np.concatenate([part for part, _ in parts]), return_inverse=True)
+    counts = np.zeros(values.size, dtype=np.int64)
+    np.add.at(counts, position, np.concatenate([count for _, count in parts]))
+    return values, counts
+
+
 class ErrorFamily(Protocol):
     """Hypotheses whose numbers of errors can be counted and found again."""
 

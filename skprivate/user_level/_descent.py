@@ -58,7 +58,7 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
     total = np.zeros(d)
     averaged = 0
     step = plan.first_step
-    radius = 0.0 if plan.clip_epsilon is not None else plan.clip_radius
+    radius = plan.clip_radius
     previous: FloatArray | None = None
     previous_power = 1.0
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
@@ -68,7 +68,7 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
             median = select_median_scale(
                 problem.gradient_norms(w), epsilon=plan.clip_epsilon, release=release, monotone=plan.monotone
             )
-            radius = plan.clip_factor * median
+            radius = min(max(plan.clip_factor * median, plan.clip_range[0]), plan.clip_range[1])
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
         noisy_sum = release.gaussian(
             problem.contribution_sum(w, radius), sensitivity=plan.sensitivity, noise_multiplier=multiplier

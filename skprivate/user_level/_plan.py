@@ -15,11 +15,11 @@ from skprivate.privacy import (
     compose_epsilon,
     gaussian_noise_multiplier,
 )
-from skprivate.user_level._private_range import SCALES, selection_epsilon
+from skprivate.user_level._private_range import COARSE_SCALES, SCALES, selection_epsilon
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
-SCALE_SHARE = 0.10
+SCALE_SHARE = 0.12
 CLIP_SHARE = 0.05
 MEDIANS_SHARE = 0.15
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
@@ -128,7 +128,7 @@ def split_budget(
 
     draft = BudgetSplit(
         count_multiplier=alone / math.sqrt(COUNT_SHARE) if n_users is None else None,
-        scale_epsilon=price(SCALE_SHARE, int(scale)),
+        scale_epsilon=price(SCALE_SHARE, int(scale), len(COARSE_SCALES)),
         clip_epsilon=price(CLIP_SHARE, int(clip)),
         median_epsilon=price(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
         n_medians=medians,
@@ -180,6 +180,10 @@ class DescentPlan:
         Price of the selection of the clipping radius between search and refinement.
     clip_factor : float
         Clipping radius in units of the selected median gradient norm.
+    clip_radius : float
+        Clipping radius before or without a selection.
+    clip_range : tuple of float
+        A selected clipping radius is clipped to this.
     radius : float
         Iterates are projected to this ball (``inf``: not at all).
     first_step : float
@@ -198,6 +202,7 @@ class DescentPlan:
     clip_radius: float
     radius: float
     first_step: float
+    clip_range: tuple[float, float] = (0.0, math.inf)
 
     @property
     def n_steps(self) -> int:
@@ -231,6 +236,7 @@ def plan_descent(
     clip_radius: float,
     radius: float,
     first_step: float,
+    clip_range: tuple[float, float] = (0.0, math.inf),
 ) -> DescentPlan:
     """Noise of a descent that uses up what ``split`` left for Gaussian sums."""
     search = max(1, round(SEARCH_PART * n_steps)) if n_steps > 1 else 0
@@ -252,6 +258,7 @@ def plan_descent(
         clip_radius=clip_radius,
         radius=radius,
         first_step=first_step,
+        clip_range=clip_range,
     )
 
 
