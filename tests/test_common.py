@@ -20,7 +20,7 @@ from skprivate.utils.discovery import all_estimators
 from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
 
 # What an estimator says about data that are too few is about the checks' data, not about the estimator.
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:skprivate", "ignore:.*too few to learn")
+pytestmark = pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 
 
 #: What cannot be guessed: arguments of estimators that have required ones.
