@@ -29,11 +29,13 @@ from skprivate.preprocessing import PublicScaler
 from skprivate.privacy import BudgetExceededError, PrivacyLedger
 from skprivate.user_level import UserLevelSGDRegressor
 
-EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 3.0)
+EPSILONS = (0.03, 0.05, 0.1, 0.3, 1.0, 3.0)
 DELTA = 1e-6
 FOLDS = 5
 #: Public round numbers: a typical value of month, hour, miles and minutes, and a typical distance from it.
 CENTER, SCALE = [6.5, 12.0, 1000.0, 0.0], [6.0, 12.0, 1000.0, 60.0]
+#: Public bound on the norm of the coefficients: two hours for each unit of scale.
+RADIUS = 120.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def make_pipeline(ledger: PrivacyLedger, seed: int | None) -> Pipeline:
     """Public scaling, then private regression."""
-    regressor = UserLevelSGDRegressor(delta=DELTA, ledger=ledger, random_state=seed)
+    regressor = UserLevelSGDRegressor(delta=DELTA, radius=RADIUS, ledger=ledger, random_state=seed)
     return Pipeline([("scale", PublicScaler(center=CENTER, scale=SCALE)), ("regressor", regressor)])
 
 
