@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from ledger_workers import create_process, hammer, hammer_process, reserve
 from sklearn.base import BaseEstimator, clone
 
-from skprivate.privacy._errors import BudgetExceededError
-from skprivate.privacy._ledger import PrivacyLedger
+from skprivate.privacy import BudgetExceededError, PrivacyLedger, open_release
 from skprivate.privacy._ledger_rules import epsilon_of_rho, exact, largest_rho, round_down, round_up
 
 
@@ -152,6 +151,18 @@ def test_only_one_unit_and_one_adjacency(make_ledger):
     assert len(ledger.entries()) == 1
     with pytest.raises(ValueError, match="adjacency"):
         reserve(PrivacyLedger(epsilon=1.0, adjacency="replace-one"), 0.1)
+
+
+def test_releases_under_two_metrics_do_not_add_up(make_ledger):
+    ledger = make_ledger(epsilon=1.0)
+    for metric in ("Euclidean, km", "Euclidean, km", "hours"):
+        options = {"epsilon": 0.25, "unit": "row", "adjacency": "metric", "metric": metric, "ledger": ledger}
+        if metric == "hours":
+            with pytest.raises(ValueError, match="metric: hours"):
+                open_release(**options).laplace(0.5, sensitivity=1.0, epsilon=0.25)
+        else:
+            open_release(**options).laplace(0.5, sensitivity=1.0, epsilon=0.25)
+    assert len(ledger.entries()) == 2
 
 
 # The two rules --------------------------------------------------------------------------------------------
