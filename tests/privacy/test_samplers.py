@@ -64,8 +64,8 @@ def test_exp_floor_extremes():
     assert exp_floor(Fraction(10**30), 500) == 0
     # 2^1000·e^{-1/10^30} needs more digits than 1000 bits have, to see that it is not 2^1000.
     assert exp_floor(Fraction(1, 10**400), 1000) == 2**1000 - 1
-    # Just below and just above log 2: 2^53·e^{-gamma} is an integer but for its 60th digit.
-    below = Fraction(int(CONTEXT.ln(2).scaleb(60)), 10**60)
+    # Just below and just above log 2: 2^53·e^{-gamma} is 2^52 but for its 60th digit.
+    below = Fraction(int(CONTEXT.scaleb(CONTEXT.ln(2), 60)), 10**60)
     assert exp_floor(below, 53) == 2**52
     assert exp_floor(below + Fraction(1, 10**60), 53) == 2**52 - 1
 
