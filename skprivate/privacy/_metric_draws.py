@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from skprivate.privacy import _samplers
 from skprivate.privacy._events import PrivacyEvent, PureEvent
 from skprivate.privacy._lattice import (
+    WIDER,
     FloatArray,
     IntArray,
     Lattice,
@@ -296,7 +297,8 @@ def _radial_noise(n: int, d: int, scale: Fraction, source: BitSource) -> FloatAr
     radius = _geometric(scale, n * d, source).reshape(n, d).sum(axis=1).astype(np.float64)
     direction = _samplers.integer_noise("gaussian", _MAX_DIRECTION_SCALE, n * d, source).reshape(n, d)
     unit = direction / np.linalg.norm(direction.astype(np.float64), axis=1, keepdims=True)
-    return np.rint(radius[:, None] * unit)
+    noise: FloatArray = np.rint(radius[:, None] * unit)
+    return noise
 
 
 __all__ = ["MetricDraws", "Norm", "channel_price", "quantise_channel"]
