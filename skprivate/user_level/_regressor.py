@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -17,7 +16,9 @@ from skprivate.user_level._sgd import BaseUserLevelSGD
 from skprivate.user_level._users import UserGroups
 
 #: Steps of a fit with ample budget.
-MOST_STEPS = 80
+MOST_STEPS = 50
+#: Projection radius where the scale of the target is not known: that of a target of unit scale.
+UNIT_RADIUS = 4.0
 
 
 class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
@@ -62,7 +63,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Strength of the ℓ2 penalty.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included. By default found from the private scale of
-        the target, if there are enough users to tell it.
+        the target; where users are too few for that, a warning says so and the target is taken to be of unit scale.
     max_iter : int >= 1, optional
         Number of steps; by default chosen from public numbers.
     weight_cap : int >= 1, default=1
@@ -199,7 +200,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             most_steps=MOST_STEPS,
             select_clip=True,
             clip_radius=0.0,
-            radius=math.inf,
+            radius=UNIT_RADIUS,
         )
         self.coef_ = coef[: X.shape[1]]
         self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0

@@ -24,7 +24,7 @@ from skprivate.user_level._users import UserGroups, encode_users
 FloatArray = npt.NDArray[np.float64]
 
 #: Clipping radius in units of the private median of the users' gradient norms.
-CLIP_FACTORS = {"robust": 1.0, "mean": 4.0}
+CLIP_FACTORS = {"robust": 1.0, "mean": 3.0}
 #: Noise level (norm of all noise against a unanimous vote) above which a fit warns.
 HOPELESS_LEVEL = 0.5
 
@@ -123,6 +123,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         select_clip: bool,
         clip_radius: float,
         radius: float,
+        clip_range: tuple[float, float] = (0.0, math.inf),
     ) -> FloatArray:
         """Open the release, minimise, close it; sets the released attributes and returns the coefficients.
 
@@ -139,7 +140,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             Whether a clipping radius is to be selected; otherwise ``clip_radius`` is used.
         clip_radius : float
         radius : float
-            Projection radius if the parameter is None.
+            Projection radius if the parameter is None and none is found.
+        clip_range : tuple of float
+            A selected clipping radius is clipped to this.
         """
         if self.accounting == "paper":
             return self._minimise_as_published(problem, smoothness)
@@ -156,12 +159,22 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             clip_radius=clip_radius,
             select_scale=magnitudes is not None and self.radius is None,
             radius=radius if self.radius is None else self.radius,
+            shrink_radius=self.radius is None and magnitudes is None,
+            clip_range=clip_range,
         )
         prepared = PreparedDescent(settings, problem.n_coef)
         release = self._open(prepared.events, "user-normalised descent, docs/user_level.md")
         result = prepared.run(problem, magnitudes, release)
         self.privacy_guarantee_ = release.close()
         warn_if_hopeless(result.n_users, self.epsilon, problem.n_coef, result.noise_level)
+        if settings.select_scale and not result.scale_found and result.noise_level <= HOPELESS_LEVEL:
+            warnings.warn(
+                f"n = {result.n_users:.0f} users at epsilon = {self.epsilon:g} are too few to find the scale of the "
+                f"target privately; coefficients are bounded by {radius:g}. Scale the target by public numbers or "
+                "set radius.",
+                TooFewUsersWarning,
+                stacklevel=3,
+            )
         self.n_iter_ = result.n_steps
         self.n_users_ = result.n_users
         self.radius_ = result.radius
