@@ -2,6 +2,6 @@
 
 __version__ = "0.1.0"
 
-from skprivate.user_level import UserLevelMean, UserLevelSGDRegressor
+from skprivate.user_level import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
 
-__all__ = ["UserLevelMean", "UserLevelSGDRegressor"]
+__all__ = ["UserLevelMean", "UserLevelSGDClassifier", "UserLevelSGDRegressor"]

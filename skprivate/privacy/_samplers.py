@@ -101,14 +101,14 @@ def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: Bit
 
 def _bernoulli_exp(
     gamma: NDArray[np.float64],
-    margin: NDArray[np.float64] | float,
+    margin: float,
     exact: Callable[[int], Fraction],
     source: BitSource,
 ) -> NDArray[np.bool_]:
     """Draw exact Bernoulli(e^{-γ}) variables.
 
-    ``gamma`` (overwritten) holds γ up to the absolute error ``margin`` (at most 1); ``exact(i)`` is the γ of
-    lane i.
+    ``gamma`` (overwritten) holds γ up to the absolute error ``margin`` (at most 1), at least where γ ≤ 100;
+    ``exact(i)`` is the γ of lane i.
     """
     digits = source.words(gamma.size) >> np.uint64(11)
     x = digits.view(np.int64).astype(np.float64)
@@ -196,19 +196,15 @@ def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array
     z = np.abs(candidates).astype(np.float64)
     z -= float(centre)
     z *= 1.0 / float(sigma)
-    # |Y| < 2^53 is exact; z errs by less than 2^-50·(|z| + 2), hence γ = z²/2 by less than 2^-49·(|z| + 2)².
-    margin = np.abs(z)
-    margin += 2.0
-    margin *= margin
-    margin *= 2.0**-49
-    np.minimum(margin, 1.0, out=margin)
+    # z errs by less than 2^-50·(|z| + 2), hence γ = z²/2 by less than 2^-49·(|z| + 2)² ≤ 2^-36 for |z| ≤ 88. Beyond,
+    # e^{-γ} is below 2^-53 whatever the error.
     z *= z
     z *= 0.5
 
     def exact(lane: int) -> Fraction:
         return (abs(int(candidates[lane])) - centre) ** 2 / (2 * sigma * sigma)
 
-    return candidates.compress(_bernoulli_exp(z, margin, exact, source))
+    return candidates.compress(_bernoulli_exp(z, 2.0**-36, exact, source))
 
 
 def discrete_gaussian(sigma: float | int | Fraction, size: int, source: BitSource) -> Int64Array:

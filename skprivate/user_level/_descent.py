@@ -58,9 +58,10 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
     total = np.zeros(d)
     averaged = 0
     step = plan.first_step
-    radius = 0.0 if plan.clip_epsilon is not None else plan.clip_radius
+    radius = plan.clip_radius
     previous: FloatArray | None = None
     previous_power = 1.0
+    velocity = np.zeros(d)
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
@@ -68,7 +69,7 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
             median = select_median_scale(
                 problem.gradient_norms(w), epsilon=plan.clip_epsilon, release=release, monotone=plan.monotone
             )
-            radius = plan.clip_factor * median
+            radius = min(max(plan.clip_factor * median, plan.clip_range[0]), plan.clip_range[1])
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
         noisy_sum = release.gaussian(
             problem.contribution_sum(w, radius), sensitivity=plan.sensitivity, noise_multiplier=multiplier
@@ -83,7 +84,8 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
                 step *= math.exp(_REFINE_GAIN * vote)
         previous = direction
         previous_power = d * (plan.sensitivity * multiplier / plan.n_users) ** 2
-        w = project(w - step * direction, plan.radius)
+        velocity = direction if searching else plan.momentum * velocity + direction
+        w = project(w - step * velocity, plan.radius)
         if t >= burn_in or t == plan.n_steps - 1:
             total += w
             averaged += 1

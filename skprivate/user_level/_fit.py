@@ -22,16 +22,19 @@ from skprivate.user_level._plan import (
     plan_descent,
     split_budget,
 )
-from skprivate.user_level._private_range import select_median_scale
+from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import UserProblem
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Projection radius in units of the private scale of the target.
-RADIUS_FACTOR = 3.0
+RADIUS_FACTOR = 2.0
 #: First step in units of the projection radius, and its length where there is none.
 FIRST_STEP = 0.15
 FIRST_STEP_UNBOUNDED = 0.5
+#: Above this noise level a projection radius that is a default, not a bound, shrinks, down to a quarter.
+SHRINK_LEVEL = 0.15
+SHRINK_MOST = 0.25
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ class DescentSettings:
     select_scale : bool
         Find the projection radius from the users' magnitudes if there are enough users; otherwise ``radius``.
     radius : float
+    shrink_radius : bool
+        Whether ``radius`` is a default rather than a bound, to be shrunk where noise is large.
+    clip_range : tuple of float
+        A selected clipping radius is clipped to this.
     """
 
     epsilon: float
@@ -68,6 +75,8 @@ class DescentSettings:
     clip_radius: float
     select_scale: bool
     radius: float
+    shrink_radius: bool
+    clip_range: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,7 @@ class DescentResult:
     radius: float
     clip_radius: float
     noise_level: float
+    scale_found: bool
 
 
 class PreparedDescent:
@@ -136,20 +146,29 @@ class PreparedDescent:
         """
         settings = self.settings
         n_users = float(settings.n_users or noisy_count(problem.groups.n_users, self.split, release))
+        level = self.level(n_users)
         radius = settings.radius
+        scale_found = False
         scale_epsilon = self.split.scale_epsilon
         if (
             scale_epsilon is not None
             and magnitudes is not None
-            and decides(scale_epsilon, n_users, settings.neighbours)
+            and decides(scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES))
         ):
             scale = select_median_scale(
-                magnitudes, epsilon=scale_epsilon, release=release, monotone=settings.neighbours.monotone
+                magnitudes,
+                epsilon=scale_epsilon,
+                release=release,
+                monotone=settings.neighbours.monotone,
+                scales=COARSE_SCALES,
             )
             radius = RADIUS_FACTOR * scale
+            scale_found = True
+        if settings.shrink_radius:
+            radius *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
         plan = self._plan(n_users, radius)
         coef, clip_radius = adaptive_descent(problem, plan, release)
-        return DescentResult(coef, n_users, plan.n_steps, radius, clip_radius, self.level(n_users))
+        return DescentResult(coef, n_users, plan.n_steps, radius, clip_radius, level, scale_found)
 
     def _plan(self, n_users: float, radius: float) -> DescentPlan:
         return plan_descent(
@@ -157,8 +176,10 @@ class PreparedDescent:
             self.settings.neighbours,
             n_users=n_users,
             n_steps=self.n_steps,
+            n_coef=self.n_coef,
             clip_factor=self.settings.clip_factor,
             clip_radius=self.settings.clip_radius,
+            clip_range=self.settings.clip_range,
             radius=radius,
             first_step=FIRST_STEP * radius if math.isfinite(radius) else FIRST_STEP_UNBOUNDED,
         )

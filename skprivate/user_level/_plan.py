@@ -15,11 +15,11 @@ from skprivate.privacy import (
     compose_epsilon,
     gaussian_noise_multiplier,
 )
-from skprivate.user_level._private_range import SCALES, selection_epsilon
+from skprivate.user_level._private_range import COARSE_SCALES, SCALES, selection_epsilon
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
-SCALE_SHARE = 0.10
+SCALE_SHARE = 0.08
 CLIP_SHARE = 0.05
 MEDIANS_SHARE = 0.15
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
@@ -28,6 +28,10 @@ MEDIAN_BITS = 44
 SEARCH_SHARE = 0.1
 #: Part of the steps that does so.
 SEARCH_PART = 0.25
+#: Largest momentum of the refinement.
+MOST_MOMENTUM = 0.9
+#: Momentum given up per noise level of one step.
+MOMENTUM_LOSS = 1.0
 #: Multipliers are widened by this much so that shares rounded in floating point never overrun the budget.
 WIDER = 1.0 + 1e-9
 
@@ -128,7 +132,7 @@ def split_budget(
 
     draft = BudgetSplit(
         count_multiplier=alone / math.sqrt(COUNT_SHARE) if n_users is None else None,
-        scale_epsilon=price(SCALE_SHARE, int(scale)),
+        scale_epsilon=price(SCALE_SHARE, int(scale), len(COARSE_SCALES)),
         clip_epsilon=price(CLIP_SHARE, int(clip)),
         median_epsilon=price(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
         n_medians=medians,
@@ -180,6 +184,12 @@ class DescentPlan:
         Price of the selection of the clipping radius between search and refinement.
     clip_factor : float
         Clipping radius in units of the selected median gradient norm.
+    clip_radius : float
+        Clipping radius before or without a selection.
+    clip_range : tuple of float
+        A selected clipping radius is clipped to this.
+    momentum : float
+        Of the refinement.
     radius : float
         Iterates are projected to this ball (``inf``: not at all).
     first_step : float
@@ -198,6 +208,8 @@ class DescentPlan:
     clip_radius: float
     radius: float
     first_step: float
+    clip_range: tuple[float, float]
+    momentum: float
 
     @property
     def n_steps(self) -> int:
@@ -231,6 +243,8 @@ def plan_descent(
     clip_radius: float,
     radius: float,
     first_step: float,
+    n_coef: int,
+    clip_range: tuple[float, float] = (0.0, math.inf),
 ) -> DescentPlan:
     """Noise of a descent that uses up what ``split`` left for Gaussian sums."""
     search = max(1, round(SEARCH_PART * n_steps)) if n_steps > 1 else 0
@@ -239,6 +253,9 @@ def plan_descent(
     clip = split.clip_epsilon
     if clip is not None and not decides(clip, n_users, neighbours):
         clip = None  # paid for where the number of users is private, but nothing could be learnt from it
+    refine_multiplier = split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER
+    # Momentum speeds up directions of little curvature, but widens the spread of the iterates by 1/(1 − β).
+    step_level = neighbours.sum_sensitivity * refine_multiplier * math.sqrt(n_coef) / n_users
     return DescentPlan(
         n_users=n_users,
         sensitivity=neighbours.sum_sensitivity,
@@ -246,12 +263,14 @@ def plan_descent(
         search_steps=search,
         refine_steps=refine,
         search_multiplier=split.multiplier * math.sqrt(search / share) * WIDER if search else 1.0,
-        refine_multiplier=split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER,
+        refine_multiplier=refine_multiplier,
         clip_epsilon=clip,
         clip_factor=clip_factor,
         clip_radius=clip_radius,
         radius=radius,
         first_step=first_step,
+        clip_range=clip_range,
+        momentum=min(MOST_MOMENTUM, max(0.0, 1.0 - MOMENTUM_LOSS * step_level)),
     )
 
 

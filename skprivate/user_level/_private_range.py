@@ -82,6 +82,8 @@ def _runs(
 
 #: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
 SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
+#: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
+COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 
 
 def select_median_scale(

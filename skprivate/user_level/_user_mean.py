@@ -29,7 +29,7 @@ from skprivate.user_level._plan import (
     plan_descent,
     split_budget,
 )
-from skprivate.user_level._private_range import private_range, select_median_scale
+from skprivate.user_level._private_range import COARSE_SCALES, private_range, select_median_scale
 from skprivate.user_level._problems import MeanProblem, unit_scale
 from skprivate.user_level._users import UserGroups
 
@@ -141,11 +141,14 @@ class PreparedMean:
         vectors = vectors - start
         scale = math.inf
         if self.split.scale_epsilon is not None and decides(
-            self.split.scale_epsilon, n_users, settings.neighbours
+            self.split.scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES)
         ):
-            norms = np.linalg.norm(vectors, axis=1)
             scale = select_median_scale(
-                norms, epsilon=self.split.scale_epsilon, release=release, monotone=monotone
+                np.linalg.norm(vectors, axis=1),
+                epsilon=self.split.scale_epsilon,
+                release=release,
+                monotone=monotone,
+                scales=COARSE_SCALES,
             )
         problem = MeanProblem(vectors, groups)
         centre, _ = adaptive_descent(problem, self._centre_plan(n_users, scale), release)
@@ -215,6 +218,7 @@ class PreparedMean:
             self.settings.neighbours,
             n_users=n_users,
             n_steps=self.n_steps,
+            n_coef=self.n_features,
             clip_factor=1.0,
             clip_radius=0.0,
             radius=math.inf,

@@ -197,7 +197,12 @@ def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeDat
             assert not ledger.entries(), f"{name} was refused, but is charged in the ledger."
     for random_state in (0, None):
         ledger = ledger_with(*exact)
-        fitted = fit_clone(estimator, data, ledger=ledger, random_state=random_state)
+        try:
+            fitted = fit_clone(estimator, data, ledger=ledger, random_state=random_state)
+        except BudgetExceededError as error:
+            raise AssertionError(
+                f"{name} asks its ledger for more than it draws ({guarantee}): {error}"
+            ) from error
         assert fitted.estimator.ledger is ledger, f"{name} exchanged its ledger."
         entries = ledger.entries()
         assert entries, f"{name} was not charged to its ledger."

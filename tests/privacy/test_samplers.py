@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from _scripted_bits import ScriptedSource, exp, floor, next_digits
+from _scripted_bits import CONTEXT, ScriptedSource, exp, floor, next_digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -63,7 +63,11 @@ def test_exp_floor_extremes():
     assert exp_floor(Fraction(1, 10**40), 52) == 2**52 - 1
     assert exp_floor(Fraction(10**30), 500) == 0
     # 2^1000·e^{-1/10^30} needs more digits than 1000 bits have, to see that it is not 2^1000.
-    assert exp_floor(Fraction(1, 10**320), 1000) == 2**1000 - 1
+    assert exp_floor(Fraction(1, 10**400), 1000) == 2**1000 - 1
+    # Just below and just above log 2: 2^53·e^{-gamma} is 2^52 but for its 60th digit.
+    below = Fraction(int(CONTEXT.scaleb(CONTEXT.ln(2), 60)), 10**60)
+    assert exp_floor(below, 53) == 2**52
+    assert exp_floor(below + Fraction(1, 10**60), 53) == 2**52 - 1
 
 
 @pytest.mark.parametrize("gamma", [Fraction(1, 3), Fraction(5), Fraction(40)])
