@@ -43,9 +43,7 @@ class Roles:
         return ~self.private & ~self.has_private_label
 
 
-def assign_roles(
-    y: NDArray[Any], private: Any, private_label: Any, classes: Any, adjacency: str
-) -> Roles:
+def assign_roles(y: NDArray[Any], private: Any, private_label: Any, classes: Any, adjacency: str) -> Roles:
     """Work out the roles, with an error for whatever does not fit.
 
     No error text holds a label or count that only private rows decide.
@@ -107,7 +105,9 @@ def _check_mask(private: Any, y: NDArray[Any]) -> NDArray[np.bool_]:
             f"private must be a one-dimensional boolean mask, got dtype {mask.dtype} and shape {mask.shape}."
         )
     if mask.shape[0] != y.shape[0]:
-        raise ValueError(f"private must have one entry for each of the {y.shape[0]} rows, got {mask.shape[0]}.")
+        raise ValueError(
+            f"private must have one entry for each of the {y.shape[0]} rows, got {mask.shape[0]}."
+        )
     check_consistent_length(mask, y)
     return mask
 
