@@ -68,7 +68,9 @@ class PrivacyLedger:
     --------
     BudgetExceededError : What a release that does not fit raises.
 
-    Notes ----- *Guarantee.* All releases charged to one ledger are together (ε, δ)-differentially private
+    Notes
+    -----
+    *Guarantee.* All releases charged to one ledger are together (ε, δ)-differentially private
     for its unit and adjacency, even where each release and its price are chosen after seeing the earlier
     ones, and where several run at the same time: both rules are fully adaptive privacy filters ([1]_ for
     sums of (ε, δ), [2]_ for Rényi and zero-concentrated prices), and they hold for interleaved
@@ -90,9 +92,10 @@ class PrivacyLedger:
     or exchanged refuses to work; a file that was edited or restored from an old copy has forgotten what
     was spent.
 
-    References ---------- .. [1] R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy odometers and filters:
-    Pay-as-you-go composition",
-       NeurIPS 2016.
+    References
+    ----------
+    .. [1] R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy odometers and filters:
+       Pay-as-you-go composition", NeurIPS 2016.
     .. [2] V. Feldman, T. Zrnic, "Individual privacy accounting via a Rényi filter", NeurIPS 2021.
     .. [3] S. Haney et al., "Concurrent composition for interactive differential privacy with adaptive
        privacy-loss parameters", CCS 2023.
@@ -175,8 +178,6 @@ class PrivacyLedger:
         self._store = store
         self._terms = terms
         self._rule = RULES[terms.composition](Price(terms.epsilon, terms.delta, terms.rho))
-
-    # What a release uses ----------------------------------------------------------------------------------
 
     def reserve(
         self,
@@ -317,8 +318,6 @@ class PrivacyLedger:
             remaining=remaining[:2],
         )
 
-    # What a user reads ------------------------------------------------------------------------------------
-
     @property
     def path(self) -> str | None:
         """File of the ledger; None for a ledger in memory."""
@@ -408,8 +407,6 @@ class PrivacyLedger:
 
     def _repr_html_(self) -> str:
         return f"<div><p>{html.escape(repr(self))}</p>{entries_html(self.entries())}</div>"
-
-    # One store, many handles ------------------------------------------------------------------------------
 
     def __sklearn_clone__(self) -> PrivacyLedger:
         return self

@@ -6,10 +6,12 @@ the probabilities e^{-rate·cost} are well-defined numbers and are met exactly, 
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,11 +20,15 @@ from skprivate.privacy._exact import below_exp, exp_floor
 from skprivate.privacy._randomness import BitSource
 
 Int64Array = NDArray[np.int64]
+T = TypeVar("T", int, NDArray[np.int64])
 
 #: Binary digits of the integer weights in the exponential mechanism.
 _WEIGHT_BITS = 52
-#: Categories whose weights are summed in int64: 2^10 weights below 2^53 stay below 2^63.
-_SUM_BLOCK = 1 << 10
+_MAX_COST = 2**62
+#: Below so many members the weights are summed in int64, with at least 33 binary digits each.
+_VECTORISED = 1 << 28
+#: Categories of at most so many members have their coins tossed one by one.
+_FEW = 1 << 10
 #: Elements handled at a time where one array of all of them would be large.
 _BLOCK = 1 << 17
 #: Total multiplicity that permute-and-flip takes on (its time is linear in it).
@@ -46,11 +52,13 @@ def _check_costs(costs: ArrayLike, ndim: int) -> Int64Array:
             f"costs must be a non-empty integer array of {ndim} dimension(s), got dtype {array.dtype} "
             f"and shape {array.shape}."
         )
+    if array.min(initial=0) < 0 or array.max(initial=0) > _MAX_COST:
+        raise ValueError("costs must lie between 0 and 2**62.")
     return array.astype(np.int64, copy=False)
 
 
-def _check_multiplicity(multiplicity: Sequence[int], n: int) -> list[int]:
-    counts = [int(count) for count in multiplicity]
+def _check_multiplicity(multiplicity: Sequence[int] | NDArray[Any], n: int) -> list[int]:
+    counts = [operator.index(count) for count in multiplicity]
     if len(counts) != n:
         raise ValueError(f"multiplicity must have one entry per cost ({n}), got {len(counts)}.")
     if min(counts) < 0 or max(counts) == 0:
@@ -58,24 +66,30 @@ def _check_multiplicity(multiplicity: Sequence[int], n: int) -> list[int]:
     return counts
 
 
-def _weights(costs: Int64Array, rate: Fraction, bits: int) -> tuple[Int64Array, Int64Array]:
-    """Return integers low ≤ 2^bits·e^{-rate·cost} ≤ high for costs ≥ 0, with high - low small.
+def _from_best(cost: Int64Array, counts: list[int]) -> Int64Array:
+    """Costs against the best category that has members (those without do not matter: they get cost 0 or more)."""
+    present = int(cost[np.array([count > 0 for count in counts])].min())
+    against_best: Int64Array = np.maximum(cost, present) - present
+    return against_best
 
-    float64 errs by at most 3 units of 2^-53 in γ = rate·cost, relatively, and by 4 in exp: for γ ≤ 700 less
-    than 2^-41 of the weight. Beyond that, and beyond γ = bits, the weight is below 1.
+
+def _upper(costs: Int64Array, rate: Fraction, bits: int) -> Int64Array:
+    """Return integers above 2^bits·e^{-rate·cost}, by no more than 1 and 2^-39 of it.
+
+    float64 errs by at most 3 units of 2^-53 in γ = rate·cost, relatively, and by 4 units in the last place in
+    exp: for γ ≤ 700 less than 2^-41 of the weight in all. Beyond that (bits ≤ 52) the weight is below 1.
     """
-    gamma = costs * float(min(rate, Fraction(1000)))
-    weight = np.exp(-np.minimum(gamma, 700.0, out=gamma), out=gamma)
-    weight *= 2.0**bits
-    high = weight * (1.0 + 2.0**-40)
-    high += 1.0
-    weight *= 1.0 - 2.0**-40
-    lower, upper = weight.astype(np.int64), high.astype(np.int64)
-    best = costs == 0
-    if rate == 0:
-        best[...] = True
-    lower[best] = upper[best] = 1 << bits
-    return lower, upper
+    gamma = costs * -float(min(rate, Fraction(1000)))
+    weight = np.exp(np.maximum(gamma, -700.0, out=gamma), out=gamma)
+    weight *= 2.0**bits * (1.0 + 2.0**-40)
+    weight += 1.0
+    upper: Int64Array = weight.astype(np.int64)
+    return upper
+
+
+def _lower(upper: T) -> T:
+    """Return integers that 2^bits·e^{-rate·cost} exceeds by 1 at least, given those of `_upper`."""
+    return upper - (upper >> 39) - 3
 
 
 def exponential_select(
@@ -109,52 +123,39 @@ def exponential_select(
     """
     cost = _check_costs(costs, 1)
     exact_rate = _check_rate(rate)
-    if multiplicity is None:
-        cost = cost - cost.min()
-        lower, upper = _weights(cost, exact_rate, _WEIGHT_BITS)
-        return _select_plain(cost, exact_rate, lower, upper, source), 0
-    counts = _check_multiplicity(multiplicity, cost.size)
-    present = min(int(c) for c, m in zip(cost.tolist(), counts, strict=True) if m)
-    cost = np.maximum(cost, present) - present  # absent categories keep weight 0 through their count
-    n_members = sum(counts)
-    bits = _WEIGHT_BITS
-    uppers: list[int]
-    if n_members < 2**48:
-        lower, upper = _weights(cost, exact_rate, bits)
-        uppers = upper.tolist()
-    else:
-        # Many members far from the best one: the slack of one unit each must stay small against 2^bits.
-        bits += n_members.bit_length()
-        uppers = [exp_floor(exact_rate * c, bits) + (c > 0 and exact_rate > 0) for c in cost.tolist()]
-        lower = np.zeros(0, dtype=np.int64)
-    ends = list(accumulate(m * c for m, c in zip(counts, uppers, strict=True)))
+    counts = None if multiplicity is None else _check_multiplicity(multiplicity, cost.size)
+    n_members = cost.size if counts is None else sum(counts)
+    cost = cost - cost.min() if counts is None else _from_best(cost, counts)
+    if n_members < _VECTORISED:
+        return _select_vectorised(cost, exact_rate, counts, n_members, source)
+    assert counts is not None
+    # Many members far from the best one: the slack of one unit for each must stay small against 2^bits.
+    bits = _WEIGHT_BITS + n_members.bit_length()
+    uppers = [exp_floor(exact_rate * c, bits) + 1 for c in cost.tolist()]
+    ends = list(accumulate(map(operator.mul, counts, uppers)))
     while True:
         point = source.integer_below(ends[-1])
         category = bisect_right(ends, point)
-        point -= ends[category - 1] if category else 0
-        member, rest = divmod(point, uppers[category])
-        if lower.size and rest < lower[category]:
-            return category, member
+        member, rest = divmod(point - (ends[category - 1] if category else 0), uppers[category])
         if below_exp(rest, bits, exact_rate * int(cost[category]), source):
             return category, member
 
 
-def _select_plain(
-    cost: Int64Array, rate: Fraction, lower: Int64Array, upper: Int64Array, source: BitSource
-) -> int:
-    starts = np.arange(0, cost.size, _SUM_BLOCK)
-    ends = list(accumulate(np.add.reduceat(upper, starts).tolist()))
+def _select_vectorised(
+    cost: Int64Array, rate: Fraction, counts: list[int] | None, n_members: int, source: BitSource
+) -> tuple[int, int]:
+    bits = min(_WEIGHT_BITS, 61 - n_members.bit_length())  # the sum of all weights stays below 2^62
+    upper = _upper(cost, rate, bits)
+    ends = np.cumsum(upper if counts is None else upper * np.array(counts, dtype=np.int64))
+    total = int(ends[-1])
     while True:
-        point = source.integer_below(ends[-1])
-        block = bisect_right(ends, point)
-        point -= ends[block - 1] if block else 0
-        first = block * _SUM_BLOCK
-        inner = np.cumsum(upper[first : first + _SUM_BLOCK])
-        offset = int(np.searchsorted(inner, point, side="right"))
-        rest = point - (int(inner[offset - 1]) if offset else 0)
-        category = first + offset
-        if rest < lower[category] or below_exp(rest, _WEIGHT_BITS, rate * int(cost[category]), source):
-            return category
+        point = source.integer_below(total)
+        category = int(np.searchsorted(ends, point, side="right"))
+        height = int(upper[category])
+        member, rest = divmod(point - (int(ends[category - 1]) if category else 0), height)
+        gamma = rate * int(cost[category])
+        if rest < _lower(height) or below_exp(rest, bits, gamma, source):
+            return category, member
 
 
 def exponential_select_rows(costs: ArrayLike, rate: float | int | Fraction, source: BitSource) -> Int64Array:
@@ -184,25 +185,25 @@ def exponential_select_rows(costs: ArrayLike, rate: float | int | Fraction, sour
     for start in range(0, n_rows, step):
         chunk = cost[start : start + step]
         chunk = chunk - chunk.min(axis=1, keepdims=True)
-        lower, upper = _weights(chunk, exact_rate, bits)
-        ends = np.cumsum(upper, axis=1)
+        ends = _upper(chunk, exact_rate, bits)
+        np.cumsum(ends, axis=1, out=ends)
         total = ends[:, -1]
-        shift = np.uint64(64) - np.array([t.bit_length() for t in total.tolist()], dtype=np.uint64)
-        open_rows = np.arange(chunk.shape[0])
-        while open_rows.size:
-            point = (source.words(open_rows.size) >> shift[open_rows]).astype(np.int64)
-            inside = point < total[open_rows]
-            rows, point = open_rows[inside], point[inside]
+        shift = 64 - np.frexp(total.astype(np.float64))[1].astype(np.uint64)
+        rows = np.arange(chunk.shape[0])  # those still without an accepted index
+        while rows.size:
+            point = (source.words(rows.size) >> shift[rows]).view(np.int64)
             index = np.count_nonzero(ends[rows] <= point[:, None], axis=1)
-            rest = point - ends[rows, index] + upper[rows, index]
-            accept = rest < lower[rows, index]
-            for lane in np.flatnonzero(~accept):
+            accept = index < n_candidates
+            index[~accept] = 0
+            first = np.where(index > 0, ends[rows, index - 1], 0)
+            rest = point - first
+            height = ends[rows, index] - first
+            unsure = accept & (rest >= _lower(height))
+            for lane in np.flatnonzero(unsure).tolist():
                 gamma = exact_rate * int(chunk[rows[lane], index[lane]])
                 accept[lane] = below_exp(int(rest[lane]), bits, gamma, source)
             result[start + rows[accept]] = index[accept]
-            done = np.zeros(chunk.shape[0], dtype=np.bool_)
-            done[rows[accept]] = True
-            open_rows = open_rows[~done[open_rows]]
+            rows = rows[~accept]
     return result
 
 
@@ -249,10 +250,10 @@ def binomial_exp(n: int, gamma: Fraction, source: BitSource) -> int:
 
 def _flip(cost: Int64Array, rate: Fraction, source: BitSource) -> NDArray[np.bool_]:
     """Independent exact Bernoulli(e^{-rate·cost}) flips."""
-    lower, upper = _weights(cost, rate, _WEIGHT_BITS)
+    upper = _upper(cost, rate, _WEIGHT_BITS)
     digits = (source.words(cost.size) >> np.uint64(64 - _WEIGHT_BITS)).view(np.int64)
-    accept: NDArray[np.bool_] = digits < lower
-    for lane in np.flatnonzero(~accept & (digits < upper)):
+    accept: NDArray[np.bool_] = digits < upper
+    for lane in np.flatnonzero(accept & (digits >= _lower(upper))).tolist():
         accept[lane] = below_exp(int(digits[lane]), _WEIGHT_BITS, rate * int(cost[lane]), source)
     return accept
 
@@ -266,8 +267,8 @@ def permute_and_flip_select(
     """Draw from permute-and-flip [1]_ exactly.
 
     The mechanism walks through the candidates in random order and returns the first one whose coin, heads
-    with probability exp(-rate·cost), shows heads. The coins are independent of the order, so all may be tossed
-    first: the first of the set A of heads in a uniform order is a uniform element of A (never empty: the best
+    with probability exp(-rate·cost), shows heads. The coins are independent of the order, so all may be
+    tossed first: the first of the set A of heads in a uniform order is a uniform element of A (never empty: the best
     candidate's coin always shows heads). Within a category of m equal candidates the number of heads is
     Binomial(m, p), and given that number every member is equally likely to be the chosen one.
 
@@ -305,10 +306,9 @@ def permute_and_flip_select(
             f"allows {MAX_FLIPS}. Use rule='exponential'."
         )
     members = np.array(counts, dtype=np.int64)
-    present = cost[members > 0].min()
-    cost = np.maximum(cost, present) - present
+    cost = _from_best(cost, counts)
     n_heads = np.zeros(cost.size, dtype=np.int64)
-    small = members <= _SUM_BLOCK
+    small = members <= _FEW
     for large in np.flatnonzero(~small):
         n_heads[large] = binomial_exp(counts[large], exact_rate * int(cost[large]), source)
     rest = np.flatnonzero(small & (members > 0))

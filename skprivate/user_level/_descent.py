@@ -25,17 +25,25 @@ from skprivate.user_level._problems import UserProblem
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Growth or decay of the log step in one step, while searching and while averaging.
-_SEARCH_GAIN = 0.4
+#: Largest growth and decay of the log step in one step, while searching and while averaging.
+_SEARCH_GROWTH = 0.3
+_SEARCH_DECAY = 0.8
 _REFINE_GAIN = 0.15
 #: Correlation of successive directions that the step settles at, in units of the noise power: −a/(2 − a) for a
-#: step of a/curvature, so that 0.12 means about a fifth of the step that would overshoot.
-_TARGET_CORRELATION = -0.12
+#: step of a/curvature, so that 0.06 means about a ninth of 1/curvature.
+_TARGET_CORRELATION = -0.06
 #: Part of the refinement whose iterates are not averaged.
 _BURN_IN = 0.07
 
 
-def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> tuple[FloatArray, float]:
+def adaptive_descent(
+    problem: UserProblem,
+    plan: DescentPlan,
+    release: Any,
+    *,
+    start: FloatArray | None = None,
+    pull: float = 0.0,
+) -> tuple[FloatArray, float]:
     """Minimise the users' mean objective by noisy normalised descent.
 
     Parameters
@@ -44,6 +52,10 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
     plan : DescentPlan
     release : Release
         The Gaussian sums, and the selection if planned, are drawn here.
+    start : ndarray of shape (n_coef,), optional
+        First iterate (released); by default the origin.
+    pull : float
+        Strength λ of a public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm at most 1.
 
     Returns
     -------
@@ -53,13 +65,15 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
         The radius C used in it (released).
     """
     d = problem.n_coef
-    w = np.zeros(d)
+    centre = np.zeros(d) if start is None else start
+    w = centre
     total = np.zeros(d)
     averaged = 0
     step = plan.first_step
-    radius = 0.0 if plan.clip_epsilon is not None else plan.clip_radius
+    radius = plan.clip_radius
     previous: FloatArray | None = None
     previous_power = 1.0
+    velocity = np.zeros(d)
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
@@ -67,7 +81,8 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
             median = select_median_scale(
                 problem.gradient_norms(w), epsilon=plan.clip_epsilon, release=release, monotone=plan.monotone
             )
-            radius = plan.clip_factor * median
+            if plan.clip_decides:
+                radius = min(max(plan.clip_factor * median, plan.clip_range[0]), plan.clip_range[1])
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
         noisy_sum = release.gaussian(
             problem.contribution_sum(w, radius), sensitivity=plan.sensitivity, noise_multiplier=multiplier
@@ -75,11 +90,17 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
         direction = noisy_sum / plan.n_users
         if previous is not None:
             correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION
-            gain = _SEARCH_GAIN if searching else _REFINE_GAIN
-            step *= math.exp(gain * math.tanh(0.5 * math.sqrt(d) * correlation))
+            vote = math.tanh(0.5 * math.sqrt(d) * correlation)
+            if searching:
+                step *= math.exp((_SEARCH_GROWTH if vote > 0.0 else _SEARCH_DECAY) * vote)
+            else:
+                step *= math.exp(_REFINE_GAIN * vote)
         previous = direction
         previous_power = d * (plan.sensitivity * multiplier / plan.n_users) ** 2
-        w = project(w - step * direction, plan.radius)
+        if pull:
+            direction = direction + pull * (w - centre)
+        velocity = direction if searching else plan.momentum * velocity + direction
+        w = project(w - step * velocity, plan.radius)
         if t >= burn_in or t == plan.n_steps - 1:
             total += w
             averaged += 1

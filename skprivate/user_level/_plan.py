@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,16 +15,23 @@ from skprivate.privacy import (
     compose_epsilon,
     gaussian_noise_multiplier,
 )
-from skprivate.user_level._private_range import SCALES, selection_epsilon
+from skprivate.user_level._private_range import COARSE_SCALES, SCALES, selection_epsilon
 
-#: Shares of the budget (in zCDP, where they add up).
+#: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
-SCALE_SHARE = 0.10
+SCALE_SHARE = 0.12
 CLIP_SHARE = 0.05
+MEDIANS_SHARE = 0.15
+#: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
+MEDIAN_BITS = 44
 #: Share of the Gaussian budget spent on finding the neighbourhood of the solution.
-SEARCH_SHARE = 0.2
+SEARCH_SHARE = 0.1
 #: Part of the steps that does so.
 SEARCH_PART = 0.25
+#: Largest momentum of the refinement.
+MOST_MOMENTUM = 0.8
+#: Momentum given up per noise level of one step.
+MOMENTUM_LOSS = 2.0
 #: Multipliers are widened by this much so that shares rounded in floating point never overrun the budget.
 WIDER = 1.0 + 1e-9
 
@@ -56,6 +63,8 @@ class BudgetSplit:
         Noise multiplier of the number of users, None where that is public.
     scale_epsilon, clip_epsilon : float or None
         Prices of the selections of a target scale and of a clipping radius, None if they are not made.
+    median_epsilon : float or None
+        Price of the median of one coordinate, of which ``n_medians`` are found.
     multiplier : float
         z such that one Gaussian sum with this multiplier uses up all that is left. Sums with z/√share_i use it up
         together if the shares add up to 1: Gaussians of any multipliers compose to exactly one with
@@ -65,6 +74,8 @@ class BudgetSplit:
     count_multiplier: float | None
     scale_epsilon: float | None
     clip_epsilon: float | None
+    median_epsilon: float | None
+    n_medians: int
     multiplier: float
 
     @property
@@ -76,6 +87,8 @@ class BudgetSplit:
         for price in (self.scale_epsilon, self.clip_epsilon):
             if price is not None:
                 events.append((BoundedRangeEvent(price), 1))
+        if self.median_epsilon is not None:
+            events.append((BoundedRangeEvent(self.median_epsilon), self.n_medians))
         return tuple(events)
 
 
@@ -88,6 +101,7 @@ def split_budget(
     n_numbers: int,
     scale: bool,
     clip: bool,
+    medians: int = 0,
 ) -> BudgetSplit:
     """Divide a budget by public numbers alone.
 
@@ -101,24 +115,31 @@ def split_budget(
         Numbers released by all Gaussian sums together (matters for the lattice only).
     scale, clip : bool
         Which selections are wanted.
+    medians : int
+        Number of coordinates whose medians are wanted.
     """
     alone = gaussian_noise_multiplier(epsilon, delta)
     rho = 0.5 / alone**2
 
-    def price(share: float, wanted: bool) -> float | None:
-        if not wanted:
+    def price(share: float, count: int, n_candidates: float = len(SCALES)) -> float | None:
+        if not count:
             return None
-        affordable = math.sqrt(8.0 * share * rho)
-        if n_users is not None and not decides(affordable, n_users, neighbours):
-            return None
-        return affordable
+        affordable = math.sqrt(8.0 * share * rho / count)
+        if n_users is None:
+            return affordable
+        needed = selection_epsilon(n_users, n_candidates, monotone=neighbours.monotone)
+        return needed if needed <= affordable else None
 
-    count = alone / math.sqrt(COUNT_SHARE) if n_users is None else None
-    scale_epsilon = price(SCALE_SHARE, scale)
-    clip_epsilon = price(CLIP_SHARE, clip)
-    draft = BudgetSplit(count, scale_epsilon, clip_epsilon, alone)
+    draft = BudgetSplit(
+        count_multiplier=alone / math.sqrt(COUNT_SHARE) if n_users is None else None,
+        scale_epsilon=price(SCALE_SHARE, int(scale), len(COARSE_SCALES)),
+        clip_epsilon=price(CLIP_SHARE, int(clip)),
+        median_epsilon=price(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
+        n_medians=medians,
+        multiplier=alone,
+    )
     z = remaining_multiplier(epsilon, delta, alone, draft.other, n_numbers)
-    return BudgetSplit(count, scale_epsilon, clip_epsilon, z * WIDER)
+    return replace(draft, multiplier=z * WIDER)
 
 
 @lru_cache(maxsize=256)
@@ -139,9 +160,11 @@ def remaining_multiplier(
         z *= (needed / epsilon) * (1.0 + 1e-4)
 
 
-def decides(epsilon: float, n_users: float, neighbours: Neighbours) -> bool:
-    """Whether so many users decide the selection of a median scale at this price."""
-    return epsilon >= selection_epsilon(n_users, len(SCALES), monotone=neighbours.monotone)
+def decides(
+    epsilon: float, n_users: float, neighbours: Neighbours, n_candidates: float = len(SCALES)
+) -> bool:
+    """Whether so many users decide the selection of a median among so many candidates at this price."""
+    return epsilon * (1.0 + 1e-12) >= selection_epsilon(n_users, n_candidates, monotone=neighbours.monotone)
 
 
 @dataclass(frozen=True)
@@ -159,8 +182,17 @@ class DescentPlan:
         Noise multipliers of one step.
     clip_epsilon : float or None
         Price of the selection of the clipping radius between search and refinement.
+    clip_decides : bool
+        Whether the users are enough for that selection to mean anything. It is drawn in any case: which events are
+        drawn must not depend on a released number of users.
     clip_factor : float
         Clipping radius in units of the selected median gradient norm.
+    clip_radius : float
+        Clipping radius before or without a selection.
+    clip_range : tuple of float
+        A selected clipping radius is clipped to this.
+    momentum : float
+        Of the refinement.
     radius : float
         Iterates are projected to this ball (``inf``: not at all).
     first_step : float
@@ -175,10 +207,13 @@ class DescentPlan:
     search_multiplier: float
     refine_multiplier: float
     clip_epsilon: float | None
+    clip_decides: bool
     clip_factor: float
     clip_radius: float
     radius: float
     first_step: float
+    clip_range: tuple[float, float]
+    momentum: float
 
     @property
     def n_steps(self) -> int:
@@ -212,14 +247,16 @@ def plan_descent(
     clip_radius: float,
     radius: float,
     first_step: float,
+    n_coef: int,
+    clip_range: tuple[float, float] = (0.0, math.inf),
 ) -> DescentPlan:
     """Noise of a descent that uses up what ``split`` left for Gaussian sums."""
     search = max(1, round(SEARCH_PART * n_steps)) if n_steps > 1 else 0
     refine = n_steps - search
     share = SEARCH_SHARE if search else 0.0
-    clip = split.clip_epsilon
-    if clip is not None and not decides(clip, n_users, neighbours):
-        clip = None  # paid for where the number of users is private, but nothing could be learnt from it
+    refine_multiplier = split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER
+    # Momentum speeds up directions of little curvature, but widens the spread of the iterates by 1/(1 − β).
+    step_level = neighbours.sum_sensitivity * refine_multiplier * math.sqrt(n_coef) / n_users
     return DescentPlan(
         n_users=n_users,
         sensitivity=neighbours.sum_sensitivity,
@@ -227,12 +264,15 @@ def plan_descent(
         search_steps=search,
         refine_steps=refine,
         search_multiplier=split.multiplier * math.sqrt(search / share) * WIDER if search else 1.0,
-        refine_multiplier=split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER,
-        clip_epsilon=clip,
+        refine_multiplier=refine_multiplier,
+        clip_epsilon=split.clip_epsilon,
+        clip_decides=split.clip_epsilon is not None and decides(split.clip_epsilon, n_users, neighbours),
         clip_factor=clip_factor,
         clip_radius=clip_radius,
         radius=radius,
         first_step=first_step,
+        clip_range=clip_range,
+        momentum=min(MOST_MOMENTUM, max(0.0, 1.0 - MOMENTUM_LOSS * step_level)),
     )
 
 

@@ -82,6 +82,8 @@ def _runs(
 
 #: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
 SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
+#: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
+COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 
 
 def select_median_scale(
@@ -89,16 +91,19 @@ def select_median_scale(
 ) -> float:
     """Scale nearest to the median of non-negative numbers, one per user, by the exponential mechanism.
 
-    Candidate s costs max(#{magnitudes < s}, #{magnitudes ≥ s}), the cost of PrivateRange with ties broken upwards.
+    Every magnitude is snapped to the nearest scale (in the logarithm); a scale costs, as in PrivateRange, the larger
+    of the numbers of users below and above it, so a scale that all users share costs nothing.
 
     Returns
     -------
     scale : float
         One of ``scales``.
     """
-    ordered = np.sort(np.nan_to_num(magnitudes, nan=np.inf))
-    below = np.searchsorted(ordered, scales, side="left").astype(np.int64)
-    costs = np.maximum(below, len(ordered) - below)
+    midpoints = np.sqrt(scales[1:] * scales[:-1])
+    snapped = np.searchsorted(midpoints, np.nan_to_num(magnitudes, nan=np.inf))
+    counts = np.bincount(snapped, minlength=len(scales))
+    below = np.cumsum(counts) - counts
+    costs = np.maximum(below, len(magnitudes) - below - counts)
     index = release.select(-costs, sensitivity=1, epsilon=epsilon, monotone=monotone)
     return float(scales[int(index)])
 

@@ -9,15 +9,19 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
-from skprivate.user_level import UserLevelSGDRegressor
+from skprivate.user_level import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
 
 # The suite's data sets have a handful of users, which is exactly what this warning is about.
-pytestmark = pytest.mark.filterwarnings("ignore:.*too few to learn:skprivate.user_level.TooFewUsersWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*are too few to:skprivate.user_level.TooFewUsersWarning")
 
 ESTIMATORS = [
     UserLevelSGDRegressor(),
     UserLevelSGDRegressor(adjacency="add-remove", aggregation="mean", loss="huber"),
     UserLevelSGDRegressor(accounting="paper", max_iter=3),
+    UserLevelSGDClassifier(),
+    UserLevelSGDClassifier(loss="smoothed_hinge", adjacency="add-remove"),
+    UserLevelMean(),
+    UserLevelMean(adjacency="add-remove", aggregation="robust"),
 ]
 
 

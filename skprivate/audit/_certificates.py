@@ -1,0 +1,199 @@
+"""From audited pairs (T, S) to a lower bound on the loss of every adversary, one function per setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import isotonic_regression
+
+from skprivate.audit._concentration import LN2, chernoff_entropy_lower_bound, squared_loss_lower_bound
+from skprivate.audit._halfspaces import fit_halfspaces
+from skprivate.audit._networks import fit_network
+from skprivate.audit._theorems import theorem1_gap, theorem2_gap, theorem3_gap
+from skprivate.audit._variation import fit_bounded_variation, fit_bounded_variation_log, group_ties
+
+__all__ = ["Adversary", "AuditOutcome", "certify_labels", "certify_representation", "confidence_bound"]
+
+Array = npt.NDArray[np.float64]
+
+
+class Adversary(Protocol):
+    """A fitted attack: real values in the direction of S = 1, roughly in [−1, 1]."""
+
+    def predict(self, points: Array) -> Array: ...
+
+
+class StepFunction(NamedTuple):
+    """A function of one variable that is constant between ``edges``; ``values`` has one entry more."""
+
+    edges: Array
+    values: Array
+
+    def predict(self, points: Array) -> Array:
+        return self.values[np.searchsorted(self.edges, points[:, 0], side="right")]
+
+
+class LookupTable(NamedTuple):
+    """One value for each code 0 … d − 1; the last entry stands for codes never seen."""
+
+    values: Array
+
+    def predict(self, points: Array) -> Array:
+        return self.values[points[:, 0].astype(np.intp)]
+
+
+class AuditOutcome(NamedTuple):
+    """The attack, its empirical loss, and what is known about the minimum.
+
+    ``minimum`` is a lower bound on the smallest empirical loss over the class (convex certificates), or the
+    loss of the trained network (paper). ``gap`` maps a confidence to what the paper's theorem subtracts; None
+    for the convex certificates.
+    """
+
+    adversary: Any
+    empirical_loss: float
+    minimum: float
+    gap: Callable[[float], float] | None
+    n: int
+    certified: bool
+    converted: bool = False  # a squared-loss minimum that stands for a log loss
+    caveats: tuple[str, ...] = ()
+
+
+NETWORK_CAVEAT = (
+    "A trained network bounds the minimal empirical loss over networks from above only, and computing that "
+    "minimum is "
+    "NP-hard: this figure is as good as the training was, not a proof."
+)
+HEURISTIC_CAVEAT = (
+    "In three or more dimensions the search for the best half-space is heuristic: the duality gap is "
+    "estimated, "
+    "not certified."
+)
+
+
+def _log_loss(h: Array, s: Array) -> float:
+    p = np.clip(0.5 * (1.0 + s * h), 1e-12, 1.0)
+    return float(-np.log(p).mean())
+
+
+def _step_function(positions: Array, values: Array) -> StepFunction:
+    jumps = np.flatnonzero(np.diff(values) != 0.0)
+    edges = 0.5 * (positions[jumps] + positions[jumps + 1])
+    return StepFunction(edges, np.append(values[jumps], values[-1]))
+
+
+def _certify_scalar(
+    t: Array, s: Array, *, assumption: str, variation: float, loss: str, increasing: Any
+) -> AuditOutcome:
+    """One-dimensional T: isotonic or total-variation-constrained regression, solved to a certified gap."""
+    positions, y, w, _ = group_ties(t, s)
+    within = float(1.0 - w @ (y * y))  # part of the squared loss that no function of t can remove
+    if assumption == "monotone":
+        directions = {True: [True], False: [False], "auto": [True, False]}[increasing]
+        fits = [isotonic_regression(y, weights=w, increasing=direction).x for direction in directions]
+
+        # The isotonic mean minimises the log loss over monotone functions as well (every Bregman loss shares
+        # it).
+        def empirical(f: Array) -> float:
+            if loss == "squared":
+                return float(w @ (y - f) ** 2) + within
+            plus, minus = w * (1.0 + y) / 2.0, w * (1.0 - y) / 2.0
+            with np.errstate(divide="ignore", invalid="ignore"):
+                terms = np.where(plus > 0.0, -plus * np.log((1.0 + f) / 2.0), 0.0)
+                terms += np.where(minus > 0.0, -minus * np.log((1.0 - f) / 2.0), 0.0)
+            return max(float(terms.sum()), 0.0)
+
+        best = min(fits, key=empirical)
+        value = empirical(best)
+        return AuditOutcome(_step_function(positions, best), value, value * (1.0 - 1e-12), None, t.size, True)
+    if loss == "log":
+        fit = fit_bounded_variation_log(y, w, variation)
+        return AuditOutcome(
+            _step_function(positions, fit.values), fit.loss, fit.lower_bound, None, t.size, True
+        )
+    fit = fit_bounded_variation(y, w, variation)
+    return AuditOutcome(
+        _step_function(positions, fit.values), fit.loss + within, fit.lower_bound + within, None, t.size, True
+    )
+
+
+def certify_representation(
+    points: Array,
+    s: Array,
+    *,
+    assumption: str,
+    variation: float,
+    loss: str,
+    certificate: str,
+    increasing: Any,
+    n_neurons: int,
+    n_restarts: int,
+    rng: np.random.Generator,
+) -> AuditOutcome:
+    """T in R^q: networks (Theorem 1) or the certified minimum over the convex class.
+
+    Parameters
+    ----------
+    points : array of shape (n, q)
+    s : array of shape (n,)
+        Values ±1.
+    assumption : {"barron", "total_variation", "monotone"}
+    variation : float
+        D: bound on the total variation (q = 1) or the mass over half-spaces (q ≥ 2) of η.
+    loss : {"squared", "log"}
+    certificate : {"convex", "paper"}
+    increasing : {"auto", True, False}
+        Direction of a monotone η.
+    n_neurons, n_restarts : int
+        Network of ``certificate="paper"``.
+    rng : numpy.random.Generator
+        Public randomness for starts and search directions.
+    """
+    n, q = points.shape
+    if certificate == "paper":
+        network, value = fit_network(points, s, n_neurons, rng, n_restarts=n_restarts)
+        gap = partial(theorem1_gap, n, n_neurons, variation)
+        return AuditOutcome(network, value, value, gap, n, False, caveats=(NETWORK_CAVEAT,))
+    if q == 1:
+        return _certify_scalar(
+            points[:, 0], s, assumption=assumption, variation=variation, loss=loss, increasing=increasing
+        )
+    fit = fit_halfspaces(points, s, variation, rng)
+    empirical = fit.loss if loss == "squared" else _log_loss(np.clip(fit.values, -0.999, 0.999), s)
+    caveats = () if fit.certified else (HEURISTIC_CAVEAT,)
+    return AuditOutcome(fit, empirical, fit.lower_bound, None, n, fit.certified, loss == "log", caveats)
+
+
+def certify_labels(
+    codes: npt.NDArray[np.intp], s: Array, n_values: int, *, loss: str, certificate: str
+) -> AuditOutcome:
+    """T in a finite alphabet: the mean per value is the exact minimiser of either loss."""
+    n = s.size
+    counts = np.bincount(codes, minlength=n_values).astype(float)
+    means = np.bincount(codes, weights=s, minlength=n_values) / np.maximum(counts, 1.0)
+    table = LookupTable(np.append(means, s.mean()))
+    if loss == "squared":
+        value = float(np.sum(counts * (1.0 - means**2)) / n)
+        gap: Callable[[float], float] = partial(theorem2_gap, n)
+    else:
+        p = np.clip((1.0 + means) / 2.0, 0.0, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropy = -np.where(p > 0, p * np.log(p), 0.0) - np.where(p < 1, (1 - p) * np.log1p(-p), 0.0)
+        value = float(np.sum(counts * entropy) / n)
+        gap = partial(theorem3_gap, n, n_values)
+    return AuditOutcome(table, value, value, gap if certificate == "paper" else None, n, True)
+
+
+def confidence_bound(outcome: AuditOutcome, *, loss: str, confidence: float, concentration: str) -> float:
+    """Lower bound on the loss of every adversary with the given confidence."""
+    if outcome.gap is not None:
+        return max(0.0, outcome.minimum - outcome.gap(confidence))
+    if loss == "squared" or outcome.converted:
+        bound = squared_loss_lower_bound(outcome.minimum, outcome.n, confidence, concentration)
+        return bound * LN2 if loss == "log" else bound
+    return chernoff_entropy_lower_bound(outcome.minimum, outcome.n, confidence)

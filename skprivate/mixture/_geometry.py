@@ -1,0 +1,227 @@
+"""The affine span of the public points and the halfspaces that they support.
+
+Everything in this module is computed from public rows. Private rows only ever pass through functions that map
+each row by itself, by the same floating-point operations wherever it stands: a private row then changes its
+own memberships and no other row's, not even in the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+#: Relative rank tolerance of the affine span, and relative slack of every closed halfspace.
+SPAN_TOLERANCE = 1e-9
+BOUNDARY_TOLERANCE = 1e-9
+#: Scaled features are clipped to ± this value, so that no finite input overflows.
+LARGEST_COORDINATE = 1e12
+
+
+def products(directions: Floats, rows: Floats) -> Floats:
+    """Inner products of shape (n_directions, n_rows), each from one fixed sequence of operations.
+
+    A BLAS product may round the same row differently at different positions of a block.
+    """
+    columns = np.ascontiguousarray(rows.T)
+    result = np.zeros((directions.shape[0], rows.shape[0]))
+    for j, column in enumerate(columns):
+        used = np.flatnonzero(directions[:, j])
+        if used.size == directions.shape[0]:
+            result += directions[:, j, None] * column
+        elif used.size:
+            result[used] += directions[used, j, None] * column
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class PublicFrame:
+    """Coordinates inside the affine span V of the public points.
+
+    Attributes
+    ----------
+    center, scale : ndarray of shape (n_features,)
+        Mean, and distance between the 10 % and 90 % quantiles, of the public rows; where the latter is zero,
+        the standard deviation, and one for constant columns.
+    basis : ndarray of shape (dimension, n_features)
+        Orthonormal rows that span V - center in scaled units.
+    complement : ndarray of shape (n_features - dimension, n_features)
+        Orthonormal rows orthogonal to V: a scaled row lies on V where all its products with them vanish.
+    radius : float
+        Largest norm of a scaled public row, at least one; the unit of the tolerances.
+    empty : bool
+        True without any public point; V is then the empty set.
+    """
+
+    center: Floats
+    scale: Floats
+    basis: Floats
+    complement: Floats
+    radius: float
+    empty: bool
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of V; zero for a point and for the empty set."""
+        return int(self.basis.shape[0])
+
+    @property
+    def slack(self) -> float:
+        """Distance by which closed halfspaces reach over their bounding hyperplane."""
+        return BOUNDARY_TOLERANCE * self.radius
+
+    def scaled(self, X: Floats) -> Floats:
+        """Center and scale rows; a row's image depends on that row alone."""
+        with np.errstate(over="ignore"):
+            scaled = (X - self.center) / self.scale
+        return np.clip(scaled, -LARGEST_COORDINATE, LARGEST_COORDINATE)
+
+    def transform(self, X: Floats) -> tuple[Floats, Floats]:
+        """Coordinates of shape (n, dimension) of the projections on V, and distances of shape (n,) to V.
+
+        A distance at or below `slack` counts as lying on V. Distances to the empty set are infinite.
+        """
+        scaled = self.scaled(X)
+        return products(self.basis, scaled).T, self.distance(scaled)
+
+    def distance(self, scaled: Floats) -> Floats:
+        """Distances of scaled rows to V."""
+        if self.empty:
+            return np.full(scaled.shape[0], np.inf)
+        total = np.zeros(scaled.shape[0])
+        for product in products(self.complement, scaled):
+            total += product**2
+        return np.sqrt(total)
+
+    def in_feature_space(self, normals: Floats, intercepts: Floats) -> tuple[Floats, Floats]:
+        """Rewrite ``normals @ scaled(x) + intercepts`` as ``coefficients @ x + intercepts``."""
+        coefficients = normals / self.scale
+        return coefficients, intercepts - coefficients @ self.center
+
+
+def public_frame(public: Floats) -> PublicFrame:
+    """Center, scale and affine span of public rows of shape (n_public, n_features)."""
+    n_public, n_features = public.shape
+    if n_public == 0:
+        nothing = np.zeros(n_features)
+        return PublicFrame(
+            nothing, nothing + 1.0, np.zeros((0, n_features)), np.eye(n_features), radius=1.0, empty=True
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        center = public.mean(axis=0)
+        deviation = public.std(axis=0)
+        low, high = np.quantile(public, [0.1, 0.9], axis=0)
+        spread = high - low
+    if not (np.isfinite(center).all() and np.isfinite(deviation).all() and np.isfinite(spread).all()):
+        raise ValueError("The public rows of X are too large: their mean or standard deviation overflows.")
+    # A spread at the level of rounding is a constant column: dividing by it would blow rounding up to a
+    # feature.
+    noise = 1e-12 * np.abs(public).max(axis=0)
+    constant = deviation <= noise
+    scale = np.where(constant, 1.0, np.where(spread > noise, spread, deviation))
+    centered = np.where(constant, 0.0, (public - center) / scale)
+    radius = max(1.0, float(np.sqrt((centered**2).sum(axis=1).max())))
+    # R of a QR has the singular values and right singular vectors of the tall matrix.
+    triangle = np.linalg.qr(centered, mode="r") if n_public > n_features else centered
+    _, singular, right = np.linalg.svd(triangle, full_matrices=True)
+    rank = int((singular > SPAN_TOLERANCE * radius * np.sqrt(n_public)).sum())
+    return PublicFrame(center, scale, right[:rank], right[rank:], radius, empty=False)
+
+
+@dataclass(frozen=True, eq=False)
+class HalfspacePairs:
+    """Pairs of opposite closed halfspaces {±(⟨normal, z⟩ − offset) ≥ −slack}, normals of unit length."""
+
+    normals: Floats
+    offsets: Floats
+    slack: float
+
+    def __len__(self) -> int:
+        return int(self.offsets.shape[0])
+
+    def memberships(self, coordinates: Floats) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Membership of n rows in the m positive and the m negative sides, each of shape (n, m), 0 or 1."""
+        positive = np.empty((coordinates.shape[0], len(self)), dtype=np.uint8)
+        negative = np.empty_like(positive)
+        step = max(1, 2**20 // max(1, len(self)))
+        for low in range(0, coordinates.shape[0], step):
+            margin = products(self.normals, coordinates[low : low + step]).T - self.offsets
+            positive[low : low + step] = margin >= -self.slack
+            negative[low : low + step] = margin <= self.slack
+        return positive, negative
+
+    def sides(self, chosen: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """Normals and intercepts of halfspaces: number 2 t is the positive side of pair t, 2 t + 1 the negative."""
+        index = np.array(chosen, dtype=np.intp)
+        sign = np.where(index % 2 == 0, 1.0, -1.0)
+        return sign[:, None] * self.normals[index // 2], self.slack - sign * self.offsets[index // 2]
+
+
+def count_supporting_pairs(n_points: int, dimension: int) -> int:
+    """Largest number of pairs of opposite halfspaces supported by at most ``dimension`` of ``n_points`` points."""
+    return sum(comb(n_points, size) for size in range(1, dimension + 1))
+
+
+def supporting_pairs(points: Floats, slack: float) -> HalfspacePairs:
+    """One pair of opposite halfspaces for every set of at most ``dimension`` points (Algorithm 1).
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_points, dimension)
+        Public points in the coordinates of their own affine span.
+    slack : float
+        Slack of the closed halfspaces.
+
+    Notes
+    -----
+    Affinely dependent sets are passed over, because an independent subset of each supports the same flat and
+    is in the list. An independent set of ``dimension`` points supports one hyperplane of the span. For
+    smaller sets, where the algorithm leaves the choice open, the hyperplane is the one whose normal, among
+    those orthogonal to the set, is nearest to the direction from the points' mean to the set's mean: it faces
+    outward. Equal hyperplanes are kept once.
+    """
+    distinct = np.unique(points, axis=0)
+    n_points, dimension = distinct.shape
+    if dimension == 0:
+        return HalfspacePairs(np.zeros((0, 0)), np.zeros(0), slack)
+    middle = distinct.mean(axis=0)
+    normals, offsets = [], []
+    for size in range(1, min(dimension, n_points) + 1):
+        subsets = np.array(list(combinations(range(n_points), size)), dtype=np.intp)
+        corners = distinct[subsets]
+        edges = corners[:, 1:] - corners[:, :1]
+        means = corners.mean(axis=1)
+        if size > 1:
+            _, singular, right = np.linalg.svd(edges, full_matrices=True)
+            independent = singular[:, -1] > SPAN_TOLERANCE * np.maximum(singular[:, 0], slack)
+            right, means = right[independent], means[independent]
+        else:
+            right = np.broadcast_to(np.eye(dimension), (len(subsets), dimension, dimension))
+        free = right[:, size - 1 :]
+        if size == dimension:
+            direction = free[:, 0]
+        else:
+            along = np.einsum("tij,tj->ti", free, means - middle)
+            # A set centered on the mean has no outward direction: take the first free one.
+            along[np.linalg.norm(along, axis=1) <= slack, 0] += 1.0
+            direction = np.einsum("ti,tij->tj", along, free)
+        direction = direction / np.linalg.norm(direction, axis=1, keepdims=True)
+        normals.append(direction)
+        offsets.append(np.einsum("tj,tj->t", direction, means))
+    return _distinct_pairs(np.concatenate(normals), np.concatenate(offsets), slack)
+
+
+def _distinct_pairs(normals: Floats, offsets: Floats, slack: float) -> HalfspacePairs:
+    """Keep one of several equal hyperplanes, equal to about nine digits, in the order of first appearance."""
+    leading = np.argmax(np.abs(normals) > 1e-6, axis=1)
+    sign = np.sign(np.take_along_axis(normals, leading[:, None], axis=1))
+    normals, offsets = normals * sign, offsets * sign[:, 0]
+    keys = np.round(np.column_stack([normals, offsets]), 9) + 0.0
+    _, first = np.unique(keys, axis=0, return_index=True)
+    first.sort()
+    return HalfspacePairs(normals[first], offsets[first], slack)

@@ -1,0 +1,146 @@
+"""Who is private and which label is which, read from y and the privacy mask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_consistent_length
+
+from skprivate.mixture._selection import ErrorWeights
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """Label set, and for each row whether it is private and whether it has the private label.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (2,)
+        Label set in ascending order.
+    private_index : int
+        Position of the private label in ``classes``.
+    private : bool ndarray of shape (n,)
+        Rows that the guarantee protects.
+    has_private_label : bool ndarray of shape (n,)
+    label_determined : bool
+        Whether exactly the rows of the private label are private.
+    """
+
+    classes: NDArray[Any]
+    private_index: int
+    private: NDArray[np.bool_]
+    has_private_label: NDArray[np.bool_]
+    label_determined: bool
+
+    @property
+    def supports_candidates(self) -> NDArray[np.bool_]:
+        """Public rows of the public label: the points that candidates are built from (Observation 4.2)."""
+        return ~self.private & ~self.has_private_label
+
+
+def assign_roles(y: NDArray[Any], private: Any, private_label: Any, classes: Any, adjacency: str) -> Roles:
+    """Work out the roles, with an error for whatever does not fit.
+
+    No error text holds a label or count that only private rows decide.
+    """
+    check_classification_targets(y)
+    label_set = _label_set(y, classes, adjacency)
+    if private_label is None:
+        index = 1
+    else:
+        matches = np.flatnonzero(label_set == private_label)
+        if matches.size != 1:
+            raise ValueError(
+                f"private_label must be one of the two labels {label_set.tolist()}, got {private_label!r}."
+            )
+        index = int(matches[0])
+    has_private_label = y == label_set[index]
+    mask = has_private_label.copy() if private is None else _check_mask(private, y)
+    if adjacency == "replace-one" and not mask.any():
+        raise ValueError(
+            "There are no private rows, so there is nothing to protect: check the parameter private, or use a "
+            "classifier without privacy."
+        )
+    return Roles(label_set, index, mask, has_private_label, private is None)
+
+
+def _label_set(y: NDArray[Any], classes: Any, adjacency: str) -> NDArray[Any]:
+    if classes is None:
+        if adjacency == "add-remove":
+            raise ValueError(
+                "With adjacency='add-remove' it is not public whether any private row exists, so the labels cannot "
+                "be read off y: pass the label set as classes=(label, label)."
+            )
+        label_set = np.unique(y)
+        if label_set.size > 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y, input_name='y')}."
+            )
+        if label_set.size < 2:
+            raise ValueError(
+                "y must hold two classes, got one class only. Pass the label set as classes=(label, label) if the "
+                "other label may be absent."
+            )
+        return label_set
+    label_set = np.unique(np.asarray(classes))
+    if label_set.size != 2 or np.size(classes) != 2:
+        raise ValueError(f"classes must hold two different labels, got {classes!r}.")
+    if not np.isin(y, label_set).all():
+        raise ValueError(f"y must hold no labels but classes={label_set.tolist()}.")
+    return label_set
+
+
+def _check_mask(private: Any, y: NDArray[Any]) -> NDArray[np.bool_]:
+    mask = np.asarray(private)
+    if mask.dtype == object and all(isinstance(value, (bool, np.bool_)) for value in mask.ravel()):
+        mask = mask.astype(np.bool_)
+    if mask.dtype != np.bool_ or mask.ndim != 1:
+        raise ValueError(
+            f"private must be a one-dimensional boolean mask, got dtype {mask.dtype} and shape {mask.shape}."
+        )
+    if mask.shape[0] != y.shape[0]:
+        raise ValueError(
+            f"private must have one entry for each of the {y.shape[0]} rows, got {mask.shape[0]}."
+        )
+    check_consistent_length(mask, y)
+    return mask
+
+
+def error_weights(roles: Roles, class_weight: Any, adjacency: str) -> ErrorWeights:
+    """Integer error weights from ``class_weight``: None, "balanced" or a mapping from label to weight.
+
+    "balanced" uses public numbers only: the rows of each label that are public, and all private rows counted for the
+    private label.
+    """
+    private_label, public_label = roles.classes[roles.private_index], roles.classes[1 - roles.private_index]
+    if class_weight is None:
+        weights = {public_label: 1.0, private_label: 1.0}
+    elif isinstance(class_weight, Mapping):
+        unknown = [label for label in class_weight if label not in roles.classes]
+        if unknown:
+            raise ValueError(f"class_weight has keys {unknown} that are not in {roles.classes.tolist()}.")
+        weights = {label: float(class_weight.get(label, 1.0)) for label in (public_label, private_label)}
+        if not all(np.isfinite(w) and w > 0 for w in weights.values()):
+            raise ValueError(f"class_weight must hold positive finite weights, got {dict(class_weight)!r}.")
+    elif adjacency == "add-remove":
+        raise ValueError(
+            "class_weight='balanced' needs the number of private rows, which is not public with "
+            "adjacency='add-remove': pass a dict of weights."
+        )
+    else:
+        n_public_label = int(roles.supports_candidates.sum())
+        n_private_label = roles.private.shape[0] - n_public_label
+        weights = {public_label: 1.0, private_label: 1.0}
+        if n_public_label and n_private_label:
+            weights = {public_label: 1.0 / n_public_label, private_label: 1.0 / n_private_label}
+    return ErrorWeights.from_class_weights(
+        weights[public_label],
+        weights[private_label],
+        private_rows_have_private_label=roles.label_determined,
+    )

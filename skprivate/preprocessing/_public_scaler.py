@@ -1,0 +1,165 @@
+"""Scaling by constants that were known before the data."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import validate_data
+
+from skprivate._sklearn import Interval, _fit_context
+
+
+class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Shift and scale features by public constants: ``(X - center) / scale``.
+
+    Does what `~sklearn.preprocessing.StandardScaler` does in a pipeline, but looks at no data: a mean or
+    a maximum taken from private rows would be a release without noise. Where limits are known rather than
+    a typical scale, `from_bounds` makes the scaler that maps them to -1 and 1.
+
+    Parameters
+    ----------
+    center : float or array-like of shape (n_features,), default=0.0
+        What becomes 0, one number for all features or one for each.
+    scale : float or array-like of shape (n_features,), default=1.0
+        What becomes 1; greater than 0.
+    clip : bool, default=False
+        Whether to clip the result to [-1, 1].
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if ``X`` has string names.
+
+    See Also
+    --------
+    skprivate.datasets.load_flights : Has public limits in ``feature_bounds``.
+
+    Notes
+    -----
+    *Guarantee.* Each row is transformed by itself with constants that depend on no row, so a
+    private estimator behind this step has the same guarantee for the original rows. This holds if
+    ``center`` and ``scale`` were chosen without looking at the data.
+
+    Examples
+    --------
+    >>> from skprivate.preprocessing import PublicScaler
+    >>> PublicScaler.from_bounds([0, -60], [24, 60]).fit_transform([[6.0, 0.0], [24.0, 90.0]])
+    array([[-0.5,  0. ],
+           [ 1. ,  1. ]])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "center": [Real, "array-like"],
+        "scale": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "clip": ["boolean"],
+    }
+
+    def __init__(self, *, center=0.0, scale=1.0, clip=False):
+        self.center = center
+        self.scale = scale
+        self.clip = clip
+
+    @classmethod
+    def from_bounds(cls, lower, upper, *, clip=True):
+        """Make the scaler that maps public limits to -1 and 1.
+
+        Parameters
+        ----------
+        lower, upper : float or array-like of shape (n_features,)
+            Limits of each feature, ``lower < upper``.
+        clip : bool, default=True
+            Whether values outside the limits are clipped to them.
+
+        Returns
+        -------
+        scaler : PublicScaler
+            With ``center`` and ``scale`` halfway and half the width.
+        """
+        lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+        if not (np.all(np.isfinite(lower)) and np.all(np.isfinite(upper)) and np.all(lower < upper)):
+            raise ValueError(f"lower and upper must be finite with lower < upper, got {lower} and {upper}.")
+        # Halved before they are added: limits near the largest float must not overflow.
+        return cls(center=lower / 2 + upper / 2, scale=upper / 2 - lower / 2, clip=clip)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Check the input and the constants; nothing is learned.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its shape and feature names matter.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : PublicScaler
+            Itself.
+        """
+        X = validate_data(self, X, dtype=np.float64)
+        self._constants(X.shape[1])
+        return self
+
+    def transform(self, X):
+        """Shift and scale each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        X_scaled : ndarray of shape (n_samples, n_features)
+            ``(X - center) / scale``, clipped to [-1, 1] if ``clip``.
+        """
+        self._validate_params()
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        center, scale = self._constants(X.shape[1])
+        X_scaled = (X - center) / scale
+        return np.clip(X_scaled, -1.0, 1.0, out=X_scaled) if self.clip else X_scaled
+
+    def inverse_transform(self, X):
+        """Undo `transform`, except for what was clipped.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Scaled rows.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+            ``X * scale + center``.
+        """
+        self._validate_params()
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        center, scale = self._constants(X.shape[1])
+        return X * scale + center
+
+    def _constants(self, n_features):
+        constants = {}
+        for name in ("center", "scale"):
+            value = np.asarray(getattr(self, name), dtype=np.float64)
+            if value.shape not in ((), (n_features,)):
+                raise ValueError(
+                    f"{name} must be a number or hold one for each of the {n_features} features, got shape "
+                    f"{value.shape}."
+                )
+            if not np.all(np.isfinite(value)):
+                raise ValueError(f"{name} must be finite, got {value}.")
+            constants[name] = value
+        if not np.all(constants["scale"] > 0):
+            raise ValueError(f"scale must be greater than 0, got {constants['scale']}.")
+        return constants["center"], constants["scale"]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags

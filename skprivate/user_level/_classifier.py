@@ -1,0 +1,310 @@
+"""Linear classification with user-level privacy."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skprivate.user_level._losses import (
+    LinearLoss,
+    LogisticLoss,
+    MultinomialLoss,
+    OneVersusRestLoss,
+    SmoothedHingeLoss,
+    check_custom_loss,
+)
+from skprivate.user_level._problems import CustomProblem, LinearProblem
+from skprivate.user_level._sgd import BaseUserLevelSGD
+
+#: Steps of a fit with ample budget.
+MOST_STEPS = 40
+#: Clipping radius, and the least of a selected one, in units of the typical norm of a row.
+CLIP = {"robust": 0.2, "mean": 1.0}
+LEAST_CLIP = 0.02
+#: Projection radius times the typical norm of a row: margins up to this size.
+LARGEST_MARGIN = 20.0
+
+
+class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
+    r"""Linear classification that protects everything a user contributed.
+
+    Minimises over :math:`w` the users' mean objective
+
+    .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
+        \Big)
+
+    with the logistic loss (multinomial for several classes) or a smoothed hinge (one class against the rest), by
+    descent on one vector per user and step.
+
+    Parameters
+    ----------
+    epsilon : float > 0, default=1.0
+        Privacy budget ε of one fit.
+    delta : float in (0, 1), default=1e-6
+        Privacy budget δ of one fit; well below one over the number of users.
+    loss : {"log_loss", "smoothed_hinge"} or object, default="log_loss"
+        An object must implement ``gradient(X, y, coef)`` and declare ``lipschitz`` and ``smoothness``
+        (`skprivate.user_level.CustomLoss`); it sees y = ±1 and is for two classes.
+    classes : array-like of shape (n_classes,), optional
+        Public set of labels. By default the labels found in ``y``, which is then stated as an assumption of the
+        guarantee.
+    feature_norm : float > 0, optional
+        Public typical Euclidean norm of a row; by default √n_features, that of standardised features. Sets the
+        clipping radius and the largest margin.
+    solver : {"auto", "sgd", "phased"}, default="auto"
+        See `UserLevelSGDRegressor`.
+    accounting : {"tight", "paper"}, default="tight"
+        "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
+    aggregation : {"robust", "mean"}, default="robust"
+        "robust" clips users at a fifth of the largest gradient or at the private median, whichever is smaller:
+        least noise. "mean" clips hardly anybody, so that the result minimises the mean objective.
+    adjacency : {"replace-one", "add-remove"}, default="replace-one"
+        Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
+    n_users : int, optional
+        Public number of users under ``adjacency="add-remove"``; by default it is released with noise.
+    fit_intercept : bool, default=True
+    alpha : float >= 0, default=0.0
+        Strength of the ℓ2 penalty.
+    radius : float > 0, optional
+        Public bound on the norm of the coefficients, intercept included; by default 20/feature_norm, less where noise
+        is large.
+    max_iter : int >= 1, optional
+        Number of steps; by default chosen from public numbers.
+    weight_cap : int >= 1, default=1
+        A user with m rows has weight min(m, weight_cap)/weight_cap.
+    concentration, gradient_bound, step_size, convexity
+        For ``accounting="paper"``, see `UserLevelSGDRegressor`.
+    random_state : int, RandomState instance or None, default=None
+        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
+    ledger : PrivacyLedger, optional
+        Budget of the data set, shared by many fits.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
+    n_iter_ : int
+    n_users_ : float
+        Number of users as used: public, or released with noise.
+    alpha_ : float
+        Strength of the ℓ2 penalty as used (from public numbers).
+    radius_, clip_radius_ : float
+        Projection and clipping radius as used: public, or selected privately.
+    privacy_guarantee_ : PrivacyGuarantee
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-differential privacy at user level, computed from the draws. All fitted attributes are released
+    values, except ``classes_`` where ``classes`` is not given. Labels outside ``classes`` are refused.
+
+    References
+    ----------
+    Levy, Sun, Amin, Kale, Kulesza, Mohri, Suresh: Learning with user-level privacy. NeurIPS 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate import UserLevelSGDClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 4))
+    >>> y = (X @ [1.0, -1.0, 0.5, 0.0] + rng.logistic(size=20_000) > 0).astype(int)
+    >>> model = UserLevelSGDClassifier(epsilon=1.0, classes=[0, 1]).fit(X, y, user_ids=np.arange(20_000) // 10)
+    >>> bool(model.score(X, y) > 0.7)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **BaseUserLevelSGD._parameter_constraints,
+        "loss": [StrOptions({"log_loss", "smoothed_hinge"}), HasMethods("gradient")],
+        "solver": [StrOptions({"auto", "sgd", "phased"})],
+        "classes": ["array-like", None],
+        "feature_norm": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        delta=1e-6,
+        loss="log_loss",
+        classes=None,
+        feature_norm=None,
+        solver="auto",
+        accounting="tight",
+        aggregation="robust",
+        adjacency="replace-one",
+        n_users=None,
+        fit_intercept=True,
+        alpha=0.0,
+        radius=None,
+        max_iter=None,
+        weight_cap=1,
+        concentration=1.0,
+        gradient_bound=1e9,
+        step_size=None,
+        convexity="convex",
+        random_state=None,
+        ledger=None,
+    ):
+        super().__init__(
+            epsilon,
+            delta=delta,
+            loss=loss,
+            solver=solver,
+            accounting=accounting,
+            aggregation=aggregation,
+            adjacency=adjacency,
+            n_users=n_users,
+            fit_intercept=fit_intercept,
+            alpha=alpha,
+            radius=radius,
+            max_iter=max_iter,
+            weight_cap=weight_cap,
+            concentration=concentration,
+            gradient_bound=gradient_bound,
+            step_size=step_size,
+            convexity=convexity,
+            random_state=random_state,
+            ledger=ledger,
+        )
+        self.classes = classes
+        self.feature_norm = feature_norm
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y, user_ids=None):
+        """Fit the model privately.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels, all of them in ``classes``.
+        user_ids : array-like of shape (n_samples,), optional
+            User of each row; by default each row is its own user.
+
+        Returns
+        -------
+        self : UserLevelSGDClassifier
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        classes, codes = self._encode(y)
+        groups, names = self._groups(user_ids, len(X))
+        norm = float(np.sqrt(X.shape[1])) if self.feature_norm is None else self.feature_norm
+        n_outputs = 1 if len(classes) == 2 else len(classes)
+        if isinstance(self.loss, str):
+            loss, target = self._loss_and_target(codes, n_outputs)
+            problem_type: Any = LinearProblem
+        else:
+            check_custom_loss(self.loss)
+            if n_outputs > 1:
+                raise ValueError(f"a custom loss is for two classes, got {len(classes)} classes.")
+            loss, target, problem_type = self.loss, 2.0 * codes - 1.0, CustomProblem
+        self.classes_ = classes
+        coef = self._minimise(
+            lambda rows, users, alpha: problem_type(
+                X[rows], target[rows], users, loss, fit_intercept=self.fit_intercept, alpha=alpha
+            ),
+            groups,
+            names,
+            n_coef=n_outputs * (X.shape[1] + self.fit_intercept),
+            magnitudes=None,
+            smoothness=float(loss.smoothness) * norm**2,
+            most_steps=MOST_STEPS,
+            # One row a user: the median gradient is that of the well classified rows, no yardstick for the others.
+            select_clip=user_ids is not None,
+            clip_radius=CLIP[self.aggregation] * norm,
+            clip_range=(LEAST_CLIP * norm, CLIP[self.aggregation] * norm),
+            radius=LARGEST_MARGIN / norm,
+        ).reshape(n_outputs, -1)
+        self.coef_ = coef[:, : X.shape[1]]
+        self.intercept_ = coef[:, -1].copy() if self.fit_intercept else np.zeros(n_outputs)
+        return self
+
+    def _encode(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Classes, and the class number of each row."""
+        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(classes) < 2:
+            raise ValueError(
+                f"Classifier can't train when only one class is present: got {len(classes)} class."
+            )
+        codes = np.searchsorted(classes, y)
+        if (classes[np.minimum(codes, len(classes) - 1)] != y).any():
+            raise ValueError("y has labels that are not in classes.")
+        return classes, codes
+
+    def _loss_and_target(self, codes: np.ndarray, n_outputs: int) -> tuple[LinearLoss, np.ndarray]:
+        binary: LinearLoss = LogisticLoss() if self.loss == "log_loss" else SmoothedHingeLoss()
+        if n_outputs == 1:
+            return binary, 2.0 * codes - 1.0
+        one_hot = np.eye(n_outputs)[codes]
+        if self.loss == "log_loss":
+            return MultinomialLoss(), one_hot
+        return OneVersusRestLoss(binary), 2.0 * one_hot - 1.0
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return ("the set of labels is public",)
+
+    def decision_function(self, X):
+        """Linear predictor of each class; for two classes that of the second.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        scores = X @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X):
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[best]
+
+    def predict_proba(self, X):
+        """Class probabilities under the logistic model (a heuristic for other losses).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            second = expit(scores)
+            return np.column_stack([1.0 - second, second])
+        return softmax(scores, axis=1)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # The suite's data sets have fewer users than any private fit can learn from.
+        tags.classifier_tags.poor_score = True
+        return tags

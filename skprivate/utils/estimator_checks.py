@@ -1,0 +1,150 @@
+"""The common checks of private estimators, for this package and for those who extend it.
+
+They go beside scikit-learn's own `~sklearn.utils.estimator_checks.parametrize_with_checks`, which every
+estimator here passes as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from skprivate.utils._check_data import CheckData, MakeData, default_data
+from skprivate.utils._checks_budget import (
+    check_bad_input_spends_nothing,
+    check_events_within_budget,
+    check_fresh_noise,
+    check_ledger_is_asked_first,
+    check_simulated_noise_is_marked,
+)
+from skprivate.utils._checks_interface import (
+    check_copies_share_the_ledger,
+    check_metadata_is_carried,
+    check_parameters_untouched,
+)
+from skprivate.utils._checks_kept import (
+    check_events_independent_of_values,
+    check_no_training_value_kept,
+    check_no_unnoised_statistic,
+    check_size_independent_of_rows,
+)
+from skprivate.utils._lower_bound import check_epsilon_lower_bound, epsilon_lower_bound, half_noise
+
+__all__ = [
+    "CheckData",
+    "check_bad_input_spends_nothing",
+    "check_copies_share_the_ledger",
+    "check_epsilon_lower_bound",
+    "check_events_independent_of_values",
+    "check_events_within_budget",
+    "check_fresh_noise",
+    "check_ledger_is_asked_first",
+    "check_metadata_is_carried",
+    "check_no_training_value_kept",
+    "check_no_unnoised_statistic",
+    "check_parameters_untouched",
+    "check_privacy",
+    "check_simulated_noise_is_marked",
+    "check_size_independent_of_rows",
+    "default_data",
+    "epsilon_lower_bound",
+    "half_noise",
+    "parametrize_with_privacy_checks",
+    "privacy_checks",
+]
+
+_CHECKS = (
+    check_parameters_untouched,
+    check_no_training_value_kept,
+    check_no_unnoised_statistic,
+    check_size_independent_of_rows,
+    check_events_independent_of_values,
+    check_events_within_budget,
+    check_fresh_noise,
+    check_simulated_noise_is_marked,
+    check_bad_input_spends_nothing,
+    check_ledger_is_asked_first,
+    check_copies_share_the_ledger,
+    check_metadata_is_carried,
+)
+
+
+def privacy_checks() -> list[Callable[..., None]]:
+    """All common privacy checks.
+
+    Returns
+    -------
+    checks : list of callable
+        Each is called as ``check(name, estimator, make_data=…)`` and raises AssertionError. A check that
+        does not concern an estimator (one that releases nothing, one without per-row metadata) returns at
+        once.
+    """
+    return list(_CHECKS)
+
+
+def check_privacy(estimator: Any, *, make_data: MakeData = default_data) -> None:
+    """Run all common privacy checks on an estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+        An instance; it is cloned, never fitted. One that has the parameter ``epsilon`` is taken for
+        private and must have ``random_state``, ``ledger`` and, after ``fit``, ``privacy_guarantee_``.
+    make_data : callable, default=default_data
+        ``make_data(estimator, rng, n_rows)`` returns `CheckData` that suit the estimator.
+
+    Raises
+    ------
+    AssertionError
+        The first check that failed, with what it found.
+
+    Examples
+    --------
+    >>> from skprivate.preprocessing import PublicScaler
+    >>> from skprivate.utils.estimator_checks import check_privacy
+    >>> check_privacy(PublicScaler())
+    """
+    for check in _CHECKS:
+        check(type(estimator).__name__, estimator, make_data=make_data)
+
+
+def parametrize_with_privacy_checks(
+    estimators: Iterable[Any], *, make_data: MakeData = default_data
+) -> Callable[[Any], Any]:
+    """Pytest decorator: one test for each estimator and each common privacy check.
+
+    Parameters
+    ----------
+    estimators : iterable of estimator
+        Instances.
+    make_data : callable, default=default_data
+        ``make_data(estimator, rng, n_rows)`` returns `CheckData` that suit the estimator.
+
+    Returns
+    -------
+    decorator : `pytest.mark.parametrize`
+        For a test with the arguments ``estimator`` and ``check``.
+
+    Examples
+    --------
+    >>> from skprivate.preprocessing import PublicScaler
+    >>> from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
+    >>> @parametrize_with_privacy_checks([PublicScaler()])
+    ... def test_privacy(estimator, check):
+    ...     check(estimator)
+    """
+    import pytest
+
+    cases, ids = [], []
+    for estimator in estimators:
+        if isinstance(estimator, type):
+            raise TypeError(f"estimators must be instances, got the class {estimator.__name__}.")
+        name = type(estimator).__name__
+        for check in _CHECKS:
+            cases.append((estimator, functools.partial(check, name, make_data=make_data)))
+            # The same in every run and worker process: no line breaks, no addresses.
+            shown = re.sub(r"\s+| at 0x[0-9a-f]+", " ", repr(estimator))
+            ids.append(f"{shown}-{check.__name__}")
+    return pytest.mark.parametrize(("estimator", "check"), cases, ids=ids)

@@ -1,0 +1,290 @@
+"""The certificate: exact minima, valid tail bounds, and nothing above the truth."""
+
+import numpy as np
+import pytest
+from _audit_laws import SCALAR_LAWS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.stats import binom
+
+from skprivate.audit import FiniteAdversaryAuditor
+from skprivate.audit._concentration import (
+    LN2,
+    bernstein_lower_bound,
+    binary_entropy,
+    chernoff_entropy_lower_bound,
+    hoeffding_lower_bound,
+    inverse_binary_entropy,
+    squared_loss_lower_bound,
+)
+from skprivate.audit._halfspaces import fit_halfspaces, largest_halfplane_sum
+from skprivate.audit._variation import fit_bounded_variation, fit_bounded_variation_log, group_ties
+
+
+def weighted(n, rng):
+    w = rng.uniform(0.2, 1.0, size=n)
+    return w / w.sum()
+
+
+def variation(f):
+    return np.abs(np.diff(f)).sum()
+
+
+# -- minima over bounded variation --------------------
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(2, 9), st.floats(0.0, 3.0), st.integers(0, 10**6))
+def test_bounded_variation_against_a_general_solver(n, bound, seed):
+    rng = np.random.default_rng(seed)
+    y, w = rng.uniform(-1, 1, size=n), weighted(n, rng)
+    fit = fit_bounded_variation(y, w, bound)
+    # f = c + cumulative sum of (up − down), up, down ≥ 0, total ≤ bound
+    lower = np.tril(np.ones((n, n)))[:, 1:]
+    basis = np.column_stack([np.ones(n), lower, -lower])
+    problem = minimize(
+        lambda x: w @ (y - basis @ x) ** 2,
+        np.concatenate([[w @ y], np.full(2 * (n - 1), 1e-3)]),
+        jac=lambda x: -2 * basis.T @ (w * (y - basis @ x)),
+        bounds=[(None, None)] + [(0, None)] * (2 * (n - 1)),
+        constraints={
+            "type": "ineq",
+            "fun": lambda x: bound - x[1:].sum(),
+            "jac": lambda x: -np.r_[0.0, np.ones(2 * (n - 1))],
+        },
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    assert variation(fit.values) <= bound + 1e-9
+    assert fit.loss == pytest.approx(w @ (y - fit.values) ** 2, abs=1e-12)
+    assert fit.lower_bound <= problem.fun + 1e-7
+    assert fit.loss <= problem.fun + 1e-6
+    assert fit.loss - fit.lower_bound < 1e-8
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(2, 400), st.floats(0.0, 8.0), st.integers(0, 10**6))
+def test_duality_gap_closes_and_no_member_of_the_class_is_better(n, bound, seed):
+    rng = np.random.default_rng(seed)
+    y, w = rng.choice([-1.0, 1.0], size=n), weighted(n, rng)
+    for fit in (fit_bounded_variation(y, w, bound), fit_bounded_variation_log(y, w, bound)):
+        assert fit.lower_bound <= fit.loss + 1e-12
+    squared, log = fit_bounded_variation(y, w, bound), fit_bounded_variation_log(y, w, bound)
+    assert squared.loss - squared.lower_bound < 1e-8
+    for _ in range(5):
+        rival = np.cumsum(rng.normal(size=n) * (rng.random(n) < 0.2))
+        rival *= bound / max(variation(rival), 1e-12)
+        rival = np.clip(rival - rival.mean(), -0.999, 0.999)
+        assert w @ (y - rival) ** 2 >= squared.lower_bound - 1e-12
+        assert w @ -np.log((1 + y * rival) / 2) >= log.lower_bound - 1e-12
+
+
+def test_log_loss_minimum_is_certified_tightly():
+    rng = np.random.default_rng(0)
+    for name in ("bump", "slope"):
+        law = SCALAR_LAWS[name]
+        t, s = law.sample(3000, rng)
+        _, y, w, _ = group_ties(t, s)
+        fit = fit_bounded_variation_log(y, w, law.variation)
+        assert fit.loss - fit.lower_bound < 1e-6
+        assert variation(fit.values) <= law.variation + 1e-8
+
+
+def test_monotone_class_lies_inside_the_default_variation():
+    rng = np.random.default_rng(1)
+    t, s = SCALAR_LAWS["slope"].sample(2000, rng)
+    monotone = FiniteAdversaryAuditor(assumption="monotone").fit(t[:, None], s)
+    wider = FiniteAdversaryAuditor(total_variation=2.0).fit(t[:, None], s)
+    assert wider.loss_lower_bound_ <= monotone.loss_lower_bound_ + 1e-9
+
+
+# -- minima over half-spaces --------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_halfplane_oracle_against_enumeration(seed):
+    rng = np.random.default_rng(seed)
+    n = 14
+    points, r = rng.normal(size=(n, 2)), rng.normal(size=n)
+    if seed % 2:
+        r -= r.mean()
+    best = abs(r.sum())
+    # Every cut of a set in general position is obtained by turning a line through two of its points.
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                d = points[j] - points[i]
+                base = points @ np.array([-d[1], d[0]])
+                for tilt in (-1e-7, 1e-7):
+                    projection = base + tilt * (points @ d)
+                    for cut in (projection[i], projection[j]):
+                        for mask in (projection >= cut, projection > cut):
+                            best = max(best, abs(r[mask].sum()))
+    value, upper, direction, offset = largest_halfplane_sum(points, r, relative_tolerance=1e-9)
+    assert value == pytest.approx(best, rel=1e-9)
+    assert upper >= best - 1e-12
+    assert upper <= best * (1 + 1e-6)
+    assert abs(r[points @ direction >= offset].sum()) == pytest.approx(value, rel=1e-9)
+
+
+def test_halfplane_bound_stays_valid_when_stopped_early():
+    rng = np.random.default_rng(3)
+    points, r = rng.normal(size=(300, 2)), rng.normal(size=300)
+    exact = largest_halfplane_sum(points, r, relative_tolerance=1e-9, max_nodes=10**6)
+    early = largest_halfplane_sum(points, r, max_nodes=40)
+    assert early[1] >= exact[0] - 1e-12
+    assert early[0] <= exact[1] + 1e-12
+
+
+def test_halfspace_certificate_is_below_every_member_of_the_class():
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(400, 2))
+    s = np.where(rng.random(400) < 0.5 * (1 + np.tanh(points @ [1.0, 0.5])), 1.0, -1.0)
+    fit = fit_halfspaces(points, s, 2.0, rng)
+    assert fit.certified and fit.lower_bound <= fit.loss
+    assert fit.loss - fit.lower_bound < 0.05
+    assert np.abs(fit.masses).sum() <= 2.0 + 1e-9
+    np.testing.assert_allclose(fit.predict(points), fit.values, atol=1e-9)
+    # tanh of a projection is a mixture of half-planes with mass 2
+    assert np.mean((s - np.tanh(points @ [1.0, 0.5])) ** 2) >= fit.lower_bound
+
+
+# -- tail bounds --------------------
+
+
+def test_second_moment_that_bernstein_relies_on():
+    for eta in np.linspace(-1, 1, 21):
+        p = (1 + eta) / 2
+        v = 1 - eta**2
+        assert p * (1 - eta) ** 2 + (1 - p) * (1 + eta) ** 2 == pytest.approx(v, abs=1e-12)
+        assert p * (1 - eta) ** 4 + (1 - p) * (1 + eta) ** 4 == pytest.approx(4 * v - 3 * v**2, abs=1e-12)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.floats(0.0, 1.0), st.integers(2, 10**6), st.floats(0.5, 0.9999))
+def test_bernstein_bound_inverts_its_tail(loss, n, confidence):
+    bound = bernstein_lower_bound(loss, n, confidence)
+    x = -np.log1p(-confidence) / n
+
+    def upper(l):
+        return l + 4 * x / 3 + np.sqrt((4 * x / 3) ** 2 + 8 * l * (1 - l) * x)
+
+    assert 0.0 <= bound <= loss
+    if bound > 0:
+        assert upper(bound) == pytest.approx(loss, abs=1e-9)
+        assert np.all(upper(np.linspace(0, bound, 50)) <= loss + 1e-9)
+    assert hoeffding_lower_bound(loss, n, confidence) <= loss
+    assert squared_loss_lower_bound(loss, n, confidence) >= bound
+
+
+@pytest.mark.parametrize("p", [0.5, 0.45, 0.2, 0.03])
+@pytest.mark.parametrize("loss", ["squared", "log"])
+def test_tail_bounds_cover_a_binary_channel(p, loss):
+    """The worst case of the bounds: |η| constant. Exact coverage from the binomial law, no simulation."""
+    n, confidence = 400, 0.95
+    k = np.arange(n + 1)  # how often S differs from its likelier value
+    if loss == "squared":
+        eta = 1 - 2 * p
+        empirical = ((n - k) * (1 - eta) ** 2 + k * (1 + eta) ** 2) / n
+        truth = 1 - eta**2
+        bounds = np.array([squared_loss_lower_bound(min(r, 1.0), n, confidence) for r in empirical])
+    else:
+        empirical = (-(n - k) * np.log(1 - p) - k * np.log(p)) / n
+        truth = binary_entropy(p)
+        bounds = np.array([chernoff_entropy_lower_bound(r, n, confidence) for r in empirical])
+    failure = binom.pmf(k, n, p)[bounds > truth + 1e-12].sum()
+    assert failure <= 0.05
+    if p < 0.4:
+        assert failure > 1e-5  # and the bound is not empty talk
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.floats(0.01, 0.99), st.lists(st.floats(0.0, 0.5), min_size=2, max_size=4))
+def test_exponential_moment_of_the_log_loss_is_concave_in_the_entropy(lam, ps):
+    g = lambda p: p ** (1 - lam) + (1 - p) ** (1 - lam)  # noqa: E731
+    mean_entropy = np.mean([binary_entropy(p) for p in ps])
+    worst = inverse_binary_entropy(mean_entropy)
+    assert np.mean([g(p) for p in ps]) <= g(worst) + 1e-9
+
+
+@given(st.floats(0.0, 0.5))
+def test_inverse_entropy(p):
+    assert inverse_binary_entropy(binary_entropy(p)) == pytest.approx(p, abs=1e-6)
+    assert binary_entropy(p) >= 4 * p * (1 - p) * LN2 - 1e-12
+    assert binary_entropy(p) <= LN2 * (4 * p * (1 - p)) ** (1 / np.log(4)) + 1e-12
+
+
+# -- validity --------------------
+
+
+def allowed(runs, level):
+    """Most failures of probability ``level`` in ``runs`` a valid bound has but with probability 1e-6."""
+    return binom.isf(1e-6, runs, level)
+
+
+@pytest.mark.parametrize("loss", ["squared", "log"])
+@pytest.mark.parametrize("name", list(SCALAR_LAWS))
+def test_certificate_never_exceeds_the_truth_scalar(name, loss):
+    law, rng = SCALAR_LAWS[name], np.random.default_rng(17)
+    truth = law.mse if loss == "squared" else law.entropy
+    assumptions = [{"assumption": "total_variation", "total_variation": law.variation}]
+    if law.monotone:
+        assumptions.append({"assumption": "monotone"})
+    runs, failures = 20, 0
+    for _ in range(runs):
+        t, s = law.sample(int(rng.choice([500, 1000, 2000])), rng)
+        if np.unique(s).size < 2:
+            continue
+        for parameters in assumptions:
+            auditor = FiniteAdversaryAuditor(loss=loss, confidence=0.95, **parameters).fit(t[:, None], s)
+            failures += auditor.loss_lower_bound_ > truth + 1e-9
+            assert auditor.certified_
+    assert failures <= allowed(runs * len(assumptions), 0.05)
+
+
+def test_failure_rate_is_nominal_where_nothing_is_overfitted():
+    """A two-valued T leaves no slack in the class: only the tail bound stands between R and the truth."""
+    rng = np.random.default_rng(4)
+    runs, failures, unprotected = 600, 0, 0
+    for _ in range(runs):
+        t = rng.integers(0, 2, size=500)
+        s = np.where(rng.random(500) < np.where(t == 1, 0.7, 0.4), 1, -1)
+        auditor = FiniteAdversaryAuditor(confidence=0.9).fit(t, s)
+        truth = 1 - (0.4**2 + 0.2**2) / 2
+        failures += auditor.loss_lower_bound_ > truth
+        unprotected += auditor.empirical_loss_ > truth
+    assert failures <= allowed(runs, 0.1)
+    assert unprotected > 0.25 * runs
+
+
+def test_certificate_never_exceeds_the_truth_in_the_plane():
+    rng = np.random.default_rng(23)
+    runs, failures = 30, 0
+    for run in range(runs):
+        n = 500 + 300 * (run % 2)
+        points = rng.uniform(-1, 1, size=(n, 2))
+        slope = np.array([1.0, 0.6]) * (run % 3)
+        big = rng.uniform(-1, 1, size=(200_000, 2))
+        truth = 1 - np.mean(np.tanh(big @ slope) ** 2)
+        s = np.where(rng.random(n) < 0.5 * (1 + np.tanh(points @ slope)), 1, -1)
+        auditor = FiniteAdversaryAuditor(confidence=0.95, total_variation=2.0).fit(points, s)
+        failures += auditor.loss_lower_bound_ > truth + 0.003
+        assert auditor.certified_
+    assert failures <= allowed(runs, 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [5000, 20_000])
+def test_certificate_never_exceeds_the_truth_large(n):
+    rng = np.random.default_rng(29)
+    runs, failures = 0, 0
+    for law in SCALAR_LAWS.values():
+        for _ in range(15):
+            t, s = law.sample(n, rng)
+            auditor = FiniteAdversaryAuditor(confidence=0.95, total_variation=law.variation).fit(
+                t[:, None], s
+            )
+            failures += auditor.loss_lower_bound_ > law.mse + 1e-9
+            runs += 1
+    assert failures <= allowed(runs, 0.05)

@@ -1,0 +1,153 @@
+"""Each privacy check passes an honest estimator and fails the one with its fault."""
+
+from __future__ import annotations
+
+import fakes
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skprivate.utils import estimator_checks as checks
+from skprivate.utils._leaves import leaves
+
+
+@parametrize_with_checks([fakes.NoisyMean()])
+def test_the_honest_fake_is_an_estimator(estimator, check):
+    check(estimator)
+
+
+@checks.parametrize_with_privacy_checks([fakes.NoisyMean()])
+def test_the_honest_fake_passes(estimator, check):
+    check(estimator)
+
+
+FAULTS = [
+    (fakes.KeepsRows, checks.check_no_training_value_kept, "support_ holds 9 number"),
+    (fakes.KeepsOneValueDeep, checks.check_no_training_value_kept, "_cache"),
+    (fakes.KeepsInClosure, checks.check_no_training_value_kept, "closure0 holds 180"),
+    (fakes.KeepsInPickleOnly, checks.check_no_training_value_kept, "the pickle of"),
+    (fakes.WarnsOfData, checks.check_no_unnoised_statistic, "<warnings and prints>"),
+    (fakes.PrintsData, checks.check_no_training_value_kept, "the output"),
+    (fakes.ShowsData, checks.check_no_training_value_kept, "the HTML"),
+    (fakes.KeepsStatistic, checks.check_no_unnoised_statistic, "scale_"),
+    (fakes.KeepsCount, checks.check_no_unnoised_statistic, "n_positive_"),
+    (fakes.KeepsDataAsPublic, checks.check_no_unnoised_statistic, "mean_"),
+    (fakes.KeepsSize, checks.check_size_independent_of_rows, "grew by"),
+    (fakes.ChangesParameter, checks.check_parameters_untouched, "replaced its parameter"),
+    (fakes.FillsParameter, checks.check_parameters_untouched, "replaced its parameter"),
+    (fakes.PlansFromData, checks.check_events_independent_of_values, "depends on the data"),
+    (fakes.RefusesLargeValues, checks.check_events_independent_of_values, "refuses huge values"),
+    (fakes.AssertsGuarantee, checks.check_events_within_budget, "compose to"),
+    (fakes.SpendsMore, checks.check_events_within_budget, "promises only"),
+    (fakes.SameNoise, checks.check_fresh_noise, "the same noise every time"),
+    (fakes.SameNoise, checks.check_simulated_noise_is_marked, "SimulatedNoiseWarning"),
+    (fakes.HidesSimulation, checks.check_simulated_noise_is_marked, "is marked"),
+    (fakes.ValidatesLate, checks.check_bad_input_spends_nothing, "before it refused user_ids"),
+    (fakes.AcceptsNaN, checks.check_bad_input_spends_nothing, "must refuse NaN in X"),
+    (fakes.ShowsDataInError, checks.check_bad_input_spends_nothing, "shows private data"),
+    (fakes.DrawsThenAsks, checks.check_ledger_is_asked_first, "drew noise before"),
+    (fakes.ForgetsLedger, checks.check_ledger_is_asked_first, "drew noise before"),
+    (fakes.CopiesLedger, checks.check_copies_share_the_ledger, "in the ledger that they share"),
+    (fakes.DropsRoutedUsers, checks.check_metadata_is_carried, "user_ids"),
+]
+
+
+@pytest.mark.parametrize(("fake", "check", "match"), FAULTS)
+def test_each_fault_is_found(fake, check, match):
+    with pytest.raises((AssertionError, TypeError), match=match):
+        check(fake.__name__, fake())
+
+
+def test_every_check_is_seen_to_fail():
+    assert {check for _, check, _ in FAULTS} == set(checks.privacy_checks())
+
+
+def test_a_default_argument_is_no_route_around():
+    def keeps(rows=np.arange(3.0)):  # noqa: B008
+        return rows
+
+    assert any(isinstance(leaf, np.ndarray) for leaf in leaves(keeps).values())
+
+
+@pytest.mark.parametrize("X", [np.arange(5) + 0.12345678, [["0.12345678a"]] * 5, [[0.5], [0.12345678, 1.0]]])
+def test_validation_errors_do_not_quote_the_data(X):
+    with pytest.raises(ValueError) as error:
+        fakes.NoisyMean().fit(X, np.zeros(5))
+    assert "12345678" not in str(error.value)
+    assert error.value.__suppress_context__ or error.value.__context__ is None
+
+
+def test_cycles_end():
+    a: dict = {"b": []}
+    a["b"].append(a)
+    assert leaves(a)
+
+
+def test_check_privacy_runs_all(monkeypatch):
+    ran = []
+    monkeypatch.setattr(checks, "_CHECKS", (lambda name, estimator, make_data: ran.append(name),) * 3)
+    checks.check_privacy(fakes.NoisyMean())
+    assert ran == ["NoisyMean"] * 3
+    with pytest.raises(TypeError, match="instances"):
+        checks.parametrize_with_privacy_checks([fakes.NoisyMean])
+
+
+# The statistical bound ------------------------------------------------------------------------------------
+
+
+def laplace(epsilon):
+    from skprivate.privacy import open_release
+
+    def draw(value):
+        release = open_release(epsilon=epsilon, unit="row", adjacency="replace-one")
+        return release.laplace(value, sensitivity=1.0, epsilon=epsilon)
+
+    return draw
+
+
+def test_laplace_is_within_its_claim_and_half_of_it_is_not():
+    bound, halved = checks.check_epsilon_lower_bound(laplace(1.0), (0.0, 1.0), epsilon=1.0, n_runs=3000)
+    assert 0.4 < bound <= 1.0 < halved <= 2.0
+
+
+def test_a_false_claim_is_found():
+    with pytest.raises(AssertionError, match="loses at least"):
+        checks.check_epsilon_lower_bound(laplace(2.0), (0.0, 1.0), epsilon=0.9, n_runs=3000)
+
+
+def test_a_blunt_test_is_found():
+    with pytest.raises(AssertionError, match="half the noise is not noticed"):
+        checks.check_epsilon_lower_bound(laplace(1.0), (0.0, 0.0), epsilon=1.0, n_runs=200)
+
+
+def test_selection_is_sharpened_too():
+    from skprivate.privacy import open_release
+
+    def draw(scores):
+        release = open_release(epsilon=1.0, unit="row", adjacency="replace-one")
+        return release.select(scores, sensitivity=1, epsilon=1.0) == 0
+
+    checks.check_epsilon_lower_bound(draw, ([1] + [0] * 10, [0] + [1] * 10), epsilon=1.0, n_runs=6000)
+
+
+def test_the_bound_keeps_its_level():
+    """At a true ε of 1 and alpha = 5 %, at most 5 % of the bounds are above 1 (failure probability 1e-6)."""
+    from scipy.stats import binom
+
+    from skprivate.privacy import public_generator
+
+    rng = public_generator(0)
+    p, q, runs = np.e / (1 + np.e), 1 / (1 + np.e), 400
+    above = sum(
+        checks.epsilon_lower_bound(rng.binomial(1, p, 200), rng.binomial(1, q, 200), alpha=0.05) > 1
+        for _ in range(runs)
+    )
+    assert above <= binom.isf(1e-6, runs, 0.05)
+
+
+def test_delta_is_taken_off():
+    first, second = np.arange(1000) % 10 == 0, np.zeros(1000)
+    assert checks.epsilon_lower_bound(first, second) > 0.4
+    assert checks.epsilon_lower_bound(first, second, delta=0.1) == 0
+    with pytest.raises(ValueError, match="at least 4 runs"):
+        checks.epsilon_lower_bound([1.0], second)
