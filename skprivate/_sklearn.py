@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_params,
 )
+from sklearn.utils.validation import _check_y
 
 __all__ = [
     "HasMethods",
@@ -21,6 +22,7 @@ __all__ = [
     "InvalidParameterError",
     "Options",
     "StrOptions",
+    "_check_y",
     "_fit_context",
     "validate_params",
 ]

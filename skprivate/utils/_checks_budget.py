@@ -155,7 +155,10 @@ def _bad_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData]
 
 
 def _bad_parameters(estimator: Any) -> Iterator[tuple[str, Any]]:
-    for value in (0, -1.0, math.nan, "1", None):
+    constraints = getattr(estimator, "_parameter_constraints", {})
+    # Some estimators document None as "no privacy" and say so in their guarantee.
+    documented = None in constraints.get("epsilon", ())
+    for value in (0, -1.0, math.nan, "1", *(() if documented else (None,))):
         yield "epsilon", value
     if "delta" in estimator.get_params(deep=False):
         for value in (1.0, -0.1, math.nan, "1"):
