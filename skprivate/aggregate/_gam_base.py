@@ -181,7 +181,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
                 options=self.submodel_options,
                 random_state=self.random_state,
             )
-            coef, self.submodels_ = fitted.coef, fitted.modules
+            coef = fitted.coef
             self.penalties_, self.n_iter_ = None, fitted.n_iter
         else:
             coef = self._fit_crosses(design, indexes, sums, noise, report.square_sum)
