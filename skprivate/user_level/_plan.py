@@ -19,7 +19,7 @@ from skprivate.user_level._private_range import COARSE_SCALES, SCALES, selection
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
-SCALE_SHARE = 0.08
+SCALE_SHARE = 0.12
 CLIP_SHARE = 0.05
 MEDIANS_SHARE = 0.15
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
@@ -29,9 +29,9 @@ SEARCH_SHARE = 0.1
 #: Part of the steps that does so.
 SEARCH_PART = 0.25
 #: Largest momentum of the refinement.
-MOST_MOMENTUM = 0.9
+MOST_MOMENTUM = 0.8
 #: Momentum given up per noise level of one step.
-MOMENTUM_LOSS = 1.0
+MOMENTUM_LOSS = 2.0
 #: Multipliers are widened by this much so that shares rounded in floating point never overrun the budget.
 WIDER = 1.0 + 1e-9
 
@@ -182,6 +182,9 @@ class DescentPlan:
         Noise multipliers of one step.
     clip_epsilon : float or None
         Price of the selection of the clipping radius between search and refinement.
+    clip_decides : bool
+        Whether the users are enough for that selection to mean anything. It is drawn in any case: which events are
+        drawn must not depend on a released number of users.
     clip_factor : float
         Clipping radius in units of the selected median gradient norm.
     clip_radius : float
@@ -204,6 +207,7 @@ class DescentPlan:
     search_multiplier: float
     refine_multiplier: float
     clip_epsilon: float | None
+    clip_decides: bool
     clip_factor: float
     clip_radius: float
     radius: float
@@ -250,9 +254,6 @@ def plan_descent(
     search = max(1, round(SEARCH_PART * n_steps)) if n_steps > 1 else 0
     refine = n_steps - search
     share = SEARCH_SHARE if search else 0.0
-    clip = split.clip_epsilon
-    if clip is not None and not decides(clip, n_users, neighbours):
-        clip = None  # paid for where the number of users is private, but nothing could be learnt from it
     refine_multiplier = split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER
     # Momentum speeds up directions of little curvature, but widens the spread of the iterates by 1/(1 − β).
     step_level = neighbours.sum_sensitivity * refine_multiplier * math.sqrt(n_coef) / n_users
@@ -264,7 +265,8 @@ def plan_descent(
         refine_steps=refine,
         search_multiplier=split.multiplier * math.sqrt(search / share) * WIDER if search else 1.0,
         refine_multiplier=refine_multiplier,
-        clip_epsilon=clip,
+        clip_epsilon=split.clip_epsilon,
+        clip_decides=split.clip_epsilon is not None and decides(split.clip_epsilon, n_users, neighbours),
         clip_factor=clip_factor,
         clip_radius=clip_radius,
         radius=radius,

@@ -194,12 +194,13 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = y.astype(np.float64, copy=False)
-        groups = self._groups(user_ids, len(X))
+        groups, names = self._groups(user_ids, len(X))
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
         coef = self._minimise(
-            lambda alpha: self._problem(X, y, groups, alpha),
+            lambda rows, users, alpha: self._problem(X[rows], y[rows], users, alpha),
             groups,
+            names,
             n_coef=X.shape[1] + self.fit_intercept,
             magnitudes=np.sqrt(groups.mean(np.square(y))),
             smoothness=1.0 if isinstance(self.loss, str) else float(self.loss.smoothness),
