@@ -2,6 +2,11 @@
 
 __version__ = "0.1.0"
 
-from skprivate.user_level import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.user_level import (
+    UserLevelMean,
+    UserLevelSelector,
+    UserLevelSGDClassifier,
+    UserLevelSGDRegressor,
+)
 
-__all__ = ["UserLevelMean", "UserLevelSGDClassifier", "UserLevelSGDRegressor"]
+__all__ = ["UserLevelMean", "UserLevelSGDClassifier", "UserLevelSGDRegressor", "UserLevelSelector"]

@@ -17,7 +17,7 @@ from skprivate.user_level._users import UserGroups
 FloatArray = npt.NDArray[np.float64]
 
 #: "auto" releases moments if their privacy noise is at most this part of the sampling noise.
-NEGLIGIBLE = 0.2
+NEGLIGIBLE = 0.05
 
 
 def n_moments(n_coef: int) -> int:
