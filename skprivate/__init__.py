@@ -2,13 +2,95 @@
 
 __version__ = "0.1.0"
 
+from skprivate.aggregate import (
+    BagTable,
+    CuratedBagGAMClassifier,
+    CuratedBagGAMRegressor,
+    CuratedBags,
+    make_curated_bags,
+)
+from skprivate.audit import (
+    AttackReport,
+    AttributeInferenceAttack,
+    AttributeReport,
+    AuditReport,
+    EstimatorAudit,
+    FiniteAdversaryAuditor,
+    LiRAAttack,
+    LossThresholdAttack,
+    MembershipAttack,
+    RateAtThreshold,
+    RMIAAttack,
+    attack_report,
+    audit_estimator,
+    barron_constant,
+    clopper_pearson,
+    epsilon_lower_bound,
+    gaussian_mixture_barron_constant,
+    gaussian_mixture_loss,
+    theorem1_gap,
+    theorem2_gap,
+    theorem3_gap,
+)
+from skprivate.displays import AuditDisplay
 from skprivate.mixture import PPMHalfspaceClassifier, ppm_sample_size
-from skprivate.user_level import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.preprocessing import PublicScaler
+from skprivate.privacy import (
+    BudgetExceededError,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    SimulatedNoiseWarning,
+    open_release,
+)
+from skprivate.user_level import (
+    CustomLoss,
+    TooFewUsersWarning,
+    UserLevelMean,
+    UserLevelSelector,
+    UserLevelSGDClassifier,
+    UserLevelSGDRegressor,
+)
 
 __all__ = [
+    "AttackReport",
+    "AttributeInferenceAttack",
+    "AttributeReport",
+    "AuditDisplay",
+    "AuditReport",
+    "BagTable",
+    "BudgetExceededError",
+    "CuratedBagGAMClassifier",
+    "CuratedBagGAMRegressor",
+    "CuratedBags",
+    "CustomLoss",
+    "EstimatorAudit",
+    "FiniteAdversaryAuditor",
+    "LiRAAttack",
+    "LossThresholdAttack",
+    "MembershipAttack",
     "PPMHalfspaceClassifier",
+    "PrivacyGuarantee",
+    "PrivacyLedger",
+    "PublicScaler",
+    "RMIAAttack",
+    "RateAtThreshold",
+    "SimulatedNoiseWarning",
+    "TooFewUsersWarning",
     "UserLevelMean",
     "UserLevelSGDClassifier",
     "UserLevelSGDRegressor",
+    "UserLevelSelector",
+    "attack_report",
+    "audit_estimator",
+    "barron_constant",
+    "clopper_pearson",
+    "epsilon_lower_bound",
+    "gaussian_mixture_barron_constant",
+    "gaussian_mixture_loss",
+    "make_curated_bags",
+    "open_release",
     "ppm_sample_size",
+    "theorem1_gap",
+    "theorem2_gap",
+    "theorem3_gap",
 ]
