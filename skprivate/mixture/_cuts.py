@@ -1,8 +1,8 @@
 """Quantile cuts of the public points along public directions, and all intersections of a few of them.
 
-A cut is the halfspace {z : ⟨direction, z⟩ ≤ threshold}. The cuts of one direction are nested, so the errors of
-all intersections of cuts along r directions are cumulative sums of one r-dimensional histogram of the rows: n
-operations for a whole block of hypotheses instead of n for each.
+A cut is the halfspace {z : ⟨direction, z⟩ ≤ threshold}. The cuts of one direction are nested, so the errors
+of all intersections of cuts along r directions are cumulative sums of one r-dimensional histogram of the
+rows: n operations for a whole block of hypotheses instead of n for each.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class CutIntersections:
     n_cuts : tuple of int
         Number of cuts of each direction.
     weights : int64 ndarray of shape (n_rows,)
-        What a hypothesis's errors gain by calling each row public; the sum of their absolute values below 2⁵³.
+        What a hypothesis's errors gain by calling each row public; the sum of their absolute values below
+        2⁵³.
     max_size : int
         Largest number of cuts in a set.
     offset, resolution : int

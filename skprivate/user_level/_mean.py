@@ -154,7 +154,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         self : UserLevelMean
         """
         X = validate_data(self, X, dtype=np.float64)
-        groups = UserGroups(encode_users(user_ids, len(X)), self.weight_cap)
+        groups = UserGroups(encode_users(user_ids, len(X))[0], self.weight_cap)
         settings = MeanSettings(
             epsilon=self.epsilon,
             delta=self.delta,

@@ -28,6 +28,10 @@ MEDIAN_BITS = 44
 SEARCH_SHARE = 0.1
 #: Part of the steps that does so.
 SEARCH_PART = 0.25
+#: Largest momentum of the refinement.
+MOST_MOMENTUM = 0.8
+#: Momentum given up per noise level of one step.
+MOMENTUM_LOSS = 2.0
 #: Multipliers are widened by this much so that shares rounded in floating point never overrun the budget.
 WIDER = 1.0 + 1e-9
 
@@ -178,12 +182,17 @@ class DescentPlan:
         Noise multipliers of one step.
     clip_epsilon : float or None
         Price of the selection of the clipping radius between search and refinement.
+    clip_decides : bool
+        Whether the users are enough for that selection to mean anything. It is drawn in any case: which events are
+        drawn must not depend on a released number of users.
     clip_factor : float
         Clipping radius in units of the selected median gradient norm.
     clip_radius : float
         Clipping radius before or without a selection.
     clip_range : tuple of float
         A selected clipping radius is clipped to this.
+    momentum : float
+        Of the refinement.
     radius : float
         Iterates are projected to this ball (``inf``: not at all).
     first_step : float
@@ -198,11 +207,13 @@ class DescentPlan:
     search_multiplier: float
     refine_multiplier: float
     clip_epsilon: float | None
+    clip_decides: bool
     clip_factor: float
     clip_radius: float
     radius: float
     first_step: float
-    clip_range: tuple[float, float] = (0.0, math.inf)
+    clip_range: tuple[float, float]
+    momentum: float
 
     @property
     def n_steps(self) -> int:
@@ -236,15 +247,16 @@ def plan_descent(
     clip_radius: float,
     radius: float,
     first_step: float,
+    n_coef: int,
     clip_range: tuple[float, float] = (0.0, math.inf),
 ) -> DescentPlan:
     """Noise of a descent that uses up what ``split`` left for Gaussian sums."""
     search = max(1, round(SEARCH_PART * n_steps)) if n_steps > 1 else 0
     refine = n_steps - search
     share = SEARCH_SHARE if search else 0.0
-    clip = split.clip_epsilon
-    if clip is not None and not decides(clip, n_users, neighbours):
-        clip = None  # paid for where the number of users is private, but nothing could be learnt from it
+    refine_multiplier = split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER
+    # Momentum speeds up directions of little curvature, but widens the spread of the iterates by 1/(1 − β).
+    step_level = neighbours.sum_sensitivity * refine_multiplier * math.sqrt(n_coef) / n_users
     return DescentPlan(
         n_users=n_users,
         sensitivity=neighbours.sum_sensitivity,
@@ -252,13 +264,15 @@ def plan_descent(
         search_steps=search,
         refine_steps=refine,
         search_multiplier=split.multiplier * math.sqrt(search / share) * WIDER if search else 1.0,
-        refine_multiplier=split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER,
-        clip_epsilon=clip,
+        refine_multiplier=refine_multiplier,
+        clip_epsilon=split.clip_epsilon,
+        clip_decides=split.clip_epsilon is not None and decides(split.clip_epsilon, n_users, neighbours),
         clip_factor=clip_factor,
         clip_radius=clip_radius,
         radius=radius,
         first_step=first_step,
         clip_range=clip_range,
+        momentum=min(MOST_MOMENTUM, max(0.0, 1.0 - MOMENTUM_LOSS * step_level)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABCMeta, abstractmethod
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,9 +16,11 @@ from sklearn.base import BaseEstimator
 from skprivate._base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.privacy import Adjacency, Release
-from skprivate.user_level._fit import DescentSettings, PreparedDescent
+from skprivate.user_level._descent import adaptive_descent
+from skprivate.user_level._fit import Descend, DescentSettings, PreparedDescent
 from skprivate.user_level._paper import PaperPlan, winsorized_descent
-from skprivate.user_level._plan import Neighbours
+from skprivate.user_level._phased import assign_phases, n_phases, phased_descent
+from skprivate.user_level._plan import DescentPlan, Neighbours
 from skprivate.user_level._problems import UserProblem
 from skprivate.user_level._users import UserGroups, encode_users
 
@@ -47,7 +50,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
         "n_users": [Interval(Integral, 1, None, closed="left"), None],
         "fit_intercept": ["boolean"],
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left"), None],
         "radius": [Interval(Real, 0, None, closed="neither"), None],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "weight_cap": [Interval(Integral, 1, None, closed="left")],
@@ -103,7 +106,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
 
     # --- the straight line ---------------------------------------------------------------------------------------
 
-    def _groups(self, user_ids: Any, n_rows: int) -> UserGroups:
+    def _groups(self, user_ids: Any, n_rows: int) -> tuple[UserGroups, npt.NDArray[Any]]:
+        """Users of the rows, and their identifiers."""
         if self.accounting == "paper" and (self.adjacency != "replace-one" or self.weight_cap != 1):
             raise ValueError(
                 "accounting='paper' is the published algorithm: it needs adjacency='replace-one' and weight_cap=1, "
@@ -111,12 +115,16 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             )
         if self.accounting == "paper" and self.solver not in ("auto", "sgd"):
             raise ValueError(f"accounting='paper' needs solver='sgd' or 'auto', got solver={self.solver!r}.")
-        return UserGroups(encode_users(user_ids, n_rows), self.weight_cap)
+        codes, names = encode_users(user_ids, n_rows)
+        return UserGroups(codes, self.weight_cap), names
 
     def _minimise(
         self,
-        problem: UserProblem,
+        make_problem: Callable[[Any, UserGroups, float], UserProblem],
+        groups: UserGroups,
+        names: npt.NDArray[Any],
         *,
+        n_coef: int,
         magnitudes: FloatArray | None,
         smoothness: float,
         most_steps: int,
@@ -124,12 +132,18 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         clip_radius: float,
         radius: float,
         clip_range: tuple[float, float] = (0.0, math.inf),
+        record_ridge: float = 0.0,
     ) -> FloatArray:
         """Open the release, minimise, close it; sets the released attributes and returns the coefficients.
 
         Parameters
         ----------
-        problem : UserProblem
+        make_problem : callable
+            From an index of rows, their users and the strength of the ℓ2 penalty to the objective.
+        groups : UserGroups
+        names : ndarray of shape (n_users,)
+            Identifiers of the users.
+        n_coef : int
         magnitudes : ndarray of shape (n_users,) or None
             Size of each user's target, where a projection radius is to be found from it.
         smoothness : float
@@ -143,30 +157,48 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             Projection radius if the parameter is None and none is found.
         clip_range : tuple of float
             A selected clipping radius is clipped to this.
+        record_ridge : float
+            Default penalty in units of d ν², with the noise level ν of the fit.
         """
         if self.accounting == "paper":
-            return self._minimise_as_published(problem, smoothness)
+            return self._minimise_as_published(
+                make_problem(slice(None), groups, self.alpha or 0.0), smoothness
+            )
         neighbours = Neighbours(Adjacency(self.adjacency))
         settings = DescentSettings(
             epsilon=self.epsilon,
             delta=self.delta,
             neighbours=neighbours,
-            n_users=problem.groups.n_users if self.adjacency == "replace-one" else self.n_users,
+            n_users=groups.n_users if self.adjacency == "replace-one" else self.n_users,
             n_steps=self.max_iter,
             most_steps=most_steps,
-            select_clip=select_clip,
+            select_clip=select_clip and self.solver != "phased",
             clip_factor=CLIP_FACTORS[self.aggregation],
             clip_radius=clip_radius,
             select_scale=magnitudes is not None and self.radius is None,
             radius=radius if self.radius is None else self.radius,
-            shrink_radius=self.radius is None and magnitudes is None,
+            shrink_radius=self.radius is None,
             clip_range=clip_range,
         )
-        prepared = PreparedDescent(settings, problem.n_coef)
-        release = self._open(prepared.events, "user-normalised descent, docs/user_level.md")
-        result = prepared.run(problem, magnitudes, release)
+        prepared = PreparedDescent(settings, n_coef)
+        alpha = self.alpha
+        if alpha is None:
+            known = settings.n_users is not None
+            alpha = record_ridge * n_coef * prepared.level(settings.n_users) ** 2 if known else 0.0
+        if self.solver == "phased":
+            theorem = "Algorithm 5 (arXiv 2102.11845) with user-normalised descent, docs/user_level.md"
+            descend = _phased(make_problem, groups, names, alpha, prepared)
+        else:
+            theorem = "user-normalised descent, docs/user_level.md"
+            problem = make_problem(slice(None), groups, alpha)
+
+            def descend(plan, level, release):
+                return adaptive_descent(problem, plan, release)
+
+        release = self._open(prepared.events, theorem)
+        result = prepared.run(descend, groups.n_users, magnitudes, release)
         self.privacy_guarantee_ = release.close()
-        warn_if_hopeless(result.n_users, self.epsilon, problem.n_coef, result.noise_level)
+        warn_if_hopeless(result.n_users, self.epsilon, n_coef, result.noise_level)
         if settings.select_scale and not result.scale_found and result.noise_level <= HOPELESS_LEVEL:
             warnings.warn(
                 f"n = {result.n_users:.0f} users at epsilon = {self.epsilon:g} are too few to find the scale of the "
@@ -177,6 +209,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             )
         self.n_iter_ = result.n_steps
         self.n_users_ = result.n_users
+        self.alpha_ = alpha
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
         return result.coef
@@ -198,6 +231,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         self.privacy_guarantee_ = release.close()
         self.n_iter_ = plan.n_steps
         self.n_users_ = float(problem.groups.n_users)
+        self.alpha_ = self.alpha or 0.0
         self.radius_ = plan.radius
         self.clip_radius_ = plan.tau
         return coef
@@ -206,6 +240,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         assumptions = ["features were transformed by public rules only"]
         if self.adjacency == "replace-one" or self.n_users is not None:
             assumptions.append("the number of users is public")
+        if self.solver == "phased" and self.adjacency == "replace-one":
+            assumptions.append("an exchanged user keeps its identifier")
         return self._open_release(
             unit="user",
             adjacency=self.adjacency,
@@ -228,3 +264,24 @@ def warn_if_hopeless(n_users: float, epsilon: float, n_coef: int, level: float) 
             TooFewUsersWarning,
             stacklevel=4,
         )
+
+
+def _phased(
+    make_problem: Callable[[Any, UserGroups, float], UserProblem],
+    groups: UserGroups,
+    names: npt.NDArray[Any],
+    alpha: float,
+    prepared: PreparedDescent,
+) -> Descend:
+    """The descent of a phased fit: every user takes part in one phase, by a hash of its own identifier."""
+
+    def phase_problem(users: npt.NDArray[np.int64]) -> UserProblem:
+        rows, codes = groups.rows_of(users)
+        return make_problem(rows, UserGroups(codes, groups.weight_cap), alpha)
+
+    def descend(plan: DescentPlan, level: float, release: Any) -> tuple[FloatArray, float]:
+        phases = assign_phases(names, n_phases(level), release.public_rng)
+        coef = phased_descent(phase_problem, phases, plan, prepared.descent_events, level, release)
+        return coef, plan.clip_radius
+
+    return descend

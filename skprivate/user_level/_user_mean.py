@@ -140,21 +140,25 @@ class PreparedMean:
         start = self._medians(vectors, n_users, release)
         vectors = vectors - start
         scale = math.inf
-        if self.split.scale_epsilon is not None and decides(
-            self.split.scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES)
-        ):
-            scale = select_median_scale(
+        if self.split.scale_epsilon is not None:
+            # As every selection here it is drawn in any case: which events are drawn must not depend on a released
+            # number of users.
+            found = select_median_scale(
                 np.linalg.norm(vectors, axis=1),
                 epsilon=self.split.scale_epsilon,
                 release=release,
                 monotone=monotone,
                 scales=COARSE_SCALES,
             )
+            if decides(self.split.scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES)):
+                scale = found
         problem = MeanProblem(vectors, groups)
         centre, _ = adaptive_descent(problem, self._centre_plan(n_users, scale), release)
         distances = problem.gradient_norms(centre)
         radius = self._radius(distances, n_users, release)
         if radius is None:
+            if settings.n_users is None:
+                self._sum(np.zeros(self.n_features), release)  # drawn in any case, see above
             return MeanResult(
                 start + centre, n_users, 0.0, math.nan, 0.0, False, self.level(n_users), self._count_noise
             )
@@ -183,7 +187,7 @@ class PreparedMean:
         """Private median of every coordinate, or the origin where there are too few users for that."""
         price = self.split.median_epsilon
         neighbours = self.settings.neighbours
-        if price is None or not decides(price, n_users, neighbours, 2.0**MEDIAN_BITS):
+        if price is None:
             return np.zeros(self.n_features)
         bound = self.settings.bound
         tau = bound * 2.0 ** (1 - MEDIAN_BITS)
@@ -193,17 +197,31 @@ class PreparedMean:
             )
             for column in vectors.T
         ]
+        if not decides(price, n_users, neighbours, 2.0**MEDIAN_BITS):
+            return np.zeros(self.n_features)
         return np.array([0.5 * (low + high) for low, high in intervals])
+
+    def _sum(self, value: FloatArray, release: Any) -> FloatArray:
+        """The sum about the centre, with its noise."""
+        return np.asarray(
+            release.gaussian(
+                value,
+                sensitivity=self.settings.neighbours.sum_sensitivity,
+                noise_multiplier=self.sum_multiplier,
+            )
+        )
 
     def _radius(self, distances: FloatArray, n_users: float, release: Any) -> float | None:
         if self.settings.tau is not None:
             return 2.0 * self.settings.tau
         price = self.split.clip_epsilon
-        if price is None or not decides(price, n_users, self.settings.neighbours):
+        if price is None:
             return None
         median = select_median_scale(
             distances, epsilon=price, release=release, monotone=self.settings.neighbours.monotone
         )
+        if not decides(price, n_users, self.settings.neighbours):
+            return None
         return self.settings.clip_factor * median
 
     @property
@@ -218,6 +236,7 @@ class PreparedMean:
             self.settings.neighbours,
             n_users=n_users,
             n_steps=self.n_steps,
+            n_coef=self.n_features,
             clip_factor=1.0,
             clip_radius=0.0,
             radius=math.inf,
