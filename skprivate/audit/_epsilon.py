@@ -56,8 +56,7 @@ class Threshold(NamedTuple):
 def _two_rate_bound(
     hits: Array, n_hits: int, errors: Array, n_errors: int, delta: float, alpha: float, share: float
 ) -> Array:
-    """``ln((TPR_low − δ)/FPR_high)`` for arrays of counts, the two rates failing with probability alpha in
-    all."""
+    """``ln((TPR_low − δ)/FPR_high)`` for arrays of counts; the two rates fail with alpha in all."""
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), n_hits - hits + 1, alpha * (1.0 - share)), 0.0)
     high = betainccinv(errors + 1, np.maximum(n_errors - errors, 1), alpha * share)
     high = np.where(errors < n_errors, high, 1.0)
@@ -219,11 +218,26 @@ def _default_guesses(m: int) -> list[tuple[int, int]]:
     return ways or [(m // 2, m // 2)]
 
 
-def _guess_grid(m: int) -> list[tuple[int, int]]:
-    sizes = np.unique(np.geomspace(max(5, m // 100), m // 2, 14).astype(int))
-    ways = [(int(a), int(a)) for a in sizes]
-    ways += [(int(a), 0) for a in sizes] + [(0, int(a)) for a in sizes]
-    return ways
+def _choose_guesses(scores: Array, member: Mask, alpha: float) -> tuple[float, float, float]:
+    """Shares of records to name members and non-members that do best on calibration data, and their bound."""
+    m = scores.size
+    sizes = np.unique(np.concatenate([[0], np.geomspace(1, m, 40).astype(int)]))
+    ordered = member[np.argsort(scores, kind="stable")]
+    from_top = np.concatenate([[0], np.cumsum(ordered[::-1])])[sizes]
+    from_bottom = np.concatenate([[0], np.cumsum(~ordered)])[sizes]
+    total = sizes[:, None] + sizes[None, :]
+    right = from_top[:, None] + from_bottom[None, :]
+    allowed = (total > 0) & (total <= m)
+    low = betaincinv(np.maximum(right, 1), np.maximum(total - right, 0) + 1, alpha)
+    low = np.where(allowed & (right > 0), low, 0.0)
+    i, j = np.unravel_index(int(np.argmax(low)), low.shape)
+    return float(sizes[i] / m), float(sizes[j] / m), float(low[i, j])
+
+
+def _guesses_from_shares(shares: tuple[float, float], m: int) -> tuple[int, int]:
+    n_in, n_out = round(shares[0] * m), round(shares[1] * m)
+    n_in = max(n_in, 0 if n_out else 1)
+    return n_in, min(n_out, m - n_in)
 
 
 # -- the public function --------------------
@@ -331,10 +345,8 @@ def epsilon_lower_bound(
     if n_guesses is not None:
         return bound(scores, member, _check_guesses(n_guesses, scores.size), alpha=alpha)
     if calibration is not None:
-        best = max(_guess_grid(calibration[0].size), key=lambda g: bound(*calibration, g, alpha=alpha))
-        scale = scores.size / calibration[0].size
-        n_in, n_out = (min(round(g * scale), scores.size // 2) for g in best)
-        return bound(scores, member, (n_in, n_out), alpha=alpha)
+        shares = _choose_guesses(*calibration, alpha)[:2]
+        return bound(scores, member, _guesses_from_shares(shares, scores.size), alpha=alpha)
     ways = _default_guesses(scores.size)
     return max(bound(scores, member, way, alpha=alpha / len(ways)) for way in ways)
 

@@ -94,6 +94,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     n_iter_ : int
     n_users_ : float
         Number of users as used: public, or released with noise.
+    alpha_ : float
+        Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
         Projection and clipping radius as used: public, or selected privately.
     privacy_guarantee_ : PrivacyGuarantee
@@ -199,19 +201,22 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         classes, codes = self._encode(y)
         groups = self._groups(user_ids, len(X))
         norm = float(np.sqrt(X.shape[1])) if self.feature_norm is None else self.feature_norm
-        options = {"fit_intercept": self.fit_intercept, "alpha": self.alpha}
         n_outputs = 1 if len(classes) == 2 else len(classes)
         if isinstance(self.loss, str):
             loss, target = self._loss_and_target(codes, n_outputs)
-            problem: Any = LinearProblem(X, target, groups, loss, **options)
+            problem_type: Any = LinearProblem
         else:
             check_custom_loss(self.loss)
             if n_outputs > 1:
                 raise ValueError(f"a custom loss is for two classes, got {len(classes)} classes.")
-            loss, problem = self.loss, CustomProblem(X, 2.0 * codes - 1.0, groups, self.loss, **options)
+            loss, target, problem_type = self.loss, 2.0 * codes - 1.0, CustomProblem
         self.classes_ = classes
         coef = self._minimise(
-            problem,
+            lambda alpha: problem_type(
+                X, target, groups, loss, fit_intercept=self.fit_intercept, alpha=alpha
+            ),
+            groups,
+            n_coef=n_outputs * (X.shape[1] + self.fit_intercept),
             magnitudes=None,
             smoothness=float(loss.smoothness) * norm**2,
             most_steps=MOST_STEPS,

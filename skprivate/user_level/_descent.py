@@ -61,6 +61,7 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
     radius = plan.clip_radius
     previous: FloatArray | None = None
     previous_power = 1.0
+    velocity = np.zeros(d)
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
@@ -83,7 +84,8 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
                 step *= math.exp(_REFINE_GAIN * vote)
         previous = direction
         previous_power = d * (plan.sensitivity * multiplier / plan.n_users) ** 2
-        w = project(w - step * direction, plan.radius)
+        velocity = direction if searching else plan.momentum * velocity + direction
+        w = project(w - step * velocity, plan.radius)
         if t >= burn_in or t == plan.n_steps - 1:
             total += w
             averaged += 1

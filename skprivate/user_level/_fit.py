@@ -28,7 +28,7 @@ from skprivate.user_level._problems import UserProblem
 FloatArray = npt.NDArray[np.float64]
 
 #: Projection radius in units of the private scale of the target.
-RADIUS_FACTOR = 4.0
+RADIUS_FACTOR = 2.0
 #: First step in units of the projection radius, and its length where there is none.
 FIRST_STEP = 0.15
 FIRST_STEP_UNBOUNDED = 0.5
@@ -148,8 +148,6 @@ class PreparedDescent:
         n_users = float(settings.n_users or noisy_count(problem.groups.n_users, self.split, release))
         level = self.level(n_users)
         radius = settings.radius
-        if settings.shrink_radius:
-            radius *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
         scale_found = False
         scale_epsilon = self.split.scale_epsilon
         if (
@@ -166,6 +164,8 @@ class PreparedDescent:
             )
             radius = RADIUS_FACTOR * scale
             scale_found = True
+        if settings.shrink_radius:
+            radius *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
         plan = self._plan(n_users, radius)
         coef, clip_radius = adaptive_descent(problem, plan, release)
         return DescentResult(coef, n_users, plan.n_steps, radius, clip_radius, level, scale_found)
@@ -176,6 +176,7 @@ class PreparedDescent:
             self.settings.neighbours,
             n_users=n_users,
             n_steps=self.n_steps,
+            n_coef=self.n_coef,
             clip_factor=self.settings.clip_factor,
             clip_radius=self.settings.clip_radius,
             clip_range=self.settings.clip_range,

@@ -19,7 +19,7 @@ from skprivate.user_level._private_range import COARSE_SCALES, SCALES, selection
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
-SCALE_SHARE = 0.12
+SCALE_SHARE = 0.08
 CLIP_SHARE = 0.05
 MEDIANS_SHARE = 0.15
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
@@ -28,6 +28,10 @@ MEDIAN_BITS = 44
 SEARCH_SHARE = 0.1
 #: Part of the steps that does so.
 SEARCH_PART = 0.25
+#: Largest momentum of the refinement.
+MOST_MOMENTUM = 0.9
+#: Momentum given up per noise level of one step.
+MOMENTUM_LOSS = 1.0
 #: Multipliers are widened by this much so that shares rounded in floating point never overrun the budget.
 WIDER = 1.0 + 1e-9
 
@@ -184,6 +188,8 @@ class DescentPlan:
         Clipping radius before or without a selection.
     clip_range : tuple of float
         A selected clipping radius is clipped to this.
+    momentum : float
+        Of the refinement.
     radius : float
         Iterates are projected to this ball (``inf``: not at all).
     first_step : float
@@ -202,7 +208,8 @@ class DescentPlan:
     clip_radius: float
     radius: float
     first_step: float
-    clip_range: tuple[float, float] = (0.0, math.inf)
+    clip_range: tuple[float, float]
+    momentum: float
 
     @property
     def n_steps(self) -> int:
@@ -236,6 +243,7 @@ def plan_descent(
     clip_radius: float,
     radius: float,
     first_step: float,
+    n_coef: int,
     clip_range: tuple[float, float] = (0.0, math.inf),
 ) -> DescentPlan:
     """Noise of a descent that uses up what ``split`` left for Gaussian sums."""
@@ -245,6 +253,9 @@ def plan_descent(
     clip = split.clip_epsilon
     if clip is not None and not decides(clip, n_users, neighbours):
         clip = None  # paid for where the number of users is private, but nothing could be learnt from it
+    refine_multiplier = split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER
+    # Momentum speeds up directions of little curvature, but widens the spread of the iterates by 1/(1 − β).
+    step_level = neighbours.sum_sensitivity * refine_multiplier * math.sqrt(n_coef) / n_users
     return DescentPlan(
         n_users=n_users,
         sensitivity=neighbours.sum_sensitivity,
@@ -252,13 +263,14 @@ def plan_descent(
         search_steps=search,
         refine_steps=refine,
         search_multiplier=split.multiplier * math.sqrt(search / share) * WIDER if search else 1.0,
-        refine_multiplier=split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER,
+        refine_multiplier=refine_multiplier,
         clip_epsilon=clip,
         clip_factor=clip_factor,
         clip_radius=clip_radius,
         radius=radius,
         first_step=first_step,
         clip_range=clip_range,
+        momentum=min(MOST_MOMENTUM, max(0.0, 1.0 - MOMENTUM_LOSS * step_level)),
     )
 
 

@@ -87,6 +87,7 @@ class _RidgeTerm:
         if fit_intercept:
             weights[:, -1] = 0.0
         self.diagonal: FloatArray = weights.ravel()
+        self.alpha = alpha
         self.active = alpha > 0.0
 
 
@@ -153,17 +154,21 @@ class LinearProblem(_GradientProblem):
         self.ridge = _RidgeTerm(X.shape[1], fit_intercept, self.n_outputs, alpha)
         self._square_norms: FloatArray | None = None
 
-    def _derivative(self, w: FloatArray) -> FloatArray:
-        """Derivative in the linear predictor, of shape (n_rows,) or (n_rows, n_outputs)."""
+    def _predictor(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Linear predictor without and with the intercept, of shape (n_rows, n_outputs)."""
         coef = w.reshape(self.n_outputs, -1)
         n_features = self.X.shape[1]
-        f = self.X @ coef[:, :n_features].T
-        if self.fit_intercept:
-            f += coef[:, n_features]
-        return self.loss.derivative(f[:, 0] if self.y.ndim == 1 else f, self.y)
+        slope = self.X @ coef[:, :n_features].T
+        return slope, slope + coef[:, n_features] if self.fit_intercept else slope
+
+    def _derivative(self, f: FloatArray) -> FloatArray:
+        """Derivative in the linear predictor, of shape (n_rows, n_outputs)."""
+        if self.y.ndim == 1:
+            return self.loss.derivative(f[:, 0], self.y)[:, None]
+        return self.loss.derivative(f, self.y)
 
     def user_gradients(self, w: FloatArray) -> FloatArray:
-        derivative = self._derivative(w).reshape(len(self.X), -1)
+        derivative = self._derivative(self._predictor(w)[1])
         n_features = self.X.shape[1]
         gradients = np.empty((self.groups.n_users, self.n_outputs, n_features + self.fit_intercept))
         for k in range(self.n_outputs):
@@ -176,33 +181,35 @@ class LinearProblem(_GradientProblem):
         return flat
 
     def gradient_norms(self, w: FloatArray) -> FloatArray:
-        if not self._single_rows:
+        if not self.groups.singletons:
             return super().gradient_norms(w)
-        return self._row_norms(self._derivative(w))
+        return self._rows(w)[1]
 
     def contribution_sum(self, w: FloatArray, radius: float) -> FloatArray:
-        if not self._single_rows:
+        if not self.groups.singletons:
             return super().contribution_sum(w, radius)
-        # One row a user: the gradient φ'·x needs no matrix of its own.
-        derivative = self._derivative(w)
-        norms = self._row_norms(derivative)
+        derivative, norms = self._rows(w)
         scale = unit_scale(norms, radius) * self.groups.weights
-        derivative = np.where(np.isfinite(norms), derivative.T, 0.0) * scale
-        derivative = derivative.reshape(self.n_outputs, -1)
-        total = derivative @ self.X
+        weighted = (np.where(np.isfinite(norms)[:, None], derivative, 0.0) * scale[:, None]).T
+        total = weighted @ self.X
         if self.fit_intercept:
-            total = np.concatenate([total, derivative.sum(axis=1, keepdims=True)], axis=1)
-        return np.asarray(total.ravel())
+            total = np.concatenate([total, weighted.sum(axis=1, keepdims=True)], axis=1)
+        flat: FloatArray = total.ravel()
+        if self.ridge.active:
+            flat = flat + self.ridge.diagonal * w * scale.sum()
+        return flat
 
-    @property
-    def _single_rows(self) -> bool:
-        return self.groups.singletons and not self.ridge.active
-
-    def _row_norms(self, derivative: FloatArray) -> FloatArray:
+    def _rows(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Derivatives, and norms of the gradients φ'·x + αw, where every user has one row: no matrix of gradients."""
+        slope, f = self._predictor(w)
+        derivative = self._derivative(f)
         if self._square_norms is None:
             self._square_norms = np.einsum("ij,ij->i", self.X, self.X) + float(self.fit_intercept)
-        squares = derivative**2 if derivative.ndim == 1 else np.einsum("ij,ij->i", derivative, derivative)
-        return np.sqrt(squares * self._square_norms)
+        squares = np.einsum("ij,ij->i", derivative, derivative) * self._square_norms
+        if self.ridge.active:
+            penalty = self.ridge.diagonal * w
+            squares += 2.0 * self.ridge.alpha * np.einsum("ij,ij->i", derivative, slope) + penalty @ penalty
+        return derivative, np.sqrt(np.maximum(squares, 0.0))
 
 
 class CustomProblem(_GradientProblem):

@@ -18,7 +18,7 @@ from skprivate.user_level._users import UserGroups
 #: Steps of a fit with ample budget.
 MOST_STEPS = 50
 #: Projection radius where the scale of the target is not known: that of a target of unit scale.
-UNIT_RADIUS = 4.0
+UNIT_RADIUS = 2.0
 
 
 class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
@@ -59,8 +59,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Public number of users under ``adjacency="add-remove"``; by default it is released with noise. (Under
         "replace-one" the number of users is the same in all neighbours.)
     fit_intercept : bool, default=True
-    alpha : float >= 0, default=0.0
-        Strength of the ℓ2 penalty.
+    alpha : float >= 0, optional
+        Strength of the ℓ2 penalty. By default 0, and where each row is its own user 3 d ν² with the noise level
+        ν = Δ z √d/n of the fit (public numbers): about the ratio of noise to signal for standardised features.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included. By default found from the private scale of
         the target; where users are too few for that, a warning says so and the target is taken to be of unit scale.
@@ -89,6 +90,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Number of steps.
     n_users_ : float
         Number of users as used: public, or released with noise.
+    alpha_ : float
+        Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
         Projection and clipping radius as used: public, or selected privately.
     privacy_guarantee_ : PrivacyGuarantee
@@ -140,7 +143,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         adjacency="replace-one",
         n_users=None,
         fit_intercept=True,
-        alpha=0.0,
+        alpha=None,
         radius=None,
         max_iter=None,
         weight_cap=1,
@@ -192,11 +195,15 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = y.astype(np.float64, copy=False)
         groups = self._groups(user_ids, len(X))
-        problem, smoothness = self._problem(X, y, groups)
+        if not isinstance(self.loss, str):
+            check_custom_loss(self.loss)
         coef = self._minimise(
-            problem,
+            lambda alpha: self._problem(X, y, groups, alpha),
+            groups,
+            n_coef=X.shape[1] + self.fit_intercept,
             magnitudes=np.sqrt(groups.mean(np.square(y))),
-            smoothness=smoothness,
+            smoothness=1.0 if isinstance(self.loss, str) else float(self.loss.smoothness),
+            record_ridge=3.0 if user_ids is None else 0.0,
             most_steps=MOST_STEPS,
             select_clip=True,
             clip_radius=0.0,
@@ -206,19 +213,15 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
         return self
 
-    def _problem(self, X: np.ndarray, y: np.ndarray, groups: UserGroups) -> tuple[UserProblem, float]:
-        """Objective, and the curvature bound of its loss."""
-        options = {"fit_intercept": self.fit_intercept, "alpha": self.alpha}
+    def _problem(self, X: np.ndarray, y: np.ndarray, groups: UserGroups, alpha: float) -> UserProblem:
+        options: Any = {"fit_intercept": self.fit_intercept, "alpha": alpha}
         if not isinstance(self.loss, str):
-            check_custom_loss(self.loss)
-            return CustomProblem(X, y, groups, self.loss, **options), float(self.loss.smoothness)
+            return CustomProblem(X, y, groups, self.loss, **options)
         if self.loss == "huber":
-            huber = HuberLoss(self.huber_threshold)
-            return LinearProblem(X, y, groups, huber, **options), huber.smoothness
-        squared = SquaredLoss()
+            return LinearProblem(X, y, groups, HuberLoss(self.huber_threshold), **options)
         if groups.n_rows >= 2 * groups.n_users * X.shape[1]:
-            return GramProblem(X, y, groups, **options), squared.smoothness
-        return LinearProblem(X, y, groups, squared, **options), squared.smoothness
+            return GramProblem(X, y, groups, **options)
+        return LinearProblem(X, y, groups, SquaredLoss(), **options)
 
     def predict(self, X):
         """Predict the target.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABCMeta, abstractmethod
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -47,7 +48,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
         "n_users": [Interval(Integral, 1, None, closed="left"), None],
         "fit_intercept": ["boolean"],
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left"), None],
         "radius": [Interval(Real, 0, None, closed="neither"), None],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "weight_cap": [Interval(Integral, 1, None, closed="left")],
@@ -115,8 +116,10 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _minimise(
         self,
-        problem: UserProblem,
+        make_problem: Callable[[float], UserProblem],
+        groups: UserGroups,
         *,
+        n_coef: int,
         magnitudes: FloatArray | None,
         smoothness: float,
         most_steps: int,
@@ -124,12 +127,16 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         clip_radius: float,
         radius: float,
         clip_range: tuple[float, float] = (0.0, math.inf),
+        record_ridge: float = 0.0,
     ) -> FloatArray:
         """Open the release, minimise, close it; sets the released attributes and returns the coefficients.
 
         Parameters
         ----------
-        problem : UserProblem
+        make_problem : callable
+            From the strength of the ℓ2 penalty to the objective.
+        groups : UserGroups
+        n_coef : int
         magnitudes : ndarray of shape (n_users,) or None
             Size of each user's target, where a projection radius is to be found from it.
         smoothness : float
@@ -143,15 +150,17 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             Projection radius if the parameter is None and none is found.
         clip_range : tuple of float
             A selected clipping radius is clipped to this.
+        record_ridge : float
+            Default penalty in units of d ν², with the noise level ν of the fit.
         """
         if self.accounting == "paper":
-            return self._minimise_as_published(problem, smoothness)
+            return self._minimise_as_published(make_problem(self.alpha or 0.0), smoothness)
         neighbours = Neighbours(Adjacency(self.adjacency))
         settings = DescentSettings(
             epsilon=self.epsilon,
             delta=self.delta,
             neighbours=neighbours,
-            n_users=problem.groups.n_users if self.adjacency == "replace-one" else self.n_users,
+            n_users=groups.n_users if self.adjacency == "replace-one" else self.n_users,
             n_steps=self.max_iter,
             most_steps=most_steps,
             select_clip=select_clip,
@@ -159,14 +168,19 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             clip_radius=clip_radius,
             select_scale=magnitudes is not None and self.radius is None,
             radius=radius if self.radius is None else self.radius,
-            shrink_radius=self.radius is None and magnitudes is None,
+            shrink_radius=self.radius is None,
             clip_range=clip_range,
         )
-        prepared = PreparedDescent(settings, problem.n_coef)
+        prepared = PreparedDescent(settings, n_coef)
+        alpha = self.alpha
+        if alpha is None:
+            known = settings.n_users is not None
+            alpha = record_ridge * n_coef * prepared.level(settings.n_users) ** 2 if known else 0.0
+        problem = make_problem(alpha)
         release = self._open(prepared.events, "user-normalised descent, docs/user_level.md")
         result = prepared.run(problem, magnitudes, release)
         self.privacy_guarantee_ = release.close()
-        warn_if_hopeless(result.n_users, self.epsilon, problem.n_coef, result.noise_level)
+        warn_if_hopeless(result.n_users, self.epsilon, n_coef, result.noise_level)
         if settings.select_scale and not result.scale_found and result.noise_level <= HOPELESS_LEVEL:
             warnings.warn(
                 f"n = {result.n_users:.0f} users at epsilon = {self.epsilon:g} are too few to find the scale of the "
@@ -177,6 +191,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             )
         self.n_iter_ = result.n_steps
         self.n_users_ = result.n_users
+        self.alpha_ = alpha
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
         return result.coef
@@ -198,6 +213,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         self.privacy_guarantee_ = release.close()
         self.n_iter_ = plan.n_steps
         self.n_users_ = float(problem.groups.n_users)
+        self.alpha_ = self.alpha or 0.0
         self.radius_ = plan.radius
         self.clip_radius_ = plan.tau
         return coef

@@ -218,6 +218,7 @@ class PreparedMean:
             self.settings.neighbours,
             n_users=n_users,
             n_steps=self.n_steps,
+            n_coef=self.n_features,
             clip_factor=1.0,
             clip_radius=0.0,
             radius=math.inf,
