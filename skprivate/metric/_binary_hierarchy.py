@@ -194,8 +194,8 @@ def release_counts(
 ) -> list[FloatArray | None]:
     """Noisy counts of the levels that have a weight, from one draw.
 
-    Counts of level j are multiplied by the weight w_j, put side by side and released with discrete Laplace noise of ℓ1
-    sensitivity Σ w_j: one row more or less changes one count of every level by 1. The noise of level j is what
+    Counts of level j are multiplied by the weight w_j, put side by side and released with discrete Laplace noise
+    of ℓ1 sensitivity Σ w_j: one row more or less changes one count of every level by 1. The noise of level j is what
     ε w_j / Σ w_i would buy it alone, and the shares add up to ε exactly.
     """
     level = np.asarray(to_tree_order(counts), dtype=np.int64)
@@ -235,9 +235,9 @@ def consistent_leaves(
 ) -> FloatArray:
     """Leaf values closest to all noisy counts in weighted least squares, in two passes over the tree.
 
-    Upwards, each count is averaged with the sum of its children; downwards, the children's excess over their parent is
-    split evenly (Hay et al. 2010; exact for level-wise variances). With ``nonnegative`` every pair of children is
-    projected onto {a + b = parent, a, b ≥ 0} on the way down.
+    Upwards, each count is averaged with the sum of its children; downwards, the children's excess over their
+    parent is split evenly (Hay et al. 2010; exact for level-wise variances). With ``nonnegative`` every pair of
+    children is projected onto {a + b = parent, a, b ≥ 0} on the way down.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ _BLOCK = 1 << 17
 def l1_factor(ground: GroundNorm, n_features: int) -> float:
     """Largest ‖t‖₁ / ‖t‖ of the ground norm: 1, √d or d. Also that of the two Wasserstein distances."""
     exponent = {"l1": 0.0, "l2": 0.5, "linf": 1.0}[ground]
-    return float(n_features**exponent)
+    return math.pow(n_features, exponent)
 
 
 def choose_cells(epsilon: float, n_features: int, ground: GroundNorm) -> int:
@@ -90,7 +90,8 @@ def hat_moments(unit_rows: FloatArray, cells: int) -> FloatArray:
                 weight *= fraction[:, column] if shift else 1 - fraction[:, column]
                 offset = offset * (cells + 1) + shift
             moments += np.bincount(base + offset, weights=weight, minlength=size)
-    return (moments / n_rows).reshape((cells + 1,) * n_features)
+    moments /= n_rows
+    return moments.reshape((cells + 1,) * n_features)
 
 
 def graph_laplacian(values: FloatArray) -> FloatArray:

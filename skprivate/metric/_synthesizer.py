@@ -25,24 +25,24 @@ _DIAMETER = {"l1": lambda d: d, "l2": lambda d: d**0.5, "linf": lambda d: 1.0}
 class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     """Private measure of the rows in a box, to draw synthetic rows from.
 
-    ``metric="hamming"`` is plain ε-differential privacy for one row. ``metric="wasserstein"`` protects the data set as
-    a whole: the laws of the output for two data sets whose empirical measures have the Wasserstein distance ρ differ
-    by at most a factor of e^{ερ}, whichever rows differ.
+    ``metric="hamming"`` is plain ε-differential privacy for one row. ``metric="wasserstein"`` protects the data
+    set as a whole: the laws of the output for two data sets whose empirical measures have the Wasserstein distance
+    ρ differ by at most a factor of e^{ερ}, whichever rows differ.
 
     Parameters
     ----------
     epsilon : float > 0, default=1.0
-        Privacy budget of one fit. With ``metric="wasserstein"`` it is per unit of distance, where the box has sides of
-        length 1; for n rows that is ``epsilon / n`` per row (see `row_guarantee`), so useful values are n times as
-        large as those of plain differential privacy.
+        Privacy budget of one fit. With ``metric="wasserstein"`` it is per unit of distance, where the box has
+        sides of length 1; for n rows that is ``epsilon / n`` per row (see `row_guarantee`), so useful values are n
+        times as large as those of plain differential privacy.
     metric : {"wasserstein", "hamming"}, default="wasserstein"
         What neighbouring data sets are.
     bounds : pair (lower, upper)
         Public range of the columns: numbers, or one number per column. There is no default: a range taken from the
         data would release its extremes.
     resolution : "auto" or int, default="auto"
-        Cells per column; a power of two with ``metric="hamming"``. "auto" depends on ``epsilon``, the number of columns
-        and, with "hamming", a number of rows that is released with 5 % of the budget.
+        Cells per column; a power of two with ``metric="hamming"``. "auto" depends on ``epsilon``, the number of
+        columns and, with "hamming", a number of rows that is released with 5 % of the budget.
     ground : {"linf", "l2", "l1"}, default="linf"
         Distance between rows that Wasserstein distance is built on, in fractions of the bounds.
     mechanism : {"flow", "hats"}, default="flow"
@@ -69,9 +69,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     -----
     **Formal guarantee.** "hamming": the law of `measure_` changes by at most a factor e^ε when one row is added or
     removed (pure ε-differential privacy). "wasserstein": by at most e^{ε·W1(μ, ν)}, μ and ν being the empirical
-    measures of the data sets in the unit cube. Released are `measure_` and nothing else; rows drawn from it cost nothing more.
-    The exponents of the expected W1 error, −1/(d+1) and (for d ≥ 2) −1/d in n·ε, are optimal. Proofs and limits:
-    docs/metric.md.
+    measures of the data sets in the unit cube. Released are `measure_` and nothing else; rows drawn from it cost
+    nothing more. The exponents of the expected W1 error, −1/(d+1) and (for d ≥ 2) −1/d in n·ε, are optimal. Proofs
+    and limits: docs/metric.md.
 
     References
     ----------

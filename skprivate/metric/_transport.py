@@ -96,8 +96,8 @@ def wasserstein_grid(p: FloatArray, q: FloatArray, ground: GroundNorm = "linf") 
         ),
         shape=(p.size, tail.size),
     )
-    # The dual: the largest difference of means of a function that is 1-Lipschitz along every edge. It has one variable
-    # per cell instead of two per edge.
+    # The dual: the largest difference of means of a function that is 1-Lipschitz along every edge. It has one
+    # variable per cell instead of two per edge.
     difference = (p / p.sum() - q / q.sum()).ravel()
     slopes = half.T.tocsr()
     found: Any = linprog(  # type: ignore[call-overload]
