@@ -9,6 +9,8 @@ import inspect
 
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyRegressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
@@ -24,7 +26,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 
 
 #: What cannot be guessed: arguments of estimators that have required ones.
-ARGUMENTS = {"estimator": LogisticRegression()}
+ARGUMENTS = {
+    "estimator": LogisticRegression(),
+    "estimators": [
+        (f"constant {value}", FrozenEstimator(DummyRegressor(strategy="constant", constant=value).fit([[0]], [0])))
+        for value in (0.0, 1.0)
+    ],
+}
 
 
 def _instance(estimator_class):
