@@ -85,7 +85,9 @@ def main() -> None:
     offsets = np.concatenate([[0], np.cumsum([f[0].n_cells for f in found])])[:-1]
     columns = np.stack([f[1] + o for f, o in zip(found, offsets, strict=True)], axis=1)
     ends = np.arange(0, columns.size + 1, len(SETS), dtype=np.int32)
-    X = sparse.csr_matrix((np.ones(columns.size), columns.ravel().astype(np.int32), ends), shape=(len(y), design.n_cells))
+    X = sparse.csr_matrix(
+        (np.ones(columns.size), columns.ravel().astype(np.int32), ends), shape=(len(y), design.n_cells)
+    )
     for solver, tols in (("lbfgs", (1e-4, 1e-5, 2e-6)), ("newton-cg", (1e-4, 1e-5))):
         for tol in tols:
             start = time.perf_counter()
@@ -94,7 +96,13 @@ def main() -> None:
             coef = np.append(model.coef_[0], model.intercept_)[np.newaxis]
             value = design.value_and_gradient(coef, "log", linear, ridge)[0] / len(y)
             rows.append(
-                [f"LogisticRegression {solver}, tol {tol:g}", seconds, int(model.n_iter_[0]), value / best - 1, seconds / ours]
+                [
+                    f"LogisticRegression {solver}, tol {tol:g}",
+                    seconds,
+                    int(model.n_iter_[0]),
+                    value / best - 1,
+                    seconds / ours,
+                ]
             )
             if value / best - 1 <= 1e-6:
                 break

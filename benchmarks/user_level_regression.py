@@ -68,9 +68,7 @@ def descend(gram, moment, noise, clip, steps, rate, rng):
 
 
 def main():
-    args = parse_args(
-        __doc__, seeds=20, rows={"type": int, "nargs": "*", "default": list(range(len(ROWS)))}
-    )
+    args = parse_args(__doc__, seeds=20, rows={"type": int, "nargs": "*", "default": list(range(len(ROWS)))})
     warnings.simplefilter("ignore")
     columns = ["setting", "OLS", "estimator", "epsilon", "median excess", "against GD*", "worst/median"]
     table = []
@@ -112,7 +110,15 @@ def main():
             for label, values in [("GD* (oracle)", oracle)] + [(o[0], risks[o[0], epsilon]) for o in OURS]:
                 middle = float(np.median(values))
                 table.append(
-                    [name, f"{np.median(ols):.3g}", label, epsilon, middle, middle / reference, max(values) / middle]
+                    [
+                        name,
+                        f"{np.median(ols):.3g}",
+                        label,
+                        epsilon,
+                        middle,
+                        middle / reference,
+                        max(values) / middle,
+                    ]
                 )
     name = os.environ.get("PART", "user_level_regression")
     write_table(name, columns, table)
