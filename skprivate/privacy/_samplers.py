@@ -11,35 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.privacy._exact import as_fraction, below_exp, exp_floor, geometric_quantile
 from skprivate.privacy._randomness import BitSource
-from skprivate.privacy._selection import (
-    binomial_exp,
-    exponential_select,
-    exponential_select_rows,
-    permute_and_flip_select,
-)
-
-__all__ = [
-    "binomial_exp",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "exponential_select",
-    "exponential_select_rows",
-    "integer_noise",
-    "permute_and_flip_select",
-    "uniform_below",
-]
 
 #: Lanes handled at a time: the working arrays of a block stay in the second-level cache.
-_BLOCK = 1 << 14
+_BLOCK = 1 << 15
 #: Scales up to here are inverted in one step; larger ones split off their low binary digits.
 _DIRECT = 2**34
-#: (Above 2^52 draws would leave int64 with more than a probability of e^-2048.)
+#: A draw at this scale leaves int64 with probability e^-2048.
 _MAX_SCALE = 2**52
 _MIN_SCALE = Fraction(1, 2**20)
 
@@ -134,6 +118,13 @@ def _signed(values: Int64Array, words: UInt64Array) -> Int64Array:
     return values
 
 
+@lru_cache(maxsize=64)
+def _split(scale: Fraction) -> tuple[int, int]:
+    """Number m of low digits split off a large scale, and ⌊2^(64-m)·e^{-2^m/scale}⌋."""
+    m = (int(scale) >> 20).bit_length() - 1
+    return m, exp_floor(2**m / scale, 64 - m)
+
+
 def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
     """At most ``size`` discrete Laplace draws (fewer where a candidate was rejected)."""
     words = source.words(size)
@@ -141,7 +132,7 @@ def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
         return _signed(_quantiles(words, scale, True, source), words)
     # G = 2^m·H + L with H geometric for the scale s/2^m and P(L) ∝ e^{-L/s} on 0, …, 2^m - 1, independent. L is
     # uniform, accepted with probability e^{-L/s} ≥ e^{-2^m/s} > 1 - 2^-20.
-    m = (int(scale) >> 20).bit_length() - 1
+    m, surely = _split(scale)
     values = _quantiles(words, scale / 2**m, False, source)
     rest = source.words(size)
     low = (rest >> np.uint64(64 - m)).view(np.int64)
@@ -149,7 +140,7 @@ def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
     values += low
     rest = rest & np.uint64(2 ** (64 - m) - 1)
     accept = (words.view(np.int64) >= 0) | (values != 0)  # zero has one sign
-    for lane in np.flatnonzero(rest >= exp_floor(2**m / scale, 64 - m)).tolist():
+    for lane in np.flatnonzero(rest >= surely).tolist():
         accept[lane] &= below_exp(int(rest[lane]), 64 - m, int(low[lane]) / scale, source)
     return _signed(values, words).compress(accept)
 

@@ -1,6 +1,7 @@
 """Discrete Laplace and Gaussian noise: boundaries to the last digit, laws by chi-square, and OpenDP beside them."""
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -90,6 +91,21 @@ def test_below_exp_of_a_sure_thing():
     assert below_exp(2**52 - 1, 52, Fraction(0), ScriptedSource())
     assert not below_exp(2**52, 52, Fraction(0), ScriptedSource())
     assert not below_exp(2**52 + 9, 52, Fraction(1, 2), ScriptedSource())
+
+
+def test_the_machine_keeps_the_assumed_precision():
+    """The error bounds grant `np.log` and `np.exp` 4 units in the last place."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate(
+        [rng.random(1000), 2.0 ** -rng.uniform(0, 63, 1000), 1 - 2.0 ** -rng.uniform(1, 53, 1000)]
+    )
+    gamma = np.concatenate(
+        [rng.uniform(0, 40, 1000), rng.uniform(0, 700, 1000), 2.0 ** -rng.uniform(0, 60, 1000)]
+    )
+    for arguments, values, exact in [(x, np.log(x), CONTEXT.ln), (-gamma, np.exp(-gamma), CONTEXT.exp)]:
+        for argument, value in zip(arguments.tolist(), values.tolist(), strict=True):
+            error = CONTEXT.abs(CONTEXT.subtract(Decimal(value), exact(Decimal(argument))))
+            assert error <= 4 * Decimal(math.ulp(value))
 
 
 # --- discrete Laplace ---------------------------------------------------------------------------------------
