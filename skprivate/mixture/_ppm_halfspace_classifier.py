@@ -91,7 +91,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     class_weight : dict or "balanced", default=None
         Cost of an error on a row of each label. "balanced" uses n / (2 · rows of the label), where all
         private rows count for the private label; these numbers are public under replace-one adjacency only.
-        The ratio of the weights is rounded to a fraction of integers up to 1000, so that draws stay exact.
+        The ratio of the weights is rounded to a fraction of integers up to 1000 (to an integer up to 10⁷ where it
+        is larger), so that draws stay exact.
     classes : array-like of shape (2,), default=None
         The label set. None takes it from y, which treats it as public. Needed for ``adjacency="add-remove"``.
     random_state : int, RandomState instance or None, default=None
