@@ -353,7 +353,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self.log_n_hypotheses_ = log(self.n_hypotheses_)
         self._frame = frame
         self._hypothesis = hypothesis
-        self._sensitivity = problem.sensitivity * problem.unit
+        # Rounding errors down to a unit may hide this share of a private row's weight in each draw.
+        self._rounding = 1 / problem.sensitivity if problem.unit > 1 else 0.0
         self._n_rows = problem.planning_rows if self.adjacency == "replace-one" else None
 
     def decision_function(self, X):
@@ -429,7 +430,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             )
             for draw in self.draws_
         ]
-        return sum(losses) / n_rows
+        return (sum(losses) + self._rounding * len(losses)) / n_rows
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
