@@ -86,7 +86,7 @@ def test_sound_and_broken_in_every_unit(claim, params):
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_sound_and_broken_at_other_budgets(epsilon):
-    sound_and_broken(epsilon, *SETTINGS[0], 4000)
+    sound_and_broken(epsilon, *SETTINGS[0], 3000)
 
 
 def test_false_alarms_are_nominal():
