@@ -84,7 +84,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         Rule of every draw. Permute-and-flip has the same guarantee and never a larger expected number of
         errors.
     max_candidates : int, default=100_000_000
-        Largest number of hypotheses that one draw compares, ≥ 1.
+        Largest number of hypotheses that the exact or the joint draw compares, ≥ 1. Without the exact strategy
+        all single cuts are compared in any case, and a move compares up to 12 289.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one private row replaced by another private row (the number of private rows is
         public), or one private row more or less (it is not).
@@ -183,7 +184,11 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "classes": ["array-like", None],
-        "n_jobs": [Integral, None],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
     }
 
     def __init__(
