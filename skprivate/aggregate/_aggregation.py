@@ -77,7 +77,11 @@ def aggregate_classes(
     plain = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     if epsilon is None:
         return CuratedBags(
-            membership.columns, membership.tables(sums, 0.0), membership.n_samples, plain, guarantee=no_privacy()
+            membership.columns,
+            membership.tables(sums, 0.0),
+            membership.n_samples,
+            plain,
+            guarantee=no_privacy(),
         )
     noise = plan_label_noise(
         LabelSensitivity.of_classes(len(classes)),
@@ -128,7 +132,13 @@ def aggregate_numbers(
         squares = float(np.sum(clipped**2)) if with_squares else None
         tables = membership.tables(sums, 0.0)
         return CuratedBags(
-            membership.columns, tables, n, None, squares, label_bounds, no_privacy((ASSUMPTIONS[0], ASSUMPTIONS[2]))
+            membership.columns,
+            tables,
+            n,
+            None,
+            squares,
+            label_bounds,
+            no_privacy((ASSUMPTIONS[0], ASSUMPTIONS[2])),
         )
     # Noise in units of the interval's width: its price does not depend on the interval, so that a failing plan
     # fails before anything is drawn.

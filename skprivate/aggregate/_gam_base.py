@@ -36,7 +36,12 @@ GAM_CONSTRAINTS: dict[str, list[Any]] = {
     **DELTA_CONSTRAINT,
     "epsilon": [*PRIVACY_CONSTRAINTS["epsilon"], None],
     "delta": [Interval(Real, 0, 1, closed="left")],
-    "feature_sets": [StrOptions({"pairs", "singles"}), Interval(Integral, 0, None, closed="left"), list, tuple],
+    "feature_sets": [
+        StrOptions({"pairs", "singles"}),
+        Interval(Integral, 0, None, closed="left"),
+        list,
+        tuple,
+    ],
     "min_size": [Interval(Integral, 1, None, closed="left"), None],
     "penalty": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="left"), tuple],
     "submodel": [StrOptions({"crosses", "mlp"}), callable],
@@ -159,7 +164,13 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             from skprivate.aggregate._neural import fit_submodels
 
             fitted = fit_submodels(
-                design, indexes, self._loss(), sums, noise, submodel=self.submodel, options=self.submodel_options,
+                design,
+                indexes,
+                self._loss(),
+                sums,
+                noise,
+                submodel=self.submodel,
+                options=self.submodel_options,
                 random_state=self.random_state,
             )
             coef, self.submodels_ = fitted.coef, fitted.modules
@@ -182,7 +193,12 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         self._indexes = indexes
 
     def _fit_crosses(
-        self, design: CellDesign, indexes: list[CellIndex], sums: FloatArray, noise: FloatArray, square_sum: Any
+        self,
+        design: CellDesign,
+        indexes: list[CellIndex],
+        sums: FloatArray,
+        noise: FloatArray,
+        square_sum: Any,
     ) -> FloatArray:
         loss = self._loss()
         order = np.array([len(index.columns) for index in indexes])
@@ -222,7 +238,10 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         for feature_set in wanted:
             j = reported.get(frozenset(feature_set))
             if j is not None:
-                table, own = report.tables[j], np.full(report.tables[j].n_bags, report.tables[j].noise_variance)
+                table, own = (
+                    report.tables[j],
+                    np.full(report.tables[j].n_bags, report.tables[j].noise_variance),
+                )
                 index = membership.indexes[j]
             else:
                 j, table, own = self._best_superset(report, feature_set)
@@ -235,9 +254,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return indexes, tables, np.concatenate(noise)
 
     @staticmethod
-    def _best_superset(
-        report: CuratedBags, feature_set: tuple[str, ...]
-    ) -> tuple[int, BagTable, FloatArray]:
+    def _best_superset(report: CuratedBags, feature_set: tuple[str, ...]) -> tuple[int, BagTable, FloatArray]:
         best: tuple[int, BagTable, FloatArray] | None = None
         for j, table in enumerate(report.tables):
             if set(feature_set) <= set(table.feature_set) and not np.any(table.keys[-1] < 0):

@@ -204,7 +204,9 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
 
     def _check_report(self, report: CuratedBags) -> None:
         if report.classes is None:
-            raise ValueError("bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels.")
+            raise ValueError(
+                "bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels."
+            )
         if report.n_outputs != (1 if len(report.classes) == 2 else len(report.classes)):
             raise ValueError(
                 f"bags name {len(report.classes)} classes but their label sums have {report.n_outputs} columns."
