@@ -58,7 +58,9 @@ def moments(X, y, row):
     """Every user's mean Gram matrix and cross moment."""
     n, m, d, _ = row
     blocks = X.reshape(n, m, d)
-    return np.matmul(blocks.transpose(0, 2, 1), blocks) / m, np.einsum("umd,um->ud", blocks, y.reshape(n, m)) / m
+    return np.matmul(blocks.transpose(0, 2, 1), blocks) / m, np.einsum(
+        "umd,um->ud", blocks, y.reshape(n, m)
+    ) / m
 
 
 def descend(gram, moment, noise, clip, steps, rate, rng):
@@ -75,9 +77,7 @@ def descend(gram, moment, noise, clip, steps, rate, rng):
 
 
 def main():
-    args = parse_args(
-        __doc__, seeds=20, rows={"type": int, "nargs": "*", "default": list(range(len(ROWS)))}
-    )
+    args = parse_args(__doc__, seeds=20, rows={"type": int, "nargs": "*", "default": list(range(len(ROWS)))})
     warnings.simplefilter("ignore")
     columns = ["setting", "OLS", "estimator", "epsilon", "median excess", "against GD*", "worst/median"]
     table = []
@@ -125,7 +125,15 @@ def main():
             for label, values in [("GD* (oracle)", oracle)] + [(o[0], risks[o[0], epsilon]) for o in OURS]:
                 middle = float(np.median(values))
                 table.append(
-                    [name, f"{np.median(ols):.3g}", label, epsilon, middle, middle / reference, max(values) / middle]
+                    [
+                        name,
+                        f"{np.median(ols):.3g}",
+                        label,
+                        epsilon,
+                        middle,
+                        middle / reference,
+                        max(values) / middle,
+                    ]
                 )
     name = os.environ.get("PART", "user_level_regression")
     write_table(name, columns, table)
