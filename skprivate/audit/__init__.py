@@ -4,6 +4,7 @@ from skprivate.audit._attack_report import AttackReport, RateAtThreshold, attack
 from skprivate.audit._attribute import AttributeInferenceAttack, AttributeReport
 from skprivate.audit._auditor import FiniteAdversaryAuditor
 from skprivate.audit._epsilon import epsilon_lower_bound
+from skprivate.audit._estimator_audit import EstimatorAudit, audit_estimator
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._lira import LiRAAttack
 from skprivate.audit._loss_threshold import LossThresholdAttack
@@ -24,6 +25,7 @@ __all__ = [
     "AttributeInferenceAttack",
     "AttributeReport",
     "AuditReport",
+    "EstimatorAudit",
     "FiniteAdversaryAuditor",
     "LiRAAttack",
     "LossThresholdAttack",
@@ -31,6 +33,7 @@ __all__ = [
     "RMIAAttack",
     "RateAtThreshold",
     "attack_report",
+    "audit_estimator",
     "barron_constant",
     "clopper_pearson",
     "epsilon_lower_bound",

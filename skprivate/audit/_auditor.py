@@ -22,7 +22,7 @@ from skprivate.audit._translation import (
     mse_from_entropy,
     mutual_information_upper_bound,
 )
-from skprivate.privacy._randomness import public_generator
+from skprivate.privacy import public_generator
 
 
 class FiniteAdversaryAuditor(ClassifierMixin, BaseEstimator):

@@ -30,11 +30,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.special import ndtr, ndtri
+from scipy.special import betainccinv, betaincinv, ndtr, ndtri
 from scipy.stats import binom
 
-from skprivate.audit._intervals import clopper_pearson
-from skprivate.privacy._randomness import public_generator
+from skprivate.privacy import public_generator
 
 __all__ = ["epsilon_lower_bound"]
 
@@ -55,40 +54,42 @@ class Threshold(NamedTuple):
 
 
 def _two_rate_bound(
-    hits: int, n_hits: int, errors: int, n_errors: int, delta: float, alpha: float, share: float
-) -> float:
-    low = clopper_pearson(hits, n_hits, 1.0 - alpha * (1.0 - share), side="lower")[0]
-    high = clopper_pearson(errors, n_errors, 1.0 - alpha * share, side="upper")[1]
-    return math.log((low - delta) / high) if low > delta else -math.inf
+    hits: Array, n_hits: int, errors: Array, n_errors: int, delta: float, alpha: float, share: float
+) -> Array:
+    """``ln((TPR_low − δ)/FPR_high)`` for arrays of counts; the two rates fail with alpha in all."""
+    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), n_hits - hits + 1, alpha * (1.0 - share)), 0.0)
+    high = betainccinv(errors + 1, np.maximum(n_errors - errors, 1), alpha * share)
+    high = np.where(errors < n_errors, high, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(low > delta, np.log(np.maximum(low - delta, 0.0) / high), -np.inf)
 
 
 def _bound_at(scores: Array, member: Mask, threshold: Threshold, delta: float, alpha: float) -> float:
     above = scores >= threshold.value
     if threshold.inverted:
         above, member = ~above, ~member
-    hits, errors = int((above & member).sum()), int((above & ~member).sum())
+    hits, errors = np.array((above & member).sum()), np.array((above & ~member).sum())
     n_in = int(member.sum())
     bound = _two_rate_bound(hits, n_in, errors, member.size - n_in, delta, alpha, threshold.share)
-    return max(0.0, bound)
+    return max(0.0, float(bound))
 
 
 def _choose_threshold(scores: Array, member: Mask, delta: float, alpha: float) -> Threshold:
     """The threshold, direction and split that do best on calibration data."""
     candidates = np.unique(scores)
-    if candidates.size > 200:
-        candidates = np.unique(np.quantile(scores, np.linspace(0.0, 1.0, 200), method="nearest"))
+    if candidates.size > 2000:
+        candidates = np.unique(np.quantile(scores, np.linspace(0.0, 1.0, 2000), method="nearest"))
     n_in, n_out = int(member.sum()), int((~member).sum())
-    inside, outside = np.sort(scores[member]), np.sort(scores[~member])
+    hits = n_in - np.searchsorted(np.sort(scores[member]), candidates)
+    errors = n_out - np.searchsorted(np.sort(scores[~member]), candidates)
     best, best_bound = Threshold(float(np.median(scores)), False, 0.5), -math.inf
-    for value in candidates:
-        hits = n_in - int(np.searchsorted(inside, value))
-        errors = n_out - int(np.searchsorted(outside, value))
-        for inverted in (False, True):
-            counts = (n_out - errors, n_out, n_in - hits, n_in) if inverted else (hits, n_in, errors, n_out)
-            for share in (0.5, 0.9):
-                bound = _two_rate_bound(*counts, delta, alpha, share)
-                if bound > best_bound:
-                    best, best_bound = Threshold(float(value), inverted, share), bound
+    for inverted in (False, True):
+        counts = (n_out - errors, n_out, n_in - hits, n_in) if inverted else (hits, n_in, errors, n_out)
+        for share in (0.5, 0.9):
+            bounds = _two_rate_bound(*counts, delta, alpha, share)
+            i = int(np.argmax(bounds))
+            if bounds[i] > best_bound:
+                best, best_bound = Threshold(float(candidates[i]), inverted, share), float(bounds[i])
     return best
 
 
@@ -217,11 +218,26 @@ def _default_guesses(m: int) -> list[tuple[int, int]]:
     return ways or [(m // 2, m // 2)]
 
 
-def _guess_grid(m: int) -> list[tuple[int, int]]:
-    sizes = np.unique(np.geomspace(max(5, m // 100), m // 2, 14).astype(int))
-    ways = [(int(a), int(a)) for a in sizes]
-    ways += [(int(a), 0) for a in sizes] + [(0, int(a)) for a in sizes]
-    return ways
+def _choose_guesses(scores: Array, member: Mask, alpha: float) -> tuple[float, float, float]:
+    """Shares of records to name members and non-members that do best on calibration data, and their bound."""
+    m = scores.size
+    sizes = np.unique(np.concatenate([[0], np.geomspace(1, m, 40).astype(int)]))
+    ordered = member[np.argsort(scores, kind="stable")]
+    from_top = np.concatenate([[0], np.cumsum(ordered[::-1])])[sizes]
+    from_bottom = np.concatenate([[0], np.cumsum(~ordered)])[sizes]
+    total = sizes[:, None] + sizes[None, :]
+    right = from_top[:, None] + from_bottom[None, :]
+    allowed = (total > 0) & (total <= m)
+    low = betaincinv(np.maximum(right, 1), np.maximum(total - right, 0) + 1, alpha)
+    low = np.where(allowed & (right > 0), low, 0.0)
+    i, j = np.unravel_index(int(np.argmax(low)), low.shape)
+    return float(sizes[i] / m), float(sizes[j] / m), float(low[i, j])
+
+
+def _guesses_from_shares(shares: tuple[float, float], m: int) -> tuple[int, int]:
+    n_in, n_out = round(shares[0] * m), round(shares[1] * m)
+    n_in = max(n_in, 0 if n_out else 1)
+    return n_in, min(n_out, m - n_in)
 
 
 # -- the public function --------------------
@@ -329,10 +345,8 @@ def epsilon_lower_bound(
     if n_guesses is not None:
         return bound(scores, member, _check_guesses(n_guesses, scores.size), alpha=alpha)
     if calibration is not None:
-        best = max(_guess_grid(calibration[0].size), key=lambda g: bound(*calibration, g, alpha=alpha))
-        scale = scores.size / calibration[0].size
-        n_in, n_out = (min(round(g * scale), scores.size // 2) for g in best)
-        return bound(scores, member, (n_in, n_out), alpha=alpha)
+        shares = _choose_guesses(*calibration, alpha)[:2]
+        return bound(scores, member, _guesses_from_shares(shares, scores.size), alpha=alpha)
     ways = _default_guesses(scores.size)
     return max(bound(scores, member, way, alpha=alpha / len(ways)) for way in ways)
 

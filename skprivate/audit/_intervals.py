@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta, rankdata
+from scipy.special import betainccinv, betaincinv
+from scipy.stats import rankdata
 
 __all__ = ["auc_interval", "clopper_pearson", "quantile_rate_interval", "roc_auc"]
 
@@ -41,9 +42,8 @@ def clopper_pearson(
     alpha = 1.0 - confidence
     if side == "two-sided":
         alpha /= 2.0
-    low = high = float("nan")
-    low = float(beta.ppf(alpha, successes, trials - successes + 1)) if successes > 0 else 0.0
-    high = float(beta.isf(alpha, successes + 1, trials - successes)) if successes < trials else 1.0
+    low = float(betaincinv(successes, trials - successes + 1, alpha)) if successes > 0 else 0.0
+    high = float(betainccinv(successes + 1, trials - successes, alpha)) if successes < trials else 1.0
     if side == "lower":
         high = 1.0
     elif side == "upper":
@@ -59,7 +59,7 @@ def quantile_rate_interval(rank: int, n: int, confidence: float) -> tuple[float,
     only lower it.
     """
     alpha = (1.0 - confidence) / 2.0
-    return float(beta.ppf(alpha, rank, n - rank + 1)), float(beta.isf(alpha, rank, n - rank + 1))
+    return float(betaincinv(rank, n - rank + 1, alpha)), float(betainccinv(rank, n - rank + 1, alpha))
 
 
 def roc_auc(scores: Array, membership: npt.NDArray[np.bool_]) -> float:

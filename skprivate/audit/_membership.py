@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples, check_consistent_length, chec
 from skprivate._sklearn import _fit_context
 from skprivate.audit._attack_report import attack_report
 from skprivate.audit._signals import has_classes, residuals, true_label_probability
-from skprivate.privacy._randomness import public_generator
+from skprivate.privacy import public_generator
 
 __all__ = ["MembershipAttack", "ReferenceAttack"]
 

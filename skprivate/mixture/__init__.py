@@ -1,5 +1,6 @@
 """Learning from mixtures of private and public populations."""
 
 from skprivate.mixture._planning import ppm_sample_size
+from skprivate.mixture._ppm_halfspace_classifier import PPMHalfspaceClassifier
 
-__all__ = ["ppm_sample_size"]
+__all__ = ["PPMHalfspaceClassifier", "ppm_sample_size"]

@@ -1,7 +1,8 @@
 """The affine span of the public points and the halfspaces that they support.
 
-Everything in this module is computed from public rows; private rows only ever pass through
-`PublicFrame.transform`, which maps each row by itself.
+Everything in this module is computed from public rows. Private rows only ever pass through functions that map
+each row by itself, by the same floating-point operations wherever it stands: a private row then changes its
+own memberships and no other row's, not even in the last bit.
 """
 
 from __future__ import annotations
@@ -22,6 +23,22 @@ BOUNDARY_TOLERANCE = 1e-9
 LARGEST_COORDINATE = 1e12
 
 
+def products(directions: Floats, rows: Floats) -> Floats:
+    """Inner products of shape (n_directions, n_rows), each from one fixed sequence of operations.
+
+    A BLAS product may round the same row differently at different positions of a block.
+    """
+    columns = np.ascontiguousarray(rows.T)
+    result = np.zeros((directions.shape[0], rows.shape[0]))
+    for j, column in enumerate(columns):
+        used = np.flatnonzero(directions[:, j])
+        if used.size == directions.shape[0]:
+            result += directions[:, j, None] * column
+        elif used.size:
+            result[used] += directions[used, j, None] * column
+    return result
+
+
 @dataclass(frozen=True, eq=False)
 class PublicFrame:
     """Coordinates inside the affine span V of the public points.
@@ -29,7 +46,8 @@ class PublicFrame:
     Attributes
     ----------
     center, scale : ndarray of shape (n_features,)
-        Mean and standard deviation (one where it is zero) of the public rows.
+        Mean, and distance between the 10 % and 90 % quantiles, of the public rows; where the latter is zero,
+        the standard deviation, and one for constant columns.
     basis : ndarray of shape (dimension, n_features)
         Orthonormal rows that span V - center in scaled units.
     complement : ndarray of shape (n_features - dimension, n_features)
@@ -69,17 +87,20 @@ class PublicFrame:
         A distance at or below `slack` counts as lying on V. Distances to the empty set are infinite.
         """
         scaled = self.scaled(X)
+        return products(self.basis, scaled).T, self.distance(scaled)
+
+    def distance(self, scaled: Floats) -> Floats:
+        """Distances of scaled rows to V."""
         if self.empty:
-            distance = np.full(X.shape[0], np.inf)
-        elif self.complement.shape[0]:
-            distance = np.linalg.norm(scaled @ self.complement.T, axis=1)
-        else:
-            distance = np.zeros(X.shape[0])
-        return scaled @ self.basis.T, distance
+            return np.full(scaled.shape[0], np.inf)
+        total = np.zeros(scaled.shape[0])
+        for product in products(self.complement, scaled):
+            total += product**2
+        return np.sqrt(total)
 
     def in_feature_space(self, normals: Floats, intercepts: Floats) -> tuple[Floats, Floats]:
-        """Rewrite ``normals @ z + intercepts`` as ``coefficients @ x + intercepts`` in the input's units."""
-        coefficients = (normals @ self.basis) / self.scale
+        """Rewrite ``normals @ scaled(x) + intercepts`` as ``coefficients @ x + intercepts``."""
+        coefficients = normals / self.scale
         return coefficients, intercepts - coefficients @ self.center
 
 
@@ -94,12 +115,16 @@ def public_frame(public: Floats) -> PublicFrame:
     with np.errstate(over="ignore", invalid="ignore"):
         center = public.mean(axis=0)
         deviation = public.std(axis=0)
-    if not (np.isfinite(center).all() and np.isfinite(deviation).all()):
+        low, high = np.quantile(public, [0.1, 0.9], axis=0)
+        spread = high - low
+    if not (np.isfinite(center).all() and np.isfinite(deviation).all() and np.isfinite(spread).all()):
         raise ValueError("The public rows of X are too large: their mean or standard deviation overflows.")
-    # A spread at the level of rounding is a constant column: dividing by it would blow rounding up to a feature.
+    # A spread at the level of rounding is a constant column: dividing by it would blow rounding up to a
+    # feature.
     noise = 1e-12 * np.abs(public).max(axis=0)
-    scale = np.where(deviation > noise, deviation, 1.0)
-    centered = np.where(deviation > noise, (public - center) / scale, 0.0)
+    constant = deviation <= noise
+    scale = np.where(constant, 1.0, np.where(spread > noise, spread, deviation))
+    centered = np.where(constant, 0.0, (public - center) / scale)
     radius = max(1.0, float(np.sqrt((centered**2).sum(axis=1).max())))
     # R of a QR has the singular values and right singular vectors of the tall matrix.
     triangle = np.linalg.qr(centered, mode="r") if n_public > n_features else centered
@@ -125,7 +150,7 @@ class HalfspacePairs:
         negative = np.empty_like(positive)
         step = max(1, 2**20 // max(1, len(self)))
         for low in range(0, coordinates.shape[0], step):
-            margin = coordinates[low : low + step] @ self.normals.T - self.offsets
+            margin = products(self.normals, coordinates[low : low + step]).T - self.offsets
             positive[low : low + step] = margin >= -self.slack
             negative[low : low + step] = margin <= self.slack
         return positive, negative
@@ -155,10 +180,10 @@ def supporting_pairs(points: Floats, slack: float) -> HalfspacePairs:
     Notes
     -----
     Affinely dependent sets are passed over, because an independent subset of each supports the same flat and
-    is in the list. An independent set of ``dimension`` points supports one hyperplane of the span. For smaller sets,
-    where the algorithm leaves the choice open, the hyperplane is the one whose normal, among those orthogonal to
-    the set, is nearest to the direction from the points' mean to the set's mean: it faces outward. Equal
-    hyperplanes are kept once.
+    is in the list. An independent set of ``dimension`` points supports one hyperplane of the span. For
+    smaller sets, where the algorithm leaves the choice open, the hyperplane is the one whose normal, among
+    those orthogonal to the set, is nearest to the direction from the points' mean to the set's mean: it faces
+    outward. Equal hyperplanes are kept once.
     """
     distinct = np.unique(points, axis=0)
     n_points, dimension = distinct.shape

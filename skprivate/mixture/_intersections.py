@@ -1,13 +1,14 @@
 """Exact error counts of all intersections of at most r candidate halfspaces, streamed.
 
-The hypothesis of a set G of candidates labels a row public where every candidate in G contains it. Its weighted
-error is ``constant + Σ_x w_x Π_{c ∈ G} 1[x ∈ c]``, where w_x is minus the weight of a row of the public label and plus
-the weight of a row of the private label: correct for the first and wrong for the second where all of G contains it.
-All weights are integers, so every error is an integer and the number of hypotheses of each error is exact.
+The hypothesis of a set G of candidates labels a row public where every candidate in G contains it. Its
+weighted error is ``constant + Σ_x w_x Π_{c ∈ G} 1[x ∈ c]``, where w_x is minus the weight of a row of the
+public label and plus the weight of a row of the private label: correct for the first and wrong for the second
+where all of G contains it. All weights are integers, so every error is an integer and the number of
+hypotheses of each error is exact.
 
 Candidates come in pairs of opposite halfspaces, and only the positive sides are multiplied out. With A and B
-the 0/1 memberships of the positive sides and of the boundaries, the negative sides are 1 − A + B, so one product
-A diag(w) Aᵀ per pair of pairs, B being sparse, gives all four combinations of sides.
+the 0/1 memberships of the positive sides and of the boundaries, the negative sides are 1 − A + B, so one
+product A diag(w) Aᵀ per pair of pairs, B being sparse, gives all four combinations of sides.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skprivate.mixture._selection import Integers
+from skprivate.mixture._selection import Integers, merge_occurrences, occurrences
 
 #: A block of hypotheses: their weighted sums, and a function from a position in them to the set G.
 Block = tuple[NDArray[Any], Callable[[int], tuple[int, ...]]]
@@ -30,8 +31,10 @@ Block = tuple[NDArray[Any], Callable[[int], tuple[int, ...]]]
 #: Pairs of opposite halfspaces per block, in the two directions of a product.
 ROW_BLOCK = 256
 COLUMN_BLOCK = 1024
-#: Bytes that the histograms kept for the second pass may take.
-CHECKPOINT_BYTES = 2**26
+#: Parts of the enumeration whose histograms are kept for the second pass.
+CHECKPOINTS = 32
+#: Length up to which a histogram holds a counter for every number of errors.
+MOST_BINS = 2**20
 
 
 def count_intersections(n_candidates: int, max_size: int) -> int:
@@ -116,8 +119,8 @@ class Intersections:
     positive, negative : uint8 ndarray of shape (n_rows, n_pairs)
         Membership of the rows in the candidates' positive and negative sides. Together they cover every row.
     weights : int64 ndarray of shape (n_rows,)
-        What a hypothesis's errors gain by calling each row public, see `ErrorWeights.signed`. Eight times the sum of
-        their absolute values must stay below 2⁵³.
+        What a hypothesis's errors gain by calling each row public, see `ErrorWeights.signed`. Eight times the
+        sum of their absolute values must stay below 2⁵³.
     max_size : int
         Largest number of candidates in a set.
     offset : int, default=0
@@ -127,8 +130,8 @@ class Intersections:
 
     Notes
     -----
-    Candidate 2 t is the positive and 2 t + 1 the negative side of pair t. Sums are formed in float32 while they are
-    integers below 2²⁴ and in float64 otherwise: both are exact, in whatever order BLAS adds.
+    Candidate 2 t is the positive and 2 t + 1 the negative side of pair t. Sums are formed in float32 while
+    they are integers below 2²⁴ and in float64 otherwise: both are exact, in whatever order BLAS adds.
     """
 
     def __init__(
@@ -155,29 +158,37 @@ class Intersections:
         self._stripes = [
             (size, start, stop) for size in range(self.max_size + 1) for start, stop in self._ranges(size)
         ]
-        self._checkpoints: list[tuple[slice, Integers]] = []
+        self._checkpoints: list[tuple[slice, tuple[Integers, Integers]]] = []
 
     def __len__(self) -> int:
         return count_intersections(2 * self.n_pairs, self.max_size)
 
     def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
         """Numbers of errors that occur, ascending, and how many sets make each (pass 1), by ``n_jobs`` threads."""
-        per_checkpoint = max(1, -(-len(self._stripes) * self._n_bins * 8 // CHECKPOINT_BYTES))
-        parts = _slices(len(self._stripes), per_checkpoint)
-
-        def count(part: slice) -> Integers:
-            counts = np.zeros(self._n_bins, dtype=np.int64)
-            for stripe in self._stripes[part]:
-                for values, _ in self._stripe_blocks(stripe):
-                    bins = self._bins(values) - self._lowest_bin
-                    counts += np.bincount(bins, minlength=self._n_bins)
-            return counts
-
-        histograms = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(count)(part) for part in parts)
+        parts = _slices(len(self._stripes), -(-len(self._stripes) // CHECKPOINTS))
+        histograms = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(self._count)(part) for part in parts)
         self._checkpoints = list(zip(parts, histograms, strict=True))
-        total = np.sum(histograms, axis=0, dtype=np.int64)
-        occupied = np.flatnonzero(total)
-        return occupied + self._lowest_bin, total[occupied]
+        return merge_occurrences(histograms)
+
+    def _count(self, part: slice) -> tuple[Integers, Integers]:
+        dense = self._n_bins <= MOST_BINS
+        counts = np.zeros(self._n_bins if dense else 0, dtype=np.int64)
+        sparse_counts: list[tuple[Integers, Integers]] = []
+        for stripe in self._stripes[part]:
+            for values, _ in self._stripe_blocks(stripe):
+                bins = self._bins(values)
+                if dense:
+                    bins -= self._lowest_bin
+                    counts += np.bincount(bins, minlength=self._n_bins)
+                elif bins.size:
+                    sparse_counts.append(occurrences(bins))
+            if len(sparse_counts) > 1:
+                sparse_counts = [merge_occurrences(sparse_counts)]
+        if dense:
+            occupied = np.flatnonzero(counts)
+            return occupied + self._lowest_bin, counts[occupied]
+        empty = np.zeros(0, dtype=np.int64)
+        return sparse_counts[0] if sparse_counts else (empty, empty)
 
     def locate(self, errors: int, member: int) -> tuple[int, ...]:
         """The ``member``-th set (from zero) that makes ``errors`` errors (pass 2).
@@ -186,9 +197,9 @@ class Intersections:
         """
         if not self._checkpoints:
             self.histogram()
-        index, remaining = errors - self._lowest_bin, member
-        for part, counts in self._checkpoints:
-            held = int(counts[index]) if 0 <= index < counts.size else 0
+        remaining = member
+        for part, (present, counts) in self._checkpoints:
+            held = int(counts[present == errors].sum())
             if remaining >= held:
                 remaining -= held
                 continue

@@ -43,8 +43,8 @@ class ErrorWeights:
         """Integers in (nearly) the ratio of two class weights.
 
         The ratio of the larger to the smaller is rounded to a fraction with a denominator of at most
-        `LARGEST_WEIGHT`, or to an integer where it is larger than that. Costs are what the errors are *defined* by,
-        so the rounding costs no privacy.
+        `LARGEST_WEIGHT`, or to an integer where it is larger than that. Costs are what the errors are
+        *defined* by, so the rounding costs no privacy.
         """
         larger, smaller = max(public_label, private_label), min(public_label, private_label)
         if larger / smaller >= LARGEST_WEIGHT:
@@ -65,6 +65,28 @@ def coarsest_needed(weights: ErrorWeights, largest: int) -> int:
     still changes a rounded count by at most sensitivity / unit."""
     divisors = [g for g in range(1, weights.sensitivity + 1) if weights.sensitivity % g == 0]
     return next((g for g in divisors if largest <= g * MOST_CATEGORIES), weights.sensitivity)
+
+
+def occurrences(numbers: Integers) -> tuple[Integers, Integers]:
+    """Distinct integers, ascending, and how often each occurs."""
+    if numbers.size == 0:
+        return numbers, numbers
+    lowest = int(numbers.min())
+    span = int(numbers.max()) - lowest + 1
+    if span > 4 * numbers.size:
+        values, counts = np.unique(numbers, return_counts=True)
+        return values.astype(np.int64), counts.astype(np.int64)
+    counts = np.bincount(numbers - lowest, minlength=span)
+    occupied = np.flatnonzero(counts)
+    return occupied + lowest, counts[occupied].astype(np.int64)
+
+
+def merge_occurrences(parts: list[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
+    """Add up several results of `occurrences`."""
+    values, position = np.unique(np.concatenate([part for part, _ in parts]), return_inverse=True)
+    counts = np.zeros(values.size, dtype=np.int64)
+    np.add.at(counts, position, np.concatenate([count for _, count in parts]))
+    return values, counts
 
 
 class ErrorFamily(Protocol):

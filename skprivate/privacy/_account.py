@@ -1,7 +1,7 @@
 """The price side of a release: what may still be drawn, what was, and what it costs.
 
-`ReleaseAccount` knows budgets, plans and the ledger but draws nothing; `Release` adds the draws, each of which asks
-here first. Check, then act: when `_charge` returns, the event is paid for and committed.
+`ReleaseAccount` knows budgets, plans and the ledger but draws nothing; `Release` adds the draws, each of
+which asks here first. Check, then act: when `_charge` returns, the event is paid for and committed.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class ReleaseAccount:
         if self._ledger is not None and self._entry is not None and not self._closed:
             price = self._price(self._drawn)
             if epsilon > self._charged[0]:
-                # What was charged bounds every part of it, also where the discretised PLD of the part is coarser.
+                # What was charged bounds every part of it, also where the discretised PLD of the part is
+                # coarser.
                 epsilon, delta = self._charged
             self._ledger.close_entry(self._entry, **{**price, "epsilon": epsilon, "delta": delta})
         self._closed = True
@@ -138,7 +139,8 @@ class ReleaseAccount:
         if cheap > limit and compose_epsilon(total, self._accounted_delta) > limit:
             needed = compose_epsilon(total, self._accounted_delta)
             raise BudgetExceededError(
-                f"{self._label or 'this release'} needs epsilon = {needed:.6g} at delta = {self.delta:g}, more than "
+                f"{self._label or 'this release'} needs epsilon = {needed:.6g} at delta = "
+                f"{self.delta:g}, more than "
                 f"its budget epsilon = {self.epsilon:g}; nothing was drawn for it.",
                 required=(needed, self.delta),
                 remaining=(self.epsilon, self.delta),
@@ -150,7 +152,8 @@ class ReleaseAccount:
             self._entry = self._ledger.reserve(
                 self._label,
                 unit=str(self.unit),
-                adjacency=str(self.adjacency),
+                # ε per unit of one distance does not add up with ε per unit of another.
+                adjacency=f"{self.adjacency}: {self._metric}" if self._metric else str(self.adjacency),
                 simulated=not self._source.secure,
                 **price,
             )

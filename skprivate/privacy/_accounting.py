@@ -326,6 +326,18 @@ def bounded_range_delta(eta: float, epsilon: NDArray[np.float64]) -> NDArray[np.
     """Largest hockey-stick divergence at ``epsilon`` of a mechanism whose losses span at most ``eta``.
 
     For losses in [t − η, t] it is (1 − e^{t−η})(1 − e^{ε−t})/(1 − e^{−η}); the maximum over t is at t = (ε + η)/2.
+
+    Parameters
+    ----------
+    eta : float
+        The range η > 0: largest loss minus smallest loss.
+    epsilon : ndarray
+        Where to evaluate.
+
+    Returns
+    -------
+    delta : ndarray
+        δ(ε), of the shape of ``epsilon``.
     """
     inside = np.square(np.expm1((np.minimum(epsilon, eta) - eta) / 2)) / -math.expm1(-eta)
     return np.where(epsilon < -eta, -np.expm1(np.minimum(epsilon, 0)), inside)

@@ -13,7 +13,6 @@ import decimal
 import math
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
 
 from skprivate.privacy._randomness import BitSource
 
@@ -42,7 +41,6 @@ def as_fraction(value: float | int | Fraction, name: str) -> Fraction:
     return exact
 
 
-@lru_cache(maxsize=4096)
 def exp_floor(gamma: Fraction, bits: int) -> int:
     """Return ⌊2^bits·e^{-gamma}⌋ for a rational gamma ≥ 0, exactly."""
     if gamma == 0:

@@ -43,13 +43,14 @@ from skprivate.privacy._lattice import (
     snap,
 )
 from skprivate.privacy._ledger import PrivacyLedger
+from skprivate.privacy._metric_draws import MetricDraws
 
 SelectionRule = Literal["exponential", "permute-and-flip"]
 
 _LEAST_SCALE = Fraction(1, 2**20)
 
 
-class Release(ReleaseAccount):
+class Release(MetricDraws, ReleaseAccount):
     """A privacy budget being spent; made by `open_release`, ended by `close`.
 
     Attributes

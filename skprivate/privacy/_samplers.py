@@ -11,35 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.privacy._exact import as_fraction, below_exp, exp_floor, geometric_quantile
 from skprivate.privacy._randomness import BitSource
-from skprivate.privacy._selection import (
-    binomial_exp,
-    exponential_select,
-    exponential_select_rows,
-    permute_and_flip_select,
-)
-
-__all__ = [
-    "binomial_exp",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "exponential_select",
-    "exponential_select_rows",
-    "integer_noise",
-    "permute_and_flip_select",
-    "uniform_below",
-]
 
 #: Lanes handled at a time: the working arrays of a block stay in the second-level cache.
-_BLOCK = 1 << 14
+_BLOCK = 1 << 15
 #: Scales up to here are inverted in one step; larger ones split off their low binary digits.
 _DIRECT = 2**34
-#: (Above 2^52 draws would leave int64 with more than a probability of e^-2048.)
+#: A draw at this scale leaves int64 with probability e^-2048.
 _MAX_SCALE = 2**52
 _MIN_SCALE = Fraction(1, 2**20)
 
@@ -101,14 +85,14 @@ def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: Bit
 
 def _bernoulli_exp(
     gamma: NDArray[np.float64],
-    margin: NDArray[np.float64] | float,
+    margin: float,
     exact: Callable[[int], Fraction],
     source: BitSource,
 ) -> NDArray[np.bool_]:
     """Draw exact Bernoulli(e^{-γ}) variables.
 
-    ``gamma`` (overwritten) holds γ up to the absolute error ``margin`` (at most 1); ``exact(i)`` is the γ of
-    lane i.
+    ``gamma`` (overwritten) holds γ up to the absolute error ``margin`` (at most 1), at least where γ ≤ 100;
+    ``exact(i)`` is the γ of lane i.
     """
     digits = source.words(gamma.size) >> np.uint64(11)
     x = digits.view(np.int64).astype(np.float64)
@@ -134,6 +118,13 @@ def _signed(values: Int64Array, words: UInt64Array) -> Int64Array:
     return values
 
 
+@lru_cache(maxsize=64)
+def _split(scale: Fraction) -> tuple[int, int]:
+    """Number m of low digits split off a large scale, and ⌊2^(64-m)·e^{-2^m/scale}⌋."""
+    m = (int(scale) >> 20).bit_length() - 1
+    return m, exp_floor(2**m / scale, 64 - m)
+
+
 def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
     """At most ``size`` discrete Laplace draws (fewer where a candidate was rejected)."""
     words = source.words(size)
@@ -141,7 +132,7 @@ def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
         return _signed(_quantiles(words, scale, True, source), words)
     # G = 2^m·H + L with H geometric for the scale s/2^m and P(L) ∝ e^{-L/s} on 0, …, 2^m - 1, independent. L is
     # uniform, accepted with probability e^{-L/s} ≥ e^{-2^m/s} > 1 - 2^-20.
-    m = (int(scale) >> 20).bit_length() - 1
+    m, surely = _split(scale)
     values = _quantiles(words, scale / 2**m, False, source)
     rest = source.words(size)
     low = (rest >> np.uint64(64 - m)).view(np.int64)
@@ -149,7 +140,7 @@ def _laplace_block(scale: Fraction, size: int, source: BitSource) -> Int64Array:
     values += low
     rest = rest & np.uint64(2 ** (64 - m) - 1)
     accept = (words.view(np.int64) >= 0) | (values != 0)  # zero has one sign
-    for lane in np.flatnonzero(rest >= exp_floor(2**m / scale, 64 - m)).tolist():
+    for lane in np.flatnonzero(rest >= surely).tolist():
         accept[lane] &= below_exp(int(rest[lane]), 64 - m, int(low[lane]) / scale, source)
     return _signed(values, words).compress(accept)
 
@@ -196,19 +187,15 @@ def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array
     z = np.abs(candidates).astype(np.float64)
     z -= float(centre)
     z *= 1.0 / float(sigma)
-    # |Y| < 2^53 is exact; z errs by less than 2^-50·(|z| + 2), hence γ = z²/2 by less than 2^-49·(|z| + 2)².
-    margin = np.abs(z)
-    margin += 2.0
-    margin *= margin
-    margin *= 2.0**-49
-    np.minimum(margin, 1.0, out=margin)
+    # z errs by less than 2^-50·(|z| + 2), hence γ = z²/2 by less than 2^-49·(|z| + 2)² ≤ 2^-36 for |z| ≤ 88. Beyond,
+    # e^{-γ} is below 2^-53 whatever the error.
     z *= z
     z *= 0.5
 
     def exact(lane: int) -> Fraction:
         return (abs(int(candidates[lane])) - centre) ** 2 / (2 * sigma * sigma)
 
-    return candidates.compress(_bernoulli_exp(z, margin, exact, source))
+    return candidates.compress(_bernoulli_exp(z, 2.0**-36, exact, source))
 
 
 def discrete_gaussian(sigma: float | int | Fraction, size: int, source: BitSource) -> Int64Array:

@@ -64,10 +64,10 @@ def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
     X = rng.uniform(0.05, 0.95, size=(n_rows, 3))
     tags = get_tags(estimator)
     y = None
-    if tags.estimator_type == "classifier":
-        y = rng.permutation(np.arange(n_rows) % 2)
-    elif tags.estimator_type == "regressor" or tags.target_tags.required:
+    if tags.estimator_type == "regressor":
         y = X @ np.array([1.0, -0.5, 0.25]) + rng.normal(scale=0.1, size=n_rows)
+    elif tags.estimator_type == "classifier" or tags.target_tags.required:
+        y = rng.permutation(np.arange(n_rows) % 2)
     accepted = inspect.signature(estimator.fit).parameters
     metadata = {}
     if "user_ids" in accepted:
@@ -177,5 +177,9 @@ def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
 
 
 def releases_something(estimator: Any) -> bool:
-    """Whether the estimator spends a privacy budget of its own."""
-    return "epsilon" in estimator.get_params(deep=False)
+    """Whether fitting the estimator spends a privacy budget of its own.
+
+    Row-wise randomisers (the local model) spend it in ``transform`` and say so with ``_releases_in_transform``.
+    """
+    in_transform = getattr(estimator, "_releases_in_transform", False)
+    return "epsilon" in estimator.get_params(deep=False) and not in_transform

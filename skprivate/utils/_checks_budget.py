@@ -163,7 +163,11 @@ def _bad_parameters(estimator: Any) -> Iterator[tuple[str, Any]]:
     yield "random_state", "seed"
     yield "ledger", {"epsilon": 1.0}
     for key, constraints in getattr(estimator, "_parameter_constraints", {}).items():
-        if str not in constraints and any(isinstance(item, StrOptions) for item in constraints):
+        if (
+            isinstance(constraints, list)
+            and str not in constraints
+            and any(isinstance(item, StrOptions) for item in constraints)
+        ):
             yield key, "no such option"
 
 
@@ -197,14 +201,21 @@ def check_ledger_is_asked_first(name: str, estimator: Any, *, make_data: MakeDat
             assert not ledger.entries(), f"{name} was refused, but is charged in the ledger."
     for random_state in (0, None):
         ledger = ledger_with(*exact)
-        fitted = fit_clone(estimator, data, ledger=ledger, random_state=random_state)
+        try:
+            fitted = fit_clone(estimator, data, ledger=ledger, random_state=random_state)
+        except BudgetExceededError as error:
+            raise AssertionError(
+                f"{name} asks its ledger for more than it draws ({guarantee}): {error}"
+            ) from error
         assert fitted.estimator.ledger is ledger, f"{name} exchanged its ledger."
         entries = ledger.entries()
         assert entries, f"{name} was not charged to its ledger."
         for entry in entries:
             assert entry.closed is not None, f"{name} did not close its release: {entry}."
             assert entry.simulated is (random_state is not None), f"{name} hid that its noise is simulated."
-            assert entry.adjacency == str(guarantee.adjacency) and entry.label, f"unreadable entry: {entry}."
+            assert entry.adjacency.startswith(str(guarantee.adjacency)) and entry.label, (
+                f"unreadable entry: {entry}."
+            )
         assert ledger.spent[0] * _SLACK >= guarantee.epsilon, f"{name} was charged less than {guarantee}."
         assert ledger.spent[1] >= guarantee.delta, f"{name} was charged less than {guarantee}."
 

@@ -7,6 +7,7 @@ estimator here passes as well.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -143,5 +144,7 @@ def parametrize_with_privacy_checks(
         name = type(estimator).__name__
         for check in _CHECKS:
             cases.append((estimator, functools.partial(check, name, make_data=make_data)))
-            ids.append(f"{estimator!r}-{check.__name__}".replace("\n", ""))
+            # The same in every run and worker process: no line breaks, no addresses.
+            shown = re.sub(r"\s+| at 0x[0-9a-f]+", " ", repr(estimator))
+            ids.append(f"{shown}-{check.__name__}")
     return pytest.mark.parametrize(("estimator", "check"), cases, ids=ids)

@@ -45,13 +45,15 @@ def test_every_set_appears_once_with_its_sum(small_blocks, n_pairs, max_size, n_
     assert dict(streamed) == naive
 
 
-@pytest.mark.parametrize("checkpoint_bytes", [1, 2**26])
+@pytest.mark.parametrize("most_bins", [0, 2**20])
+@pytest.mark.parametrize("checkpoints", [1, 1000])
 @pytest.mark.parametrize("n_jobs", [None, 2])
 @pytest.mark.parametrize(("offset", "resolution"), [(0, 1), (17, 1), (17, 4), (-2, 3)])
 def test_histogram_and_location_agree_with_the_enumeration(
-    small_blocks, monkeypatch, checkpoint_bytes, n_jobs, offset, resolution
+    small_blocks, monkeypatch, most_bins, checkpoints, n_jobs, offset, resolution
 ):
-    monkeypatch.setattr(_intersections, "CHECKPOINT_BYTES", checkpoint_bytes)
+    monkeypatch.setattr(_intersections, "CHECKPOINTS", checkpoints)
+    monkeypatch.setattr(_intersections, "MOST_BINS", most_bins)
     family, naive = random_family(np.random.default_rng(0), 12, 4, 3, offset=offset, resolution=resolution)
     errors, counts = family.histogram(n_jobs=n_jobs)
     assert counts.sum() == len(naive) and (counts > 0).all() and (np.diff(errors) > 0).all()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from skprivate.privacy._errors import BudgetExceededError
-from skprivate.privacy._ledger import PrivacyLedger
+from skprivate.privacy import BudgetExceededError, PrivacyLedger
 
 
 def reserve(ledger, epsilon, delta=0.0, rho=None, label="Test", **changes):

@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from ledger_workers import create_process, hammer, hammer_process, reserve
 from sklearn.base import BaseEstimator, clone
 
-from skprivate.privacy._errors import BudgetExceededError
-from skprivate.privacy._ledger import PrivacyLedger
+from skprivate.privacy import BudgetExceededError, PrivacyLedger, open_release
 from skprivate.privacy._ledger_rules import epsilon_of_rho, exact, largest_rho, round_down, round_up
 
 
@@ -154,6 +153,18 @@ def test_only_one_unit_and_one_adjacency(make_ledger):
         reserve(PrivacyLedger(epsilon=1.0, adjacency="replace-one"), 0.1)
 
 
+def test_releases_under_two_metrics_do_not_add_up(make_ledger):
+    ledger = make_ledger(epsilon=1.0)
+    for metric in ("Euclidean, km", "Euclidean, km", "hours"):
+        options = {"epsilon": 0.25, "unit": "row", "adjacency": "metric", "metric": metric, "ledger": ledger}
+        if metric == "hours":
+            with pytest.raises(ValueError, match="metric: hours"):
+                open_release(**options).laplace(0.5, sensitivity=1.0, epsilon=0.25)
+        else:
+            open_release(**options).laplace(0.5, sensitivity=1.0, epsilon=0.25)
+    assert len(ledger.entries()) == 2
+
+
 # The two rules --------------------------------------------------------------------------------------------
 
 prices = st.floats(0, 2, allow_subnormal=False) | st.sampled_from([0.1, 0.2, 0.3, 1e-300, 1.0])
@@ -258,7 +269,7 @@ def test_zcdp_rule_adds_up_rho(make_ledger):
 def _in_eight_processes(target, path):
     """Run ``target(path, worker, start, results)`` in eight processes at once; what they put, as a dict."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ledger_workers"])
+    context.set_forkserver_preload(["skprivate.privacy"])  # imported once, not eight times
     start, results = context.Event(), context.Queue()
     workers = [context.Process(target=target, args=(path, k, start, results)) for k in range(8)]
     for worker in workers:

@@ -1,11 +1,12 @@
 """Discrete Laplace and Gaussian noise: boundaries to the last digit, laws by chi-square, and OpenDP beside them."""
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from _scripted_bits import ScriptedSource, exp, floor, next_digits
+from _scripted_bits import CONTEXT, ScriptedSource, exp, floor, next_digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -63,7 +64,11 @@ def test_exp_floor_extremes():
     assert exp_floor(Fraction(1, 10**40), 52) == 2**52 - 1
     assert exp_floor(Fraction(10**30), 500) == 0
     # 2^1000·e^{-1/10^30} needs more digits than 1000 bits have, to see that it is not 2^1000.
-    assert exp_floor(Fraction(1, 10**320), 1000) == 2**1000 - 1
+    assert exp_floor(Fraction(1, 10**400), 1000) == 2**1000 - 1
+    # Just below and just above log 2: 2^53·e^{-gamma} is 2^52 but for its 60th digit.
+    below = Fraction(int(CONTEXT.scaleb(CONTEXT.ln(2), 60)), 10**60)
+    assert exp_floor(below, 53) == 2**52
+    assert exp_floor(below + Fraction(1, 10**60), 53) == 2**52 - 1
 
 
 @pytest.mark.parametrize("gamma", [Fraction(1, 3), Fraction(5), Fraction(40)])
@@ -86,6 +91,21 @@ def test_below_exp_of_a_sure_thing():
     assert below_exp(2**52 - 1, 52, Fraction(0), ScriptedSource())
     assert not below_exp(2**52, 52, Fraction(0), ScriptedSource())
     assert not below_exp(2**52 + 9, 52, Fraction(1, 2), ScriptedSource())
+
+
+def test_the_machine_keeps_the_assumed_precision():
+    """The error bounds grant `np.log` and `np.exp` 4 units in the last place."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate(
+        [rng.random(1000), 2.0 ** -rng.uniform(0, 63, 1000), 1 - 2.0 ** -rng.uniform(1, 53, 1000)]
+    )
+    gamma = np.concatenate(
+        [rng.uniform(0, 40, 1000), rng.uniform(0, 700, 1000), 2.0 ** -rng.uniform(0, 60, 1000)]
+    )
+    for arguments, values, exact in [(x, np.log(x), CONTEXT.ln), (-gamma, np.exp(-gamma), CONTEXT.exp)]:
+        for argument, value in zip(arguments.tolist(), values.tolist(), strict=True):
+            error = CONTEXT.abs(CONTEXT.subtract(Decimal(value), exact(Decimal(argument))))
+            assert error <= 4 * Decimal(math.ulp(value))
 
 
 # --- discrete Laplace ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _laws import SCALAR_LAWS
+from _audit_laws import SCALAR_LAWS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize

@@ -1,0 +1,246 @@
+"""Feature sets and their cells: which rows share a bag.
+
+A feature set is a tuple of columns; its cells are the value combinations that occur. Rare cells are merged into one
+rest cell by their public counts. Nothing here sees a label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.aggregate._columns import UNKNOWN, CodeArray
+
+IntArray = NDArray[np.int64]
+#: Packed keys up to this range are looked up in a dense array, beyond it by bisection.
+_DENSE_LOOKUP = 1 << 22
+_LARGEST_KEY = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class CellIndex:
+    """The cells of one feature set.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        Positions of the columns.
+    radices : tuple of int
+        Number of codes of each column.
+    keys : ndarray of int32, shape (n_cells, len(columns))
+        Column codes of each cell in increasing order; a last row of -1 is the rest cell.
+    """
+
+    columns: tuple[int, ...]
+    radices: tuple[int, ...]
+    keys: CodeArray
+
+    @property
+    def n_cells(self) -> int:
+        return int(self.keys.shape[0])
+
+    @property
+    def has_rest(self) -> bool:
+        return self.n_cells > 0 and bool(self.keys[-1, 0] == UNKNOWN)
+
+    def locate(self, codes: Sequence[CodeArray]) -> CodeArray:
+        """Cell of every row.
+
+        Parameters
+        ----------
+        codes : sequence of ndarray of int32
+            Codes of all columns, by position.
+
+        Returns
+        -------
+        ndarray of int32
+            A combination without a cell of its own is in the rest cell if there is one; -1 where there is none, and
+            where a column's value is unknown.
+        """
+        packed = _pack([codes[c] for c in self.columns], self.radices)
+        n_keys = self.n_cells - self.has_rest
+        known_keys = _pack(list(self.keys[:n_keys].T), self.radices)
+        other = n_keys if self.has_rest else UNKNOWN
+        span = math.prod(self.radices)
+        if span <= _DENSE_LOOKUP:
+            lookup = np.full(span + 1, other, dtype=np.int32)
+            lookup[known_keys] = np.arange(n_keys, dtype=np.int32)
+            lookup[span] = UNKNOWN
+            return lookup[np.where(packed < 0, span, packed)]
+        place = np.minimum(np.searchsorted(known_keys, packed), max(n_keys - 1, 0))
+        hit = known_keys[place] == packed if n_keys else np.zeros(packed.shape, dtype=bool)
+        return np.where(packed < 0, UNKNOWN, np.where(hit, place, other)).astype(np.int32)
+
+
+def index_cells(
+    codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
+) -> tuple[CellIndex, CodeArray, IntArray]:
+    """Find the cells of a feature set.
+
+    Parameters
+    ----------
+    codes : sequence of ndarray of int32, each of shape (n_samples,)
+    n_codes : sequence of int
+    columns : tuple of int
+    min_size : int
+        Cells of fewer rows are merged into the rest cell, and so are the smallest others until that one has
+        ``min_size`` rows as well.
+
+    Returns
+    -------
+    index : CellIndex
+        Without cells if all rows would be in the rest cell.
+    cells : ndarray of int32, shape (n_samples,)
+    counts : ndarray of int64, shape (n_cells,)
+    """
+    radices = tuple(n_codes[c] for c in columns)
+    packed = _pack([codes[c] for c in columns], radices)
+    span = math.prod(radices)
+    if span <= _DENSE_LOOKUP:
+        all_counts = np.bincount(packed, minlength=span)
+        keys = np.flatnonzero(all_counts)
+        counts = all_counts[keys].astype(np.int64)
+        lookup = np.zeros(span, dtype=np.int32)
+        lookup[keys] = np.arange(keys.size, dtype=np.int32)
+        cells: CodeArray = lookup[packed]
+    else:
+        keys, inverse, counts = np.unique(packed, return_inverse=True, return_counts=True)
+        cells = inverse.astype(np.int32)
+    keep = _kept(counts, min_size)
+    unpacked = _unpack(keys, radices)
+    if keep.all():
+        return CellIndex(columns, radices, unpacked), cells, counts
+    n_kept = int(keep.sum())
+    new_cell = np.full(keys.size, n_kept, dtype=np.int32)
+    new_cell[keep] = np.arange(n_kept, dtype=np.int32)
+    if n_kept == 0:
+        nothing = np.empty((0, len(columns)), dtype=np.int32)
+        return CellIndex(columns, radices, nothing), new_cell[cells], np.empty(0, dtype=np.int64)
+    rest_key = np.full((1, len(columns)), UNKNOWN, dtype=np.int32)
+    merged = np.append(counts[keep], counts[~keep].sum())
+    index = CellIndex(columns, radices, np.concatenate([unpacked[keep], rest_key]))
+    return index, new_cell[cells], merged
+
+
+def resolve_feature_sets(
+    feature_sets: Any, names: Sequence[str], codes: Sequence[CodeArray], n_codes: Sequence[int]
+) -> tuple[list[tuple[int, ...]], bool]:
+    """Feature sets as tuples of column positions.
+
+    Parameters
+    ----------
+    feature_sets : {"singles", "pairs"}, int, or iterable
+        "singles": every column; "pairs": every column and every pair; an int q: every column and q pairs, those with
+        the most values (the product of the effective numbers of values, exp of the entropy) among the pairs whose
+        average bag keeps ten rows, then the coarsest of the others; else the sets themselves, each a column or an
+        iterable of columns, by name or position.
+    names, codes, n_codes
+        Of the columns.
+
+    Returns
+    -------
+    sets : list of tuple of int
+    given : bool
+        Whether the caller listed the sets, so that none may be left out.
+    """
+    singles: list[tuple[int, ...]] = [(j,) for j in range(len(names))]
+    if isinstance(feature_sets, str):
+        if feature_sets == "singles":
+            return singles, False
+        if feature_sets == "pairs":
+            return singles + list(combinations(range(len(names)), 2)), False
+        raise ValueError(
+            f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}."
+        )
+    if isinstance(feature_sets, (int, np.integer)) and not isinstance(feature_sets, bool):
+        return singles + _widest_pairs(int(feature_sets), codes, n_codes), False
+    if not isinstance(feature_sets, Iterable):
+        raise ValueError(
+            f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}."
+        )
+    sets = [_positions(one, names) for one in feature_sets]
+    if not sets:
+        raise ValueError("feature_sets is empty: give at least one set of columns.")
+    if len(set(sets)) < len(sets):
+        raise ValueError("feature_sets lists the same set of columns twice.")
+    return sets, True
+
+
+def _positions(one: Any, names: Sequence[str]) -> tuple[int, ...]:
+    members = [one] if isinstance(one, (str, int, np.integer)) else list(one)
+    positions = []
+    for member in members:
+        if isinstance(member, (int, np.integer)) and not isinstance(member, bool):
+            if not -len(names) <= member < len(names):
+                raise ValueError(f"feature_sets names column {member}, but X has {len(names)} columns.")
+            positions.append(int(member) % len(names))
+        elif member in names:
+            positions.append(list(names).index(member))
+        else:
+            raise ValueError(f"feature_sets names column {member!r}, but X has the columns {list(names)}.")
+    if not positions or len(set(positions)) < len(positions):
+        raise ValueError(f"feature_sets must hold sets of distinct columns, got {one!r}.")
+    return tuple(sorted(positions))
+
+
+def _widest_pairs(q: int, codes: Sequence[CodeArray], n_codes: Sequence[int]) -> list[tuple[int, ...]]:
+    every = list(combinations(range(len(codes)), 2))
+    if q < 0 or q > len(every):
+        raise ValueError(f"feature_sets={q} pairs were asked for, but there are {len(every)}.")
+    entropy = []
+    for column_codes, size in zip(codes, n_codes, strict=True):
+        share = np.bincount(column_codes, minlength=size) / max(column_codes.size, 1)
+        share = share[share > 0]
+        entropy.append(float(-np.sum(share * np.log(share))))
+    limit = math.log(max(codes[0].size / 10, 1)) if codes else 0.0
+    width = {pair: entropy[pair[0]] + entropy[pair[1]] for pair in every}
+
+    def preference(pair: tuple[int, int]) -> tuple[bool, float, tuple[int, int]]:
+        fits = width[pair] <= limit
+        return (not fits, -width[pair] if fits else width[pair], pair)
+
+    return [*sorted(sorted(every, key=preference)[:q])]
+
+
+def _kept(counts: IntArray, min_size: int) -> NDArray[np.bool_]:
+    keep = counts >= min_size
+    missing = min_size - int(counts[~keep].sum())
+    if keep.all() or missing <= 0:
+        return keep
+    # The rest cell is itself too small: it takes the smallest kept cells until it is not.
+    for cell in np.argsort(np.where(keep, counts, np.iinfo(np.int64).max), kind="stable"):
+        if missing <= 0 or not keep[cell]:
+            break
+        keep[cell] = False
+        missing -= int(counts[cell])
+    return keep
+
+
+def _pack(codes: Sequence[CodeArray], radices: Sequence[int]) -> IntArray:
+    if math.prod(radices) >= _LARGEST_KEY:
+        raise ValueError(f"a feature set with {radices} values per column has too many combinations to index.")
+    packed = codes[0].astype(np.int64)
+    unknown = codes[0] < 0
+    for column_codes, radix in zip(codes[1:], radices[1:], strict=True):
+        packed *= radix
+        packed += column_codes
+        unknown = unknown | (column_codes < 0)
+    if unknown.any():
+        packed[unknown] = UNKNOWN
+    return packed
+
+
+def _unpack(packed: IntArray, radices: Sequence[int]) -> CodeArray:
+    columns = []
+    rest = packed
+    for radix in reversed(radices[1:]):
+        rest, code = np.divmod(rest, radix)
+        columns.append(code)
+    columns.append(rest)
+    return np.stack(columns[::-1], axis=1).astype(np.int32)

@@ -1,0 +1,248 @@
+"""Columns of any type as dense integer codes, by public rules only.
+
+Features are public in the aggregated-label model, so categories and bucket edges may be read off the features. Labels
+are never looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CodeArray = NDArray[np.int32]
+#: Code of a value that was not there when the column was learned.
+UNKNOWN = -1
+
+_EXACT_TYPES = (str, bool, int, float)
+
+
+@dataclass(frozen=True)
+class CategoricalColumn:
+    """A column whose values are taken as they are.
+
+    Parameters
+    ----------
+    name : str
+    categories : tuple
+        Distinct values in code order; ``None`` stands for a missing value.
+    """
+
+    name: str
+    categories: tuple[Any, ...]
+
+    @property
+    def n_codes(self) -> int:
+        return len(self.categories)
+
+    def encode(self, values: NDArray[Any]) -> CodeArray:
+        """Codes of ``values``; -1 where a value is unknown."""
+        if values.dtype.kind in "biuf" and not any(isinstance(c, str) for c in self.categories):
+            return self._encode_numbers(values)
+        index = {category: code for code, category in enumerate(self.categories)}
+        plain = _plain_values(values)
+        return np.fromiter((index.get(value, UNKNOWN) for value in plain), np.int32, len(plain))
+
+    def _encode_numbers(self, values: NDArray[Any]) -> CodeArray:
+        known = np.array([c for c in self.categories if c is not None], dtype=np.float64)
+        own_codes = np.array([i for i, c in enumerate(self.categories) if c is not None], dtype=np.int32)
+        missing = self.categories.index(None) if None in self.categories else UNKNOWN
+        values = values.astype(np.float64)
+        if not known.size:
+            return np.where(np.isnan(values), missing, UNKNOWN).astype(np.int32)
+        order = np.argsort(known)
+        place = np.minimum(np.searchsorted(known[order], values), known.size - 1)
+        hit = order[place]
+        codes = np.where(known[hit] == values, own_codes[hit], UNKNOWN)
+        return np.where(np.isnan(values), missing, codes).astype(np.int32)
+
+    def label_of(self, code: int) -> str:
+        """Readable value of a code."""
+        return "missing" if self.categories[code] is None else str(self.categories[code])
+
+
+@dataclass(frozen=True)
+class BinnedColumn:
+    """A numeric column cut at public edges: code i holds ``edges[i-1] <= value < edges[i]``.
+
+    Parameters
+    ----------
+    name : str
+    edges : tuple of float
+        Increasing. The last code, ``len(edges) + 1``, holds missing values.
+    """
+
+    name: str
+    edges: tuple[float, ...]
+
+    @property
+    def n_codes(self) -> int:
+        return len(self.edges) + 2
+
+    def encode(self, values: NDArray[Any]) -> CodeArray:
+        """Codes of ``values``; every number has one."""
+        numbers = np.asarray(values, dtype=np.float64)
+        codes = np.searchsorted(np.array(self.edges, dtype=np.float64), numbers, side="right")
+        return np.where(np.isnan(numbers), len(self.edges) + 1, codes).astype(np.int32)
+
+    def label_of(self, code: int) -> str:
+        """Readable interval of a code."""
+        if code == len(self.edges) + 1:
+            return "missing"
+        low = f"{self.edges[code - 1]:.4g}" if code else "-inf"
+        high = f"{self.edges[code]:.4g}" if code < len(self.edges) else "inf"
+        return f"[{low}, {high})"
+
+
+Column = CategoricalColumn | BinnedColumn
+
+
+def learn_columns(
+    values: Sequence[NDArray[Any]],
+    names: Sequence[str],
+    *,
+    categorical: Sequence[bool],
+    n_bins: int,
+    bin_edges: Mapping[str, Sequence[float]] | None = None,
+) -> tuple[tuple[Column, ...], list[CodeArray]]:
+    """Learn the codes of every column and encode it.
+
+    Parameters
+    ----------
+    values : sequence of ndarray of shape (n_samples,)
+    names : sequence of str
+    categorical : sequence of bool
+        Whether each column is taken as it is. Other columns must be numeric; they are cut at the ``bin_edges`` given
+        for their name, else between their distinct values if there are at most ``n_bins``, else at their quantiles.
+    n_bins : int
+    bin_edges : mapping from str to increasing floats, optional
+
+    Returns
+    -------
+    columns : tuple of Column
+    codes : list of ndarray of int32
+    """
+    given = dict(bin_edges or {})
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise ValueError(f"bin_edges names columns that X does not have: {unknown}; columns are {list(names)}.")
+    columns: list[Column] = []
+    codes: list[CodeArray] = []
+    for column_values, name, is_categorical in zip(values, names, categorical, strict=True):
+        column: Column
+        if name in given:
+            column = BinnedColumn(name, _checked_edges(given[name], name))
+            codes.append(column.encode(_as_numbers(column_values, name)))
+        elif is_categorical:
+            column, column_codes = _learn_categories(column_values, name)
+            codes.append(column_codes)
+        else:
+            numbers = _as_numbers(column_values, name)
+            column = BinnedColumn(name, _quantile_edges(numbers, n_bins))
+            codes.append(column.encode(numbers))
+        columns.append(column)
+    return tuple(columns), codes
+
+
+def encode_columns(values: Sequence[NDArray[Any]], columns: Sequence[Column]) -> list[CodeArray]:
+    """Encode columns with codes learned before."""
+    return [
+        column.encode(_as_numbers(v, column.name) if isinstance(column, BinnedColumn) else v)
+        for v, column in zip(values, columns, strict=True)
+    ]
+
+
+def column_to_dict(column: Column) -> dict[str, Any]:
+    """Plain form of a column for JSON."""
+    if isinstance(column, BinnedColumn):
+        return {"name": column.name, "edges": list(column.edges)}
+    return {"name": column.name, "categories": list(column.categories)}
+
+
+def column_from_dict(plain: Mapping[str, Any]) -> Column:
+    """Inverse of `column_to_dict`."""
+    if "edges" in plain:
+        return BinnedColumn(plain["name"], tuple(float(edge) for edge in plain["edges"]))
+    return CategoricalColumn(plain["name"], tuple(plain["categories"]))
+
+
+def is_numeric(values: NDArray[Any]) -> bool:
+    """Whether a column holds numbers (booleans count as categories)."""
+    if values.dtype.kind in "iuf":
+        return True
+    if values.dtype.kind != "O":
+        return False
+    return all(
+        value is None or (isinstance(value, (int, float, np.number)) and not isinstance(value, bool))
+        for value in values
+    )
+
+
+def _learn_categories(values: NDArray[Any], name: str) -> tuple[CategoricalColumn, CodeArray]:
+    if values.dtype.kind in "biu":
+        found, inverse = np.unique(values, return_inverse=True)
+        return CategoricalColumn(name, tuple(found.tolist())), inverse.astype(np.int32)
+    plain = _plain_values(values)
+    index: dict[Any, int] = {}
+    first_codes = np.fromiter((index.setdefault(value, len(index)) for value in plain), np.int32, len(plain))
+    # Code order must not depend on row order; values of several types sort by type first, missing goes last.
+    ordered = sorted(index, key=lambda v: (v is None, isinstance(v, str), v if v is not None else 0))
+    rank = np.empty(len(index), dtype=np.int32)
+    for code, value in enumerate(ordered):
+        rank[index[value]] = code
+    return CategoricalColumn(name, tuple(ordered)), rank[first_codes]
+
+
+def _plain_values(values: NDArray[Any]) -> list[Any]:
+    """Hashable Python values; every kind of missing value becomes None, anything exotic its repr."""
+    listed = values.tolist()
+    if values.dtype.kind in "biuUS":
+        return listed
+    if values.dtype.kind == "f":
+        return [None if value != value else value for value in listed]
+    return [_plain(value) for value in listed]
+
+
+def _plain(value: Any) -> Any:
+    if type(value) is str or value is None:
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, _EXACT_TYPES):
+        return None if isinstance(value, float) and math.isnan(value) else value
+    missing = type(value).__name__ in ("NAType", "NaTType")
+    return None if missing else repr(value)
+
+
+def _as_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray([np.nan if v is None else v for v in values] if values.dtype == object else values, float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"column {name!r} was to be cut into bins but holds values that are not numbers; declare it in "
+            "categorical_features."
+        ) from None
+
+
+def _checked_edges(edges: Sequence[float], name: str) -> tuple[float, ...]:
+    array = np.asarray(edges, dtype=np.float64)
+    if array.ndim != 1 or not np.all(np.isfinite(array)) or np.any(np.diff(array) <= 0):
+        raise ValueError(f"bin_edges[{name!r}] must be finite and increasing, got {edges!r}.")
+    return tuple(array.tolist())
+
+
+def _quantile_edges(numbers: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
+    distinct = np.unique(numbers[np.isfinite(numbers)])
+    if distinct.size <= 1:
+        return ()
+    if distinct.size <= n_bins:
+        # Halving first keeps the midpoint of two huge numbers finite.
+        return tuple((distinct[1:] / 2 + distinct[:-1] / 2).tolist())
+    finite = numbers[np.isfinite(numbers)]
+    edges = np.unique(np.quantile(finite, np.linspace(0, 1, n_bins + 1)[1:-1], method="lower"))
+    # An edge at the minimum would leave the first bucket empty.
+    return tuple(edges[edges > distinct[0]].tolist())

@@ -1,0 +1,262 @@
+"""Penalties from the aggregates themselves: one variance component per feature set, the label noise being known.
+
+Model. Coefficients of feature set j are N(0, τ_j) a priori, the intercept is free. At the current fit the label sums of
+all cells are s = Aᵀμ + G(θ − θ₀) + e with e ~ N(0, G + N): G = AᵀWA (W the loss's curvature per row) is their
+sampling covariance and N the *known* variance of the noise added for label privacy. Hence
+
+* generalised least squares: θ maximises the posterior through M = G(G + N)⁻¹G = G − N + N(G + N)⁻¹N, which filters
+  the noise out of the differences between sums that must agree (a pair's table adds up to its columns' tables), and
+  equals the penalised likelihood of individual labels where N = 0;
+* the τ_j maximise the marginal likelihood by MacKay's fixed point τ_j = ‖θ_j‖² / γ_j, γ_j = d_j − tr(C_jj)/τ_j with C
+  the posterior covariance.
+
+All of it reads noisy sums and public counts only: post-processing, free of charge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+from skprivate.aggregate._design import CellDesign
+from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
+from skprivate.aggregate._solvers import constant_start, fit_tables
+
+#: Prior variances are kept within these multiples of the scale of the scores.
+_SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
+#: Weight of the starting values, in coefficients per feature set: little data must not prune or free a whole set.
+_PRIOR_WEIGHT = 1.0
+_START_VARIANCE = (0.5, 0.05)
+#: Prior scores of standard deviation 3 around 0, in place of a free intercept where label sums are noisy.
+_NOISY_INTERCEPT_PENALTY = 1 / 9
+#: Beyond this many cells the posterior covariance is approximated by its diagonal.
+DENSE_CELLS = 3000
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceFit:
+    """Coefficients (n_outputs, n_cells + 1), prior variance per set, dispersion (1 but for squares), updates."""
+
+    coef: FloatArray
+    variances: FloatArray
+    dispersion: float
+    n_iter: int
+
+
+def fit_evidence(
+    design: CellDesign,
+    loss: LossName,
+    sums: FloatArray,
+    noise: FloatArray,
+    order: NDArray[np.int64],
+    *,
+    square_sum: float | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 12,
+) -> EvidenceFit:
+    """Estimate the penalties by marginal likelihood, and the coefficients under them.
+
+    Parameters
+    ----------
+    design : CellDesign
+    loss : {"squared", "log", "multinomial", "poisson"}
+    sums : ndarray, shape (n_outputs, n_cells)
+        Label sums, noisy or not.
+    noise : ndarray, shape (n_cells,)
+        Variance of the noise in each.
+    order : ndarray of int, shape (n_sets,)
+        Number of columns of each feature set.
+    square_sum : float, optional
+        Sum of squared labels, for the dispersion of the squared loss.
+    tol, max_iter
+        Of the final fit, and of the penalties.
+
+    Returns
+    -------
+    EvidenceFit
+    """
+    total = total_sum(design, sums, noise)
+    linear = np.column_stack([sums, total])
+    coef = constant_start(design, loss, linear)
+    dispersion = _start_dispersion(design, loss, sums, noise, square_sum)
+    set_of_cell = design.set_of_cell()
+    n_sets = order.size
+    size = np.bincount(set_of_cell, minlength=n_sets)
+    start = dispersion * np.where(order == 1, *_START_VARIANCE)
+    variances = start.copy()
+    dense = design.n_cells <= DENSE_CELLS
+    for iteration in range(max_iter):
+        ridge = 1.0 / variances[set_of_cell]
+        if dense:
+            coef, spread = _posterior(design, loss, sums, noise, coef, ridge, dispersion)
+        else:
+            coef, spread = _diagonal_posterior(design, loss, linear, noise, coef, ridge, dispersion)
+        squares = np.bincount(set_of_cell, (coef[:, :-1] ** 2).sum(axis=0), n_sets)
+        trace = np.bincount(set_of_cell, spread.sum(axis=0), n_sets)
+        n_coef = size * coef.shape[0]
+        if iteration < 2:
+            # EM steps first: they cannot leave the neighbourhood of the start as fast as the fixed point does.
+            target = (squares + trace + _PRIOR_WEIGHT * start) / (n_coef + _PRIOR_WEIGHT)
+        else:
+            effective = np.maximum(n_coef - trace / variances, 0.0)
+            target = (squares + _PRIOR_WEIGHT * start) / (effective + _PRIOR_WEIGHT)
+        new = np.clip(target, dispersion * _SMALLEST_VARIANCE, dispersion * _LARGEST_VARIANCE)
+        settled = bool(np.all(np.abs(np.log(new / variances)) < 0.1))
+        variances = new
+        if loss == "squared":
+            dispersion = _dispersion(design, linear, coef, square_sum, dispersion, start)
+        if settled and iteration >= 2:
+            break
+    ridge = 1.0 / variances[set_of_cell]
+    if not np.any(noise):
+        penalty = np.append(dispersion * ridge, 0.0)
+        coef = fit_tables(design, loss, linear, penalty, tol=tol, start=coef).coef
+    elif dense:
+        coef, _ = _posterior(design, loss, sums, noise, coef, ridge, dispersion)
+    return EvidenceFit(coef, variances, dispersion, iteration + 1)
+
+
+def total_sum(design: CellDesign, sums: FloatArray, noise: FloatArray) -> FloatArray:
+    """Total of the labels: every feature set adds up to it, the best ones count most; shape (n_outputs,)."""
+    set_of_cell = design.set_of_cell()
+    n_sets = design.offsets.size - 1
+    if n_sets == 0:
+        raise ValueError("at least one feature set is needed to know the sum of the labels.")
+    totals = np.stack([np.bincount(set_of_cell, row, n_sets) for row in sums])
+    spread = np.bincount(set_of_cell, noise, n_sets)
+    weight = 1.0 / spread if np.all(spread > 0) else (spread == 0).astype(np.float64)
+    return totals @ (weight / weight.sum())
+
+
+def _posterior(
+    design: CellDesign,
+    loss: LossName,
+    sums: FloatArray,
+    noise: FloatArray,
+    coef: FloatArray,
+    ridge: FloatArray,
+    dispersion: float,
+) -> tuple[FloatArray, FloatArray]:
+    """One Gauss–Newton step of the posterior mode; the mode and the posterior variances per cell."""
+    _, mean = partition(loss, design.scores(coef))
+    curvature = variance(loss, mean) / dispersion
+    multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
+    residual = (sums - design.scatter(mean * multiplicity)[:, :-1]) / dispersion
+    scaled_noise = noise / dispersion**2
+    first_set = slice(0, int(design.offsets[1]))
+    new = coef.copy()
+    spread = np.empty_like(sums)
+    gram: FloatArray | None = None
+    for k in range(coef.shape[0]):
+        if gram is None or loss != "squared":
+            gram = design.gram(curvature[k])
+        information, pull = gram, residual[k]
+        if np.any(noise):
+            precision = _inverse(gram + np.diag(scaled_noise))
+            information = scaled_noise[:, np.newaxis] * precision * scaled_noise + gram
+            information[np.diag_indices_from(information)] -= scaled_noise
+            pull = pull - scaled_noise * (precision @ pull)
+        # The intercept's column of the design is the sum of any one set's columns.
+        column = information[:, first_set].sum(axis=1)
+        full = np.empty((ridge.size + 1, ridge.size + 1))
+        full[:-1, :-1] = information
+        full[:-1, -1] = full[-1, :-1] = column
+        full[-1, -1] = column[first_set].sum()
+        # A noisy total may lie outside what any mean can give; exact labels leave the intercept free.
+        free = _NOISY_INTERCEPT_PENALTY if np.any(noise) and loss != "squared" else 0.0
+        full_ridge = np.append(ridge, free)
+        full[np.diag_indices_from(full)] += full_ridge
+        full[-1, -1] += 1e-8 * (1.0 + full[-1, -1])
+        gradient = np.append(pull, pull[first_set].sum()) - full_ridge * coef[k]
+        step, variances = _solve_with_variances(full, gradient)
+        # Classes are stepped separately although softmax couples them: damped, as that overshoots by up to 2.
+        length = 0.7 if loss == "multinomial" else 1.0
+        if loss != "squared":
+            length *= min(1.0, 4.0 / max(float(np.max(np.abs(step))), 1e-300))
+        new[k] += length * step
+        spread[k] = variances[:-1]
+    return new, spread
+
+
+def _diagonal_posterior(
+    design: CellDesign,
+    loss: LossName,
+    linear: FloatArray,
+    noise: FloatArray,
+    coef: FloatArray,
+    ridge: FloatArray,
+    dispersion: float,
+) -> tuple[FloatArray, FloatArray]:
+    """The same with G taken as diagonal against N: a ridge that grows with noise over information."""
+    _, mean = partition(loss, design.scores(coef))
+    multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
+    own = design.scatter(variance(loss, mean) * multiplicity)[:, :-1] / dispersion
+    average = np.maximum(own.mean(axis=0), 1e-12)
+    generalised = ridge * (1.0 + noise / dispersion**2 / average)
+    penalty = np.append(dispersion * generalised, 0.0)
+    new = fit_tables(design, loss, linear, penalty, tol=1e-4, start=coef).coef
+    return new, 1.0 / (own**2 / (own + noise / dispersion**2 + 1e-300) + ridge)
+
+
+def _start_dispersion(
+    design: CellDesign, loss: LossName, sums: FloatArray, noise: FloatArray, square_sum: float | None
+) -> float:
+    if loss != "squared":
+        return 1.0
+    n = design.n_samples
+    total = total_sum(design, sums, noise)
+    if square_sum is not None:
+        return max((square_sum - float(np.sum(total**2)) / n) / n, 1e-12 * (1 + abs(square_sum) / n))
+    # Without it: the spread of bag means around the total mean, which exceeds the dispersion by the signal.
+    mean = total / n
+    set_of_cell = design.set_of_cell()
+    excess = (sums - design.counts * mean[:, np.newaxis]) ** 2 - noise
+    per_set = np.bincount(set_of_cell, (excess / design.counts).mean(axis=0))
+    freedom = np.maximum(np.bincount(set_of_cell) - 1, 1)
+    spread = float(np.min(per_set / freedom))
+    return max(spread, 1e-9 * (1.0 + float(np.max(np.abs(mean)) ** 2)))
+
+
+def _dispersion(
+    design: CellDesign,
+    linear: FloatArray,
+    coef: FloatArray,
+    square_sum: float | None,
+    current: float,
+    start: FloatArray,
+) -> float:
+    if square_sum is None:
+        return current
+    scores = design.scores(coef)
+    multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
+    fitted = float(np.sum(scores**2 * multiplicity))
+    residual = (square_sum - 2.0 * float(np.sum(linear * coef)) + fitted) / design.n_samples
+    # The first value is the variance of the labels; a fit cannot be trusted to explain all but a thousandth of it.
+    ceiling = float(np.max(start)) / _START_VARIANCE[0] if start.size else current
+    return float(np.clip(residual, 1e-3 * ceiling, ceiling))
+
+
+def _inverse(matrix: FloatArray) -> FloatArray:
+    factor, info = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
+    if info:
+        raise np.linalg.LinAlgError("label noise and information are not positive definite.")
+    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    lower = np.tril(inverse)
+    return lower + np.tril(lower, -1).T
+
+
+def _solve_with_variances(matrix: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Solution and the diagonal of the inverse."""
+    size = matrix.shape[0]
+    jitter = 0.0
+    for _ in range(8):
+        factor, info = lapack.dpotrf(matrix + jitter * np.eye(size) if jitter else matrix, lower=1)
+        if info == 0:
+            break
+        jitter = max(10 * jitter, 1e-10 * float(np.max(np.diag(matrix))))
+    solution, _ = lapack.dpotrs(factor, right, lower=1)
+    root, _ = lapack.dtrtri(factor, lower=1)
+    return solution, np.einsum("ij,ij->j", np.tril(root), np.tril(root))

@@ -1,0 +1,293 @@
+"""What the two curated-bag models share: features to bags, bags to coefficients, coefficients to scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skprivate._base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate._sklearn import Interval, StrOptions
+from skprivate.aggregate._aggregation import default_bins, plan_membership
+from skprivate.aggregate._cells import CellIndex
+from skprivate.aggregate._columns import encode_columns, learn_columns
+from skprivate.aggregate._curated_bags import (
+    ASSUMPTIONS,
+    THEOREM,
+    BagTable,
+    CuratedBags,
+    Membership,
+    match_bags,
+    project_table,
+)
+from skprivate.aggregate._design import CellDesign
+from skprivate.aggregate._evidence import fit_evidence, total_sum
+from skprivate.aggregate._input import categorical_mask, read_columns
+from skprivate.aggregate._label_noise import MECHANISMS
+from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._solvers import fit_tables
+
+GAM_CONSTRAINTS: dict[str, list[Any]] = {
+    **PRIVACY_CONSTRAINTS,
+    **DELTA_CONSTRAINT,
+    "epsilon": [*PRIVACY_CONSTRAINTS["epsilon"], None],
+    "delta": [Interval(Real, 0, 1, closed="left")],
+    "feature_sets": [StrOptions({"pairs", "singles"}), Interval(Integral, 0, None, closed="left"), list, tuple],
+    "min_size": [Interval(Integral, 1, None, closed="left"), None],
+    "penalty": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="left"), tuple],
+    "submodel": [StrOptions({"crosses", "mlp"}), callable],
+    "submodel_options": [dict, None],
+    "categorical_features": [StrOptions({"from_dtype", "all"}), "array-like"],
+    "n_bins": [Interval(Integral, 2, None, closed="left"), None],
+    "bin_edges": [dict, None],
+    "mechanism": [StrOptions(set(MECHANISMS))],
+    "tol": [Interval(Real, 0, None, closed="neither")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+}
+
+
+class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
+    """Sum of one submodel per feature set, learned from label sums per bag.
+
+    A subclass names its loss, turns labels into bags, and scores into predictions.
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = GAM_CONSTRAINTS
+
+    def _loss(self) -> LossName:
+        raise NotImplementedError
+
+    def fit_bags(self, X: Any, bags: CuratedBags | Mapping[str, Any]) -> Any:
+        """Learn from reports alone.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            The rows that were aggregated, with the columns that the bags name, in their order.
+        bags : CuratedBags or mapping
+            From `make_curated_bags`, or its ``to_dict()``. If ``feature_sets`` is a list, each of its sets must be
+            among the bags' or a subset of one; otherwise every set of the bags gets a submodel.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a row of X has no bag, or a count is not the number of the bag's rows.
+        """
+        self._validate_params()
+        self._check_penalty()
+        report = bags if isinstance(bags, CuratedBags) else CuratedBags.from_dict(bags)
+        if not report.tables:
+            raise ValueError("bags holds no tables.")
+        names, values = self._read(X, reset=True)
+        known = [column.name for column in report.columns]
+        if known != names:
+            raise ValueError(f"bags were made for the columns {known}, X has {names}.")
+        self._check_report(report)
+        membership = match_bags(report, encode_columns(values, report.columns))
+        self._learn(membership, report)
+        self.privacy_guarantee_ = report.guarantee
+        return self
+
+    def contributions(self, X: Any) -> FloatArray:
+        """What every feature set adds to the score.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_sets), or (n_samples, n_sets, n_classes) for several classes
+            In the order of ``feature_sets_``; ``intercept_`` and the sum over sets are the score. A row whose
+            value in a set is unknown, or whose combination has no bag, gets 0 from that set.
+        """
+        parts = np.stack(
+            [
+                np.concatenate([table, np.zeros((1, table.shape[1]))])[cells]
+                for table, cells in zip(self.tables_, self._locate(X), strict=True)
+            ],
+            axis=1,
+        )
+        return parts[:, :, 0] if parts.shape[2] == 1 else parts
+
+    def largest_cells(self, n_cells: int = 10) -> list[tuple[tuple[str, ...], tuple[str, ...], float, int]]:
+        """The cells with the largest coefficients: (feature set, values, coefficient, rows), largest first.
+
+        With several classes, the coefficient with the largest absolute value of each cell.
+        """
+        check_is_fitted(self)
+        found = []
+        for table, report in zip(self.tables_, self.bags_.tables, strict=True):
+            strongest = table[np.arange(table.shape[0]), np.argmax(np.abs(table), axis=1)]
+            for key, coefficient, count in zip(
+                self.bags_.readable_keys(report), strongest, report.counts, strict=True
+            ):
+                found.append((report.feature_set, key, float(coefficient), int(count)))
+        return sorted(found, key=lambda cell: -abs(cell[2]))[:n_cells]
+
+    def _make_membership(self, names: list[str], values: list[Any]) -> Membership:
+        n = values[0].size
+        columns, codes = learn_columns(
+            values,
+            names,
+            categorical=categorical_mask(self.categorical_features, names, values, self.bin_edges),
+            n_bins=default_bins(n) if self.n_bins is None else self.n_bins,
+            bin_edges=self.bin_edges,
+        )
+        min_size = min(10, max(n // 10, 1)) if self.min_size is None else self.min_size
+        return plan_membership(columns, codes, self.feature_sets, min_size)
+
+    def _open(self) -> Any:
+        return self._open_release(
+            unit="label", adjacency="replace-one", theorem=THEOREM, assumptions=ASSUMPTIONS
+        )
+
+    def _learn(self, membership: Membership, report: CuratedBags) -> None:
+        """Everything after aggregation: no label is in reach from here on."""
+        indexes, tables, noise = self._modelled_sets(membership, report)
+        design = CellDesign(indexes, membership.codes)
+        sums = np.ascontiguousarray(np.concatenate([table.label_sums for table in tables]).T)
+        if self.submodel != "crosses":
+            from skprivate.aggregate._neural import fit_submodels
+
+            fitted = fit_submodels(
+                design, indexes, self._loss(), sums, noise, submodel=self.submodel, options=self.submodel_options,
+                random_state=self.random_state,
+            )
+            coef, self.submodels_ = fitted.coef, fitted.modules
+            self.penalties_, self.n_iter_ = None, fitted.n_iter
+        else:
+            coef = self._fit_crosses(design, indexes, sums, noise, report.square_sum)
+        self.bags_ = CuratedBags(
+            report.columns,
+            tuple(tables),
+            report.n_samples,
+            report.classes,
+            report.square_sum,
+            report.label_bounds,
+            report.guarantee,
+        )
+        self.feature_sets_ = [table.feature_set for table in tables]
+        self.intercept_ = coef[:, -1]
+        ends = design.offsets[1:-1]
+        self.tables_ = [np.ascontiguousarray(part.T) for part in np.split(coef[:, :-1], ends, axis=1)]
+        self._indexes = indexes
+
+    def _fit_crosses(
+        self, design: CellDesign, indexes: list[CellIndex], sums: FloatArray, noise: FloatArray, square_sum: Any
+    ) -> FloatArray:
+        loss = self._loss()
+        order = np.array([len(index.columns) for index in indexes])
+        if isinstance(self.penalty, str):
+            found = fit_evidence(design, loss, sums, noise, order, square_sum=square_sum, tol=self.tol)
+            self.penalties_ = found.dispersion / found.variances
+            self.n_iter_ = found.n_iter
+            return found.coef
+        main, cross = self.penalty if isinstance(self.penalty, tuple) else (self.penalty, self.penalty)
+        self.penalties_ = np.where(order == 1, float(main), float(cross))
+        if np.any(noise) and loss != "squared":
+            # A noisy sum outside the possible range would make the objective unbounded below.
+            high = np.inf if loss == "poisson" else design.counts
+            sums = np.clip(sums, 0.0, high)
+        linear = np.column_stack([sums, total_sum(design, sums, noise)])
+        ridge = np.append(self.penalties_[design.set_of_cell()], 0.0)
+        solution = fit_tables(design, loss, linear, ridge, tol=self.tol, max_iter=self.max_iter)
+        self.n_iter_ = solution.n_passes
+        return solution.coef
+
+    def _modelled_sets(
+        self, membership: Membership, report: CuratedBags
+    ) -> tuple[list[CellIndex], list[BagTable], FloatArray]:
+        """Cells, label sums and noise variances of the model's own feature sets."""
+        reported = {frozenset(table.feature_set): j for j, table in enumerate(report.tables)}
+        if isinstance(self.feature_sets, (list, tuple)):
+            from skprivate.aggregate._cells import resolve_feature_sets
+
+            names = [column.name for column in report.columns]
+            positions, _ = resolve_feature_sets(list(self.feature_sets), names, [], [])
+            wanted = [tuple(names[c] for c in one) for one in positions]
+        else:
+            wanted = [table.feature_set for table in report.tables]
+        indexes: list[CellIndex] = []
+        tables: list[BagTable] = []
+        noise: list[FloatArray] = []
+        for feature_set in wanted:
+            j = reported.get(frozenset(feature_set))
+            if j is not None:
+                table, own = report.tables[j], np.full(report.tables[j].n_bags, report.tables[j].noise_variance)
+                index = membership.indexes[j]
+            else:
+                j, table, own = self._best_superset(report, feature_set)
+                place = {column.name: c for c, column in enumerate(report.columns)}
+                columns = tuple(place[name] for name in feature_set)
+                index = CellIndex(columns, tuple(report.columns[c].n_codes for c in columns), table.keys)
+            indexes.append(index)
+            tables.append(table)
+            noise.append(own)
+        return indexes, tables, np.concatenate(noise)
+
+    @staticmethod
+    def _best_superset(
+        report: CuratedBags, feature_set: tuple[str, ...]
+    ) -> tuple[int, BagTable, FloatArray]:
+        best: tuple[int, BagTable, FloatArray] | None = None
+        for j, table in enumerate(report.tables):
+            if set(feature_set) <= set(table.feature_set) and not np.any(table.keys[-1] < 0):
+                projected, noise = project_table(table, feature_set)
+                if best is None or noise.sum() < best[2].sum():
+                    best = (j, projected, noise)
+        if best is None:
+            raise ValueError(
+                f"feature_sets holds {feature_set}, which is no subset of a reported set without merged rare bags: "
+                f"{[table.feature_set for table in report.tables]}."
+            )
+        return best
+
+    def _scores(self, X: Any) -> FloatArray:
+        """Scores, shape (n_samples, n_outputs)."""
+        cells = self._locate(X)
+        scores = np.tile(self.intercept_, (cells[0].size, 1))
+        for table, where in zip(self.tables_, cells, strict=True):
+            # Index -1, no bag, is the appended row of zeros.
+            scores += np.concatenate([table, np.zeros((1, table.shape[1]))])[where]
+        return scores
+
+    def _locate(self, X: Any) -> list[Any]:
+        check_is_fitted(self)
+        _, values = self._read(X, reset=False)
+        codes = encode_columns(values, self.bags_.columns)
+        return [index.locate(codes) for index in self._indexes]
+
+    def _read(self, X: Any, *, reset: bool) -> tuple[list[str], list[Any]]:
+        if hasattr(X, "columns") and hasattr(X, "__getitem__"):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            names, values = read_columns(X)
+            if not values or values[0].size == 0:
+                raise ValueError(f"Found array with 0 sample(s) or 0 feature(s) (shape={X.shape}).")
+            return names, values
+        array = validate_data(self, X, dtype=None, ensure_all_finite="allow-nan", reset=reset)
+        return read_columns(array)
+
+    def _check_penalty(self) -> None:
+        if isinstance(self.penalty, tuple) and not (
+            len(self.penalty) == 2 and all(isinstance(p, Real) and p >= 0 for p in self.penalty)
+        ):
+            raise ValueError(f"penalty must be 'evidence', a number or (main, cross), got {self.penalty!r}.")
+
+    def _check_report(self, report: CuratedBags) -> None:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags

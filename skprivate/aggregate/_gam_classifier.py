@@ -1,0 +1,212 @@
+"""Classifier from curated bags."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_y, check_consistent_length, column_or_1d
+
+from skprivate._sklearn import _fit_context
+from skprivate.aggregate._aggregation import aggregate_classes, encode_classes, one_hot
+from skprivate.aggregate._curated_bags import CuratedBags
+from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
+from skprivate.aggregate._losses import FloatArray, LossName
+
+
+class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
+    """Additive classifier that learns from class counts per bag only.
+
+    The score is the intercept plus one table lookup (or a small network) per feature set, and the fit minimises
+
+        Σ_rows LogSumExp(score) − Σ_sets Σ_bags (label sum)·(coefficient) + ½ Σ penalty·coefficient²,
+
+    in which labels appear as sums per bag: with ``epsilon=None`` it is exactly the fit to individual labels.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        Privacy loss bound, ε > 0, of the label of one row. None: exact label sums, no label privacy.
+    delta : float, default=1e-6
+        Probability, in [0, 1), that the bound may fail. With 0, discrete Laplace noise is used; otherwise the noise
+        with the smaller variance, which is Gaussian from about nine feature sets on.
+    feature_sets : {"pairs", "singles"}, int, or list, default="pairs"
+        "pairs": each column and each pair of columns; "singles": each column; an int: each column and that many
+        pairs, chosen by the features' entropy; a list of sets, each a column or a tuple of columns by name or
+        position. The privacy budget is shared by all sets.
+    min_size : int, optional
+        Bags of fewer rows are merged into one bag per set, by their public counts; by default 10, or a tenth of the
+        rows if there are fewer than 100.
+    penalty : "evidence", float, or (float, float), default="evidence"
+        ℓ2 penalties. "evidence" estimates one per feature set from the (noisy) label sums by marginal likelihood,
+        the noise variance being known: post-processing, which costs no budget. A pair is for (columns, crosses).
+    submodel : {"crosses", "mlp"} or callable, default="crosses"
+        "crosses": a table of coefficients per set. "mlp": a network on embeddings of the set's columns (needs torch).
+        A callable makes a ``torch.nn.Module`` for a set, see ``submodel_options``.
+    submodel_options : dict, optional
+        For networks: ``hidden`` (16,), ``embedding`` 8, ``shared_embeddings`` False, ``weight_decay`` 1.0, ``epochs``
+        300, ``learning_rate`` 0.01.
+    classes : sequence, optional
+        Public class labels. By default the distinct labels of y, *taken as public*.
+    categorical_features : "from_dtype", "all" or list, default="from_dtype"
+        Columns taken as they are. Numeric columns are cut into bins at quantiles of the public features otherwise.
+    n_bins : int, optional
+        Bins of a numeric column; by default the cube root of n_samples, between 2 and 16.
+    bin_edges : dict from column name to increasing floats, optional
+    mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
+    tol : float, default=1e-6
+        Gradient tolerance of the fit, in the solver's scaled variables.
+    max_iter : int, default=500
+    random_state : None, int or RandomState, default=None
+        None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
+    ledger : PrivacyLedger, optional
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    feature_sets_ : list of tuple of str
+        Sets that have at least one bag.
+    tables_ : list of ndarray of shape (n_bags, 1) or (n_bags, n_classes)
+        Coefficients of the bags of each set, in the order of ``bags_.tables``.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    penalties_ : ndarray of shape (n_sets,)
+        None for networks.
+    bags_ : CuratedBags
+        What was released about the labels.
+    privacy_guarantee_ : PrivacyGuarantee
+    n_iter_ : int
+        Updates of the penalties, or evaluations of the objective if they were given.
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    (ε, δ)-label differential privacy under replacement of one label: features and counts are public and not
+    protected. All attributes are released. A value that was not seen in ``fit`` contributes 0 to the score.
+
+    References
+    ----------
+    Chen, Fu, Karbasi and Mirrokni (2023), "Learning from Aggregated Data: Curated Bags versus Random Bags",
+    Theorem 1.
+
+    Examples
+    --------
+    >>> from skprivate import CuratedBagGAMClassifier
+    >>> from skprivate.datasets import load_adult
+    >>> X, y = load_adult(return_X_y=True, as_frame=True)
+    >>> columns = ["education", "occupation", "relationship"]
+    >>> model = CuratedBagGAMClassifier(epsilon=1.0, random_state=0).fit(X[columns], y)
+    >>> bool(model.score(X[columns], y) > 0.8)
+    True
+    """
+
+    _parameter_constraints = {**GAM_CONSTRAINTS, "classes": ["array-like", None]}
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        delta=1e-6,
+        feature_sets="pairs",
+        min_size=None,
+        penalty="evidence",
+        submodel="crosses",
+        submodel_options=None,
+        classes=None,
+        categorical_features="from_dtype",
+        n_bins=None,
+        bin_edges=None,
+        mechanism="auto",
+        tol=1e-6,
+        max_iter=500,
+        random_state=None,
+        ledger=None,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.feature_sets = feature_sets
+        self.min_size = min_size
+        self.penalty = penalty
+        self.submodel = submodel
+        self.submodel_options = submodel_options
+        self.classes = classes
+        self.categorical_features = categorical_features
+        self.n_bins = n_bins
+        self.bin_edges = bin_edges
+        self.mechanism = mechanism
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Aggregate the labels, forget them, and learn from the aggregates.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Public features of any type; missing values are a value of their own.
+        y : array-like of shape (n_samples,)
+            Class labels; private.
+
+        Returns
+        -------
+        self
+        """
+        self._check_penalty()
+        names, values = self._read(X, reset=True)
+        labels = column_or_1d(_check_y(y, estimator=self), warn=True)
+        check_consistent_length(values[0], labels)
+        check_classification_targets(labels)
+        classes = np.unique(labels) if self.classes is None else np.asarray(self.classes)
+        if classes.size < 2:
+            raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
+        codes = np.searchsorted(classes, labels) if self.classes is None else encode_classes(labels, classes)
+        membership = self._make_membership(names, values)
+        bags = aggregate_classes(
+            membership,
+            one_hot(codes, classes.size),
+            classes,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            mechanism=self.mechanism,
+            open_for=self._open,
+        )
+        self.classes_ = classes
+        self._learn(membership, bags)
+        self.privacy_guarantee_ = bags.guarantee
+        return self
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Scores: of shape (n_samples,) for two classes, else (n_samples, n_classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if self.classes_.size == 2 else scores
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Class probabilities of shape (n_samples, n_classes)."""
+        scores = self._scores(X)
+        if self.classes_.size > 2:
+            return softmax(scores, axis=1)
+        positive = expit(scores)
+        return np.hstack([1 - positive, positive])
+
+    def predict(self, X: Any) -> Any:
+        """Most probable class of every row."""
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return self.classes_[best]
+
+    def _loss(self) -> LossName:
+        return "log" if self.classes_.size == 2 else "multinomial"
+
+    def _check_report(self, report: CuratedBags) -> None:
+        if report.classes is None:
+            raise ValueError("bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels.")
+        if report.n_outputs != (1 if len(report.classes) == 2 else len(report.classes)):
+            raise ValueError(
+                f"bags name {len(report.classes)} classes but their label sums have {report.n_outputs} columns."
+            )
+        self.classes_ = np.asarray(report.classes)

@@ -1,0 +1,245 @@
+"""Quantile cuts of the public points along public directions, and all intersections of a few of them.
+
+A cut is the halfspace {z : ⟨direction, z⟩ ≤ threshold}. The cuts of one direction are nested, so the errors
+of all intersections of cuts along r directions are cumulative sums of one r-dimensional histogram of the
+rows: n operations for a whole block of hypotheses instead of n for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.mixture._geometry import Floats, products
+from skprivate.mixture._selection import Integers, merge_occurrences, occurrences
+
+#: Fraction of the public points that a cut leaves in. Most of the public population is to be called public.
+KEPT_FRACTIONS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98)
+FINE_KEPT_FRACTIONS = (
+    *(0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8),
+    *(0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0),
+)
+#: Sums that are gathered before they are counted.
+GATHER = 2**20
+#: Projections (rows times directions) formed at a time.
+PROJECTIONS = 2**22
+#: Thresholds up to which a value is compared with each.
+FEW_CUTS = 32
+#: Parts of the enumeration whose histograms are kept for the second pass.
+CHECKPOINTS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class CutCandidates:
+    """Cuts {z : ⟨direction, z⟩ ≤ threshold + slack}.
+
+    Attributes
+    ----------
+    directions : ndarray of shape (n_directions, n_features)
+        In scaled units, of length one.
+    thresholds : tuple of ndarray
+        Ascending thresholds of each direction, without repetition.
+    slack : float
+    """
+
+    directions: Floats
+    thresholds: tuple[Floats, ...]
+    slack: float
+
+    @property
+    def n_cuts(self) -> tuple[int, ...]:
+        return tuple(len(cuts) for cuts in self.thresholds)
+
+    def bins(self, scaled: Floats) -> NDArray[Any]:
+        """For each direction and row the first cut that contains the row, of shape (n_directions, n_rows).
+
+        The number of cuts stands for none. The integer type is as small as that number allows.
+        """
+        n_rows = scaled.shape[0]
+        dtype = np.min_scalar_type(max(self.n_cuts, default=0))
+        bins = np.empty((len(self.thresholds), n_rows), dtype=dtype)
+        step = max(1, PROJECTIONS // max(1, len(self.thresholds)))
+        for low in range(0, n_rows, step):
+            projections = products(self.directions, scaled[low : low + step])
+            for k, cuts in enumerate(self.thresholds):
+                bins[k, low : low + step] = _count_below(cuts + self.slack, projections[k])
+        return bins
+
+    def halfspace(self, direction: int, cut: int) -> tuple[Floats, float]:
+        """Normal and intercept of a cut as {z : ⟨normal, z⟩ + intercept ≥ 0}."""
+        return -self.directions[direction], float(self.thresholds[direction][cut]) + self.slack
+
+
+def _count_below(thresholds: Floats, values: Floats) -> NDArray[Any]:
+    """Number of ascending thresholds below each value."""
+    if thresholds.size > FEW_CUTS:
+        return np.searchsorted(thresholds, values)
+    # Comparing with each of a few thresholds is several times faster than a search that branches.
+    below = np.greater(values, thresholds[:, None])
+    return np.asarray(below.view(np.uint8).sum(axis=0, dtype=np.uint8))
+
+
+def quantile_cuts(public: Floats, directions: Floats, kept: tuple[float, ...], slack: float) -> CutCandidates:
+    """Cuts that leave given fractions of the public points in, along given directions of any length.
+
+    Thresholds lie between two public points where there is room, so that neither side is touched.
+    """
+    directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    if len(public) == 0:
+        return CutCandidates(directions, tuple(np.zeros(0) for _ in directions), slack)
+    ordered = np.sort(public @ directions.T, axis=0)
+    last_in = np.clip(np.ceil(np.array(kept) * len(public)).astype(int) - 1, 0, len(public) - 1)
+    thresholds = []
+    for column in ordered.T:
+        inside = np.unique(column[last_in])
+        following = np.searchsorted(column, inside + slack, side="right")
+        outside = column[np.minimum(following, len(column) - 1)]
+        thresholds.append(np.where(following < len(column), (inside + outside) / 2, inside))
+    return CutCandidates(directions, tuple(thresholds), slack)
+
+
+def point_cuts(public: Floats, slack: float) -> CutCandidates:
+    """Both halfspaces bounded by each of the public points on a line: Algorithm 1 in one dimension."""
+    points = np.unique(public[:, 0])
+    return CutCandidates(np.array([[1.0], [-1.0]]), (points, np.sort(-points)), slack)
+
+
+def count_cut_intersections(n_cuts: tuple[int, ...], max_size: int) -> int:
+    """Number of sets of at most ``max_size`` cuts along different directions, the empty set included."""
+    by_size = [1] + [0] * max_size
+    for count in n_cuts:
+        for size in range(max_size, 0, -1):
+            by_size[size] += by_size[size - 1] * count
+    return sum(by_size)
+
+
+class CutIntersections:
+    """All sets of at most ``max_size`` cuts along different directions, in a fixed order.
+
+    Parameters
+    ----------
+    bins : ndarray of shape (n_directions, n_rows)
+        `CutCandidates.bins`.
+    n_cuts : tuple of int
+        Number of cuts of each direction.
+    weights : int64 ndarray of shape (n_rows,)
+        What a hypothesis's errors gain by calling each row public; the sum of their absolute values below
+        2⁵³.
+    max_size : int
+        Largest number of cuts in a set.
+    offset, resolution : int
+        As in `Intersections`.
+
+    Notes
+    -----
+    A set is described by its directions and cuts, (direction, cut, direction, cut, …).
+    """
+
+    def __init__(
+        self,
+        bins: NDArray[Any],
+        n_cuts: tuple[int, ...],
+        weights: Integers,
+        max_size: int,
+        *,
+        offset: int = 0,
+        resolution: int = 1,
+    ) -> None:
+        self.bins = bins
+        self.n_cuts = n_cuts
+        self.max_size = min(max_size, len(n_cuts))
+        self.offset = offset
+        self.resolution = resolution
+        # Sums of integers below 2⁵³ are exact in the float64 that weighted histograms are formed in.
+        if int(np.abs(weights).sum()) >= 2**53:
+            raise ValueError("The weights add up to too much for exact sums.")
+        self._weights = weights.astype(np.float64)
+        self._groups = [
+            group for size in range(self.max_size + 1) for group in combinations(range(len(n_cuts)), size)
+        ]
+        self._checkpoints: list[tuple[slice, Integers, Integers]] = []
+
+    def __len__(self) -> int:
+        return count_cut_intersections(self.n_cuts, self.max_size)
+
+    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
+        """Numbers of errors that occur, ascending, and how many sets make each (pass 1)."""
+        step = max(1, -(-len(self._groups) // CHECKPOINTS))
+        self._checkpoints = []
+        for low in range(0, len(self._groups), step):
+            part = slice(low, low + step)
+            self._checkpoints.append((part, *self._count(part)))
+        return merge_occurrences([(errors, counts) for _, errors, counts in self._checkpoints])
+
+    def locate(self, errors: int, member: int) -> tuple[int, ...]:
+        """The ``member``-th set (from zero) that makes ``errors`` errors (pass 2)."""
+        if not self._checkpoints:
+            self.histogram()
+        remaining = member
+        for part, present, counts in self._checkpoints:
+            held = int(counts[present == errors].sum())
+            if remaining >= held:
+                remaining -= held
+                continue
+            for group, numbers in self._blocks(part):
+                positions = np.flatnonzero(numbers == errors)
+                if remaining < positions.size:
+                    return self._describe(group, int(positions[remaining]))
+                remaining -= positions.size
+        raise IndexError(f"Fewer than {member + 1} sets make {errors} errors.")
+
+    def all_errors(self) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Every set with its errors, one by one: for tests and very small families."""
+        for group, numbers in self._blocks(slice(None)):
+            for position, errors in enumerate(numbers):
+                yield self._describe(group, position), int(errors)
+
+    def _describe(self, group: tuple[int, ...], position: int) -> tuple[int, ...]:
+        shape = tuple(self.n_cuts[k] for k in group)
+        cuts = np.unravel_index(position, shape) if group else ()
+        return tuple(int(value) for pair in zip(group, cuts, strict=True) for value in pair)
+
+    def _count(self, part: slice) -> tuple[Integers, Integers]:
+        merged: list[tuple[Integers, Integers]] = []
+        gathered: list[NDArray[Any]] = []
+        size = 0
+        for _, numbers in self._blocks(part):
+            gathered.append(numbers)
+            size += numbers.size
+            if size >= GATHER:
+                merged.append(occurrences(np.concatenate(gathered)))
+                gathered, size = [], 0
+        if gathered:
+            merged.append(occurrences(np.concatenate(gathered)))
+        return merge_occurrences(merged)
+
+    def _blocks(self, part: slice) -> Iterator[tuple[tuple[int, ...], Integers]]:
+        """Errors of all sets along each group of directions; the last direction's cut varies fastest."""
+        head: tuple[int, ...] = ()
+        code: NDArray[np.intp] = np.zeros(self._weights.size, dtype=np.intp)
+        buffer = np.empty_like(code)
+        for group in self._groups[part]:
+            shape = tuple(self.n_cuts[k] + 1 for k in group)
+            if group[:-1] != head:
+                # Groups follow in order, so all that share their leading directions share this.
+                head = group[:-1]
+                code = np.zeros(self._weights.size, dtype=np.intp)
+                for k in head:
+                    code *= self.n_cuts[k] + 1
+                    code += self.bins[k]
+            cells = code
+            if group:
+                np.multiply(code, shape[-1], out=buffer)
+                cells = np.add(buffer, self.bins[group[-1]], out=buffer)
+            sums = np.bincount(cells, weights=self._weights, minlength=prod(shape)).reshape(shape)
+            for axis in range(len(shape)):
+                np.cumsum(sums, axis=axis, out=sums)
+            inside = sums[tuple(slice(self.n_cuts[k]) for k in group)]
+            errors = inside.astype(np.int64).ravel() + self.offset
+            yield group, errors // self.resolution if self.resolution > 1 else errors

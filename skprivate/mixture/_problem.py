@@ -1,0 +1,143 @@
+"""What all strategies are given, and what they give back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.mixture._geometry import Floats, PublicFrame, products, public_frame
+from skprivate.mixture._selection import ErrorWeights, Integers, coarsest_needed
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows, weights and the public numbers that plans are made from.
+
+    Attributes
+    ----------
+    frame : PublicFrame
+    scaled : ndarray of shape (n_on_span, n_features)
+        Rows on the public points' affine span, in scaled units; the others are private whatever is drawn.
+    signed : int64 ndarray of shape (n_on_span,)
+        `ErrorWeights.signed` of these rows.
+    offset : int
+        Errors of the hypothesis that calls every row private.
+    public : ndarray of shape (n_public, n_features)
+        Public points of the public label, in scaled units.
+    unit : int
+        Errors are counted in this unit, rounded down.
+    sensitivity : int
+        Largest change of an error count by one private row, in this unit.
+    planning_rows : int
+        Number of rows that plans may know: all rows where that is public, else the public ones.
+    effective_rows : float
+        Number of private rows whose errors weigh as much as all rows of the lighter class; public.
+    """
+
+    frame: PublicFrame
+    scaled: Floats
+    signed: Integers
+    offset: int
+    public: Floats
+    unit: int
+    sensitivity: int
+    planning_rows: int
+    effective_rows: float
+
+    @classmethod
+    def build(
+        cls,
+        X: Floats,
+        *,
+        private: NDArray[np.bool_],
+        has_private_label: NDArray[np.bool_],
+        weights: ErrorWeights,
+        size_is_public: bool,
+    ) -> Problem:
+        """Set up the problem from all rows; ``size_is_public`` under replace-one adjacency."""
+        supports = ~private & ~has_private_label
+        frame = public_frame(X[supports])
+        scaled = frame.scaled(X)
+        on_span = frame.distance(scaled) <= frame.slack
+        signed = weights.signed(has_private_label)
+        n_points = int(supports.sum())
+        planning_rows = X.shape[0] if size_is_public else int((~private).sum())
+        effective = n_points * weights.public_label
+        if size_is_public:
+            effective = min(effective, (X.shape[0] - n_points) * weights.private_label)
+        largest = planning_rows * max(weights.public_label, weights.private_label)
+        unit = coarsest_needed(weights, largest)
+        return cls(
+            frame=frame,
+            scaled=scaled if on_span.all() else scaled[on_span],
+            signed=signed[on_span],
+            offset=-int(signed[~has_private_label].sum()),
+            public=scaled[supports],
+            unit=unit,
+            sensitivity=weights.sensitivity // unit,
+            planning_rows=planning_rows,
+            effective_rows=effective / weights.sensitivity,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """Rows of the span that all halfspaces {normals @ z + intercepts ≥ 0} contain are called public.
+
+    Attributes
+    ----------
+    normals : ndarray of shape (n_halfspaces, n_features)
+        Unit normals in scaled units.
+    intercepts : ndarray of shape (n_halfspaces,)
+    all_private : bool
+        True for the hypothesis that calls every row private.
+    """
+
+    normals: Floats
+    intercepts: Floats
+    all_private: bool = False
+
+    @classmethod
+    def calling_all_private(cls, n_features: int) -> Hypothesis:
+        return cls(np.zeros((0, n_features)), np.zeros(0), all_private=True)
+
+    def contain(self, scaled: Floats) -> NDArray[np.bool_]:
+        """Membership of scaled rows in each halfspace, of shape (n_halfspaces, n)."""
+        return np.array(products(self.normals, scaled) + self.intercepts[:, None] >= 0)
+
+
+@dataclass(frozen=True)
+class DrawRecord:
+    """One draw: what it was, how many hypotheses it compared, and its price.
+
+    Attributes
+    ----------
+    name : {"exact", "joint", "move"}
+    n_hypotheses : int
+    epsilon : float
+    """
+
+    name: str
+    n_hypotheses: int
+    epsilon: float
+
+
+def margins(frame: PublicFrame, hypothesis: Hypothesis, X: Floats) -> Floats:
+    """Signed margin of each row, ≥ 0 where it is called public, in scaled units.
+
+    The smallest distance to a bounding hyperplane, negative outside; minus the distance to the span for rows
+    off it. Without halfspaces there is no boundary to measure from: the margin is then 1 on the span, and −1
+    everywhere for the hypothesis that calls every row private.
+    """
+    if hypothesis.all_private:
+        return np.full(X.shape[0], -1.0)
+    scaled = frame.scaled(X)
+    margin = np.full(X.shape[0], 1.0)
+    if hypothesis.intercepts.size:
+        margin = (products(hypothesis.normals, scaled) + hypothesis.intercepts[:, None]).min(axis=0)
+    if frame.complement.shape[0]:
+        distance = frame.distance(scaled)
+        margin = np.where(distance <= frame.slack, margin, np.minimum(margin, -distance))
+    return margin

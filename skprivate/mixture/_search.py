@@ -1,0 +1,289 @@
+"""Private search for an intersection of halfspaces where all of them are too many.
+
+One joint draw from all intersections of a few public quantile cuts along public directions, then moves: each
+redraws one halfspace given the others, or adds one, from candidates around the halfspaces that were drawn (a
+function of paid draws and public rows) and always including the present hypothesis. The plan, with the number
+of draws and the price of each, is made from public numbers before the first draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, floor, log, log2
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.mixture._cuts import (
+    FINE_KEPT_FRACTIONS,
+    PROJECTIONS,
+    CutCandidates,
+    CutIntersections,
+    count_cut_intersections,
+    quantile_cuts,
+)
+from skprivate.mixture._geometry import Floats
+from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem
+from skprivate.mixture._selection import Integers, draw_hypothesis
+from skprivate.privacy import Release
+from skprivate.privacy._release import SelectionRule
+
+#: Directions of the joint draw are filled up to this number where the features are fewer.
+FEWEST_DIRECTIONS = 32
+#: Directions compared in one move, and the public points that its quantiles are taken from.
+MOVE_DIRECTIONS = 768
+MOVE_POINTS = 10_000
+#: Public points that the quantiles of the joint draw are taken from.
+CUT_POINTS = 100_000
+#: Steps to a neighbouring direction, in units of its largest coordinate.
+MOVE_STEPS = (0.5, 1.0, 0.25)
+#: Rows times groups of directions that the joint draw may go through (public rows).
+MOST_WORK = 4 * 10**9
+#: Expected loss of a draw, as a fraction of the rows of a class, that the plan aims at.
+JOINT_LOSS, MOVE_LOSS, LARGEST_LOSS = 0.029, 0.0175, 0.1
+MOST_MOVES = 4
+MOST_JOINT = 3
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What is drawn and what each draw costs; a function of public numbers.
+
+    Attributes
+    ----------
+    joint_size : int
+        Largest number of cuts in the joint draw.
+    joint_epsilon : float
+    n_moves : int
+    move_epsilon : float
+        Price of each move.
+    max_halfspaces : int
+    """
+
+    joint_size: int
+    joint_epsilon: float
+    n_moves: int
+    move_epsilon: float
+    max_halfspaces: int
+
+
+def plan_search(
+    n_cuts: tuple[int, ...],
+    problem: Problem,
+    *,
+    epsilon: float,
+    max_halfspaces: int,
+    max_candidates: int,
+    moves: bool,
+    monotone: bool,
+) -> SearchPlan:
+    """Split ε by public numbers.
+
+    Parameters
+    ----------
+    n_cuts : tuple of int
+        Cuts of each direction of the joint draw.
+    problem : Problem
+        Of which public numbers only are used.
+    epsilon, max_halfspaces, max_candidates
+    moves : bool
+        Whether moves may follow the joint draw.
+    monotone : bool
+        Whether selections use the sharper exponent.
+
+    Notes
+    -----
+    By Lemma 4.6 a draw from N hypotheses loses about ``2 ln(N) / epsilon`` errors. The joint draw takes as
+    many cuts as time and a loss of `LARGEST_LOSS` of the effective rows allow. The first move comes where ε is
+    enough for a joint draw that loses `JOINT_LOSS` and a move that loses `MOVE_LOSS`, one more with every doubling
+    of ε; prices stay in the proportion of these two.
+    """
+    factor = 1.0 if monotone else 2.0
+    effective_rows = problem.effective_rows
+    joint_size = 1
+    for size in range(2, min(MOST_JOINT, max_halfspaces, len(n_cuts)) + 1):
+        n_sets = count_cut_intersections(n_cuts, size)
+        n_groups = comb(len(n_cuts), size)
+        affordable = factor * log(n_sets) / epsilon <= LARGEST_LOSS * effective_rows
+        if affordable and n_sets <= max_candidates and n_groups * problem.planning_rows <= MOST_WORK:
+            joint_size = size
+    rows = max(effective_rows, 1.0)
+    joint = factor * log(count_cut_intersections(n_cuts, joint_size)) / (JOINT_LOSS * rows)
+    move = factor * log(MOVE_DIRECTIONS * len(FINE_KEPT_FRACTIONS)) / (MOVE_LOSS * rows)
+    n_moves = 0
+    if moves and epsilon >= joint + move:
+        n_moves = min(MOST_MOVES, 1 + floor(log2(epsilon / (joint + move))))
+    share = epsilon / (joint + n_moves * move) if n_moves else 0.0
+    return SearchPlan(
+        joint_size=joint_size,
+        joint_epsilon=joint * share if n_moves else epsilon,
+        n_moves=n_moves,
+        move_epsilon=move * share,
+        max_halfspaces=max_halfspaces,
+    )
+
+
+def public_directions(public: Floats, rng: np.random.Generator) -> Floats:
+    """Both senses of every axis; with few features also sums and differences of two, principal axes and random ones."""
+    n_features = public.shape[1]
+    axes = np.eye(n_features)
+    directions = [*axes, *-axes]
+    if len(directions) < FEWEST_DIRECTIONS and n_features > 1:
+        for i, j in combinations(range(n_features), 2):
+            directions += [s * axes[i] + t * axes[j] for s in (1, -1) for t in (1, -1)]
+        if len(public):
+            _, _, principal = np.linalg.svd(public - public.mean(axis=0), full_matrices=False)
+            directions += [*principal, *-principal]
+        while len(directions) < FEWEST_DIRECTIONS:
+            direction = rng.normal(size=n_features)
+            directions += [direction, -direction]
+        directions = directions[: max(FEWEST_DIRECTIONS, 2 * n_features)]
+    return np.array(directions)
+
+
+class PrivateSearch:
+    """The draws of a plan.
+
+    Parameters
+    ----------
+    problem : Problem
+    release : Release
+        Pays and draws.
+    rule, monotone
+        As in `Release.select`.
+    """
+
+    def __init__(self, problem: Problem, release: Release, *, rule: SelectionRule, monotone: bool) -> None:
+        self.problem = problem
+        self.release = release
+        self.rule = rule
+        self.monotone = monotone
+        self.draws: list[DrawRecord] = []
+
+    def run(self, candidates: CutCandidates, plan: SearchPlan) -> Hypothesis:
+        """The joint draw and the moves of a plan."""
+        present = self.joint(candidates, plan)
+        for _ in range(plan.n_moves):
+            present = self.move(present, candidates, plan)
+        return present
+
+    def joint(self, candidates: CutCandidates, plan: SearchPlan) -> Hypothesis:
+        """Draw from all intersections of at most ``joint_size`` cuts."""
+        problem = self.problem
+        family = None
+        if not problem.frame.empty:
+            family = CutIntersections(
+                candidates.bins(problem.scaled),
+                candidates.n_cuts,
+                problem.signed,
+                plan.joint_size,
+                offset=problem.offset,
+                resolution=problem.unit,
+            )
+        n_hypotheses = 1 if family is None else len(family) + 1
+        self.draws.append(DrawRecord("joint", n_hypotheses, plan.joint_epsilon))
+        chosen = draw_hypothesis(
+            family,
+            problem.offset // problem.unit,
+            self.release,
+            epsilon=plan.joint_epsilon,
+            sensitivity=problem.sensitivity,
+            rule=self.rule,
+            monotone=self.monotone,
+        )
+        if chosen is None:
+            return Hypothesis.calling_all_private(problem.scaled.shape[1])
+        sides = [candidates.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
+        normals = np.array([normal for normal, _ in sides]).reshape(-1, problem.scaled.shape[1])
+        return Hypothesis(normals, np.array([intercept for _, intercept in sides]))
+
+    def move(self, present: Hypothesis, candidates: CutCandidates, plan: SearchPlan) -> Hypothesis:
+        """Redraw one halfspace, add one, or stay."""
+        problem, n_present = self.problem, len(present.intercepts)
+        inside = present.contain(problem.scaled)
+        slots = list(range(n_present))
+        if n_present < plan.max_halfspaces:
+            slots.append(n_present)
+        per_slot = max(1, MOVE_DIRECTIONS // max(1, len(slots)))
+        public = some_rows(problem.public, MOVE_POINTS, self.release.public_rng)
+        options: list[tuple[int, CutCandidates]] = []
+        stay = problem.offset
+        if not present.all_private:
+            stay += int(problem.signed[inside.all(axis=0)].sum())
+        scores = [np.array([stay], dtype=np.int64)]
+        for slot in slots:
+            if slot < n_present:
+                directions = neighbouring_directions(-present.normals[slot], per_slot)
+                others = np.all(np.delete(inside, slot, axis=0), axis=0)
+            else:
+                directions = candidates.directions[:per_slot]
+                others = np.all(inside, axis=0)
+            cuts = quantile_cuts(public, directions, FINE_KEPT_FRACTIONS, candidates.slack)
+            options.append((slot, cuts))
+            scores.append(self._errors_with(cuts, others))
+        errors = np.concatenate(scores) // problem.unit
+        self.draws.append(DrawRecord("move", errors.size, plan.move_epsilon))
+        chosen = self.release.select(
+            -errors,
+            sensitivity=problem.sensitivity,
+            epsilon=plan.move_epsilon,
+            rule=self.rule,
+            monotone=self.monotone,
+        )
+        return _moved(present, options, int(chosen) - 1)
+
+    def _errors_with(self, cuts: CutCandidates, others: NDArray[np.bool_]) -> Integers:
+        """Errors of each cut intersected with the other halfspaces, direction by direction."""
+        rows = np.flatnonzero(others)
+        weights = self.problem.signed[rows].astype(np.float64)
+        totals = [np.zeros(count) for count in cuts.n_cuts]
+        step = max(1, PROJECTIONS // len(totals))
+        for low in range(0, rows.size, step):
+            part = slice(low, low + step)
+            bins = cuts.bins(self.problem.scaled[rows[part]])
+            for k, count in enumerate(cuts.n_cuts):
+                sums = np.bincount(bins[k], weights=weights[part], minlength=count + 1)
+                totals[k] += np.cumsum(sums[:count])
+        return self.problem.offset + np.concatenate(totals).astype(np.int64)
+
+
+def _moved(present: Hypothesis, options: list[tuple[int, CutCandidates]], chosen: int) -> Hypothesis:
+    """The hypothesis that option ``chosen`` leads to; −1 is to stay."""
+    if chosen < 0:
+        return present
+    for slot, cuts in options:
+        for direction, n_cuts in enumerate(cuts.n_cuts):
+            if chosen < n_cuts:
+                normal, intercept = cuts.halfspace(direction, chosen)
+                kept = np.arange(len(present.intercepts)) != slot
+                return Hypothesis(
+                    np.vstack([present.normals[kept], normal]),
+                    np.append(present.intercepts[kept], intercept),
+                )
+            chosen -= n_cuts
+    raise AssertionError("The release chose an option that was not offered.")
+
+
+def some_rows(rows: Floats, at_most: int, rng: np.random.Generator) -> Floats:
+    """All (public) rows, or a uniform sample of them."""
+    if len(rows) <= at_most:
+        return rows
+    return rows[rng.choice(len(rows), at_most, replace=False)]
+
+
+def neighbouring_directions(direction: Floats, at_most: int) -> Floats:
+    """A direction and those that one coordinate's change leads to, up to a number."""
+    n_features = direction.shape[0]
+    largest = np.abs(direction).max()
+    neighbours = [direction]
+    for step in MOVE_STEPS:
+        if len(neighbours) + 2 * n_features > at_most and len(neighbours) > 1:
+            break
+        for axis in range(n_features):
+            for sign in (1.0, -1.0):
+                moved = direction.copy()
+                moved[axis] += sign * step * largest
+                if np.abs(moved).max() > 1e-9 * largest:
+                    neighbours.append(moved)
+    return np.array(neighbours[: max(at_most, 1)])

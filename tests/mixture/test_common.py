@@ -1,0 +1,45 @@
+"""scikit-learn's common checks and ours for the strategies, with no expected failure.
+
+The default estimator is checked with all others in ``tests/test_common.py``.
+"""
+
+from __future__ import annotations
+
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_param_validation,
+    parametrize_with_checks,
+)
+
+from skprivate.mixture import PPMHalfspaceClassifier
+from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
+
+ESTIMATORS = [
+    PPMHalfspaceClassifier(epsilon=3.0, random_state=0),
+    PPMHalfspaceClassifier(epsilon=3.0, strategy="greedy", selection="permute-and-flip", random_state=0),
+    PPMHalfspaceClassifier(epsilon=3.0, strategy="thinned", class_weight="balanced", random_state=0),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+def test_parameters_are_validated():
+    check_param_validation("PPMHalfspaceClassifier", PPMHalfspaceClassifier(random_state=0))
+
+
+def test_column_names_are_checked():
+    check_dataframe_column_names_consistency("PPMHalfspaceClassifier", ESTIMATORS[0])
+
+
+@parametrize_with_privacy_checks(
+    [
+        PPMHalfspaceClassifier(strategy="greedy"),
+        PPMHalfspaceClassifier(strategy="thinned", selection="permute-and-flip"),
+        PPMHalfspaceClassifier(adjacency="add-remove", classes=[0, 1]),
+    ]
+)
+def test_privacy_checks(estimator, check):
+    check(estimator)

@@ -1,0 +1,207 @@
+"""The house rules, read off the source: who may import whom, where random bits come from, how long a "
+"file is."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import skprivate
+from skprivate.utils.discovery import all_estimators
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "skprivate"
+SOURCES = {
+    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")
+}
+MAX_LINES = 450
+
+FLOOR = {"privacy", "_sklearn", "_base"}
+#: What the modules of each part may import of the package, besides the part itself. Anything else is a mistake.
+MAY_IMPORT: dict[str, set[str]] = {
+    "privacy": set(),
+    "_sklearn": set(),
+    "_base": {"privacy", "_sklearn"},
+    "preprocessing": {"_sklearn"},
+    "datasets": {"_sklearn", "privacy"},
+    **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric", "audit")},
+    "model_selection": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit"},
+    "displays": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},
+}
+EVERYTHING = {"__init__", "__main__", "_demo", "utils"}
+
+
+def nodes(tree, kind, *, skip_annotations=False):
+    """All nodes of a kind; annotations name types and run nothing."""
+    if isinstance(tree, kind):
+        yield tree
+    for name, value in ast.iter_fields(tree):
+        if skip_annotations and name in ("annotation", "returns"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from nodes(child, kind, skip_annotations=skip_annotations)
+
+
+def imported(tree):
+    """Full dotted names that a module imports."""
+    for node in nodes(tree, (ast.Import, ast.ImportFrom)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        else:
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def part_of(path):
+    """Top-level part of the package that a file belongs to."""
+    return path.removeprefix("skprivate/").removesuffix(".py").partition("/")[0]
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_imports_go_one_way(path):
+    part = part_of(path)
+    if part in EVERYTHING:
+        return
+    assert part in MAY_IMPORT, f"{part} is new: say above what it may import."
+    for name in imported(SOURCES[path]):
+        if name.startswith("skprivate."):
+            target = name.split(".")[1]
+            assert target in MAY_IMPORT[part] | {part}, f"{path} must not import {name}."
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path != "skprivate/privacy/_randomness.py"])
+def test_random_bits_have_one_door(path):
+    tree = SOURCES[path]
+    for name in imported(tree):
+        assert not re.match(r"(random|secrets|numpy\.random|os\.urandom)(\.|$)", name), (
+            f"{path} imports {name}."
+        )
+    for node in nodes(tree, ast.Attribute, skip_annotations=True):
+        if isinstance(node.value, ast.Name):
+            dotted = f"{node.value.id}.{node.attr}"
+            assert dotted not in ("np.random", "numpy.random", "os.urandom"), (
+                f"{path}:{node.lineno} uses {dotted}."
+            )
+        assert node.attr != "rvs", f"{path}:{node.lineno} draws from scipy's global generator."
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path != "skprivate/_sklearn.py"])
+def test_scikit_learn_privates_have_one_importer(path):
+    for name in imported(SOURCES[path]):
+        if name.split(".")[0] == "sklearn":
+            private = [piece for piece in name.split(".") if piece.startswith("_")]
+            assert not private, f"{path} imports {name}."
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_only_declared_dependencies(path):
+    """Optional packages are imported where they are used, so that `import skprivate` needs none of them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.match(r"[\w-]+", item)[0] for item in project["dependencies"]}
+    allowed = {name.replace("scikit-learn", "sklearn").replace("-", "_") for name in declared} | {"skprivate"}
+    import sys
+
+    for node in SOURCES[path].body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name in imported(node):
+                top = name.split(".")[0]
+                assert top in allowed or top in sys.stdlib_module_names, f"{path} imports {top} at its top."
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_files_are_short(path):
+    lines = (ROOT / path).read_text("utf-8").count("\n")
+    assert lines <= MAX_LINES, f"{path} has {lines} lines, more than {MAX_LINES}: split it."
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if part_of(path) not in ("__main__", "_demo")])
+def test_nothing_is_printed(path):
+    for node in nodes(SOURCES[path], ast.Call):
+        assert not (isinstance(node.func, ast.Name) and node.func.id == "print"), (
+            f"{path}:{node.lineno} prints."
+        )
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_no_machine_is_named(path):
+    assert not re.search(r"['\"\s](/work|/tmp|/opt|/home|/root)/", (ROOT / path).read_text("utf-8"))
+
+
+def test_the_rules_are_seen_to_fail():
+    """The helpers above find what they are for."""
+    tree = ast.parse(
+        "import numpy as np\nfrom numpy import random\ndef f(r: np.random.Generator): return np.random.x"
+    )
+    assert "numpy.random" in set(imported(tree))
+    found = [node for node in nodes(tree, ast.Attribute, skip_annotations=True) if node.attr == "random"]
+    assert len(found) == 1
+    assert part_of("skprivate/privacy/_x.py") == "privacy" and part_of("skprivate/_base.py") == "_base"
+
+
+# What is public is documented -------------------------------------------------------------------------------
+
+
+def public_objects():
+    """Every name in `__all__` of every public module, once, with what it is called."""
+    found = {}
+    modules = ["skprivate"] + [
+        path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for path in SOURCES
+        if not any(piece.startswith("_") for piece in path.removesuffix("/__init__.py").split("/"))
+    ]
+    for module in map(importlib.import_module, sorted(set(modules))):
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            if inspect.isclass(value) or inspect.isroutine(value):
+                found.setdefault(value, f"{module.__name__}.{name}")
+    return {name: value for value, name in found.items()}
+
+
+PUBLIC = public_objects()
+#: numpydoc.validate: no docstring, no summary.
+ALWAYS = {"GL08", "SS01"}
+#: Parameters missing, unknown or in another order.
+PARAMETERS = {"PR01", "PR02", "PR03"}
+
+
+def problems(name, codes=frozenset(ALWAYS | PARAMETERS)):
+    validate = pytest.importorskip("numpydoc.validate")
+    return [f"{code}: {text}" for code, text in validate.validate(name)["errors"] if code in codes]
+
+
+def test_the_public_surface_is_listed():
+    assert sorted(skprivate.__all__) == list(skprivate.__all__)
+    assert all(hasattr(skprivate, name) for name in skprivate.__all__)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_documented(name):
+    value = PUBLIC[name]
+    # Records and enumerations list attributes; the checks of one suite share what `privacy_checks` says.
+    is_check = (
+        name.startswith("skprivate.utils.estimator_checks.check_")
+        and "name" in inspect.signature(value).parameters
+    )
+    assert not problems(name, ALWAYS if inspect.isclass(value) or is_check else ALWAYS | PARAMETERS)
+
+
+@pytest.mark.parametrize("estimator", [name for name, _ in all_estimators()])
+def test_estimators_and_their_methods_are_documented(estimator):
+    estimator_class = dict(all_estimators())[estimator]
+    docstring = inspect.getdoc(estimator_class)
+    for section in ("Parameters", "Attributes", "Examples"):
+        assert re.search(rf"^{section}\n-+$", docstring, re.MULTILINE), (
+            f"{estimator} has no section {section}."
+        )
+    name = f"{estimator_class.__module__}.{estimator_class.__qualname__}"
+    assert not problems(name), f"{estimator}: {problems(name)}"
+    for method, value in vars(estimator_class).items():
+        if not method.startswith("_") and inspect.isfunction(value):
+            assert not problems(f"{name}.{method}"), f"{estimator}.{method}: {problems(f'{name}.{method}')}"

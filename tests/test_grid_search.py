@@ -1,0 +1,93 @@
+"""A grid search over ε with worker processes and one ledger: every fit of every worker is charged."""
+
+import os
+import pickle
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+
+from skprivate import UserLevelSGDRegressor
+from skprivate.preprocessing import PublicScaler
+from skprivate.privacy import BudgetExceededError, PrivacyLedger, public_generator
+
+EPSILONS = [0.5, 1.0, 2.0]
+FOLDS = 3
+
+
+@pytest.fixture
+def data():
+    rng = public_generator(0)
+    X = rng.normal(size=(600, 2))
+    return X, X @ [1.0, -1.0], np.arange(600) % 200
+
+
+def search(ledger, **options):
+    # The workers' warnings of few users concern this little data set.
+    regressor = UserLevelSGDRegressor(ledger=ledger, radius=3.0, random_state=0)
+    options = {"cv": GroupKFold(FOLDS), "error_score": "raise", **options}
+    return GridSearchCV(regressor, {"epsilon": EPSILONS}, **options)
+
+
+def test_every_fit_of_every_worker_is_charged(tmp_path, data):
+    X, y, users = data
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=100.0, delta=1e-3, unit="user")
+    grid = search(ledger, n_jobs=2).fit(X, y, groups=users, user_ids=users)
+    entries = ledger.entries()
+    assert len(entries) == FOLDS * len(EPSILONS) + 1  # and the final fit
+    assert all(
+        entry.closed and entry.label == "UserLevelSGDRegressor" and entry.simulated for entry in entries
+    )
+    charged = Counter(round(entry.epsilon, 2) for entry in entries)
+    best = grid.best_params_["epsilon"]
+    assert charged == {epsilon: FOLDS + (epsilon == best) for epsilon in EPSILONS}
+    workers = {entry.process_id for entry in entries[:-1]}
+    assert os.getpid() not in workers and entries[-1].process_id == os.getpid()
+    total = FOLDS * sum(EPSILONS) + best
+    assert total * 0.99 < ledger.spent[0] <= total
+    assert ledger == pickle.loads(pickle.dumps(grid)).estimator.ledger
+
+
+def test_a_budget_that_ends_stops_the_search(tmp_path, data):
+    X, y, users = data
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=4.0, delta=1e-3, unit="user")
+    with pytest.raises(BudgetExceededError, match="Nothing was drawn or spent"):
+        search(ledger, n_jobs=2).fit(X, y, groups=users, user_ids=users)
+    assert ledger.spent[0] <= 4.0
+
+
+def test_memory_serves_threads_and_refuses_processes(data):
+    import joblib
+
+    X, y, users = data
+    ledger = PrivacyLedger(epsilon=100.0, delta=1e-3, unit="user")
+    with joblib.parallel_backend("threading"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search(ledger, n_jobs=2).fit(X, y, groups=users, user_ids=users)
+    assert len(ledger.entries()) == FOLDS * len(EPSILONS) + 1
+    with pytest.raises(pickle.PicklingError):
+        search(ledger, n_jobs=2).fit(X, y, groups=users, user_ids=users)
+
+
+def test_routing_in_a_pipeline_with_disjoint_users(data):
+    X, y, users = data
+    ledger = PrivacyLedger(epsilon=100.0, delta=1e-3, unit="user")
+    pipeline = make_pipeline(PublicScaler(), UserLevelSGDRegressor(ledger=ledger, radius=3.0, random_state=0))
+    with config_context(enable_metadata_routing=True):
+        result = cross_validate(
+            pipeline,
+            X,
+            y,
+            cv=GroupKFold(FOLDS),
+            params={"user_ids": users, "groups": users},
+            return_estimator=True,
+        )
+    direct = UserLevelSGDRegressor(radius=3.0, random_state=0)
+    for estimator, (train, _) in zip(result["estimator"], GroupKFold(FOLDS).split(X, y, users), strict=True):
+        direct.fit(X[train], y[train], user_ids=users[train])
+        np.testing.assert_array_equal(estimator[-1].coef_, direct.coef_)
+    assert len(ledger.entries()) == FOLDS
