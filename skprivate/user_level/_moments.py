@@ -74,7 +74,7 @@ def moments_regression(
             monotone=settings.neighbours.monotone,
             scales=COARSE_SCALES,
         )
-        if decides(price, n_users, settings.neighbours, len(COARSE_SCALES)):
+        if decides(price, prepared.split.at_least(n_users), settings.neighbours, len(COARSE_SCALES)):
             scale = found
     gram = GramProblem(X, y / scale, groups, fit_intercept=fit_intercept, alpha=0.0)
     d = gram.n_coef
