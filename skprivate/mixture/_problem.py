@@ -71,7 +71,7 @@ class Problem:
         unit = coarsest_needed(weights, largest)
         return cls(
             frame=frame,
-            scaled=scaled[on_span],
+            scaled=scaled if on_span.all() else scaled[on_span],
             signed=signed[on_span],
             offset=-int(signed[~has_private_label].sum()),
             public=scaled[supports],

@@ -41,7 +41,7 @@ MOVE_STEPS = (0.5, 1.0, 0.25)
 #: Rows times groups of directions that the joint draw may go through (public rows).
 MOST_WORK = 4 * 10**9
 #: Expected loss of a draw, as a fraction of the rows of a class, that the plan aims at.
-JOINT_LOSS, MOVE_LOSS, LARGEST_LOSS = 0.026, 0.019, 0.1
+JOINT_LOSS, MOVE_LOSS, LARGEST_LOSS = 0.029, 0.0175, 0.1
 MOST_MOVES = 4
 MOST_JOINT = 3
 

@@ -116,7 +116,7 @@ class PreparedDescent:
             settings.neighbours,
             n_users=settings.n_users,
             n_numbers=n_coef * most,
-            scale=settings.select_scale,
+            scales=int(settings.select_scale),
             clip=settings.select_clip,
         )
         if settings.n_steps is not None:

@@ -77,6 +77,7 @@ class BudgetSplit:
     median_epsilon: float | None
     n_medians: int
     multiplier: float
+    n_scales: int = 1
 
     @property
     def other(self) -> tuple[tuple[PrivacyEvent, int], ...]:
@@ -84,9 +85,10 @@ class BudgetSplit:
         events: list[tuple[PrivacyEvent, int]] = []
         if self.count_multiplier is not None:
             events.append((GaussianEvent(self.count_multiplier), 1))
-        for price in (self.scale_epsilon, self.clip_epsilon):
-            if price is not None:
-                events.append((BoundedRangeEvent(price), 1))
+        if self.scale_epsilon is not None:
+            events.append((BoundedRangeEvent(self.scale_epsilon), self.n_scales))
+        if self.clip_epsilon is not None:
+            events.append((BoundedRangeEvent(self.clip_epsilon), 1))
         if self.median_epsilon is not None:
             events.append((BoundedRangeEvent(self.median_epsilon), self.n_medians))
         return tuple(events)
@@ -99,7 +101,7 @@ def split_budget(
     *,
     n_users: int | None,
     n_numbers: int,
-    scale: bool,
+    scales: int,
     clip: bool,
     medians: int = 0,
 ) -> BudgetSplit:
@@ -113,8 +115,10 @@ def split_budget(
         Where public; a selection that so few users cannot decide is left out. None: released with noise.
     n_numbers : int
         Numbers released by all Gaussian sums together (matters for the lattice only).
-    scale, clip : bool
-        Which selections are wanted.
+    scales : int
+        Number of scales that are to be selected.
+    clip : bool
+        Whether a clipping radius is to be selected.
     medians : int
         Number of coordinates whose medians are wanted.
     """
@@ -132,9 +136,10 @@ def split_budget(
 
     draft = BudgetSplit(
         count_multiplier=alone / math.sqrt(COUNT_SHARE) if n_users is None else None,
-        scale_epsilon=price(SCALE_SHARE, int(scale), len(COARSE_SCALES)),
+        scale_epsilon=price(SCALE_SHARE, scales, len(COARSE_SCALES)),
         clip_epsilon=price(CLIP_SHARE, int(clip)),
         median_epsilon=price(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
+        n_scales=scales,
         n_medians=medians,
         multiplier=alone,
     )

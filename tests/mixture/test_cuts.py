@@ -121,7 +121,7 @@ def test_a_row_has_the_same_bins_wherever_it_stands(monkeypatch):
     exact = _cuts.products(directions, rows)
     cuts = CutCandidates(directions, tuple(np.sort(line[::50]) for line in exact), 0.0)
     together = cuts.bins(rows)
-    for order in (rng.permutation(301), np.arange(1, 301), np.arange(0, 301, 7)):
+    for order in (rng.permutation(301), np.arange(1, 301), np.arange(0, 301, 7), [17], [300, 0]):
         np.testing.assert_array_equal(cuts.bins(rows[order]), together[:, order])
         np.testing.assert_array_equal(_cuts.products(directions, rows[order]), exact[:, order])
 

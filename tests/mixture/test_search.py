@@ -79,7 +79,7 @@ def test_the_plan_follows_public_numbers_only():
             size_is_public=size_is_public,
         )
         candidates = candidates_of(changed)
-        return candidates.thresholds, plan_search(
+        plan = plan_search(
             candidates.n_cuts,
             changed,
             epsilon=1.0,
@@ -88,6 +88,8 @@ def test_the_plan_follows_public_numbers_only():
             moves=True,
             monotone=not size_is_public,
         )
+        numbers = (changed.unit, changed.sensitivity, changed.planning_rows, changed.effective_rows)
+        return candidates.thresholds, (plan, numbers)
 
     other = X.copy()
     other[300:] = np.random.default_rng(5).normal(size=(200, 3)) * 1e6

@@ -1,0 +1,142 @@
+"""Finite metric spaces: checks that name what fails, trees of codes, separated sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_RELATIVE = 1e-9
+
+
+def distance_matrix(
+    space: ArrayLike | Sequence[Any], distance: Callable[[Any, Any], float] | None = None
+) -> FloatArray:
+    """Distances of a finite metric space, checked.
+
+    Parameters
+    ----------
+    space : array-like of shape (n, n), or sequence of n points with ``distance``
+    distance : callable, optional
+        ``distance(x, y)``.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+
+    Raises
+    ------
+    ValueError
+        If it is no metric; the message names the pair or the triangle that fails.
+    """
+    if distance is not None:
+        points = list(space)  # type: ignore[arg-type]
+        matrix = np.array([[float(distance(x, y)) for y in points] for x in points], dtype=np.float64)
+        matrix = matrix.reshape(len(points), len(points))
+    else:
+        matrix = np.array(space, dtype=np.float64)
+    check_metric(matrix)
+    return matrix
+
+
+def check_metric(matrix: FloatArray, *, name: str = "distances") -> None:
+    """Refuse what is not a (pseudo)metric, naming the entry or the triangle that fails."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
+        raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}.")
+    if not np.all(np.isfinite(matrix)):
+        raise ValueError(f"{name} must be finite.")
+    scale = float(matrix.max())
+    slack = _RELATIVE * abs(scale)
+    if (bad := np.argwhere(np.abs(np.diag(matrix)) > 0)).size:
+        i = int(bad[0, 0])
+        raise ValueError(f"{name} must be zero on the diagonal, but entry ({i}, {i}) is {matrix[i, i]:g}.")
+    if (bad := np.argwhere(matrix < 0)).size:
+        i, j = (int(k) for k in bad[0])
+        raise ValueError(f"{name} must not be negative, but entry ({i}, {j}) is {matrix[i, j]:g}.")
+    if (bad := np.argwhere(np.abs(matrix - matrix.T) > slack)).size:
+        i, j = (int(k) for k in bad[0])
+        raise ValueError(
+            f"{name} must be symmetric, but entry ({i}, {j}) is {matrix[i, j]:g} and ({j}, {i}) is {matrix[j, i]:g}."
+        )
+    for k in range(matrix.shape[0]):
+        excess = matrix - (matrix[:, k][:, None] + matrix[k][None, :])
+        if excess.max() > slack:
+            i, j = (int(index) for index in np.unravel_index(int(excess.argmax()), excess.shape))
+            raise ValueError(
+                f"{name} must satisfy the triangle inequality, but d({i}, {j}) = {matrix[i, j]:g} > d({i}, {k}) + "
+                f"d({k}, {j}) = {matrix[i, k] + matrix[k, j]:g}."
+            )
+
+
+def is_ultrametric(matrix: FloatArray) -> bool:
+    """Whether d(x, z) ≤ max(d(x, y), d(y, z)) for all triples."""
+    slack = _RELATIVE * float(matrix.max(initial=0.0))
+    return all(
+        bool(np.all(matrix <= np.maximum(matrix[:, k][:, None], matrix[k][None, :]) + slack))
+        for k in range(matrix.shape[0])
+    )
+
+
+def separated_net(matrix: FloatArray, scale: float) -> IntArray:
+    """Maximal subset with pairwise distances > ``scale``, greedily in the order of the points.
+
+    Every point is within ``scale`` of it (Fact 2.1).
+    """
+    near = np.zeros(matrix.shape[0], dtype=bool)
+    net = []
+    for point in range(matrix.shape[0]):
+        if not near[point]:
+            net.append(point)
+            near |= matrix[point] <= scale
+    return np.array(net, dtype=np.int64)
+
+
+def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: float = 2.0) -> FloatArray:
+    """Ultrametric of a rooted tree: the height of the lowest common ancestor.
+
+    Two different codes whose common path from the root has k edges are at distance ``base ** -k``, so codes of
+    different chapters are at distance 1.
+
+    Parameters
+    ----------
+    parents : mapping
+        Parent of every node; a root's parent is missing or None.
+    leaves : sequence of n nodes
+        The points. One may lie above another.
+    base : float > 1, default=2.0
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+    """
+    if not base > 1:
+        raise ValueError(f"base must be above 1, got {base!r}.")
+    paths = []
+    for leaf in leaves:
+        path, node = [leaf], leaf
+        while (node := parents.get(node)) is not None:
+            if node in path:
+                raise ValueError(f"parents must form a tree, but {node!r} is its own ancestor.")
+            path.append(node)
+        paths.append(path[::-1])
+    depth = max(len(path) for path in paths)
+    numbers: dict[Any, int] = {}
+    table = np.full((len(paths), depth), -1, dtype=np.int64)
+    for row, path in enumerate(paths):
+        for level, node in enumerate(path):
+            table[row, level] = numbers.setdefault(node, len(numbers))
+    common = np.zeros((len(paths),) * 2, dtype=np.int64)
+    alike = np.ones((len(paths),) * 2, dtype=bool)
+    for level in range(depth):
+        alike &= (table[:, level][:, None] == table[:, level][None, :]) & (table[:, level] >= 0)[:, None]
+        common += alike
+    # Nodes in common minus one is the number of edges; trees with several roots have none in common.
+    distances = float(base) ** -np.maximum(common - 1.0, 0.0)
+    distances[(table[:, None, :] == table[None, :, :]).all(axis=2)] = 0.0
+    result: FloatArray = distances
+    return result

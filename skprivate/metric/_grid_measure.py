@@ -1,0 +1,125 @@
+"""Private measures as they are published: weights on a grid of a public box."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.metric._box import Box
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class GridMeasure:
+    """A probability measure on a grid of a box, with a density inside the cells.
+
+    Parameters
+    ----------
+    lower, upper : ndarray of shape (n_features,)
+        The box.
+    weights : ndarray with one axis per feature
+        Nonnegative, adds up to 1.
+    kind : {"cells", "nodes"}
+        "cells": weight i of an axis with k entries is spread evenly over [i/k, (i+1)/k] of the side. "nodes": it stands
+        for the hat function around i/(k−1), reflected at the ends.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    weights: FloatArray
+    kind: Literal["cells", "nodes"]
+
+    @property
+    def n_features(self) -> int:
+        return self.weights.ndim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Entries per axis."""
+        return self.weights.shape
+
+    def points(self) -> FloatArray:
+        """Where the weights stand: centres of the cells, or the nodes; shape (n_weights, n_features)."""
+        axes = [
+            (np.arange(k) + 0.5) / k if self.kind == "cells" else np.arange(k) / max(k - 1, 1)
+            for k in self.shape
+        ]
+        unit = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.n_features)
+        return Box(self.lower, self.upper).from_unit(unit)
+
+    def on_cells(self, cells: int) -> FloatArray:
+        """Probability of each cell of the grid with ``cells`` cells along every side."""
+        mass = self.weights
+        for axis, k in enumerate(self.shape):
+            if k * cells > 1 << 22:
+                raise ValueError(f"cells={cells} is too fine a grid for an axis of {k} weights.")
+            mass = np.moveaxis(np.tensordot(self._spread(k, cells), mass, axes=(1, axis)), 0, axis)
+        return mass
+
+    def _spread(self, k: int, cells: int) -> FloatArray:
+        """Share of each of ``k`` weights along an axis that falls into each of ``cells`` cells."""
+        edges = np.arange(cells + 1) / cells
+        if self.kind == "cells":
+            covered = np.clip(edges[:, None] * k - np.arange(k), 0.0, 1.0)
+        else:
+            # Distribution function of the triangle around each node; halves at the ends are doubled.
+            t = edges[:, None] * max(k - 1, 1) - np.arange(k)
+            low, high = np.clip(t, -1, 0), np.clip(t, 0, 1)
+            covered = 0.5 * (1 + low) ** 2 + high - 0.5 * high**2
+            covered -= covered[0]
+            covered /= covered[-1]
+        return np.diff(covered, axis=0)
+
+    def sample(self, n_samples: int, rng: np.random.Generator) -> FloatArray:
+        """Draw rows; each has the law of the measure, and together they spread evenly (systematic sampling).
+
+        Weights are visited along a curve that keeps neighbours together, so that n rows follow the measure far more
+        closely than independent ones would; rows are returned in random order.
+        """
+        order = _morton_order(self.shape)
+        cumulated = np.cumsum(self.weights.ravel()[order])
+        points = (rng.permutation(n_samples) + rng.random()) / n_samples * cumulated[-1]
+        chosen = order[np.minimum(np.searchsorted(cumulated, points, side="right"), order.size - 1)]
+        index = np.stack(np.unravel_index(chosen, self.shape), axis=1).astype(np.float64)
+        sizes = np.array(self.shape, dtype=np.float64)
+        if self.kind == "cells":
+            unit = (index + rng.random(index.shape)) / sizes
+        else:
+            triangle = rng.random(index.shape) - rng.random(index.shape)
+            unit = (index + triangle) / np.maximum(sizes - 1, 1)
+            unit = 1 - np.abs(1 - np.abs(unit))
+        return Box(self.lower, self.upper).from_unit(unit)
+
+    def __repr__(self) -> str:
+        return f"GridMeasure(shape={self.shape}, kind={self.kind!r})"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the density (one or two features); returns the matplotlib axes."""
+        import matplotlib.pyplot as plt
+
+        if self.n_features > 2:
+            raise ValueError(f"only measures of one or two features can be drawn, got {self.n_features}.")
+        ax = plt.gca() if ax is None else ax
+        cells = 128
+        density = self.on_cells(cells)
+        if self.n_features == 1:
+            grid = self.lower[0] + (np.arange(cells) + 0.5) / cells * (self.upper[0] - self.lower[0])
+            ax.fill_between(grid, density * cells / (self.upper[0] - self.lower[0]), step="mid")
+        else:
+            extent = (self.lower[0], self.upper[0], self.lower[1], self.upper[1])
+            ax.imshow(np.sqrt(density.T), origin="lower", extent=extent, aspect="auto", cmap="magma_r")
+        return ax
+
+
+def _morton_order(shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Order of the weights in which every aligned box of a binary hierarchy is visited at one stretch (Morton)."""
+    keys = []
+    index = np.indices(shape).reshape(len(shape), -1)
+    bits = max(max(k - 1, 1).bit_length() for k in shape)
+    for bit in range(bits):  # least significant key first, as lexsort wants them
+        keys += [(index[axis] >> bit) & 1 for axis in reversed(range(len(shape)))]
+    return np.lexsort(keys).astype(np.int64)

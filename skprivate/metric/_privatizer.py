@@ -1,0 +1,301 @@
+"""Row-wise randomisation under metric privacy: the local model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skprivate._base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate.metric._box import check_bounds
+from skprivate.metric._channels import best_exponential_channel, optimal_channel
+from skprivate.metric._finite_metric import check_metric, tree_distances
+from skprivate.metric._states import check_prior, leaves_of, state_numbers
+from skprivate.privacy import open_release
+
+_NORMS = ("l1", "l2", "linf")
+_ALLOWED = {
+    "norm": ("k-norm", "exponential"),
+    "precomputed": ("exponential", "optimal"),
+    "tree": ("relaxed", "exponential", "optimal"),
+}
+
+
+class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
+    """Randomise every row on its own, so that rows at distance ρ look alike up to e^{ερ} (local metric privacy).
+
+    With ``metric="l2"`` on longitudes and latitudes this is geo-indistinguishability by the planar Laplace mechanism.
+    `fit` looks at the shape of the data only and spends nothing; every call of `transform` spends ``epsilon`` on
+    the rows that it is given.
+
+    Parameters
+    ----------
+    epsilon : float > 0, default=1.0
+        Privacy per unit of distance of one call of `transform`.
+    metric : {"l2", "l1", "linf", "precomputed", "tree"}, default="l2"
+        Distance between rows: a norm of their difference (in the columns' units), a matrix ``distances`` between
+        ``states``, or the ultrametric of a tree.
+    mechanism : {"auto", "k-norm", "exponential", "relaxed", "optimal"}, default="auto"
+        "k-norm": noise with density ∝ e^{−ε‖z‖} (norms). "exponential": exponential mechanism on a separated net
+        (Lemma 4.1). "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
+        least expected loss under ``prior``, by linear programming, for at most 64 states. "auto": the first one
+        allowed.
+    bounds : pair (lower, upper), optional
+        Public range of the columns, for norms. With "k-norm" results are projected to it, without it nothing is cut
+        off; "exponential" needs it.
+    resolution : int, default=16
+        Points per column of the net, for norms with "exponential".
+    states : array-like of shape (n_states,), optional
+        Public list of the values that the only column may take; ``range(n_states)``, or the leaves of the tree, by
+        default.
+    distances : array-like of shape (n_states, n_states), optional
+        With ``metric="precomputed"``; a (pseudo)metric.
+    parents : mapping, optional
+        With ``metric="tree"``: parent of every node; a root has none. Codes whose paths from the root share k
+        edges are at distance 2^−k.
+    prior : array-like of shape (n_states,), optional
+        Public distribution of the states, with "optimal"; uniform by default.
+    out_of_bounds : {"clip", "raise"}, default="clip"
+        What happens to values outside ``bounds``.
+    random_state : None, int or RandomState, default=None
+        None draws noise from the operating system. An int is a reproducible simulation, not valid for release;
+        each call of `transform` then repeats the same noise.
+    ledger : PrivacyLedger, optional
+        Charged by every call of `transform`.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee
+        What one call of `transform` promises to each row: computed from what the mechanism draws for one public row.
+        Calls on the same rows add up.
+    channel_ : ndarray of shape (n_states, n_states)
+        Probabilities of the outputs for each state, for finite metrics. Public geometry.
+    states_ : ndarray of shape (n_states,)
+        For finite metrics.
+    net_ : ndarray of shape (n_points, n_features)
+        For norms with "exponential".
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If the columns have names that are str.
+
+    Notes
+    -----
+    **Formal guarantee.** For rows x, x′ and every set S of outputs Pr[M(x) ∈ S] ≤ e^{ε ρ(x, x′)} Pr[M(x′) ∈ S],
+    per row; rows are randomised independently. For finite metrics the price is measured on the integer weights
+    that are drawn from. ``transform`` keeps the number and the order of rows.
+
+    References
+    ----------
+    .. [1] M. Boedihardjo, T. Strohmer, R. Vershynin, arXiv:2405.00329, Lemma 4.1, Theorems 5.1 and 6.1.
+    .. [2] M. Andrés, N. Bordenabe, K. Chatzikokolakis, C. Palamidessi, "Geo-indistinguishability", CCS 2013.
+    .. [3] N. Bordenabe, K. Chatzikokolakis, C. Palamidessi, "Optimal geo-indistinguishable mechanisms", CCS 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.metric import MetricPrivatizer
+    >>> kilometres = np.array([[0.0, 0.0], [3.0, 4.0]])
+    >>> privatizer = MetricPrivatizer(epsilon=2.0).fit(kilometres)
+    >>> privatizer.transform(kilometres).shape
+    (2, 2)
+    >>> print(privatizer.privacy_guarantee_)
+    2-metric privacy for one row (l2; ε per unit of distance)
+    """
+
+    #: `fit` is free: the common privacy checks of `fit` do not apply, those of `transform` stand in the tests.
+    _releases_in_transform = True
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PRIVACY_CONSTRAINTS,
+        "metric": [StrOptions({*_NORMS, "precomputed", "tree"})],
+        "mechanism": [StrOptions({"auto", "k-norm", "exponential", "relaxed", "optimal"})],
+        "bounds": ["array-like", None],
+        "resolution": [Interval(Integral, 2, None, closed="left")],
+        "states": ["array-like", None],
+        "distances": ["array-like", None],
+        "parents": [Mapping, None],
+        "prior": ["array-like", None],
+        "out_of_bounds": [StrOptions({"clip", "raise"})],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        metric="l2",
+        mechanism="auto",
+        bounds=None,
+        resolution=16,
+        states=None,
+        distances=None,
+        parents=None,
+        prior=None,
+        out_of_bounds="clip",
+        random_state=None,
+        ledger=None,
+    ):
+        self.epsilon = epsilon
+        self.metric = metric
+        self.mechanism = mechanism
+        self.bounds = bounds
+        self.resolution = resolution
+        self.states = states
+        self.distances = distances
+        self.parents = parents
+        self.prior = prior
+        self.out_of_bounds = out_of_bounds
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Build the net or the channel from public parameters; of X only the shape matters.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        self
+        """
+        mechanism = self._mechanism()
+        if self.metric in _NORMS:
+            X = validate_data(self, X, dtype=np.float64)
+            if mechanism == "exponential" or self.bounds is not None:
+                box = check_bounds(self.bounds, X.shape[1])
+            if mechanism == "exponential":
+                self.net_ = self._grid(box)
+            example = np.zeros((1, X.shape[1])) if self.bounds is None else box.lower[None, :]
+        else:
+            X = validate_data(self, X, dtype=None, ensure_all_finite=False)
+            if X.shape[1] != 1:
+                raise ValueError(
+                    f"metric={self.metric!r} needs one column of states, got {X.shape[1]} columns."
+                )
+            self.states_, self._distances = self._finite_metric()
+            self.channel_ = self._channel(mechanism)
+            example = self.states_[:1, None]
+        # What a call costs is learnt from a call, on one public row and off the ledger.
+        self.privacy_guarantee_ = self._randomise(example, ledger=False)[1]
+        return self
+
+    def transform(self, X):
+        """Randomise every row; spends ``epsilon`` per unit of distance on these rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            In the order of X.
+        """
+        check_is_fitted(self)
+        if self.metric in _NORMS:
+            X = validate_data(self, X, dtype=np.float64, reset=False)
+        else:
+            X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=False)
+        return self._randomise(X)[0]
+
+    def _mechanism(self):
+        family = "norm" if self.metric in _NORMS else self.metric
+        allowed = _ALLOWED[family]
+        if self.mechanism == "auto":
+            return allowed[0]
+        if self.mechanism not in allowed:
+            raise ValueError(
+                f"mechanism={self.mechanism!r} does not go with metric={self.metric!r}; allowed are "
+                f"{', '.join(allowed)}."
+            )
+        return self.mechanism
+
+    def _grid(self, box):
+        d = box.lower.size
+        if self.resolution**d > 4096:
+            raise ValueError(
+                f"resolution={self.resolution} gives {self.resolution}**{d} points, more than 4096; use "
+                "mechanism='k-norm' or a smaller resolution."
+            )
+        axes = [(np.arange(self.resolution) + 0.5) / self.resolution] * d
+        return box.from_unit(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, d))
+
+    def _finite_metric(self):
+        if self.metric == "tree":
+            if self.parents is None:
+                raise ValueError("metric='tree' needs parents, the parent of every node.")
+            states = leaves_of(self.parents) if self.states is None else list(self.states)
+            return np.array(states), tree_distances(self.parents, states)
+        if self.distances is None:
+            raise ValueError("metric='precomputed' needs distances between the states.")
+        distances = np.array(self.distances, dtype=np.float64)
+        check_metric(distances)
+        states = np.arange(len(distances)) if self.states is None else np.array(self.states)
+        if states.shape != (len(distances),):
+            raise ValueError(
+                f"states must have one entry per row of distances ({len(distances)}), got shape {states.shape}."
+            )
+        return states, distances
+
+    def _channel(self, mechanism):
+        if mechanism == "optimal":
+            prior = check_prior(self.prior, len(self.states_))
+            return optimal_channel(self._distances, self.epsilon, prior=prior)
+        return best_exponential_channel(self._distances, self.epsilon, relaxed=mechanism == "relaxed")
+
+    def _randomise(self, X, *, ledger=True):
+        """Randomised rows and the guarantee of the release."""
+        box = None
+        if self.metric in _NORMS:
+            if self.bounds is not None:
+                box = check_bounds(self.bounds, X.shape[1])
+                X = box.from_unit(box.to_unit(X, self.out_of_bounds))
+        else:
+            index = state_numbers(X[:, 0], self.states_)
+        release = open_release(
+            epsilon=self.epsilon,
+            unit="row",
+            adjacency="metric",
+            metric=self.metric,
+            random_state=self.random_state,
+            ledger=self.ledger if ledger else None,
+            label=type(self).__name__,
+            theorem="Boedihardjo, Strohmer and Vershynin 2024, Lemma 4.1, Theorems 5.1 and 6.1",
+            assumptions=("bounds, states and distances are public",),
+        )
+        if self.metric not in _NORMS:
+            drawn = release.channel(
+                index, channel=self.channel_, distances=self._distances, epsilon=self.epsilon
+            )
+            result = self.states_[drawn][:, None]
+        elif hasattr(self, "net_"):
+            scores = -_norm(X[:, None, :] - self.net_[None, :, :], self.metric)
+            result = self.net_[release.select_each(scores, sensitivity=1.0, epsilon=self.epsilon)]
+        else:
+            result = release.k_norm(X, norm=self.metric, epsilon=self.epsilon)
+            if box is not None:
+                # Clipping to a box is the projection in all three norms, and post-processing.
+                result = np.clip(result, box.lower, box.upper)
+        return result, release.close()
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.categorical = self.metric not in _NORMS
+        tags.input_tags.string = self.metric not in _NORMS
+        return tags
+
+
+def _norm(differences, metric):
+    if metric == "l1":
+        return np.abs(differences).sum(axis=-1)
+    if metric == "linf":
+        return np.abs(differences).max(axis=-1)
+    return np.sqrt((differences**2).sum(axis=-1))

@@ -1,0 +1,36 @@
+"""scikit-learn's common checks and the house's own, with no expected failure."""
+
+import pytest
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_param_validation,
+    parametrize_with_checks,
+)
+
+from skprivate.metric import MetricPrivateSynthesizer, MetricPrivatizer
+from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
+
+ESTIMATORS = [
+    MetricPrivateSynthesizer(epsilon=100.0, bounds=(-10, 10), random_state=0),
+    MetricPrivateSynthesizer(epsilon=100.0, bounds=(-10, 10), mechanism="hats", ground="l1", random_state=0),
+    MetricPrivateSynthesizer(metric="hamming", bounds=(-10, 10), random_state=0),
+    MetricPrivatizer(random_state=0),
+    MetricPrivatizer(metric="l1", bounds=(-10, 10), random_state=0),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_sklearn(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_privacy_checks(ESTIMATORS)
+def test_privacy(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+def test_further_checks(estimator):
+    name = type(estimator).__name__
+    check_param_validation(name, estimator)
+    check_dataframe_column_names_consistency(name, estimator)
