@@ -36,7 +36,7 @@ def forests(seeds):
             member = np.random.default_rng(1000 + seed).random(len(y)) < 0.5
             target = RandomForestClassifier(100, random_state=seed).fit(X[member], y[member])
             for attack, make in ATTACKS.items():
-                if "64" in attack and seed >= 3:
+                if "64" in attack and seed > 0:  # half a minute each
                     continue
                 start = time.perf_counter()
                 fitted = make(seed).fit(X, y)

@@ -59,11 +59,11 @@ class RecordedFits(BaseEstimator):
 
 
 def audit(python, epsilon, n_runs, seed):
-    rng = np.random.default_rng(seed)
-    X, y = rng.uniform(0, 1, size=(20, 1)), rng.uniform(0, 1, size=20)
-    X[-1], y[-1] = 0.0, 0.0
+    # The noise on Σx² is scaled to the square of the *lower* bound: records at the lower bound get none of
+    # it, and one record at the upper bound shows.
+    X, y = np.zeros((500, 1)), np.full(500, 0.5)
     other_X, other_y = X.copy(), y.copy()
-    other_X[-1], other_y[-1] = 1.0, 1.0
+    other_X[-1] = 1.0
     sides = [0] * (2 * n_runs) + [1] * (2 * n_runs)  # enough for any outcome of the coins
     spec = {
         "X": [X.tolist(), other_X.tolist()],

@@ -11,6 +11,7 @@ import warnings
 
 import numpy as np
 from _common import parse_args, save_figure, write_table
+from sklearn.base import BaseEstimator
 
 from skprivate.audit import audit_estimator
 from skprivate.displays import AuditDisplay
@@ -95,10 +96,58 @@ def recipe_synthesizer(metric):
     }
 
 
+class ReleasedRow(BaseEstimator):
+    """A privatizer whose output, not whose fit, is the release."""
+
+    def __init__(self, epsilon=1.0, random_state=None):
+        self.epsilon = epsilon
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        from skprivate import MetricPrivatizer
+
+        self.row_ = MetricPrivatizer(epsilon=self.epsilon, random_state=self.random_state).fit(X).transform(X)
+        return self
+
+
+def recipe_privatizer():
+    return {
+        "class": ReleasedRow,
+        "parameters": {},
+        "fit": (np.zeros((1, 1)), None),
+        "neighbour": (np.ones((1, 1)), None),
+        "claim": {"unit": "row", "adjacency": "metric", "delta": 0.0},
+    }
+
+
+def recipe_random_bags(regression=False):
+    X = RNG.normal(size=(12, 1))
+    y = np.zeros(12)
+    if not regression:
+        y = np.tile([0, 1], 6)
+    X[0], y[0] = 6.0, 0
+    other = y.copy()
+    other[0] = 1
+    parameters = {"bag_size": 2, "alpha": 0.1, "classes": [0, 1], "label_bounds": (0.0, 1.0)}
+    return {"parameters": parameters, "fit": (X, y), "neighbour": (X, other)}
+
+
+def recipe_selector():
+    from sklearn.linear_model import Ridge
+
+    recipe = recipe_user_level_sgd(False)
+    shrunk = [(f"ridge{alpha:g}", Ridge(alpha)) for alpha in (1e-3, 1e4)]
+    return {**recipe, "parameters": {"estimators": shrunk}}
+
+
 RECIPES = {
     "PPMHalfspaceClassifier": [("", recipe_ppm_halfspace_classifier)],
     "CuratedBagGAMClassifier": [("", recipe_bags)],
     "CuratedBagGAMRegressor": [("", lambda: recipe_bags(regression=True))],
+    "MetricPrivatizer": [("", recipe_privatizer)],
+    "RandomBagClassifier": [("", recipe_random_bags)],
+    "RandomBagRegressor": [("", lambda: recipe_random_bags(regression=True))],
+    "UserLevelSelector": [("", recipe_selector)],
     "UserLevelMean": [("", recipe_user_level_mean)],
     "UserLevelSGDClassifier": [("", lambda: recipe_user_level_sgd(True))],
     "UserLevelSGDRegressor": [("", lambda: recipe_user_level_sgd(False))],
@@ -130,12 +179,17 @@ def runs_that_fit(estimator, recipe, seconds):
 
 def audit(cls, recipe, epsilon, seconds):
     """Audit a claim on an estimator that keeps it, and on one that was given twice the budget."""
+    cls = recipe.get("class", cls)
     known = inspect.signature(cls.__init__).parameters
     parameters = {name: value for name, value in recipe["parameters"].items() if name in known}
     sound, broken = (cls(**{**parameters, "epsilon": budget}) for budget in (epsilon, 2 * epsilon))
     options = {key: recipe[key] for key in ("neighbour", "fit_params", "statistic") if key in recipe}
     n_runs = runs_that_fit(sound, recipe, seconds)
-    options |= {"guarantee": sound.privacy_guarantee_, "n_runs": n_runs, "random_state": 0}
+    options |= {"n_runs": n_runs, "random_state": 0}
+    if "claim" in recipe:
+        options |= {**recipe["claim"], "epsilon": epsilon}
+    else:
+        options["guarantee"] = sound.privacy_guarantee_
     return [audit_estimator(estimator, *recipe["fit"], **options) for estimator in (sound, broken)]
 
 
