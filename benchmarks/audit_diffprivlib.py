@@ -64,7 +64,8 @@ def audit(python, epsilon, n_runs, seed):
     X, y = np.zeros((500, 1)), np.full(500, 0.5)
     other_X, other_y = X.copy(), y.copy()
     other_X[-1] = 1.0
-    sides = [0] * (2 * n_runs) + [1] * (2 * n_runs)  # enough for any outcome of the coins
+    each = n_runs + 4 * int(n_runs**0.5)  # the coins give more to one side with probability below 1e-7
+    sides = [0] * each + [1] * each
     spec = {
         "X": [X.tolist(), other_X.tolist()],
         "y": [y.tolist(), other_y.tolist()],
@@ -75,7 +76,7 @@ def audit(python, epsilon, n_runs, seed):
         [python, "-c", SCRIPT], input=json.dumps(spec), capture_output=True, text=True, check=True
     )
     fits = json.loads(answer.stdout)
-    RecordedFits.queues = (fits[: 2 * n_runs], fits[2 * n_runs :], other_X[-1])
+    RecordedFits.queues = (fits[:each], fits[each:], other_X[-1])
     return audit_estimator(
         RecordedFits(epsilon),
         X,
@@ -93,9 +94,9 @@ def audit(python, epsilon, n_runs, seed):
 if __name__ == "__main__":
     args = parse_args(
         __doc__.splitlines()[0],
-        seeds=3,
+        seeds=2,
         venv={"type": Path, "default": ROOT / ".venv-diffprivlib"},
-        runs={"type": int, "default": 1000},
+        runs={"type": int, "default": 250},
     )
     python = peer_python(args.venv)
     rows = []
