@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -27,7 +27,7 @@ from skprivate.aggregate._curated_bags import (
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._evidence import fit_evidence, total_sum
 from skprivate.aggregate._input import categorical_mask, read_columns
-from skprivate.aggregate._label_noise import MECHANISMS
+from skprivate.aggregate._label_noise import MECHANISMS, Plan
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._solvers import fit_tables
 
@@ -61,7 +61,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     A subclass names its loss, turns labels into bags, and scores into predictions.
     """
 
-    _parameter_constraints: dict[str, list[Any]] = GAM_CONSTRAINTS
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = GAM_CONSTRAINTS
 
     def _loss(self) -> LossName:
         raise NotImplementedError
@@ -124,9 +124,17 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
 
     def largest_cells(self, n_cells: int = 10) -> list[tuple[tuple[str, ...], tuple[str, ...], float, int]]:
-        """The cells with the largest coefficients: (feature set, values, coefficient, rows), largest first.
+        """The cells with the largest coefficients.
 
-        With several classes, the coefficient with the largest absolute value of each cell.
+        Parameters
+        ----------
+        n_cells : int
+            How many.
+
+        Returns
+        -------
+        list of (feature set, values, coefficient, number of rows)
+            Largest first; with several classes, each cell's coefficient of the largest absolute value.
         """
         check_is_fitted(self)
         found = []
@@ -150,9 +158,9 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         min_size = min(10, max(n // 10, 1)) if self.min_size is None else self.min_size
         return plan_membership(columns, codes, self.feature_sets, min_size)
 
-    def _open(self) -> Any:
+    def _open(self, plan: Plan) -> Any:
         return self._open_release(
-            unit="label", adjacency="replace-one", theorem=THEOREM, assumptions=ASSUMPTIONS
+            unit="label", adjacency="replace-one", theorem=THEOREM, assumptions=ASSUMPTIONS, plan=plan
         )
 
     def _learn(self, membership: Membership, report: CuratedBags) -> None:
@@ -173,7 +181,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
                 options=self.submodel_options,
                 random_state=self.random_state,
             )
-            coef, self.submodels_ = fitted.coef, fitted.modules
+            coef = fitted.coef
             self.penalties_, self.n_iter_ = None, fitted.n_iter
         else:
             coef = self._fit_crosses(design, indexes, sums, noise, report.square_sum)
