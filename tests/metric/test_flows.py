@@ -97,7 +97,7 @@ def test_constants_hold_and_are_attained_by_optimisation_over_pairs(d, ground, c
         return -np.abs(hat_moments(x, cells) - hat_moments(y, cells)).sum() / gap
 
     best = 0.0
-    for _ in range(40):
+    for _ in range(12):
         x = rng.uniform(size=d)
         start = np.concatenate([x, np.clip(x + rng.normal(size=d) * 0.1 / cells, 0, 1)])
         best = min(best, minimize(ratio, start, method="Nelder-Mead", options={"maxiter": 150}).fun)
