@@ -2,13 +2,23 @@
 
 from skprivate.aggregate._aggregation import make_curated_bags
 from skprivate.aggregate._curated_bags import BagTable, CuratedBags
+from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
 from skprivate.aggregate._gam_classifier import CuratedBagGAMClassifier
 from skprivate.aggregate._gam_regressor import CuratedBagGAMRegressor
+from skprivate.aggregate._random_bag_classifier import RandomBagClassifier
+from skprivate.aggregate._random_bag_regressor import RandomBagRegressor
+from skprivate.aggregate._random_bags import RandomBags, make_random_bags
 
 __all__ = [
     "BagTable",
     "CuratedBagGAMClassifier",
     "CuratedBagGAMRegressor",
     "CuratedBags",
+    "RandomBagClassifier",
+    "RandomBagRegressor",
+    "RandomBags",
+    "empirical_rademacher",
+    "excess_risk_bound",
     "make_curated_bags",
+    "make_random_bags",
 ]

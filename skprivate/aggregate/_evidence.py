@@ -30,6 +30,8 @@ _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
 #: Weight of the starting values, in coefficients per feature set: little data must not prune or free a whole set.
 _PRIOR_WEIGHT = 1.0
 _START_VARIANCE = (0.5, 0.05)
+#: Prior scores of standard deviation 3 around 0, in place of a free intercept where label sums are noisy.
+_NOISY_INTERCEPT_PENALTY = 1 / 9
 #: Beyond this many cells the posterior covariance is approximated by its diagonal.
 DENSE_CELLS = 3000
 
@@ -163,9 +165,12 @@ def _posterior(
         full[:-1, :-1] = information
         full[:-1, -1] = full[-1, :-1] = column
         full[-1, -1] = column[first_set].sum()
-        full_ridge = np.append(ridge, 1e-8 * (1.0 + full[-1, -1]))
+        # A noisy total may lie outside what any mean can give; exact labels leave the intercept free.
+        free = _NOISY_INTERCEPT_PENALTY if np.any(noise) and loss != "squared" else 0.0
+        full_ridge = np.append(ridge, free)
         full[np.diag_indices_from(full)] += full_ridge
-        gradient = np.append(pull, pull[first_set].sum()) - np.append(ridge * coef[k, :-1], 0.0)
+        full[-1, -1] += 1e-8 * (1.0 + full[-1, -1])
+        gradient = np.append(pull, pull[first_set].sum()) - full_ridge * coef[k]
         step, variances = _solve_with_variances(full, gradient)
         # Classes are stepped separately although softmax couples them: damped, as that overshoots by up to 2.
         length = 0.7 if loss == "multinomial" else 1.0

@@ -189,7 +189,7 @@ def _held_out_bound(values, member, calibrates, delta, alpha, rng):
     best = None
     # A stricter level while choosing: it prefers statistics and numbers of guesses that rest on more runs.
     for on_known, on_test in distinguishing_scores(values[calibrates], known, values[~calibrates], rng):
-        *shares, expected = _choose_guesses(on_known, known, alpha / 50.0)
+        *shares, expected = _choose_guesses(on_known, known, 1e-6)
         if best is None or expected > best[0]:
             best = expected, on_test, shares
     _, scores, shares = best

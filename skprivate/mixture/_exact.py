@@ -43,8 +43,9 @@ def draw_exact(
 ) -> tuple[Hypothesis, DrawRecord]:
     """Draw the hypothesis.
 
-    As many halfspaces as the span has dimensions are enough for Lemma 4.5: within the span V, the convex sets are the
-    candidates' traces and the best halfspace's, and Helly's theorem in dimension dim V needs dim V + 1 of them.
+    As many halfspaces as the span has dimensions are enough for Lemma 4.5: within the span V, the convex sets
+    are the candidates' traces and the best halfspace's, and Helly's theorem in dimension dim V needs dim V +
+    1 of them.
     """
     frame = problem.frame
     size = min(max_halfspaces, frame.dimension)

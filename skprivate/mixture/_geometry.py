@@ -1,8 +1,8 @@
 """The affine span of the public points and the halfspaces that they support.
 
-Everything in this module is computed from public rows. Private rows only ever pass through functions that map each
-row by itself, by the same floating-point operations wherever it stands: a private row then changes its own
-memberships and no other row's, not even in the last bit.
+Everything in this module is computed from public rows. Private rows only ever pass through functions that map
+each row by itself, by the same floating-point operations wherever it stands: a private row then changes its
+own memberships and no other row's, not even in the last bit.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class PublicFrame:
     Attributes
     ----------
     center, scale : ndarray of shape (n_features,)
-        Mean, and distance between the 10 % and 90 % quantiles, of the public rows; where the latter is zero, the standard
-        deviation, and one for constant columns.
+        Mean, and distance between the 10 % and 90 % quantiles, of the public rows; where the latter is zero,
+        the standard deviation, and one for constant columns.
     basis : ndarray of shape (dimension, n_features)
         Orthonormal rows that span V - center in scaled units.
     complement : ndarray of shape (n_features - dimension, n_features)
@@ -99,8 +99,8 @@ class PublicFrame:
         return np.sqrt(total)
 
     def in_feature_space(self, normals: Floats, intercepts: Floats) -> tuple[Floats, Floats]:
-        """Rewrite ``normals @ z + intercepts`` as ``coefficients @ x + intercepts`` in the input's units."""
-        coefficients = (normals @ self.basis) / self.scale
+        """Rewrite ``normals @ scaled(x) + intercepts`` as ``coefficients @ x + intercepts``."""
+        coefficients = normals / self.scale
         return coefficients, intercepts - coefficients @ self.center
 
 
@@ -115,13 +115,15 @@ def public_frame(public: Floats) -> PublicFrame:
     with np.errstate(over="ignore", invalid="ignore"):
         center = public.mean(axis=0)
         deviation = public.std(axis=0)
-    if not (np.isfinite(center).all() and np.isfinite(deviation).all()):
+        low, high = np.quantile(public, [0.1, 0.9], axis=0)
+        spread = high - low
+    if not (np.isfinite(center).all() and np.isfinite(deviation).all() and np.isfinite(spread).all()):
         raise ValueError("The public rows of X are too large: their mean or standard deviation overflows.")
-    # A spread at the level of rounding is a constant column: dividing by it would blow rounding up to a feature.
+    # A spread at the level of rounding is a constant column: dividing by it would blow rounding up to a
+    # feature.
     noise = 1e-12 * np.abs(public).max(axis=0)
     constant = deviation <= noise
-    low, high = np.quantile(public, [0.1, 0.9], axis=0)
-    scale = np.where(constant, 1.0, np.where(high - low > noise, high - low, deviation))
+    scale = np.where(constant, 1.0, np.where(spread > noise, spread, deviation))
     centered = np.where(constant, 0.0, (public - center) / scale)
     radius = max(1.0, float(np.sqrt((centered**2).sum(axis=1).max())))
     # R of a QR has the singular values and right singular vectors of the tall matrix.
@@ -178,10 +180,10 @@ def supporting_pairs(points: Floats, slack: float) -> HalfspacePairs:
     Notes
     -----
     Affinely dependent sets are passed over, because an independent subset of each supports the same flat and
-    is in the list. An independent set of ``dimension`` points supports one hyperplane of the span. For smaller sets,
-    where the algorithm leaves the choice open, the hyperplane is the one whose normal, among those orthogonal to
-    the set, is nearest to the direction from the points' mean to the set's mean: it faces outward. Equal
-    hyperplanes are kept once.
+    is in the list. An independent set of ``dimension`` points supports one hyperplane of the span. For
+    smaller sets, where the algorithm leaves the choice open, the hyperplane is the one whose normal, among
+    those orthogonal to the set, is nearest to the direction from the points' mean to the set's mean: it faces
+    outward. Equal hyperplanes are kept once.
     """
     distinct = np.unique(points, axis=0)
     n_points, dimension = distinct.shape

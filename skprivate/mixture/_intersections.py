@@ -1,13 +1,14 @@
 """Exact error counts of all intersections of at most r candidate halfspaces, streamed.
 
-The hypothesis of a set G of candidates labels a row public where every candidate in G contains it. Its weighted
-error is ``constant + Σ_x w_x Π_{c ∈ G} 1[x ∈ c]``, where w_x is minus the weight of a row of the public label and plus
-the weight of a row of the private label: correct for the first and wrong for the second where all of G contains it.
-All weights are integers, so every error is an integer and the number of hypotheses of each error is exact.
+The hypothesis of a set G of candidates labels a row public where every candidate in G contains it. Its
+weighted error is ``constant + Σ_x w_x Π_{c ∈ G} 1[x ∈ c]``, where w_x is minus the weight of a row of the
+public label and plus the weight of a row of the private label: correct for the first and wrong for the second
+where all of G contains it. All weights are integers, so every error is an integer and the number of
+hypotheses of each error is exact.
 
 Candidates come in pairs of opposite halfspaces, and only the positive sides are multiplied out. With A and B
-the 0/1 memberships of the positive sides and of the boundaries, the negative sides are 1 − A + B, so one product
-A diag(w) Aᵀ per pair of pairs, B being sparse, gives all four combinations of sides.
+the 0/1 memberships of the positive sides and of the boundaries, the negative sides are 1 − A + B, so one
+product A diag(w) Aᵀ per pair of pairs, B being sparse, gives all four combinations of sides.
 """
 
 from __future__ import annotations
@@ -118,8 +119,8 @@ class Intersections:
     positive, negative : uint8 ndarray of shape (n_rows, n_pairs)
         Membership of the rows in the candidates' positive and negative sides. Together they cover every row.
     weights : int64 ndarray of shape (n_rows,)
-        What a hypothesis's errors gain by calling each row public, see `ErrorWeights.signed`. Eight times the sum of
-        their absolute values must stay below 2⁵³.
+        What a hypothesis's errors gain by calling each row public, see `ErrorWeights.signed`. Eight times the
+        sum of their absolute values must stay below 2⁵³.
     max_size : int
         Largest number of candidates in a set.
     offset : int, default=0
@@ -129,8 +130,8 @@ class Intersections:
 
     Notes
     -----
-    Candidate 2 t is the positive and 2 t + 1 the negative side of pair t. Sums are formed in float32 while they are
-    integers below 2²⁴ and in float64 otherwise: both are exact, in whatever order BLAS adds.
+    Candidate 2 t is the positive and 2 t + 1 the negative side of pair t. Sums are formed in float32 while
+    they are integers below 2²⁴ and in float64 otherwise: both are exact, in whatever order BLAS adds.
     """
 
     def __init__(

@@ -16,7 +16,8 @@ def log_count_hypotheses(n_candidates: int, max_halfspaces: int) -> float:
 
 
 def _log_comb(n: int, k: int) -> float:
-    # lgamma of a huge n would cancel to nothing; k is a dimension and small, and log takes integers of any size.
+    # lgamma of a huge n would cancel to nothing; k is a dimension and small, and log takes integers of any
+    # size.
     return sum(log(n - i) - log(i + 1) for i in range(k))
 
 
@@ -69,9 +70,10 @@ def ppm_sample_size(
 ) -> int:
     r"""Number of rows, public and private together, that are enough to learn a halfspace.
 
-    With this many independent rows in the label-determined model, the exact strategy of `PPMHalfspaceClassifier`
-    has, with probability at least ``confidence`` over rows and draw, an error rate on new rows of at most ``error``
-    (realizable: some halfspace makes no error) or at most ``error`` above the best halfspace's (agnostic).
+    With this many independent rows in the label-determined model, the exact strategy of
+    `PPMHalfspaceClassifier` has, with probability at least ``confidence`` over rows and draw, an error rate
+    on new rows of at most ``error`` (realizable: some halfspace makes no error) or at most ``error`` above
+    the best halfspace's (agnostic).
 
     Parameters
     ----------
@@ -100,15 +102,16 @@ def ppm_sample_size(
 
     Notes
     -----
-    These are Theorems 4.9 and 4.10 (Õ(d²/(εα)) and Õ(d² max(1/α², 1/(εα)))) with the constants of the following
-    argument instead of hidden ones. Let N be the number of hypotheses for n public points and
+    These are Theorems 4.9 and 4.10 (Õ(d²/(εα)) and Õ(d² max(1/α², 1/(εα)))) with the constants of the
+    following argument instead of hidden ones. Let N be the number of hypotheses for n public points and
     :math:`\gamma = 2 \ln(2N/\beta)/(\epsilon n)` (agnostic: 3N). With probability 1 − β/2 (β/3) the drawn
-    hypothesis has an empirical error within γ of the smallest (Lemma 4.6), which is at most that of every halfspace
-    (Lemma 4.5). A hypothesis is given by k = d² rows, so given those the other n − k are independent of it, and a
-    union bound covers all N. *Realizable*: by the Chernoff bound a hypothesis with error above α makes at most nγ
-    errors on n − k rows with probability at most :math:`e^{-(n-k) \mathrm{KL}(n\gamma/(n-k) \| \alpha)}`, and N
-    times that must be at most β/2. *Agnostic*: by Hoeffding's bound the excess is at most
-    :math:`\gamma + k/(n-k) + \sqrt{\ln(3N/\beta)/(2(n-k))} + \sqrt{\ln(3/\beta)/(2n)}`.
+    hypothesis has an empirical error within γ of the smallest (Lemma 4.6), which is at most that of every
+    halfspace (Lemma 4.5). A hypothesis is given by k = d² rows, so given those the other n − k are
+    independent of it, and a union bound covers all N. *Realizable*: by the Chernoff bound a hypothesis with
+    error above α makes at most nγ errors on n − k rows with probability at most :math:`e^{-(n-k)
+    \mathrm{KL}(n\gamma/(n-k) \| \alpha)}`, and N times that must be at most β/2. *Agnostic*: by Hoeffding's
+    bound the excess is at most :math:`\gamma + k/(n-k) + \sqrt{\ln(3N/\beta)/(2(n-k))} +
+    \sqrt{\ln(3/\beta)/(2n)}`.
 
     References
     ----------

@@ -48,14 +48,15 @@ class LinearConstraints(NamedTuple):
 class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Binary classifier for mixtures of private and public rows: public inside an intersection of halfspaces.
 
-    A bank may publish what its reliable customers look like, but not the customers who defaulted. The classifier
-    looks at public rows freely and is ε-differentially private for the private rows, whatever the two populations
-    look like. It learns an intersection of halfspaces
+    A bank may publish what its reliable customers look like, but not the customers who defaulted. The
+    classifier looks at public rows freely and is ε-differentially private for the private rows, whatever the
+    two populations look like. It learns an intersection of halfspaces
 
     .. math:: G = \{x : a_i^\top x + b_i \ge 0, \; i = 1, …, r\}
 
-    and calls rows inside G public and all others private. The candidate halfspaces are built from public rows alone; the
-    intersection is drawn by the exponential mechanism with the number of training errors as its cost.
+    and calls rows inside G public and all others private. The candidate halfspaces are built from public rows
+    alone; the intersection is drawn by the exponential mechanism with the number of training errors as its
+    cost.
 
     Parameters
     ----------
@@ -64,8 +65,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     private_label : label, default=None
         The label of the private population; None means the second of the sorted labels.
     max_halfspaces : int, default=None
-        Largest number of halfspaces in the intersection, ≥ 1. None means the dimension of the public points' affine span
-        for the exact strategy (more is never needed to match the best halfspace) and 5 otherwise.
+        Largest number of halfspaces in the intersection, ≥ 1. None means the dimension of the public points'
+        affine span for the exact strategy (more is never needed to match the best halfspace) and 5 otherwise.
     strategy : {"auto", "exact", "thinned", "greedy"}, default="auto"
         "exact"
             All halfspaces supported by at most ``n_features`` public points, all intersections of them, one
@@ -74,26 +75,28 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             One draw from all intersections of up to three quantile cuts of the public points along public
             directions.
         "greedy"
-            The thinned draw, followed by draws that each redraw one halfspace given the others, or add one. The number of
-            draws and the split of ε follow from public numbers.
+            The thinned draw, followed by draws that each redraw one halfspace given the others, or add one.
+            The number of draws and the split of ε follow from public numbers.
         "auto"
             "exact" where it fits ``max_candidates`` and about 10¹² operations, by public sizes only, and "greedy"
             otherwise. `strategy_` says which.
     selection : {"exponential", "permute-and-flip"}, default="exponential"
-        Rule of every draw. Permute-and-flip has the same guarantee and never a larger expected number of errors.
+        Rule of every draw. Permute-and-flip has the same guarantee and never a larger expected number of
+        errors.
     max_candidates : int, default=100_000_000
         Largest number of hypotheses that one draw compares, ≥ 1.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        Neighbouring data sets: one private row replaced by another private row (the number of private rows is public), or
-        one private row more or less (it is not).
+        Neighbouring data sets: one private row replaced by another private row (the number of private rows is
+        public), or one private row more or less (it is not).
     class_weight : dict or "balanced", default=None
-        Cost of an error on a row of each label. "balanced" uses n / (2 · rows of the label), where all private rows
-        count for the private label; these numbers are public under replace-one adjacency only. The
-        ratio of the weights is rounded to a fraction of integers up to 1000, so that draws stay exact.
+        Cost of an error on a row of each label. "balanced" uses n / (2 · rows of the label), where all
+        private rows count for the private label; these numbers are public under replace-one adjacency only.
+        The ratio of the weights is rounded to a fraction of integers up to 1000, so that draws stay exact.
     classes : array-like of shape (2,), default=None
         The label set. None takes it from y, which treats it as public. Needed for ``adjacency="add-remove"``.
     random_state : int, RandomState instance or None, default=None
-        None draws from the operating system's entropy. An integer makes a reproducible simulation that protects nobody.
+        None draws from the operating system's entropy. An integer makes a reproducible simulation that
+        protects nobody.
     ledger : PrivacyLedger, default=None
         Budget of the data set; the fit is paid from it before anything is drawn.
     n_jobs : int, default=None
@@ -102,13 +105,14 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     Attributes
     ----------
     halfspaces_ : LinearConstraints
-        The drawn intersection: ``coefficients`` of shape (r, n_features) and ``intercepts`` of shape (r,), in the units
-        of X. Released. Empty both where all of the span is public and where everything is private (`all_private_`).
+        The drawn intersection: ``coefficients`` of shape (r, n_features) and ``intercepts`` of shape (r,), in
+        the units of X. Released. Empty both where all of the span is public and where everything is private
+        (`all_private_`).
     all_private_ : bool
         Whether the drawn hypothesis calls every row private. Released.
     affine_ : LinearConstraints or None
-        Equations ``coefficients @ x + intercepts = 0`` of the public points' affine span, None where it is the whole
-        space. Rows off it are called private. From public rows.
+        Equations ``coefficients @ x + intercepts = 0`` of the public points' affine span, None where it is
+        the whole space. Rows off it are called private. From public rows.
     classes_ : ndarray of shape (2,)
         The label set.
     private_label_ : label
@@ -135,16 +139,18 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
 
     Notes
     -----
-    **Guarantee.** For every realisation of the public rows, the fitted object is ε-differentially private for one private
-    row (Lemma 4.1 of [1]_ for one draw; the sum of the prices for several). Candidates, plans and scaling are functions of
-    public rows, of the number of rows where it is public, and of earlier draws. An error count changes by at most the
-    weight of one private row, and each row's membership in a halfspace is computed by the same floating-point operations
-    wherever it stands, so this holds for the numbers in the machine and not only on paper.
+    **Guarantee.** For every realisation of the public rows, the fitted object is ε-differentially private for
+    one private row (Lemma 4.1 of [1]_ for one draw; the sum of the prices for several). Candidates, plans and
+    scaling are functions of public rows, of the number of rows where it is public, and of earlier draws. An
+    error count changes by at most the weight of one private row, and each row's membership in a halfspace is
+    computed by the same floating-point operations wherever it stands, so this holds for the numbers in the
+    machine and not only on paper.
 
-    **Utility.** With the exact strategy some hypothesis makes no more (unweighted) errors than the best halfspace
-    (Lemma 4.5), and `utility_bound` says how far the draw is from the best hypothesis.
+    **Utility.** With the exact strategy some hypothesis makes no more (unweighted) errors than the best
+    halfspace (Lemma 4.5), and `utility_bound` says how far the draw is from the best hypothesis.
 
-    Do not standardise X beforehand: a `StandardScaler` looks at private rows. Features are scaled inside, by public rows.
+    Do not standardise X beforehand: a `StandardScaler` looks at private rows. Features are scaled inside, by
+    public rows.
 
     References
     ----------
@@ -219,9 +225,9 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         y : array-like of shape (n_samples,)
             Labels of two classes.
         private : array-like of bool of shape (n_samples,), default=None
-            Which rows are private; public metadata under replace-one adjacency. None is the label-determined model: exactly
-            the rows with the private label. With a mask, public rows may carry both labels, and so may private rows; a
-            neighbour may then change a private row's label too.
+            Which rows are private; public metadata under replace-one adjacency. None is the label-determined
+            model: exactly the rows with the private label. With a mask, public rows may carry both labels,
+            and so may private rows; a neighbour may then change a private row's label too.
 
         Returns
         -------
@@ -283,10 +289,10 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             fits = fits and n_hypotheses <= MAX_FLIPS
         if self.strategy == "exact" and not fits:
             raise ValueError(
-                f"strategy='exact' would compare up to {n_hypotheses:.3g} hypotheses from {2 * n_pairs:.3g} halfspaces, "
-                f"more than max_candidates={self.max_candidates} (and {2 * MOST_PAIRS} halfspaces) allow. Use "
-                "strategy='greedy' or 'thinned', or lower max_halfspaces, or use fewer public rows; raise max_candidates "
-                "where only that is in the way."
+                f"strategy='exact' would compare up to {n_hypotheses:.3g} hypotheses from {2 * n_pairs:.3g} "
+                f"halfspaces, more than max_candidates={self.max_candidates} (and {2 * MOST_PAIRS} halfspaces) "
+                "allow. Use strategy='greedy' or 'thinned', or lower max_halfspaces, or use fewer public rows; "
+                "raise max_candidates where only that is in the way."
             )
         if self.strategy != "auto":
             return self.strategy
@@ -360,8 +366,9 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         Returns
         -------
         decision : ndarray of shape (n_samples,)
-            The smallest distance to the halfspaces' boundaries, in units of scaled features, with the sign of the class.
-            A row off the public points' affine span is private by its distance to it. ±1 where there is no boundary.
+            The smallest distance to the halfspaces' boundaries, in units of scaled features, with the sign of
+            the class. A row off the public points' affine span is private by its distance to it. ±1 where
+            there is no boundary.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
@@ -387,22 +394,24 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     def utility_bound(self, beta=0.05, *, n_samples=None):
         r"""Excess error rate over the best hypothesis that the draws exceed with probability at most ``beta``.
 
-        For one draw this is Lemma 4.6, :math:`2 \Delta \ln(|H|/\beta) / (\epsilon n)` above the best of the compared
-        hypotheses, Δ the weight of a private row (half of it with adjacency="add-remove"). For several draws it is
-        the sum of their bounds, above the best hypothesis of the first draw, since every move may also stay.
+        For one draw this is Lemma 4.6, :math:`2 \Delta \ln(|H|/\beta) / (\epsilon n)` above the best of the
+        compared hypotheses, Δ the weight of a private row (half of it with adjacency="add-remove"). For
+        several draws it is the sum of their bounds, above the best hypothesis of the first draw, since every
+        move may also stay.
 
         Parameters
         ----------
         beta : float, default=0.05
             Failure probability, in (0, 1).
         n_samples : int, default=None
-            Number of training rows n. None takes that of the fit where it is public (adjacency="replace-one").
+            Number of training rows n. None takes that of the fit where it is public
+            (adjacency="replace-one").
 
         Returns
         -------
         excess : float
-            Excess of the (weighted) number of errors on the training rows, divided by n. Class weights are counted as
-            the integers they were rounded to, relative to the weight of a private row.
+            Excess of the (weighted) number of errors on the training rows, divided by n. Class weights are
+            counted as the integers they were rounded to, relative to the weight of a private row.
         """
         check_is_fitted(self)
         if not 0 < beta < 1:
@@ -424,7 +433,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        # The suite's accuracies are reached, but one check asks that an overwhelming weight of one class spreads to 87 %
-        # of new rows; a polytope that encloses the public rows of the training set exactly need not do that.
+        # The suite's accuracies are reached, but one check asks that an overwhelming weight of one class
+        # spreads to 87 % of new rows; a polytope that encloses the public rows of the training set exactly
+        # need not do that.
         tags.classifier_tags.poor_score = True
         return tags

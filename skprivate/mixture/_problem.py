@@ -71,7 +71,7 @@ class Problem:
         unit = coarsest_needed(weights, largest)
         return cls(
             frame=frame,
-            scaled=scaled[on_span],
+            scaled=scaled if on_span.all() else scaled[on_span],
             signed=signed[on_span],
             offset=-int(signed[~has_private_label].sum()),
             public=scaled[supports],
@@ -127,9 +127,9 @@ class DrawRecord:
 def margins(frame: PublicFrame, hypothesis: Hypothesis, X: Floats) -> Floats:
     """Signed margin of each row, ≥ 0 where it is called public, in scaled units.
 
-    The smallest distance to a bounding hyperplane, negative outside; minus the distance to the span for rows off it.
-    Without halfspaces there is no boundary to measure from: the margin is then 1 on the span, and −1 everywhere for
-    the hypothesis that calls every row private.
+    The smallest distance to a bounding hyperplane, negative outside; minus the distance to the span for rows
+    off it. Without halfspaces there is no boundary to measure from: the margin is then 1 on the span, and −1
+    everywhere for the hypothesis that calls every row private.
     """
     if hypothesis.all_private:
         return np.full(X.shape[0], -1.0)

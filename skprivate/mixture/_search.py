@@ -1,16 +1,16 @@
 """Private search for an intersection of halfspaces where all of them are too many.
 
-One joint draw from all intersections of a few public quantile cuts along public directions, then moves: each redraws
-one halfspace given the others, or adds one, from candidates around the halfspaces that were drawn (a function of
-paid draws and public rows) and always including the present hypothesis. The plan, with the number of draws and
-the price of each, is made from public numbers before the first draw.
+One joint draw from all intersections of a few public quantile cuts along public directions, then moves: each
+redraws one halfspace given the others, or adds one, from candidates around the halfspaces that were drawn (a
+function of paid draws and public rows) and always including the present hypothesis. The plan, with the number
+of draws and the price of each, is made from public numbers before the first draw.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb, log
+from math import comb, floor, log, log2
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from skprivate.privacy._release import SelectionRule
 #: Directions of the joint draw are filled up to this number where the features are fewer.
 FEWEST_DIRECTIONS = 32
 #: Directions compared in one move, and the public points that its quantiles are taken from.
-MOVE_DIRECTIONS = 512
+MOVE_DIRECTIONS = 768
 MOVE_POINTS = 10_000
 #: Public points that the quantiles of the joint draw are taken from.
 CUT_POINTS = 100_000
@@ -41,7 +41,7 @@ MOVE_STEPS = (0.5, 1.0, 0.25)
 #: Rows times groups of directions that the joint draw may go through (public rows).
 MOST_WORK = 4 * 10**9
 #: Expected loss of a draw, as a fraction of the rows of a class, that the plan aims at.
-JOINT_LOSS, MOVE_LOSS, LARGEST_LOSS = 0.025, 0.016, 0.1
+JOINT_LOSS, MOVE_LOSS, LARGEST_LOSS = 0.029, 0.0175, 0.1
 MOST_MOVES = 4
 MOST_JOINT = 3
 
@@ -94,10 +94,10 @@ def plan_search(
 
     Notes
     -----
-    By Lemma 4.6 a draw from N hypotheses loses about ``2 ln(N) / epsilon`` errors. The joint draw takes as many cuts as
-    time and this loss allow. It gets enough to lose `JOINT_LOSS` of the effective rows, each move enough to lose
-    `MOVE_LOSS`; where ε is not enough for both, all of it goes to the joint draw, else all of it is shared out in this
-    proportion.
+    By Lemma 4.6 a draw from N hypotheses loses about ``2 ln(N) / epsilon`` errors. The joint draw takes as
+    many cuts as time and a loss of `LARGEST_LOSS` of the effective rows allow. The first move comes where ε is
+    enough for a joint draw that loses `JOINT_LOSS` and a move that loses `MOVE_LOSS`, one more with every doubling
+    of ε; prices stay in the proportion of these two.
     """
     factor = 1.0 if monotone else 2.0
     effective_rows = problem.effective_rows
@@ -108,16 +108,18 @@ def plan_search(
         affordable = factor * log(n_sets) / epsilon <= LARGEST_LOSS * effective_rows
         if affordable and n_sets <= max_candidates and n_groups * problem.planning_rows <= MOST_WORK:
             joint_size = size
-    joint = factor * log(count_cut_intersections(n_cuts, joint_size)) / (JOINT_LOSS * max(effective_rows, 1))
-    n_compared = MOVE_DIRECTIONS * len(FINE_KEPT_FRACTIONS)
-    move = factor * log(n_compared) / (MOVE_LOSS * max(effective_rows, 1))
-    n_moves = max(0, min(MOST_MOVES, int((epsilon - joint) // move))) if moves else 0
-    unit = epsilon / (joint + n_moves * move)
+    rows = max(effective_rows, 1.0)
+    joint = factor * log(count_cut_intersections(n_cuts, joint_size)) / (JOINT_LOSS * rows)
+    move = factor * log(MOVE_DIRECTIONS * len(FINE_KEPT_FRACTIONS)) / (MOVE_LOSS * rows)
+    n_moves = 0
+    if moves and epsilon >= joint + move:
+        n_moves = min(MOST_MOVES, 1 + floor(log2(epsilon / (joint + move))))
+    share = epsilon / (joint + n_moves * move) if n_moves else 0.0
     return SearchPlan(
         joint_size=joint_size,
-        joint_epsilon=epsilon if n_moves == 0 else joint * unit,
+        joint_epsilon=joint * share if n_moves else epsilon,
         n_moves=n_moves,
-        move_epsilon=move * unit,
+        move_epsilon=move * share,
         max_halfspaces=max_halfspaces,
     )
 
@@ -169,15 +171,18 @@ class PrivateSearch:
     def joint(self, candidates: CutCandidates, plan: SearchPlan) -> Hypothesis:
         """Draw from all intersections of at most ``joint_size`` cuts."""
         problem = self.problem
-        family = CutIntersections(
-            candidates.bins(problem.scaled),
-            candidates.n_cuts,
-            problem.signed,
-            plan.joint_size,
-            offset=problem.offset,
-            resolution=problem.unit,
-        )
-        self.draws.append(DrawRecord("joint", len(family) + 1, plan.joint_epsilon))
+        family = None
+        if not problem.frame.empty:
+            family = CutIntersections(
+                candidates.bins(problem.scaled),
+                candidates.n_cuts,
+                problem.signed,
+                plan.joint_size,
+                offset=problem.offset,
+                resolution=problem.unit,
+            )
+        n_hypotheses = 1 if family is None else len(family) + 1
+        self.draws.append(DrawRecord("joint", n_hypotheses, plan.joint_epsilon))
         chosen = draw_hypothesis(
             family,
             problem.offset // problem.unit,
@@ -210,10 +215,10 @@ class PrivateSearch:
         for slot in slots:
             if slot < n_present:
                 directions = neighbouring_directions(-present.normals[slot], per_slot)
-                others = np.delete(inside, slot, axis=0).all(axis=0)
+                others = np.all(np.delete(inside, slot, axis=0), axis=0)
             else:
                 directions = candidates.directions[:per_slot]
-                others = inside.all(axis=0)
+                others = np.all(inside, axis=0)
             cuts = quantile_cuts(public, directions, FINE_KEPT_FRACTIONS, candidates.slack)
             options.append((slot, cuts))
             scores.append(self._errors_with(cuts, others))

@@ -43,8 +43,8 @@ class ErrorWeights:
         """Integers in (nearly) the ratio of two class weights.
 
         The ratio of the larger to the smaller is rounded to a fraction with a denominator of at most
-        `LARGEST_WEIGHT`, or to an integer where it is larger than that. Costs are what the errors are *defined* by,
-        so the rounding costs no privacy.
+        `LARGEST_WEIGHT`, or to an integer where it is larger than that. Costs are what the errors are
+        *defined* by, so the rounding costs no privacy.
         """
         larger, smaller = max(public_label, private_label), min(public_label, private_label)
         if larger / smaller >= LARGEST_WEIGHT:
@@ -69,6 +69,8 @@ def coarsest_needed(weights: ErrorWeights, largest: int) -> int:
 
 def occurrences(numbers: Integers) -> tuple[Integers, Integers]:
     """Distinct integers, ascending, and how often each occurs."""
+    if numbers.size == 0:
+        return numbers, numbers
     lowest = int(numbers.min())
     span = int(numbers.max()) - lowest + 1
     if span > 4 * numbers.size:

@@ -77,7 +77,7 @@ class BitSource:
 class SystemBitSource(BitSource):
     """Cryptographic bits seeded by the operating system, unbuffered.
 
-    Small reads are ``os.urandom``. Larger ones are ``ssl.RAND_bytes``, 18 times as fast: OpenSSL's generator
+    Small reads are ``os.urandom``. Larger ones are ``ssl.RAND_bytes``, 14 times as fast: OpenSSL's generator
     notices forks by itself, and 256 bits of ``os.urandom`` are mixed in before every read, so that neither a
     copied process nor a restored snapshot of a machine repeats noise.
     """

@@ -18,26 +18,9 @@ from numpy.typing import NDArray
 
 from skprivate.privacy._exact import as_fraction, below_exp, exp_floor, geometric_quantile
 from skprivate.privacy._randomness import BitSource
-from skprivate.privacy._selection import (
-    binomial_exp,
-    exponential_select,
-    exponential_select_rows,
-    permute_and_flip_select,
-)
-
-__all__ = [
-    "binomial_exp",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "exponential_select",
-    "exponential_select_rows",
-    "integer_noise",
-    "permute_and_flip_select",
-    "uniform_below",
-]
 
 #: Lanes handled at a time: the working arrays of a block stay in the second-level cache.
-_BLOCK = 1 << 14
+_BLOCK = 1 << 15
 #: Scales up to here are inverted in one step; larger ones split off their low binary digits.
 _DIRECT = 2**34
 #: A draw at this scale leaves int64 with probability e^-2048.

@@ -4,6 +4,7 @@ from skprivate.user_level._classifier import UserLevelSGDClassifier
 from skprivate.user_level._losses import CustomLoss
 from skprivate.user_level._mean import UserLevelMean
 from skprivate.user_level._regressor import UserLevelSGDRegressor
+from skprivate.user_level._selector import UserLevelSelector
 from skprivate.user_level._sgd import TooFewUsersWarning
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "UserLevelMean",
     "UserLevelSGDClassifier",
     "UserLevelSGDRegressor",
+    "UserLevelSelector",
 ]

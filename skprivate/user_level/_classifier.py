@@ -199,7 +199,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         classes, codes = self._encode(y)
-        groups = self._groups(user_ids, len(X))
+        groups, names = self._groups(user_ids, len(X))
         norm = float(np.sqrt(X.shape[1])) if self.feature_norm is None else self.feature_norm
         n_outputs = 1 if len(classes) == 2 else len(classes)
         if isinstance(self.loss, str):
@@ -212,10 +212,11 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             loss, target, problem_type = self.loss, 2.0 * codes - 1.0, CustomProblem
         self.classes_ = classes
         coef = self._minimise(
-            lambda alpha: problem_type(
-                X, target, groups, loss, fit_intercept=self.fit_intercept, alpha=alpha
+            lambda rows, users, alpha: problem_type(
+                X[rows], target[rows], users, loss, fit_intercept=self.fit_intercept, alpha=alpha
             ),
             groups,
+            names,
             n_coef=n_outputs * (X.shape[1] + self.fit_intercept),
             magnitudes=None,
             smoothness=float(loss.smoothness) * norm**2,

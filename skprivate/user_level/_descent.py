@@ -36,7 +36,14 @@ _TARGET_CORRELATION = -0.06
 _BURN_IN = 0.07
 
 
-def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> tuple[FloatArray, float]:
+def adaptive_descent(
+    problem: UserProblem,
+    plan: DescentPlan,
+    release: Any,
+    *,
+    start: FloatArray | None = None,
+    pull: float = 0.0,
+) -> tuple[FloatArray, float]:
     """Minimise the users' mean objective by noisy normalised descent.
 
     Parameters
@@ -45,6 +52,10 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
     plan : DescentPlan
     release : Release
         The Gaussian sums, and the selection if planned, are drawn here.
+    start : ndarray of shape (n_coef,), optional
+        First iterate (released); by default the origin.
+    pull : float
+        Strength λ of a public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm at most 1.
 
     Returns
     -------
@@ -54,7 +65,8 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
         The radius C used in it (released).
     """
     d = problem.n_coef
-    w = np.zeros(d)
+    centre = np.zeros(d) if start is None else start
+    w = centre
     total = np.zeros(d)
     averaged = 0
     step = plan.first_step
@@ -69,7 +81,8 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
             median = select_median_scale(
                 problem.gradient_norms(w), epsilon=plan.clip_epsilon, release=release, monotone=plan.monotone
             )
-            radius = min(max(plan.clip_factor * median, plan.clip_range[0]), plan.clip_range[1])
+            if plan.clip_decides:
+                radius = min(max(plan.clip_factor * median, plan.clip_range[0]), plan.clip_range[1])
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
         noisy_sum = release.gaussian(
             problem.contribution_sum(w, radius), sensitivity=plan.sensitivity, noise_multiplier=multiplier
@@ -84,6 +97,8 @@ def adaptive_descent(problem: UserProblem, plan: DescentPlan, release: Any) -> t
                 step *= math.exp(_REFINE_GAIN * vote)
         previous = direction
         previous_power = d * (plan.sensitivity * multiplier / plan.n_users) ** 2
+        if pull:
+            direction = direction + pull * (w - centre)
         velocity = direction if searching else plan.momentum * velocity + direction
         w = project(w - step * velocity, plan.radius)
         if t >= burn_in or t == plan.n_steps - 1:

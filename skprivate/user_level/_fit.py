@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.privacy import PrivacyEvent
-from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._plan import (
     BudgetSplit,
     DescentPlan,
@@ -23,9 +23,9 @@ from skprivate.user_level._plan import (
     split_budget,
 )
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
-from skprivate.user_level._problems import UserProblem
 
 FloatArray = npt.NDArray[np.float64]
+Descend = Callable[[DescentPlan, float, Any], tuple[FloatArray, float]]
 
 #: Projection radius in units of the private scale of the target.
 RADIUS_FACTOR = 2.0
@@ -102,8 +102,8 @@ class PreparedDescent:
 
     Attributes
     ----------
-    events : list of (PrivacyEvent, int)
-        Everything that `run` may draw.
+    events, descent_events : list of (PrivacyEvent, int)
+        Everything that `run` may draw, and the Gaussian sums among it.
     """
 
     def __init__(self, settings: DescentSettings, n_coef: int) -> None:
@@ -116,7 +116,7 @@ class PreparedDescent:
             settings.neighbours,
             n_users=settings.n_users,
             n_numbers=n_coef * most,
-            scale=settings.select_scale,
+            scales=int(settings.select_scale),
             clip=settings.select_clip,
         )
         if settings.n_steps is not None:
@@ -128,33 +128,36 @@ class PreparedDescent:
         else:
             self.n_steps = default_steps(self.level(settings.n_users), settings.most_steps)
         plan = self._plan(float(settings.n_users or 1), settings.radius)
-        self.events: list[tuple[PrivacyEvent, int]] = [*self.split.other, *plan.events(n_coef)]
+        self.descent_events: list[tuple[PrivacyEvent, int]] = plan.events(n_coef)
+        self.events: list[tuple[PrivacyEvent, int]] = [*self.split.other, *self.descent_events]
 
     def level(self, n_users: float) -> float:
         """Norm of all the noise, where a unanimous vote of the users has norm 1."""
         return noise_level(self.split, self.settings.neighbours, n_users, self.n_coef)
 
-    def run(self, problem: UserProblem, magnitudes: FloatArray | None, release: Any) -> DescentResult:
+    def run(
+        self, descend: Descend, exact_users: int, magnitudes: FloatArray | None, release: Any
+    ) -> DescentResult:
         """Draw: the number of users, a scale of the target, the descent.
 
         Parameters
         ----------
-        problem : UserProblem
+        descend : callable
+            From the plan, the noise level and the release to coefficients and clipping radius.
+        exact_users : int
+            Private number of users, for its noisy release where ``n_users`` is None.
         magnitudes : ndarray of shape (n_users,) or None
             Size of each user's target, for ``select_scale``.
         release : Release
         """
         settings = self.settings
-        n_users = float(settings.n_users or noisy_count(problem.groups.n_users, self.split, release))
+        n_users = float(settings.n_users or noisy_count(exact_users, self.split, release))
         level = self.level(n_users)
         radius = settings.radius
         scale_found = False
         scale_epsilon = self.split.scale_epsilon
-        if (
-            scale_epsilon is not None
-            and magnitudes is not None
-            and decides(scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES))
-        ):
+        if scale_epsilon is not None and magnitudes is not None:
+            # Drawn in any case: which events are drawn must not depend on a released number of users.
             scale = select_median_scale(
                 magnitudes,
                 epsilon=scale_epsilon,
@@ -162,12 +165,12 @@ class PreparedDescent:
                 monotone=settings.neighbours.monotone,
                 scales=COARSE_SCALES,
             )
-            radius = RADIUS_FACTOR * scale
-            scale_found = True
+            scale_found = decides(scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES))
+            radius = RADIUS_FACTOR * scale if scale_found else radius
         if settings.shrink_radius:
             radius *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
         plan = self._plan(n_users, radius)
-        coef, clip_radius = adaptive_descent(problem, plan, release)
+        coef, clip_radius = descend(plan, level, release)
         return DescentResult(coef, n_users, plan.n_steps, radius, clip_radius, level, scale_found)
 
     def _plan(self, n_users: float, radius: float) -> DescentPlan:

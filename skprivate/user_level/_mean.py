@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,17 +14,8 @@ from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.privacy import Adjacency
 from skprivate.user_level._plan import Neighbours
 from skprivate.user_level._sgd import warn_if_hopeless
-from skprivate.user_level._user_mean import MeanSettings, PreparedMean
+from skprivate.user_level._user_mean import MeanSettings, PreparedMean, clip_factor
 from skprivate.user_level._users import UserGroups, encode_users
-
-
-def clip_factor(aggregation: str, n_features: int) -> float:
-    """Radius of the ball about the private centre, in units of the private median distance.
-
-    Distances of Gaussian vectors are within 1 + 3/√d medians but for 4 standard deviations; at least 2 leaves room for
-    users with fewer rows than others.
-    """
-    return 1.0 if aggregation == "robust" else max(2.0, 1.0 + 3.0 / math.sqrt(n_features))
 
 
 class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
@@ -154,7 +144,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         self : UserLevelMean
         """
         X = validate_data(self, X, dtype=np.float64)
-        groups = UserGroups(encode_users(user_ids, len(X)), self.weight_cap)
+        groups = UserGroups(encode_users(user_ids, len(X))[0], self.weight_cap)
         settings = MeanSettings(
             epsilon=self.epsilon,
             delta=self.delta,
@@ -172,7 +162,8 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
             assumptions=() if settings.n_users is None else ("the number of users is public",),
             plan=prepared.events,
         )
-        result = prepared.run(groups.mean(X), groups, release)
+        n_users = prepared.count(groups.n_users, release)
+        result = prepared.run(groups.mean(X), groups, n_users, release)
         self.privacy_guarantee_ = release.close()
         warn_if_hopeless(result.n_users, self.epsilon, X.shape[1], result.noise_level)
         self.mean_ = result.mean

@@ -19,7 +19,7 @@ from skprivate.user_level._private_range import COARSE_SCALES, SCALES, selection
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
-SCALE_SHARE = 0.08
+SCALE_SHARE = 0.12
 CLIP_SHARE = 0.05
 MEDIANS_SHARE = 0.15
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
@@ -29,9 +29,9 @@ SEARCH_SHARE = 0.1
 #: Part of the steps that does so.
 SEARCH_PART = 0.25
 #: Largest momentum of the refinement.
-MOST_MOMENTUM = 0.9
+MOST_MOMENTUM = 0.8
 #: Momentum given up per noise level of one step.
-MOMENTUM_LOSS = 1.0
+MOMENTUM_LOSS = 2.0
 #: Multipliers are widened by this much so that shares rounded in floating point never overrun the budget.
 WIDER = 1.0 + 1e-9
 
@@ -77,6 +77,7 @@ class BudgetSplit:
     median_epsilon: float | None
     n_medians: int
     multiplier: float
+    n_scales: int = 1
 
     @property
     def other(self) -> tuple[tuple[PrivacyEvent, int], ...]:
@@ -84,9 +85,10 @@ class BudgetSplit:
         events: list[tuple[PrivacyEvent, int]] = []
         if self.count_multiplier is not None:
             events.append((GaussianEvent(self.count_multiplier), 1))
-        for price in (self.scale_epsilon, self.clip_epsilon):
-            if price is not None:
-                events.append((BoundedRangeEvent(price), 1))
+        if self.scale_epsilon is not None:
+            events.append((BoundedRangeEvent(self.scale_epsilon), self.n_scales))
+        if self.clip_epsilon is not None:
+            events.append((BoundedRangeEvent(self.clip_epsilon), 1))
         if self.median_epsilon is not None:
             events.append((BoundedRangeEvent(self.median_epsilon), self.n_medians))
         return tuple(events)
@@ -99,7 +101,7 @@ def split_budget(
     *,
     n_users: int | None,
     n_numbers: int,
-    scale: bool,
+    scales: int,
     clip: bool,
     medians: int = 0,
 ) -> BudgetSplit:
@@ -113,8 +115,10 @@ def split_budget(
         Where public; a selection that so few users cannot decide is left out. None: released with noise.
     n_numbers : int
         Numbers released by all Gaussian sums together (matters for the lattice only).
-    scale, clip : bool
-        Which selections are wanted.
+    scales : int
+        Number of scales that are to be selected.
+    clip : bool
+        Whether a clipping radius is to be selected.
     medians : int
         Number of coordinates whose medians are wanted.
     """
@@ -132,9 +136,10 @@ def split_budget(
 
     draft = BudgetSplit(
         count_multiplier=alone / math.sqrt(COUNT_SHARE) if n_users is None else None,
-        scale_epsilon=price(SCALE_SHARE, int(scale), len(COARSE_SCALES)),
+        scale_epsilon=price(SCALE_SHARE, scales, len(COARSE_SCALES)),
         clip_epsilon=price(CLIP_SHARE, int(clip)),
         median_epsilon=price(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
+        n_scales=scales,
         n_medians=medians,
         multiplier=alone,
     )
@@ -182,6 +187,9 @@ class DescentPlan:
         Noise multipliers of one step.
     clip_epsilon : float or None
         Price of the selection of the clipping radius between search and refinement.
+    clip_decides : bool
+        Whether the users are enough for that selection to mean anything. It is drawn in any case: which events are
+        drawn must not depend on a released number of users.
     clip_factor : float
         Clipping radius in units of the selected median gradient norm.
     clip_radius : float
@@ -204,6 +212,7 @@ class DescentPlan:
     search_multiplier: float
     refine_multiplier: float
     clip_epsilon: float | None
+    clip_decides: bool
     clip_factor: float
     clip_radius: float
     radius: float
@@ -250,9 +259,6 @@ def plan_descent(
     search = max(1, round(SEARCH_PART * n_steps)) if n_steps > 1 else 0
     refine = n_steps - search
     share = SEARCH_SHARE if search else 0.0
-    clip = split.clip_epsilon
-    if clip is not None and not decides(clip, n_users, neighbours):
-        clip = None  # paid for where the number of users is private, but nothing could be learnt from it
     refine_multiplier = split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER
     # Momentum speeds up directions of little curvature, but widens the spread of the iterates by 1/(1 − β).
     step_level = neighbours.sum_sensitivity * refine_multiplier * math.sqrt(n_coef) / n_users
@@ -264,7 +270,8 @@ def plan_descent(
         refine_steps=refine,
         search_multiplier=split.multiplier * math.sqrt(search / share) * WIDER if search else 1.0,
         refine_multiplier=refine_multiplier,
-        clip_epsilon=clip,
+        clip_epsilon=split.clip_epsilon,
+        clip_decides=split.clip_epsilon is not None and decides(split.clip_epsilon, n_users, neighbours),
         clip_factor=clip_factor,
         clip_radius=clip_radius,
         radius=radius,

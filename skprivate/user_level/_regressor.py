@@ -10,9 +10,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skprivate.privacy import Adjacency, gaussian_noise_multiplier
+from skprivate.user_level._descent import project
 from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_loss
+from skprivate.user_level._moments import moments_regression, n_moments, noise_is_negligible
+from skprivate.user_level._plan import Neighbours
 from skprivate.user_level._problems import CustomProblem, GramProblem, LinearProblem, UserProblem
-from skprivate.user_level._sgd import BaseUserLevelSGD
+from skprivate.user_level._sgd import BaseUserLevelSGD, warn_if_hopeless
+from skprivate.user_level._user_mean import MeanSettings, PreparedMean, clip_factor
 from skprivate.user_level._users import UserGroups
 
 #: Steps of a fit with ample budget.
@@ -194,24 +199,79 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = y.astype(np.float64, copy=False)
-        groups = self._groups(user_ids, len(X))
+        groups, names = self._groups(user_ids, len(X))
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
-        coef = self._minimise(
-            lambda alpha: self._problem(X, y, groups, alpha),
+        if self._uses_moments(groups, X.shape[1] + self.fit_intercept):
+            coef = self._fit_moments(X, y, groups)
+        else:
+            coef = self._fit_descent(X, y, groups, names, user_ids is None)
+        self.coef_ = coef[: X.shape[1]]
+        self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
+        return self
+
+    def _fit_descent(
+        self, X: np.ndarray, y: np.ndarray, groups: UserGroups, names: np.ndarray, record_level: bool
+    ) -> np.ndarray:
+        return self._minimise(
+            lambda rows, users, alpha: self._problem(X[rows], y[rows], users, alpha),
             groups,
+            names,
             n_coef=X.shape[1] + self.fit_intercept,
             magnitudes=np.sqrt(groups.mean(np.square(y))),
             smoothness=1.0 if isinstance(self.loss, str) else float(self.loss.smoothness),
-            record_ridge=3.0 if user_ids is None else 0.0,
+            record_ridge=3.0 if record_level else 0.0,
             most_steps=MOST_STEPS,
             select_clip=True,
             clip_radius=0.0,
             radius=UNIT_RADIUS,
         )
-        self.coef_ = coef[: X.shape[1]]
-        self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
-        return self
+
+    def _uses_moments(self, groups: UserGroups, n_coef: int) -> bool:
+        if self.solver == "moments":
+            if self.loss != "squared_error":
+                raise ValueError("solver='moments' needs loss='squared_error'.")
+            return True
+        if not (self.solver == "auto" and self.accounting == "tight" and self.aggregation == "mean"):
+            return False
+        n_users = groups.n_users if self.adjacency == "replace-one" else self.n_users
+        if n_users is None or not isinstance(self.loss, str) or self.loss != "squared_error":
+            return False
+        multiplier = gaussian_noise_multiplier(self.epsilon, self.delta)
+        return noise_is_negligible(multiplier, Neighbours(Adjacency(self.adjacency)), n_users, n_coef)
+
+    def _fit_moments(self, X: np.ndarray, y: np.ndarray, groups: UserGroups) -> np.ndarray:
+        n_coef = X.shape[1] + self.fit_intercept
+        size = n_moments(n_coef)
+        settings = MeanSettings(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbours=Neighbours(Adjacency(self.adjacency)),
+            n_users=groups.n_users if self.adjacency == "replace-one" else self.n_users,
+            tau=None,
+            clip_factor=clip_factor(self.aggregation, size),
+            bound=None,
+            n_scales=2,
+        )
+        prepared = PreparedMean(settings, size)
+        release = self._open(prepared.events, "winsorised mean of second moments, docs/user_level.md")
+        coef, result = moments_regression(
+            X,
+            y,
+            groups,
+            prepared,
+            fit_intercept=self.fit_intercept,
+            alpha=self.alpha or 0.0,
+            release=release,
+        )
+        self.privacy_guarantee_ = release.close()
+        warn_if_hopeless(result.n_users, self.epsilon, size, result.noise_level)
+        self.n_iter_ = 1
+        self.n_users_ = result.n_users
+        self.alpha_ = self.alpha or 0.0
+        self.radius_ = np.inf
+        self.clip_radius_ = result.clip_radius
+        return coef if self.radius is None else project(coef, self.radius)
 
     def _problem(self, X: np.ndarray, y: np.ndarray, groups: UserGroups, alpha: float) -> UserProblem:
         options: Any = {"fit_intercept": self.fit_intercept, "alpha": alpha}

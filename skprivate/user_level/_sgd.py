@@ -16,9 +16,11 @@ from sklearn.base import BaseEstimator
 from skprivate._base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.privacy import Adjacency, Release
-from skprivate.user_level._fit import DescentSettings, PreparedDescent
+from skprivate.user_level._descent import adaptive_descent
+from skprivate.user_level._fit import Descend, DescentSettings, PreparedDescent
 from skprivate.user_level._paper import PaperPlan, winsorized_descent
-from skprivate.user_level._plan import Neighbours
+from skprivate.user_level._phased import assign_phases, n_phases, phased_descent
+from skprivate.user_level._plan import DescentPlan, Neighbours
 from skprivate.user_level._problems import UserProblem
 from skprivate.user_level._users import UserGroups, encode_users
 
@@ -104,7 +106,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
 
     # --- the straight line ---------------------------------------------------------------------------------------
 
-    def _groups(self, user_ids: Any, n_rows: int) -> UserGroups:
+    def _groups(self, user_ids: Any, n_rows: int) -> tuple[UserGroups, npt.NDArray[Any]]:
+        """Users of the rows, and their identifiers."""
         if self.accounting == "paper" and (self.adjacency != "replace-one" or self.weight_cap != 1):
             raise ValueError(
                 "accounting='paper' is the published algorithm: it needs adjacency='replace-one' and weight_cap=1, "
@@ -112,12 +115,14 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             )
         if self.accounting == "paper" and self.solver not in ("auto", "sgd"):
             raise ValueError(f"accounting='paper' needs solver='sgd' or 'auto', got solver={self.solver!r}.")
-        return UserGroups(encode_users(user_ids, n_rows), self.weight_cap)
+        codes, names = encode_users(user_ids, n_rows)
+        return UserGroups(codes, self.weight_cap), names
 
     def _minimise(
         self,
-        make_problem: Callable[[float], UserProblem],
+        make_problem: Callable[[Any, UserGroups, float], UserProblem],
         groups: UserGroups,
+        names: npt.NDArray[Any],
         *,
         n_coef: int,
         magnitudes: FloatArray | None,
@@ -134,8 +139,10 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         make_problem : callable
-            From the strength of the ℓ2 penalty to the objective.
+            From an index of rows, their users and the strength of the ℓ2 penalty to the objective.
         groups : UserGroups
+        names : ndarray of shape (n_users,)
+            Identifiers of the users.
         n_coef : int
         magnitudes : ndarray of shape (n_users,) or None
             Size of each user's target, where a projection radius is to be found from it.
@@ -154,7 +161,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             Default penalty in units of d ν², with the noise level ν of the fit.
         """
         if self.accounting == "paper":
-            return self._minimise_as_published(make_problem(self.alpha or 0.0), smoothness)
+            return self._minimise_as_published(
+                make_problem(slice(None), groups, self.alpha or 0.0), smoothness
+            )
         neighbours = Neighbours(Adjacency(self.adjacency))
         settings = DescentSettings(
             epsilon=self.epsilon,
@@ -163,7 +172,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             n_users=groups.n_users if self.adjacency == "replace-one" else self.n_users,
             n_steps=self.max_iter,
             most_steps=most_steps,
-            select_clip=select_clip,
+            select_clip=select_clip and self.solver != "phased",
             clip_factor=CLIP_FACTORS[self.aggregation],
             clip_radius=clip_radius,
             select_scale=magnitudes is not None and self.radius is None,
@@ -176,9 +185,18 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         if alpha is None:
             known = settings.n_users is not None
             alpha = record_ridge * n_coef * prepared.level(settings.n_users) ** 2 if known else 0.0
-        problem = make_problem(alpha)
-        release = self._open(prepared.events, "user-normalised descent, docs/user_level.md")
-        result = prepared.run(problem, magnitudes, release)
+        if self.solver == "phased":
+            theorem = "Algorithm 5 (arXiv 2102.11845) with user-normalised descent, docs/user_level.md"
+            descend = _phased(make_problem, groups, names, alpha, prepared)
+        else:
+            theorem = "user-normalised descent, docs/user_level.md"
+            problem = make_problem(slice(None), groups, alpha)
+
+            def descend(plan, level, release):
+                return adaptive_descent(problem, plan, release)
+
+        release = self._open(prepared.events, theorem)
+        result = prepared.run(descend, groups.n_users, magnitudes, release)
         self.privacy_guarantee_ = release.close()
         warn_if_hopeless(result.n_users, self.epsilon, n_coef, result.noise_level)
         if settings.select_scale and not result.scale_found and result.noise_level <= HOPELESS_LEVEL:
@@ -222,6 +240,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         assumptions = ["features were transformed by public rules only"]
         if self.adjacency == "replace-one" or self.n_users is not None:
             assumptions.append("the number of users is public")
+        if self.solver == "phased" and self.adjacency == "replace-one":
+            assumptions.append("an exchanged user keeps its identifier")
         return self._open_release(
             unit="user",
             adjacency=self.adjacency,
@@ -244,3 +264,24 @@ def warn_if_hopeless(n_users: float, epsilon: float, n_coef: int, level: float) 
             TooFewUsersWarning,
             stacklevel=4,
         )
+
+
+def _phased(
+    make_problem: Callable[[Any, UserGroups, float], UserProblem],
+    groups: UserGroups,
+    names: npt.NDArray[Any],
+    alpha: float,
+    prepared: PreparedDescent,
+) -> Descend:
+    """The descent of a phased fit: every user takes part in one phase, by a hash of its own identifier."""
+
+    def phase_problem(users: npt.NDArray[np.int64]) -> UserProblem:
+        rows, codes = groups.rows_of(users)
+        return make_problem(rows, UserGroups(codes, groups.weight_cap), alpha)
+
+    def descend(plan: DescentPlan, level: float, release: Any) -> tuple[FloatArray, float]:
+        phases = assign_phases(names, n_phases(level), release.public_rng)
+        coef = phased_descent(phase_problem, phases, plan, prepared.descent_events, level, release)
+        return coef, plan.clip_radius
+
+    return descend

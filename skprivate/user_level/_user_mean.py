@@ -40,6 +40,15 @@ CENTRE_SHARE = 0.2
 CENTRE_STEPS = 25
 
 
+def clip_factor(aggregation: str, n_features: int) -> float:
+    """Radius of the ball about the private centre, in units of the private median distance.
+
+    Distances of Gaussian vectors are within 1 + 3/√d medians but for 4 standard deviations; at least 2 leaves room for
+    users with fewer rows than others.
+    """
+    return 1.0 if aggregation == "robust" else max(2.0, 1.0 + 3.0 / math.sqrt(n_features))
+
+
 @dataclass(frozen=True)
 class MeanSettings:
     """Public settings of a private mean.
@@ -54,8 +63,10 @@ class MeanSettings:
         Public radius about their centre in which the users' means lie; None to select it privately.
     clip_factor : float
         Radius of the ball in units of the median distance from the centre.
-    bound : float
-        Public range [−B, B] in which the centre's coordinates are searched.
+    bound : float or None
+        Public range [−B, B] in which the centre's coordinates are searched; None if it is near the origin anyway.
+    n_scales : int
+        Number of scales that are selected; more than that of the vectors if the caller needs others.
     """
 
     epsilon: float
@@ -64,7 +75,8 @@ class MeanSettings:
     n_users: int | None
     tau: float | None
     clip_factor: float
-    bound: float
+    bound: float | None
+    n_scales: int = 1
 
 
 @dataclass(frozen=True)
@@ -112,49 +124,61 @@ class PreparedMean:
             settings.neighbours,
             n_users=settings.n_users,
             n_numbers=n_features * (CENTRE_STEPS + 1),
-            scale=True,
+            scales=settings.n_scales,
             clip=settings.tau is None,
-            medians=n_features,
+            medians=0 if settings.bound is None else n_features,
         )
+        # Where it is known that no radius can be found, all goes into the centre.
+        self.sums = settings.tau is not None or self.split.clip_epsilon is not None
+        self.centre_share = CENTRE_SHARE if self.sums else 1.0
         if settings.n_users is None:
             self.n_steps = CENTRE_STEPS
         else:
-            self.n_steps = default_steps(self.level(settings.n_users) / math.sqrt(CENTRE_SHARE), CENTRE_STEPS)
+            self.n_steps = default_steps(
+                self.level(settings.n_users) / math.sqrt(self.centre_share), CENTRE_STEPS
+            )
         self.sum_multiplier = self.split.multiplier / math.sqrt(1.0 - CENTRE_SHARE) * WIDER
         plan = self._centre_plan(float(settings.n_users or 1), math.inf)
         self.events: list[tuple[PrivacyEvent, int]] = [
             *self.split.other,
             *plan.events(n_features),
-            (GaussianEvent(self.sum_multiplier, n_features), 1),
+            *([(GaussianEvent(self.sum_multiplier, n_features), 1)] if self.sums else []),
         ]
 
     def level(self, n_users: float) -> float:
         """Norm of all the noise, where a unanimous vote of the users has norm 1."""
         return noise_level(self.split, self.settings.neighbours, n_users, self.n_features)
 
-    def run(self, vectors: FloatArray, groups: UserGroups, release: Any) -> MeanResult:
-        """Draw: the number of users, their scale, the centre, the radius, the sum about the centre."""
+    def count(self, exact_users: int, release: Any) -> float:
+        """The public number of users, or their private number released with noise."""
+        return float(self.settings.n_users or noisy_count(exact_users, self.split, release))
+
+    def run(self, vectors: FloatArray, groups: UserGroups, n_users: float, release: Any) -> MeanResult:
+        """Draw: the users' scale, the centre, the radius, the sum about the centre."""
         settings = self.settings
         monotone = settings.neighbours.monotone
-        n_users = float(settings.n_users or noisy_count(groups.n_users, self.split, release))
         start = self._medians(vectors, n_users, release)
         vectors = vectors - start
         scale = math.inf
-        if self.split.scale_epsilon is not None and decides(
-            self.split.scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES)
-        ):
-            scale = select_median_scale(
+        if self.split.scale_epsilon is not None:
+            # As every selection here it is drawn in any case: which events are drawn must not depend on a released
+            # number of users.
+            found = select_median_scale(
                 np.linalg.norm(vectors, axis=1),
                 epsilon=self.split.scale_epsilon,
                 release=release,
                 monotone=monotone,
                 scales=COARSE_SCALES,
             )
+            if decides(self.split.scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES)):
+                scale = found
         problem = MeanProblem(vectors, groups)
         centre, _ = adaptive_descent(problem, self._centre_plan(n_users, scale), release)
         distances = problem.gradient_norms(centre)
         radius = self._radius(distances, n_users, release)
         if radius is None:
+            if self.sums:
+                self._sum(np.zeros(self.n_features), release)  # drawn in any case, see above
             return MeanResult(
                 start + centre, n_users, 0.0, math.nan, 0.0, False, self.level(n_users), self._count_noise
             )
@@ -183,9 +207,9 @@ class PreparedMean:
         """Private median of every coordinate, or the origin where there are too few users for that."""
         price = self.split.median_epsilon
         neighbours = self.settings.neighbours
-        if price is None or not decides(price, n_users, neighbours, 2.0**MEDIAN_BITS):
-            return np.zeros(self.n_features)
         bound = self.settings.bound
+        if price is None or bound is None:
+            return np.zeros(self.n_features)
         tau = bound * 2.0 ** (1 - MEDIAN_BITS)
         intervals = [
             private_range(
@@ -193,17 +217,31 @@ class PreparedMean:
             )
             for column in vectors.T
         ]
+        if not decides(price, n_users, neighbours, 2.0**MEDIAN_BITS):
+            return np.zeros(self.n_features)
         return np.array([0.5 * (low + high) for low, high in intervals])
+
+    def _sum(self, value: FloatArray, release: Any) -> FloatArray:
+        """The sum about the centre, with its noise."""
+        return np.asarray(
+            release.gaussian(
+                value,
+                sensitivity=self.settings.neighbours.sum_sensitivity,
+                noise_multiplier=self.sum_multiplier,
+            )
+        )
 
     def _radius(self, distances: FloatArray, n_users: float, release: Any) -> float | None:
         if self.settings.tau is not None:
             return 2.0 * self.settings.tau
         price = self.split.clip_epsilon
-        if price is None or not decides(price, n_users, self.settings.neighbours):
+        if price is None:
             return None
         median = select_median_scale(
             distances, epsilon=price, release=release, monotone=self.settings.neighbours.monotone
         )
+        if not decides(price, n_users, self.settings.neighbours):
+            return None
         return self.settings.clip_factor * median
 
     @property
@@ -212,7 +250,7 @@ class PreparedMean:
 
     def _centre_plan(self, n_users: float, scale: float) -> DescentPlan:
         # The centre's descent gets its share of the Gaussian budget: its multipliers are widened by 1/√share.
-        share = BudgetSplit(None, None, None, None, 0, self.split.multiplier / math.sqrt(CENTRE_SHARE))
+        share = BudgetSplit(None, None, None, None, 0, self.split.multiplier / math.sqrt(self.centre_share))
         return plan_descent(
             share,
             self.settings.neighbours,

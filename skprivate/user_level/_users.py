@@ -38,6 +38,7 @@ class UserGroups:
     """
 
     def __init__(self, codes: IntArray, weight_cap: int = 1) -> None:
+        self.weight_cap = weight_cap
         self.n_rows = len(codes)
         self.sizes: IntArray = np.bincount(codes).astype(np.int64)
         self.n_users = len(self.sizes)
@@ -71,6 +72,14 @@ class UserGroups:
         averaging = sparse.csr_array((factor, self.order, self._starts), shape=(self.n_users, self.n_rows))
         return np.asarray(averaging @ rows, dtype=np.float64)
 
+    def rows_of(self, users: IntArray) -> tuple[IntArray, IntArray]:
+        """Rows of some users, and the new number of the user of each."""
+        sizes = self.sizes[users]
+        ends = np.cumsum(sizes)
+        within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
+        rows = self.order[np.repeat(self._starts[users], sizes) + within]
+        return rows, np.repeat(np.arange(len(users)), sizes)
+
     def batches_of_equal_size(self, max_rows: int) -> list[tuple[IntArray, IntArray]]:
         """Users in batches whose members have equally many rows: (users, rows of shape (users, size)).
 
@@ -78,6 +87,8 @@ class UserGroups:
         padding nor a loop over users.
         """
         batches = []
+        if self.n_users == 0:
+            return []
         by_size = np.argsort(self.sizes, kind="stable")
         boundaries = np.flatnonzero(np.diff(self.sizes[by_size])) + 1
         for same in np.split(by_size, boundaries):
@@ -90,8 +101,15 @@ class UserGroups:
         return batches
 
 
-def encode_users(user_ids: Any, n_rows: int) -> IntArray:
+def encode_users(user_ids: Any, n_rows: int) -> tuple[IntArray, npt.NDArray[Any]]:
     """Number the users of ``user_ids`` without gaps; ``None`` makes each row its own user.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_rows,), int64
+        Number of the user of each row.
+    names : ndarray of shape (n_users,)
+        Identifier of each user.
 
     Raises
     ------
@@ -100,7 +118,8 @@ def encode_users(user_ids: Any, n_rows: int) -> IntArray:
         shows shapes only.
     """
     if user_ids is None:
-        return np.arange(n_rows, dtype=np.int64)
+        codes = np.arange(n_rows, dtype=np.int64)
+        return codes, codes
     ids = np.asarray(user_ids)
     if ids.ndim != 1:
         raise ValueError(f"user_ids must be one-dimensional, got an array of {ids.ndim} dimensions.")
@@ -121,5 +140,5 @@ def encode_users(user_ids: Any, n_rows: int) -> IntArray:
     except TypeError as error:
         raise TypeError("user_ids must be of one sortable type (all integers or all strings).") from error
     if len(unique) == n_rows:  # the order of users does not matter, and that of the rows is the fastest
-        return np.arange(n_rows, dtype=np.int64)
-    return np.asarray(codes, dtype=np.int64).reshape(-1)
+        return np.arange(n_rows, dtype=np.int64), ids
+    return np.asarray(codes, dtype=np.int64).reshape(-1), unique

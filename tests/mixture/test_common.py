@@ -1,4 +1,7 @@
-"""scikit-learn's common checks, with no expected failure."""
+"""scikit-learn's common checks and ours for the strategies, with no expected failure.
+
+The default estimator is checked with all others in ``tests/test_common.py``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from skprivate.mixture import PPMHalfspaceClassifier
+from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
 
 ESTIMATORS = [
     PPMHalfspaceClassifier(epsilon=3.0, random_state=0),
@@ -28,3 +32,14 @@ def test_parameters_are_validated():
 
 def test_column_names_are_checked():
     check_dataframe_column_names_consistency("PPMHalfspaceClassifier", ESTIMATORS[0])
+
+
+@parametrize_with_privacy_checks(
+    [
+        PPMHalfspaceClassifier(strategy="greedy"),
+        PPMHalfspaceClassifier(strategy="thinned", selection="permute-and-flip"),
+        PPMHalfspaceClassifier(adjacency="add-remove", classes=[0, 1]),
+    ]
+)
+def test_privacy_checks(estimator, check):
+    check(estimator)

@@ -302,7 +302,7 @@ def test_weighted_errors_keep_the_empty_hypothesis_in_place():
 def test_the_unit_of_errors_divides_the_sensitivity():
     for sensitivity in (1, 7, 88, 1000):
         weights = ErrorWeights(3, sensitivity, sensitivity)
-        for largest in (10, 2**19, 2**22, 2**40):
+        for largest in (10, 2**19, 3 * 2**19, 2**22, 2**40):
             unit = coarsest_needed(weights, largest)
             assert sensitivity % unit == 0
             assert unit == sensitivity or largest <= unit * 2**19

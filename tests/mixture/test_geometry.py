@@ -99,5 +99,5 @@ def test_feature_space_form_is_the_same_halfspace():
     normals, intercepts = rng.normal(size=(4, 3)), rng.normal(size=4)
     coefficients, shifted = frame.in_feature_space(normals, intercepts)
     rows = rng.normal(size=(20, 3)) * [1, 50, 0.01] + [3, -2, 10]
-    expected = frame.transform(rows)[0] @ normals.T + intercepts
+    expected = frame.scaled(rows) @ normals.T + intercepts
     np.testing.assert_allclose(rows @ coefficients.T + shifted, expected, rtol=1e-9, atol=1e-9)

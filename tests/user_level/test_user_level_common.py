@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
     check_param_validation,
     parametrize_with_checks,
 )
 
-from skprivate.user_level import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.user_level import (
+    UserLevelMean,
+    UserLevelSelector,
+    UserLevelSGDClassifier,
+    UserLevelSGDRegressor,
+)
+from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
 
 # The suite's data sets have a handful of users, which is exactly what this warning is about.
 pytestmark = pytest.mark.filterwarnings("ignore:.*are too few to:skprivate.user_level.TooFewUsersWarning")
 
+CONSTANTS = [
+    (
+        f"constant {value}",
+        FrozenEstimator(DummyRegressor(strategy="constant", constant=value).fit([[0.0]], [0.0])),
+    )
+    for value in (0.0, 1.0)
+]
 ESTIMATORS = [
+    UserLevelSelector(CONSTANTS),
+    UserLevelSelector(CONSTANTS, rule="means"),
+    UserLevelSGDRegressor(solver="phased"),
+    UserLevelSGDRegressor(solver="moments", adjacency="add-remove"),
     UserLevelSGDRegressor(),
     UserLevelSGDRegressor(adjacency="add-remove", aggregation="mean", loss="huber"),
     UserLevelSGDRegressor(accounting="paper", max_iter=3),
@@ -27,6 +46,11 @@ ESTIMATORS = [
 
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_privacy_checks(ESTIMATORS)
+def test_privacy_checks(estimator, check):
     check(estimator)
 
 

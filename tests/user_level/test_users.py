@@ -15,7 +15,7 @@ from skprivate.user_level._users import UserGroups, encode_users
 def test_means_match_a_loop_over_users(ids, cap):
     rng = np.random.default_rng(len(ids))
     rows, factor = rng.normal(size=(len(ids), 3)), rng.normal(size=len(ids))
-    codes = encode_users(ids, len(ids))
+    codes, _ = encode_users(ids, len(ids))
     groups = UserGroups(codes, cap)
     expected = np.array([(rows * factor[:, None])[codes == u].mean(axis=0) for u in range(groups.n_users)])
     np.testing.assert_allclose(groups.mean(rows, factor), expected, atol=1e-12)
@@ -28,7 +28,7 @@ def test_means_match_a_loop_over_users(ids, cap):
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 20))
 def test_batches_hold_every_row_of_every_user_once(ids, max_rows):
-    codes = encode_users(ids, len(ids))
+    codes, _ = encode_users(ids, len(ids))
     groups = UserGroups(codes)
     seen_users, seen_rows = [], []
     for users, rows in groups.batches_of_equal_size(max_rows):
@@ -42,7 +42,7 @@ def test_batches_hold_every_row_of_every_user_once(ids, max_rows):
 
 
 def test_absent_user_ids_make_every_row_its_own_user():
-    groups = UserGroups(encode_users(None, 5))
+    groups = UserGroups(encode_users(None, 5)[0])
     assert groups.singletons and groups.n_users == 5
 
 

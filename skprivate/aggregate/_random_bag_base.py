@@ -1,0 +1,169 @@
+"""What the two random-bag models share."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skprivate._base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate._sklearn import Interval, StrOptions
+from skprivate.aggregate._bag_sums import BagSums
+from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
+from skprivate.aggregate._label_noise import LabelSensitivity
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate._random_bag_fit import LinearFit, Scaling
+from skprivate.aggregate._random_bags import (
+    ASSUMPTIONS,
+    RELEASES,
+    THEOREM,
+    RandomBags,
+    check_label_release,
+    draw_members,
+    release_bags,
+)
+from skprivate.privacy import public_generator
+
+RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
+    **PRIVACY_CONSTRAINTS,
+    "epsilon": [*PRIVACY_CONSTRAINTS["epsilon"], None],
+    "bag_size": [Interval(Integral, 1, None, closed="left"), None],
+    "n_bags": [Interval(Integral, 1, None, closed="left"), None],
+    "disjoint": ["boolean"],
+    "label_release": [StrOptions({"auto", *RELEASES})],
+    "alpha": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="left")],
+    "fit_intercept": ["boolean"],
+}
+_ILL_CONDITIONED = 1e13
+
+
+class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
+    """Linear model learned from aggregate labels of random bags.
+
+    A subclass turns labels into targets, fits, and turns scores into predictions.
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = RANDOM_BAG_CONSTRAINTS
+
+    def fit_bags(self, X: Any, bags: RandomBags | Mapping[str, Any]) -> Any:
+        """Learn from aggregates alone.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows that bags were drawn from.
+        bags : RandomBags or mapping
+            From `make_random_bags`, or its ``to_dict()``.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        X = validate_data(self, X, dtype=np.float64)
+        report = bags if isinstance(bags, RandomBags) else RandomBags.from_dict(bags)
+        if report.n_samples != X.shape[0]:
+            raise ValueError(f"bags were drawn from {report.n_samples} rows, X has {X.shape[0]}.")
+        self._check_report(report)
+        self._learn(X, report)
+        self.privacy_guarantee_ = report.guarantee
+        return self
+
+    def excess_risk_bound(self, X: Any, *, beta: float = 0.05) -> float:
+        """Bound (6) of the paper for the class of linear models no larger than the fitted one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows that bags were drawn from; public.
+        beta : float
+            Failure probability.
+
+        Returns
+        -------
+        float
+            With empirical Rademacher terms at the fitted norm; see `skprivate.aggregate.excess_risk_bound`.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        # The intercept is one more feature, constant.
+        design = np.column_stack([X - X.mean(axis=0), np.ones(X.shape[0])])
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        centred = intercept + coef @ X.mean(axis=0)
+        radius = np.sqrt(np.sum(coef**2, axis=1) + centred**2)
+        per_radius = empirical_rademacher(design, self.bags_.n_bags, 1.0)
+        all_rows = empirical_rademacher(design, X.shape[0], 1.0)
+        return excess_risk_bound(
+            n_samples=X.shape[0],
+            n_bags=self.bags_.n_bags,
+            bag_size=int(self.bags_.sizes.max()),
+            n_outputs=radius.size,
+            rademacher_bags=radius * per_radius,
+            rademacher_samples=float(np.sum(radius)) * all_rows,
+            beta=beta,
+        )
+
+    def _aggregate(
+        self,
+        targets: FloatArray,
+        sensitivity: LabelSensitivity | None,
+        *,
+        label_bounds: tuple[float, float] | None = None,
+        classes: tuple[Any, ...] | None = None,
+    ) -> RandomBags:
+        n = targets.shape[0]
+        chosen = check_label_release(self.label_release, self.epsilon)
+        rng = public_generator(self.random_state)
+        # Small data cannot fill large bags: at least 256 of them where there are rows for that.
+        bag_size = int(np.clip(n // 256, 1, 16)) if self.bag_size is None else self.bag_size
+        members, sizes = draw_members(n, bag_size, self.n_bags, disjoint=self.disjoint, rng=rng)
+        return release_bags(
+            BagSums(members, sizes, n),
+            targets,
+            label_release=chosen,
+            sensitivity=sensitivity,
+            label_bounds=label_bounds,
+            classes=classes,
+            epsilon=self.epsilon,
+            open_for=self._open,
+            rng=rng,
+        )
+
+    def _open(self) -> Any:
+        return self._open_release(
+            unit="label", adjacency="replace-one", theorem=THEOREM, assumptions=ASSUMPTIONS
+        )
+
+    def _learn(self, X: FloatArray, bags: RandomBags) -> None:
+        """Everything after aggregation: no label is in reach from here on."""
+        if self.fit_intercept:
+            scaling = Scaling.of(X)
+        else:
+            scaling = Scaling(np.zeros(X.shape[1]), Scaling.of(X).scale)
+        fit = scaling.undo(self._solve(scaling.apply(X), bags), self.fit_intercept)
+        if fit.condition > _ILL_CONDITIONED:
+            warnings.warn(
+                f"the system of the bag means has condition number {fit.condition:.1e}: use a larger alpha or more "
+                "bags.",
+                UserWarning,
+                stacklevel=3,
+            )
+        self.bags_ = bags
+        self.alpha_ = fit.alpha
+        self.condition_number_ = fit.condition
+        self.n_iter_ = max(fit.n_iter, 1)
+        self._keep(fit)
+
+    def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
+        raise NotImplementedError
+
+    def _keep(self, fit: LinearFit) -> None:
+        raise NotImplementedError
+
+    def _check_report(self, report: RandomBags) -> None:
+        raise NotImplementedError

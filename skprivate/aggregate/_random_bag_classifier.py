@@ -1,0 +1,235 @@
+"""Classifier from random bags."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skprivate._sklearn import StrOptions, _fit_context
+from skprivate.aggregate._aggregation import encode_classes, one_hot
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
+from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood, fit_quadratic
+from skprivate.aggregate._random_bags import RandomBags, label_sensitivity
+
+_SMALLEST_PROBABILITY = 1e-3
+
+
+class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
+    """Linear classifier from the class counts of random bags; binary, multiclass and multilabel.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        Privacy loss bound, ε > 0, of the labels of one row. None: no label privacy.
+    bag_size : int, optional
+        Rows per bag, m; by default n_samples/256, between 1 and 16.
+    n_bags : int, optional
+        By default ``n_samples // bag_size``.
+    disjoint : bool, default=True
+        Whether no row is in two bags; False draws bags independently, as in the paper, and pays for the largest
+        number of bags that one row is in.
+    label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
+        "mean": exact class counts; "bernoulli": one bit per bag and class, the model of the paper's theory; "laplace":
+        counts with discrete Laplace noise. The first two promise no privacy and need ``epsilon=None``.
+    loss : {"likelihood", "log", "squared", "debiased"}, default="likelihood"
+        "likelihood": that of what was released under a logistic model of the rows: the exact distribution of a bag's
+        count (normal for bags of more than 64 rows or noisy counts). "log": cross-entropy of the bag mean. "squared":
+        squared error of the bag mean under a linear model; "debiased": with the correction of Theorem 2.
+    alpha : "evidence" or float, default="evidence"
+        Ridge penalty on scaled features, for the likelihoods on the sum over rows. "evidence" maximises the marginal
+        likelihood of the released aggregates.
+    fit_intercept : bool, default=True
+        False is for the squared losses only.
+    classes : sequence, optional
+        Public class labels. By default the distinct labels of y, *taken as public*.
+    random_state : None, int or RandomState, default=None
+        None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
+    ledger : PrivacyLedger, optional
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,), or list of such for multilabel targets
+    coef_ : ndarray of shape (1, n_features) for two classes, else (n_classes, n_features) or (n_labels, n_features)
+    intercept_ : ndarray
+    alpha_ : ndarray of shape (n_outputs,)
+    condition_number_ : float
+    bags_ : RandomBags
+        What was released about the labels.
+    privacy_guarantee_ : PrivacyGuarantee
+    n_iter_ : int
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    ε-label differential privacy under replacement of one row's label(s); features and membership are public. All
+    attributes are released. Several classes are fitted one against the rest.
+
+    References
+    ----------
+    Chen, Fu, Karbasi and Mirrokni (2023), "Learning from Aggregated Data: Curated Bags versus Random Bags",
+    section 4.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from skprivate import RandomBagClassifier
+    >>> X, y = make_classification(n_samples=10_000, class_sep=1.5, random_state=0)
+    >>> model = RandomBagClassifier(epsilon=2.0, bag_size=4, random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.85)
+    True
+    """
+
+    _parameter_constraints = {
+        **RANDOM_BAG_CONSTRAINTS,
+        "loss": [StrOptions({"likelihood", "log", "squared", "debiased"})],
+        "classes": ["array-like", None],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        bag_size=None,
+        n_bags=None,
+        disjoint=True,
+        label_release="auto",
+        loss="likelihood",
+        alpha="evidence",
+        fit_intercept=True,
+        classes=None,
+        random_state=None,
+        ledger=None,
+    ):
+        self.epsilon = epsilon
+        self.bag_size = bag_size
+        self.n_bags = n_bags
+        self.disjoint = disjoint
+        self.label_release = label_release
+        self.loss = loss
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.classes = classes
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Draw bags, aggregate their labels, forget the labels, and learn from the aggregates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public features.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Class labels, or a 0/1 indicator matrix; private.
+
+        Returns
+        -------
+        self
+        """
+        self._check_intercept()
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
+        check_classification_targets(y)
+        if type_of_target(y) == "multilabel-indicator":
+            targets, plain = np.asarray(y, dtype=np.float64), None
+            self.classes_ = [np.array([0, 1])] * targets.shape[1]
+            sensitivity = label_sensitivity(targets.shape[1])
+        else:
+            labels = np.ravel(y) if y.ndim == 1 else self._column(y)
+            classes = np.unique(labels) if self.classes is None else np.asarray(self.classes)
+            if classes.size < 2:
+                raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
+            targets = one_hot(encode_classes(labels, classes), classes.size)
+            plain = tuple(classes.tolist())
+            self.classes_ = classes
+            sensitivity = label_sensitivity(targets.shape[1], one_hot=True)
+        bags = self._aggregate(targets, sensitivity, classes=plain)
+        self._learn(X, bags)
+        self.privacy_guarantee_ = bags.guarantee
+        return self
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Scores: of shape (n_samples,) for two classes, else one column per class or label."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        scores = X @ self.coef_.T + self.intercept_
+        return scores[:, 0] if self._is_binary() else scores
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of shape (n_samples, n_classes); for multilabel targets, of each label."""
+        scores = self.decision_function(X)
+        if self.loss in ("squared", "debiased"):
+            # The squared losses' scores are centred on the decision: h(x) - 1/2.
+            shift = 0.5 if self._is_binary() or self._is_multilabel() else 0.0
+            positive = np.clip(scores + shift, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
+        else:
+            positive = expit(scores)
+        if self._is_binary():
+            return np.column_stack([1 - positive, positive])
+        if self._is_multilabel():
+            return positive
+        total = positive.sum(axis=1, keepdims=True)
+        return np.where(total > 0, positive / np.maximum(total, 1e-300), 1 / positive.shape[1])
+
+    def predict(self, X: Any) -> Any:
+        """Most probable class of every row, or the indicator matrix of the labels."""
+        scores = self.decision_function(X)
+        if self._is_multilabel():
+            return (scores > 0).astype(int)
+        best = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return self.classes_[best]
+
+    def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
+        alpha = None if isinstance(self.alpha, str) else float(self.alpha)
+        if self.loss in ("squared", "debiased"):
+            fit = fit_quadratic(bags, X, loss=self.loss, alpha=alpha, fit_intercept=self.fit_intercept)
+            if self._is_binary() or self._is_multilabel():
+                fit = LinearFit(fit.coef, fit.intercept - 0.5, fit.alpha, fit.condition, fit.n_iter)
+            return fit
+        return fit_likelihood(bags, X, loss=self.loss, alpha=alpha)
+
+    def _keep(self, fit: LinearFit) -> None:
+        self.coef_ = fit.coef
+        self.intercept_ = fit.intercept
+
+    def _check_report(self, report: RandomBags) -> None:
+        self._check_intercept()
+        outputs = report.label_sums.shape[1]
+        if report.classes is not None:
+            if outputs != (1 if len(report.classes) == 2 else len(report.classes)):
+                raise ValueError(
+                    f"bags name {len(report.classes)} classes but their label sums have {outputs} columns."
+                )
+            self.classes_ = np.asarray(report.classes)
+        elif outputs == 1:
+            self.classes_ = np.array([0, 1])
+        else:
+            self.classes_ = [np.array([0, 1])] * outputs
+
+    def _check_intercept(self) -> None:
+        if not self.fit_intercept and self.loss in ("likelihood", "log"):
+            raise ValueError(f"fit_intercept=False is for the squared losses, got loss={self.loss!r}.")
+
+    def _is_multilabel(self) -> bool:
+        return isinstance(self.classes_, list)
+
+    def _is_binary(self) -> bool:
+        return not self._is_multilabel() and self.classes_.size == 2
+
+    @staticmethod
+    def _column(y: Any) -> Any:
+        from sklearn.utils.validation import column_or_1d
+
+        return column_or_1d(y, warn=True)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = False
+        tags.classifier_tags.multi_label = True
+        return tags

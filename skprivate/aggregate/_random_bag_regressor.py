@@ -1,0 +1,161 @@
+"""Regressor from random bags."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skprivate._sklearn import StrOptions, _fit_context
+from skprivate.aggregate._aggregation import check_bounds
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
+from skprivate.aggregate._random_bag_fit import LinearFit, fit_quadratic
+from skprivate.aggregate._random_bags import RandomBags
+
+
+class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
+    """Linear regression from the mean labels of random bags (Theorem 2), in closed form.
+
+    Minimises, over linear h and with r_i the mean of h over bag i less the bag's label,
+
+        (1/n) Σ_i r_i² − c ((1/n) Σ_i r_i)² + alpha ‖w‖²/n,   c = (m − 1)N / (m(N − 1)),
+
+    whose expectation has the minimiser of the squared error of individual labels.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        Privacy loss bound, ε > 0, of the label of one row. None: no label privacy.
+    bag_size : int, optional
+        Rows per bag, m; by default n_samples/256, between 1 and 16.
+    n_bags : int, optional
+        By default ``n_samples // bag_size``.
+    disjoint : bool, default=True
+        Whether no row is in two bags; False draws bags independently, as in the paper.
+    label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
+        "mean" and "bernoulli" (for labels in [0, 1]) promise no privacy and need ``epsilon=None``.
+    loss : {"debiased", "squared"}, default="debiased"
+        "squared" leaves the correction out. Both agree when there is an intercept.
+    alpha : "evidence" or float, default="evidence"
+        Ridge penalty on scaled features. "evidence" maximises the marginal likelihood of the released labels.
+    fit_intercept : bool, default=True
+    label_bounds : (float, float), optional
+        Public interval; labels outside are clipped. By default a tenth of the budget finds one privately.
+    random_state : None, int or RandomState, default=None
+        None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
+    ledger : PrivacyLedger, optional
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+    alpha_ : ndarray of shape (1,)
+    condition_number_ : float
+        Of the penalised quadratic.
+    bags_ : RandomBags
+        What was released about the labels.
+    privacy_guarantee_ : PrivacyGuarantee
+    n_iter_ : int
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    ε-label differential privacy under replacement of one label; features and membership are public. All attributes
+    are released.
+
+    References
+    ----------
+    Chen, Fu, Karbasi and Mirrokni (2023), "Learning from Aggregated Data: Curated Bags versus Random Bags",
+    Theorem 2.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from skprivate import RandomBagRegressor
+    >>> X, y = make_regression(n_samples=20_000, n_features=5, noise=10.0, random_state=0)
+    >>> model = RandomBagRegressor(epsilon=2.0, bag_size=8, random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9)
+    True
+    """
+
+    _parameter_constraints = {
+        **RANDOM_BAG_CONSTRAINTS,
+        "loss": [StrOptions({"debiased", "squared"})],
+        "label_bounds": ["array-like", None],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        bag_size=None,
+        n_bags=None,
+        disjoint=True,
+        label_release="auto",
+        loss="debiased",
+        alpha="evidence",
+        fit_intercept=True,
+        label_bounds=None,
+        random_state=None,
+        ledger=None,
+    ):
+        self.epsilon = epsilon
+        self.bag_size = bag_size
+        self.n_bags = n_bags
+        self.disjoint = disjoint
+        self.label_release = label_release
+        self.loss = loss
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.label_bounds = label_bounds
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any) -> Self:
+        """Draw bags, aggregate their labels, forget the labels, and learn from the aggregates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Public features.
+        y : array-like of shape (n_samples,)
+            Numbers; private.
+
+        Returns
+        -------
+        self
+        """
+        bounds = check_bounds(self.label_bounds)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        bags = self._aggregate(y.astype(np.float64)[:, np.newaxis], None, label_bounds=bounds)
+        self._learn(X, bags)
+        self.privacy_guarantee_ = bags.guarantee
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Expected label of every row."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return X @ self.coef_ + self.intercept_
+
+    def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
+        alpha = None if isinstance(self.alpha, str) else float(self.alpha)
+        return fit_quadratic(bags, X, loss=self.loss, alpha=alpha, fit_intercept=self.fit_intercept)
+
+    def _keep(self, fit: LinearFit) -> None:
+        self.coef_ = fit.coef[0]
+        self.intercept_ = float(fit.intercept[0])
+
+    def _check_report(self, report: RandomBags) -> None:
+        if report.classes is not None or report.label_sums.shape[1] != 1:
+            raise ValueError("bags hold class counts; use RandomBagClassifier, or aggregate numbers.")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # At the default budget and without public bounds, the small sets of the common checks are mostly noise.
+        tags.regressor_tags.poor_score = True
+        return tags

@@ -1,0 +1,383 @@
+"""Random bags: rows drawn without replacement, labels known in aggregate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from skprivate.aggregate._aggregation import (
+    RANGE_SHARE,
+    check_bounds,
+    check_label_privacy,
+    check_numbers,
+)
+from skprivate.aggregate._bag_sums import BagSums, IntArray
+from skprivate.aggregate._curated_bags import no_privacy
+from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity, plan_label_noise, private_label_bound
+from skprivate.aggregate._losses import FloatArray
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, Release, open_release, public_generator
+
+LabelRelease = Literal["mean", "bernoulli", "laplace"]
+RELEASES = ("mean", "bernoulli", "laplace")
+THEOREM = (
+    "Chen, Fu, Karbasi and Mirrokni (2023), section 4, with discrete Laplace noise on the label sums of the bags; "
+    "fitting is post-processing"
+)
+ASSUMPTIONS = (
+    "features and bag membership are public; membership is drawn independently of the labels",
+    "the set of classes is public",
+    "labels of different rows belong to different people",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RandomBags:
+    """Labels as aggregates of random bags: all that a fit learns about the labels.
+
+    Parameters
+    ----------
+    members : ndarray of int64, shape (n_memberships,)
+        Rows of the first bag, then of the second, …
+    sizes : ndarray of int64, shape (n_bags,)
+    label_sums : ndarray of float64, shape (n_bags, n_outputs)
+        Label sums, noisy for "laplace"; the drawn bits for "bernoulli".
+    n_samples : int
+        Number N of rows that the bags were drawn from.
+    label_release : {"mean", "bernoulli", "laplace"}
+    noise_variance : float
+        Of each sum.
+    classes : tuple or None
+        Of the labels; None for numbers and for multilabel indicators.
+    guarantee : PrivacyGuarantee
+    """
+
+    members: IntArray
+    sizes: IntArray
+    label_sums: FloatArray
+    n_samples: int
+    label_release: LabelRelease = "mean"
+    noise_variance: float = 0.0
+    classes: tuple[Any, ...] | None = None
+    guarantee: PrivacyGuarantee = field(default_factory=lambda: no_privacy(ASSUMPTIONS, THEOREM))
+
+    def __post_init__(self) -> None:
+        if self.sizes.ndim != 1 or self.sizes.size == 0 or np.any(self.sizes < 1):
+            raise ValueError("bag sizes must be at least 1, and there must be a bag.")
+        if int(self.sizes.sum()) != self.members.size:
+            raise ValueError(f"sizes add up to {int(self.sizes.sum())}, but {self.members.size} members are listed.")
+        if np.any(self.members < 0) or np.any(self.members >= self.n_samples):
+            raise ValueError(f"members must be rows between 0 and {self.n_samples - 1}.")
+        if self.label_sums.ndim != 2 or self.label_sums.shape[0] != self.sizes.size:
+            raise ValueError(f"label_sums must have shape (n_bags, n_outputs), got {self.label_sums.shape}.")
+        if not np.all(np.isfinite(self.label_sums)):
+            raise ValueError("label_sums must be finite.")
+        if self.label_release not in RELEASES:
+            raise ValueError(f"label_release must be one of {RELEASES}, got {self.label_release!r}.")
+
+    @property
+    def n_bags(self) -> int:
+        return int(self.sizes.size)
+
+    @property
+    def structure(self) -> BagSums:
+        """The bags without their labels."""
+        return BagSums(self.members, self.sizes, self.n_samples)
+
+    def means(self) -> FloatArray:
+        """Aggregate label of every bag: mean, noisy mean, or bit; shape (n_bags, n_outputs)."""
+        return self.label_sums if self.label_release == "bernoulli" else self.label_sums / self.sizes[:, np.newaxis]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings, ready for JSON."""
+        guarantee = self.guarantee
+        return {
+            "members": [part.tolist() for part in np.split(self.members, np.cumsum(self.sizes)[:-1])],
+            "label_sums": self.label_sums.tolist(),
+            "n_samples": self.n_samples,
+            "label_release": self.label_release,
+            "noise_variance": self.noise_variance,
+            "classes": None if self.classes is None else list(self.classes),
+            "guarantee": {
+                "epsilon": None if np.isinf(guarantee.epsilon) else guarantee.epsilon,
+                "delta": guarantee.delta,
+                "unit": str(guarantee.unit),
+                "adjacency": str(guarantee.adjacency),
+                "assumptions": list(guarantee.assumptions),
+                "theorem": guarantee.theorem,
+                "valid_for_release": guarantee.valid_for_release,
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> RandomBags:
+        """Inverse of `to_dict`; ``guarantee`` may be left out."""
+        said = dict(plain.get("guarantee") or {})
+        extra = {}
+        if said:
+            said["epsilon"] = np.inf if said["epsilon"] is None else said["epsilon"]
+            said["assumptions"] = tuple(said["assumptions"])
+            extra["guarantee"] = PrivacyGuarantee(**said)
+        sums = np.asarray(plain["label_sums"], dtype=np.float64)
+        classes = plain.get("classes")
+        return cls(
+            members=np.concatenate([np.asarray(bag, dtype=np.int64) for bag in plain["members"]]),
+            sizes=np.array([len(bag) for bag in plain["members"]], dtype=np.int64),
+            label_sums=sums[:, np.newaxis] if sums.ndim == 1 else sums,
+            n_samples=int(plain["n_samples"]),
+            label_release=plain.get("label_release", "mean"),
+            noise_variance=float(plain.get("noise_variance", 0.0)),
+            classes=None if classes is None else tuple(classes),
+            **extra,
+        )
+
+    def __repr__(self) -> str:
+        low, high = self.sizes.min(), self.sizes.max()
+        sizes = f"{low}" if low == high else f"{low}-{high}"
+        return f"RandomBags({self.n_bags} bags of {sizes} out of {self.n_samples} rows, {self.label_release!r})"
+
+
+def draw_members(
+    n_samples: int, bag_size: int, n_bags: int | None, *, disjoint: bool, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Members and sizes of random bags.
+
+    Parameters
+    ----------
+    n_samples, bag_size : int
+    n_bags : int or None
+        None: as many as rows allow, ``n_samples // bag_size``.
+    disjoint : bool
+        Whether bags share no row; otherwise each bag is drawn from all rows.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    members, sizes : ndarray of int64
+    """
+    if not 1 <= bag_size <= n_samples:
+        raise ValueError(f"bag_size must be between 1 and n_samples={n_samples}, got {bag_size}.")
+    most = n_samples // bag_size
+    count = most if n_bags is None else n_bags
+    if count < 1:
+        raise ValueError(f"n_bags must be at least 1, got {n_bags}.")
+    if disjoint:
+        if count > most:
+            raise ValueError(
+                f"n_bags={count} disjoint bags of {bag_size} need {count * bag_size} rows, n_samples={n_samples}."
+            )
+        members = rng.permutation(n_samples)[: count * bag_size]
+    elif bag_size**2 <= n_samples:
+        # Ordered draws with replacement, redrawn until distinct, are uniform draws without replacement.
+        rows = rng.integers(n_samples, size=(count, bag_size))
+        while bag_size > 1:
+            ordered = np.sort(rows, axis=1)
+            again = np.flatnonzero(np.any(ordered[:, 1:] == ordered[:, :-1], axis=1))
+            if not again.size:
+                break
+            rows[again] = rng.integers(n_samples, size=(again.size, bag_size))
+        members = rows.ravel()
+    else:
+        members = np.concatenate([rng.permutation(n_samples)[:bag_size] for _ in range(count)])
+    return members.astype(np.int64), np.full(count, bag_size, dtype=np.int64)
+
+
+def release_bags(
+    structure: BagSums,
+    targets: FloatArray,
+    *,
+    label_release: LabelRelease,
+    sensitivity: LabelSensitivity | None,
+    label_bounds: tuple[float, float] | None,
+    classes: tuple[Any, ...] | None,
+    epsilon: float | None,
+    open_for: Callable[[], Release],
+    rng: np.random.Generator,
+) -> RandomBags:
+    """Aggregate private targets over bags and release the aggregates.
+
+    Parameters
+    ----------
+    structure : BagSums
+    targets : ndarray, shape (n_samples, n_outputs)
+        Private.
+    label_release : {"mean", "bernoulli", "laplace"}
+    sensitivity : LabelSensitivity or None
+        Of one bag; None for numbers, whose interval is ``label_bounds`` or found privately.
+    label_bounds, classes, epsilon, open_for
+        As in `aggregate_numbers`.
+    rng : numpy.random.Generator
+        For the bits of "bernoulli", which promise no privacy.
+    """
+    described: dict[str, Any] = {"label_release": label_release, "classes": classes}
+    if label_bounds is not None:
+        targets = np.clip(targets, *label_bounds)
+    if label_release != "laplace":
+        sums = structure.add(targets[structure.members].T).T
+        if label_release == "bernoulli":
+            means = sums / structure.sizes[:, np.newaxis]
+            if np.any(means < 0) or np.any(means > 1):
+                raise ValueError("label_release='bernoulli' is for labels in [0, 1].")
+            sums = (rng.random(means.shape) < means).astype(np.float64)
+        return RandomBags(structure.members, structure.sizes, sums, structure.n_samples, **described)
+    assert epsilon is not None
+    # Membership is independent of the labels, so the largest number of bags that one label is in is public.
+    appearances = structure.appearances()
+    size = structure.n_bags * targets.shape[1]
+    find_bounds = sensitivity is None and label_bounds is None
+    unit = plan_label_noise(
+        LabelSensitivity.of_interval(0.0, 1.0) if sensitivity is None else sensitivity,
+        appearances,
+        size,
+        epsilon=epsilon,
+        delta=0.0,
+        mechanism="laplace",
+        share=1.0 - RANGE_SHARE if find_bounds else 1.0,
+    )
+    release = open_for()
+    if find_bounds:
+        high = private_label_bound(
+            targets.ravel(), epsilon=epsilon, delta=0.0, mechanism="laplace", share=RANGE_SHARE, release=release
+        )
+        label_bounds = (-high, high)
+        targets = np.clip(targets, -high, high)
+    noise = unit
+    if sensitivity is None:
+        assert label_bounds is not None
+        width = label_bounds[1] - label_bounds[0]
+        noise = LabelNoise(unit.mechanism, unit.sensitivity * width, unit.price, False)
+    sums = noise.draw(structure.add(targets[structure.members].T).T, release)
+    return RandomBags(
+        structure.members,
+        structure.sizes,
+        sums,
+        structure.n_samples,
+        noise_variance=noise.variance,
+        guarantee=release.close(),
+        **described,
+    )
+
+
+def check_label_release(label_release: Any, epsilon: float | None) -> LabelRelease:
+    """The release that ``label_release`` and ``epsilon`` ask for together, or a clear refusal."""
+    if label_release == "auto":
+        return "mean" if epsilon is None else "laplace"
+    if label_release not in RELEASES:
+        raise ValueError(f"label_release must be 'auto' or one of {RELEASES}, got {label_release!r}.")
+    if label_release == "laplace" and epsilon is None:
+        raise ValueError("label_release='laplace' needs a number for epsilon, got None.")
+    if label_release != "laplace" and epsilon is not None:
+        raise ValueError(
+            f"label_release={label_release!r} adds no noise and keeps no budget: pass epsilon=None, got {epsilon!r}."
+        )
+    chosen: LabelRelease = label_release
+    return chosen
+
+
+def make_random_bags(
+    X: Any,
+    y: Any,
+    bag_size: int,
+    n_bags: int | None = None,
+    *,
+    disjoint: bool = False,
+    label_release: Literal["auto", "mean", "bernoulli", "laplace"] = "auto",
+    epsilon: float | None = None,
+    numbers: bool = False,
+    label_bounds: tuple[float, float] | None = None,
+    random_state: Any = None,
+    ledger: PrivacyLedger | None = None,
+) -> RandomBags:
+    """Draw bags of rows at random and release their labels in aggregate.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame with n_samples rows
+        Public features; only their number of rows is used.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        0/1 labels or multilabel indicators; numbers with ``numbers=True``. Private.
+    bag_size : int
+        Rows per bag, drawn without replacement.
+    n_bags : int, optional
+        By default ``n_samples // bag_size``.
+    disjoint : bool, default=False
+        False: bags are drawn independently of each other, as in the paper, and a row may be in several. True: no row
+        is in two bags, which needs less noise.
+    label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
+        "mean": exact sums; "bernoulli": one bit per bag with the bag's mean as probability (the theory's model; no
+        privacy guarantee); "laplace": sums with discrete Laplace noise (Laplace for numbers). "auto" is "mean" for
+        ``epsilon=None``, else "laplace".
+    epsilon : float or None, default=None
+        Privacy loss bound of the labels of one row, for all bags together.
+    numbers : bool, default=False
+        Whether labels are numbers.
+    label_bounds : (float, float), optional
+        Public interval that numbers are clipped to; otherwise a tenth of the budget finds one.
+    random_state : None, int or RandomState
+    ledger : PrivacyLedger, optional
+
+    Returns
+    -------
+    RandomBags
+
+    Notes
+    -----
+    ε-label differential privacy, replace-one. The sensitivity is the largest number of bags that one row is in times
+    what its label moves; membership is independent of the labels, hence public.
+
+    Examples
+    --------
+    >>> from skprivate import make_random_bags
+    >>> bags = make_random_bags([[0]] * 8, [0, 1, 0, 1, 0, 1, 0, 1], bag_size=4, disjoint=True, random_state=0)
+    >>> bags
+    RandomBags(2 bags of 4 out of 8 rows, 'mean')
+    >>> float(bags.label_sums.sum())
+    4.0
+    """
+    check_label_privacy(epsilon, 0.0)
+    chosen = check_label_release(label_release, epsilon)
+    labels = check_numbers(np.asarray(y))
+    targets = labels[:, np.newaxis] if labels.ndim == 1 else labels
+    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    if targets.ndim != 2 or targets.shape[0] != n:
+        raise ValueError(f"y must have one row per row of X ({n}), got shape {labels.shape}.")
+    rng = public_generator(random_state)
+    members, sizes = draw_members(n, bag_size, n_bags, disjoint=disjoint, rng=rng)
+    sensitivity = None
+    if not numbers:
+        if np.any((targets != 0) & (targets != 1)):
+            raise ValueError("y must hold 0 and 1 only; pass numbers=True for numbers.")
+        sensitivity = label_sensitivity(targets.shape[1])
+
+    def open_for() -> Release:
+        assert epsilon is not None
+        return open_release(
+            epsilon=epsilon,
+            unit="label",
+            adjacency="replace-one",
+            random_state=random_state,
+            ledger=ledger,
+            label="make_random_bags",
+            theorem=THEOREM,
+            assumptions=ASSUMPTIONS,
+        )
+
+    return release_bags(
+        BagSums(members, sizes, n),
+        targets,
+        label_release=chosen,
+        sensitivity=sensitivity,
+        label_bounds=check_bounds(label_bounds),
+        classes=None,
+        epsilon=epsilon,
+        open_for=open_for,
+        rng=rng,
+    )
+
+
+def label_sensitivity(n_outputs: int, *, one_hot: bool = False) -> LabelSensitivity:
+    """What the labels of one row move: every output by 1, or two of them for one-hot classes."""
+    moved = min(2, n_outputs) if one_hot else n_outputs
+    return LabelSensitivity(float(moved), float(np.sqrt(moved)), True)

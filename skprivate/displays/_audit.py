@@ -1,0 +1,179 @@
+"""Both sides of an audit in one picture: what an attack achieved, what no attack can exceed."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skprivate.audit import clopper_pearson
+
+_AXES = {
+    "accuracy": "probability of guessing the sensitive bit",
+    "epsilon": "ε",
+}
+
+
+class AuditDisplay:
+    """Two-sided picture of one or several audits.
+
+    For each row, a bar up to what was achieved for certain (the lower end of an exact interval), a mark at
+    the estimate, and a line at the limit: a certificate (no attack does better) or a claim. The space between
+    is what the audit leaves open; a bar beyond its limit is a contradiction and drawn in red.
+
+    Parameters
+    ----------
+    labels : list of str
+        One name a row.
+    achieved : array-like of shape (n_rows,)
+        Estimates of what the attack achieved.
+    achieved_low : array-like of shape (n_rows,)
+        Lower confidence bounds of them.
+    limit : array-like of shape (n_rows,)
+        Upper bound for every attack, or claimed ε.
+    quantity : {"accuracy", "epsilon"}, default="accuracy"
+    baseline : float, default=0.5
+        Value that needs no attack.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.audit import FiniteAdversaryAuditor
+    >>> from skprivate.displays import AuditDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> s = rng.integers(0, 2, size=4000)
+    >>> t = rng.normal(size=(4000, 1)) + 0.3 * s[:, None]
+    >>> auditor = FiniteAdversaryAuditor(assumption="monotone").fit(t[:2000], s[:2000])
+    >>> display = AuditDisplay.from_estimator(auditor, t[2000:], s[2000:])
+    >>> bool(display.achieved_low[0] < display.limit[0])
+    True
+    """
+
+    def __init__(self, *, labels, achieved, achieved_low, limit, quantity="accuracy", baseline=0.5):
+        self.labels = labels
+        self.achieved = achieved
+        self.achieved_low = achieved_low
+        self.limit = limit
+        self.quantity = quantity
+        self.baseline = baseline
+
+    @classmethod
+    def from_estimator(cls, auditor, X, y, *, name=None, confidence=None, ax=None):
+        """Evaluate a fitted auditor's attack on held-out pairs and show it with the certificate.
+
+        Parameters
+        ----------
+        auditor : fitted FiniteAdversaryAuditor
+        X, y : array-like
+            Model outputs and sensitive bits that the auditor was not fitted on.
+        name : str or None, default=None
+            Label of the row.
+        confidence : float or None, default=None
+            For the attack's accuracy; that of the auditor if None.
+        ax : matplotlib Axes or None, default=None
+            Plotted at once if given.
+
+        Returns
+        -------
+        AuditDisplay
+        """
+        check_is_fitted(auditor)
+        hits = int((auditor.predict(X) == np.asarray(y)).sum())
+        level = auditor.confidence if confidence is None else confidence
+        low = clopper_pearson(hits, len(y), level, side="lower")[0]
+        display = cls(
+            labels=[type(auditor).__name__ if name is None else name],
+            achieved=np.array([hits / len(y)]),
+            achieved_low=np.array([low]),
+            limit=np.array([auditor.accuracy_upper_bound_]),
+        )
+        return display if ax is None else display.plot(ax=ax)
+
+    @classmethod
+    def from_audits(cls, audits, *, names=None, ax=None):
+        """Show claimed against audited ε for the results of `audit_estimator`.
+
+        Parameters
+        ----------
+        audits : sequence of EstimatorAudit
+        names : sequence of str or None, default=None
+            Labels; class names and claims if None.
+        ax : matplotlib Axes or None, default=None
+            Plotted at once if given.
+
+        Returns
+        -------
+        AuditDisplay
+        """
+        audits = list(audits)
+        if names is None:
+            names = [f"{audit.name}, ε = {audit.claimed_epsilon:g}" for audit in audits]
+        bounds = np.array([audit.epsilon_lower_bound for audit in audits])
+        display = cls(
+            labels=list(names),
+            achieved=bounds,
+            achieved_low=bounds,
+            limit=np.array([audit.claimed_epsilon for audit in audits]),
+            quantity="epsilon",
+            baseline=0.0,
+        )
+        return display if ax is None else display.plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw the picture.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            A new figure if None.
+
+        Returns
+        -------
+        self : AuditDisplay
+        """
+        import matplotlib.pyplot as plt
+
+        low, limit = np.asarray(self.achieved_low, dtype=float), np.asarray(self.limit, dtype=float)
+        achieved = np.asarray(self.achieved, dtype=float)
+        n = low.size
+        if ax is None:
+            ax = plt.subplots(figsize=(7.0, 0.8 + 0.42 * n), layout="constrained")[1]
+        rows = np.arange(n)[::-1]
+        broken = low > limit
+        colors = np.where(broken, "#c0392b", "#4c78a8")
+        ax.barh(rows, np.maximum(low - self.baseline, 0.0), left=self.baseline, height=0.55, color=colors)
+        open_width = np.maximum(limit - np.maximum(low, self.baseline), 0.0)
+        ax.barh(rows, open_width, left=np.maximum(low, self.baseline), height=0.55, color="#e6e6e6")
+        ax.vlines(limit, rows - 0.38, rows + 0.38, color="#222222", linewidth=2.2)
+        if not np.allclose(achieved, low):
+            ax.plot(achieved, rows, "o", color="#1f3b5c", markersize=5)
+        ax.set_yticks(rows, self.labels)
+        ax.set_xlabel(_AXES.get(self.quantity, self.quantity))
+        top = max(limit.max(), low.max())
+        ax.set_xlim(self.baseline, top + 0.06 * (top - self.baseline) + 1e-9)
+        limit_name = "claim" if self.quantity == "epsilon" else "no attack beyond"
+        handles = [
+            plt.Rectangle((0, 0), 1, 1, color="#4c78a8", label="found for certain"),
+            plt.Rectangle((0, 0), 1, 1, color="#e6e6e6", label="left open"),
+            plt.Line2D(
+                [],
+                [],
+                color="#222222",
+                linewidth=2.2,
+                label=limit_name,
+            ),
+        ]
+        if broken.any():
+            handles.append(plt.Rectangle((0, 0), 1, 1, color="#c0392b", label="claim refuted"))
+        ax.legend(
+            handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(handles), frameon=False
+        )
+        for side in ("top", "right", "left"):
+            ax.spines[side].set_visible(False)
+        ax.tick_params(axis="y", length=0)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

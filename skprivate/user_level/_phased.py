@@ -1,0 +1,90 @@
+"""Phased optimisation on disjoint users: Algorithm 5 with user-normalised descent in every phase.
+
+Phase s uses about n/2ˢ users of its own and pulls towards the previous solution with λ_s = 4ˢλ. Every user takes
+part in one phase, so the phases together cost what one costs. Contributions have norm at most 1, so the paper's G is 1
+here and its λ = (G/R)·max(1/√n, noise) is public.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skprivate.privacy import PrivacyEvent
+from skprivate.privacy._branches import open_branches
+from skprivate.user_level._descent import adaptive_descent
+from skprivate.user_level._plan import DescentPlan
+from skprivate.user_level._problems import UserProblem
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def assign_phases(ids: npt.NDArray[Any], n_phases: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Phase 0 … n_phases − 1 of every user, with probabilities 1/2, 1/4, …; the last phase takes what is left.
+
+    A keyed hash of the user's own id, so that no user's phase depends on who else is there.
+    """
+    key = rng.bytes(32)
+    numbers = np.array(
+        [
+            int.from_bytes(hashlib.blake2b(str(user).encode(), digest_size=8, key=key).digest(), "big")
+            for user in ids.tolist()
+        ],
+        dtype=np.uint64,
+    )
+    uniform = (numbers.astype(np.float64) + 0.5) * 2.0**-64
+    return np.minimum(np.floor(-np.log2(uniform)), n_phases - 1).astype(np.int64)
+
+
+def n_phases(level: float) -> int:
+    """Phases until the users of one are too few: noise level ν·2ˢ at most ½; at least one."""
+    return max(1, math.floor(math.log2(0.5 / level))) if level < 0.5 else 1
+
+
+def phased_descent(
+    make_problem: Callable[[npt.NDArray[np.int64]], UserProblem],
+    phases: npt.NDArray[np.int64],
+    plan: DescentPlan,
+    events: list[tuple[PrivacyEvent, int]],
+    level: float,
+    release: Any,
+) -> FloatArray:
+    """Solve the phases one after the other.
+
+    Parameters
+    ----------
+    make_problem : callable
+        From the numbers of the users of a phase to their objective.
+    phases : ndarray of shape (n_users,), int64
+    plan : DescentPlan
+        Of one phase; ``n_users`` is that of all.
+    events : list of (PrivacyEvent, int)
+        What one phase draws.
+    level : float
+        Noise level of a descent on all users.
+    release : Release
+    """
+    count = n_phases(level)
+    branches = open_branches(release, count, events)
+    reach = plan.radius if math.isfinite(plan.radius) else 1.0
+    base = max(1.0 / math.sqrt(plan.n_users), level) / reach
+    w: FloatArray | None = None
+    for s, branch in enumerate(branches):
+        part = 0.5 ** min(s + 1, count - 1)  # 1/2, 1/4, …, and the last phase as the one before
+        phase = replace(
+            plan,
+            n_users=plan.n_users * part,
+            first_step=plan.first_step * 0.25**s,
+            momentum=0.0,
+            clip_epsilon=None,
+        )
+        problem = make_problem(np.flatnonzero(phases == s))
+        w, _ = adaptive_descent(problem, phase, branch, start=w, pull=4.0 ** (s + 1) * base if s else 0.0)
+    assert w is not None
+    return w

@@ -1,0 +1,273 @@
+"""Private choice among fitted models as a meta-estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skprivate._base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate.user_level._user_selection import select_by_means, select_by_votes, vote_events
+from skprivate.user_level._users import UserGroups, encode_users
+
+
+def _best_has(name: str) -> Callable[[Any], bool]:
+    """Whether the chosen model, or before fitting every candidate, has the method."""
+
+    def check(selector: Any) -> bool:
+        if hasattr(selector, "best_estimator_"):
+            return hasattr(selector.best_estimator_, name)
+        return all(hasattr(model, name) for _, model in selector.estimators)
+
+    return check
+
+
+class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
+    """Choose among fitted models by private data, with pure differential privacy at user level.
+
+    The candidates are models that are public or already paid for, for example one `UserLevelSGDRegressor` per
+    parameter setting, models trained on public data, or a cover of a parameter space. Only the choice is
+    learnt here.
+
+    Parameters
+    ----------
+    estimators : list of (str, fitted estimator)
+        At least one candidate, fitted beforehand. Wrap them in `sklearn.frozen.FrozenEstimator` to survive
+        `sklearn.base.clone`.
+    epsilon : float > 0, default=1.0
+        Privacy budget of the choice, pure.
+    rule : {"votes", "means"}, default="votes"
+        "votes": a candidate scores the number of users who lose no more with it than with its strongest opponent;
+        chosen by permute-and-flip. Needs no bound on losses. "means": least winsorised mean of the users' losses
+        with Liu and Talwar's selection, as published; needs ``tau`` and ``bound``.
+    loss : {"auto", "squared_error", "absolute_error", "zero_one"} or callable, default="auto"
+        Loss of a row; a callable takes ``(y_true, y_pred)`` and returns one number a row. "auto" is "zero_one" for
+        classifiers and "squared_error" otherwise.
+    tau : float > 0, default=1.0
+        For ``rule="means"``: public radius about their centre in which the users' mean losses lie.
+    bound : float > 0, default=1e6
+        For ``rule="means"``: public range of the users' mean losses; costs grow with its logarithm.
+    adjacency : {"replace-one", "add-remove"}, default="replace-one"
+        ``rule="means"`` needs "replace-one".
+    random_state : int, RandomState instance or None, default=None
+        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
+    ledger : PrivacyLedger, optional
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+    best_name_ : str
+    best_index_ : int
+    classes_ : ndarray
+        Of the chosen model, if it has them.
+    privacy_guarantee_ : PrivacyGuarantee
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    Notes
+    -----
+    Guarantee: ε-differential privacy at user level. "votes": exponents ε·score/2 with sensitivity 1. "means": three
+    times the price of one evaluation, whatever the number of candidates. The candidates' own budgets are not
+    included.
+
+    References
+    ----------
+    Levy, Sun, Amin, Kale, Kulesza, Mohri, Suresh: Learning with user-level privacy. NeurIPS 2021, section 6.
+    Liu, Talwar: Private selection from private candidates. STOC 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from skprivate import UserLevelSelector
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2))
+    >>> y = X @ [1.0, 1.0] + rng.normal(size=2000)
+    >>> good, bad = (
+    ...     FrozenEstimator(LinearRegression().fit(np.eye(2), np.array(w))) for w in ([1.0, 1.5], [2.0, -2.0])
+    ... )
+    >>> selector = UserLevelSelector([("good", good), ("bad", bad)], epsilon=1.0)
+    >>> selector.fit(X, y, user_ids=np.arange(2000) // 10).best_name_
+    'good'
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PRIVACY_CONSTRAINTS,
+        "estimators": [list],
+        "rule": [StrOptions({"votes", "means"})],
+        "loss": [StrOptions({"auto", "squared_error", "absolute_error", "zero_one"}), callable],
+        "tau": [Interval(Real, 0, None, closed="neither")],
+        "bound": [Interval(Real, 0, None, closed="neither")],
+        "adjacency": [StrOptions({"replace-one", "add-remove"})],
+    }
+
+    def __init__(
+        self,
+        estimators,
+        *,
+        epsilon=1.0,
+        rule="votes",
+        loss="auto",
+        tau=1.0,
+        bound=1e6,
+        adjacency="replace-one",
+        random_state=None,
+        ledger=None,
+    ):
+        self.estimators = estimators
+        self.epsilon = epsilon
+        self.rule = rule
+        self.loss = loss
+        self.tau = tau
+        self.bound = bound
+        self.adjacency = adjacency
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, user_ids=None):
+        """Choose privately.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        user_ids : array-like of shape (n_samples,), optional
+            User of each row; by default each row is its own user.
+
+        Returns
+        -------
+        self : UserLevelSelector
+        """
+        X, y = validate_data(self, X, y)
+        if not self.estimators:
+            raise ValueError("estimators must hold at least one (name, fitted estimator).")
+        for _, model in self.estimators:
+            check_is_fitted(model)
+        if self.rule == "means" and self.adjacency != "replace-one":
+            raise ValueError(f"rule='means' needs adjacency='replace-one', got {self.adjacency!r}.")
+        groups = UserGroups(encode_users(user_ids, len(X))[0])
+        losses = np.column_stack([groups.mean(self._row_losses(model, X, y)) for _, model in self.estimators])
+        release = self._open_release(
+            unit="user",
+            adjacency=self.adjacency,
+            theorem="permute-and-flip on votes (docs/user_level.md)"
+            if self.rule == "votes"
+            else "section 6 (arXiv 2102.11845) with Liu and Talwar 2019, theorem 3.2",
+            assumptions=("the candidates are public or already paid for",),
+            plan=vote_events(self.epsilon) if self.rule == "votes" else (),
+        )
+        if self.rule == "votes":
+            best = select_by_votes(
+                losses, epsilon=self.epsilon, monotone=self.adjacency == "add-remove", release=release
+            )
+        else:
+            best = select_by_means(
+                losses, epsilon=self.epsilon, tau=self.tau, bound=max(self.bound, self.tau), release=release
+            )
+        self.privacy_guarantee_ = release.close()
+        self.best_index_ = best
+        self.best_name_, self.best_estimator_ = self.estimators[best]
+        if hasattr(self.best_estimator_, "classes_"):
+            self.classes_ = self.best_estimator_.classes_
+        return self
+
+    def _row_losses(self, model: Any, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        predicted = model.predict(X)
+        loss = self.loss
+        if loss == "auto":
+            loss = "zero_one" if is_classifier(model) else "squared_error"
+        if loss == "zero_one":
+            return (predicted != y).astype(np.float64)
+        if loss == "squared_error":
+            return np.square(np.asarray(predicted, dtype=np.float64) - y)
+        if loss == "absolute_error":
+            return np.abs(np.asarray(predicted, dtype=np.float64) - y)
+        values = np.asarray(loss(y, predicted), dtype=np.float64)
+        if values.shape != (len(y),):
+            raise ValueError(f"loss must return one number a row, got {values.ndim} dimensions.")
+        return values
+
+    def predict(self, X):
+        """Predict with the chosen model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        predictions : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict(validate_data(self, X, reset=False))
+
+    @available_if(_best_has("predict_proba"))
+    def predict_proba(self, X):
+        """Class probabilities of the chosen model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(validate_data(self, X, reset=False))
+
+    @available_if(_best_has("decision_function"))
+    def decision_function(self, X):
+        """Decision function of the chosen model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(validate_data(self, X, reset=False))
+
+    @available_if(_best_has("score"))
+    def score(self, X, y):
+        """Score of the chosen model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        score : float
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.score(validate_data(self, X, reset=False), y)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if self.estimators:
+            inner = get_tags(self.estimators[0][1])
+            tags.estimator_type = inner.estimator_type
+            tags.classifier_tags = inner.classifier_tags
+            tags.regressor_tags = inner.regressor_tags
+        tags.target_tags.required = True
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.poor_score = True
+        if tags.regressor_tags is not None:
+            tags.regressor_tags.poor_score = True
+        return tags

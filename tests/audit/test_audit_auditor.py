@@ -1,0 +1,252 @@
+"""The auditor's shell: settings, theorems, translations, errors."""
+
+import numpy as np
+import pytest
+from _audit_laws import SCALAR_LAWS
+from scipy.stats import norm
+
+from skprivate.audit import (
+    FiniteAdversaryAuditor,
+    barron_constant,
+    gaussian_mixture_barron_constant,
+    gaussian_mixture_loss,
+    theorem1_gap,
+    theorem2_gap,
+    theorem3_gap,
+)
+from skprivate.audit._concentration import LN2, binary_entropy
+from skprivate.audit._translation import (
+    accuracy_upper_bound,
+    advantage_upper_bound,
+    mse_from_entropy,
+    mutual_information_upper_bound,
+)
+from skprivate.displays import AuditDisplay
+
+
+def gaussian_mixture(n, mu, rng, radius=3.0):
+    s = rng.choice([-1, 1], size=n)
+    t = rng.normal(size=n) + mu * s
+    while (outside := np.abs(t) > radius).any():
+        t[outside] = rng.normal(size=outside.sum()) + mu * s[outside]
+    return t[:, None], s
+
+
+def tables(rng, d=6):
+    """A random joint law of (T, S) on d × 2 values."""
+    return rng.dirichlet(np.ones(2 * d)).reshape(d, 2)
+
+
+# -- theorems --------------------
+
+
+def test_gaps_against_the_paper():
+    n, k, mu, delta = 10**5, 10**3, 0.1, 0.01
+    by_49 = 2 * (1 + 3 * mu) ** 2 * np.sqrt(2 * np.log(1 / delta) / n) + 36 * mu**2 / k + 24 * mu / np.sqrt(k)
+    assert theorem1_gap(n, k, 6 * mu, 1 - delta) == pytest.approx(by_49)
+    assert theorem2_gap(n, 0.99) == pytest.approx(2 * np.sqrt(2 * np.log(100) / n))
+    theta = np.sqrt((2 * 5 + np.log(100)) / n)
+    assert theorem3_gap(n, 5, 0.99) == pytest.approx(binary_entropy(theta))
+    with pytest.raises(ValueError, match="Theorem 3"):
+        theorem3_gap(50, 5, 0.99)
+
+
+def test_gaussian_mixture_in_closed_form():
+    rng = np.random.default_rng(0)
+    t = gaussian_mixture(400_000, 0.3, rng)[0]
+    assert gaussian_mixture_loss(0.3) == pytest.approx(1 - np.mean(np.tanh(0.3 * t) ** 2), abs=1e-3)
+    assert gaussian_mixture_loss(0.0) == pytest.approx(1.0)
+    assert gaussian_mixture_barron_constant([3.0, 4.0], 2.0) == pytest.approx(1.25)
+
+
+def test_barron_constant_by_fft():
+    for mu in (0.1, 1.0):
+        assert barron_constant(lambda t, mu=mu: np.tanh(mu * t), -40 / mu, 40 / mu) == pytest.approx(
+            mu, rel=1e-3
+        )
+    shifted = barron_constant(lambda t: np.tanh(t + 0.7), -40, 40)
+    assert shifted == pytest.approx(1.0, rel=1e-3)  # an unequal prior shifts η and changes nothing
+    # derivative of a Gaussian bump: the transform of its derivative changes sign only through the factor ω
+    bump = barron_constant(lambda t: np.exp(-(t**2) / 2), -30, 30)
+    assert bump == pytest.approx(np.sqrt(2 / np.pi), rel=1e-3)
+    with pytest.raises(ValueError, match="ends"):
+        barron_constant(lambda t: t, -1, 1)
+
+
+def test_figure_one_of_the_paper():
+    rng = np.random.default_rng(1)
+    n = 20_000
+    for mu in (0.02, 0.1):
+        t, s = gaussian_mixture(n, mu, rng)
+        truth = gaussian_mixture_loss(mu)
+        setting = {"assumption": "barron", "barron_constant": mu, "support": 3.0}
+        convex = FiniteAdversaryAuditor(**setting).fit(t, s)
+        paper = FiniteAdversaryAuditor(
+            certificate="paper", n_neurons=100, n_restarts=1, random_state=0, **setting
+        ).fit(t, s)
+        assert convex.variation_ == pytest.approx(6 * mu)
+        assert 0.97 * truth <= convex.loss_lower_bound_ <= truth
+        assert paper.loss_lower_bound_ < convex.loss_lower_bound_
+        assert paper.gap_ == pytest.approx(theorem1_gap(n, 100, 6 * mu, 0.99))
+        assert not paper.certified_ and paper.caveats_
+        assert paper.empirical_loss_ == pytest.approx(truth, abs=0.02)
+
+
+# -- labels --------------------
+
+
+@pytest.mark.parametrize("loss", ["squared", "log"])
+@pytest.mark.parametrize("certificate", ["convex", "paper"])
+def test_label_outputs(loss, certificate):
+    rng = np.random.default_rng(2)
+    law = tables(rng)
+    t, s = np.unravel_index(rng.choice(12, p=law.ravel(), size=4000), law.shape)
+    names = np.array(list("abcdef"))[t]
+    auditor = FiniteAdversaryAuditor(loss=loss, certificate=certificate, confidence=0.95).fit(names, s)
+    p = law[:, 1] / law.sum(axis=1)
+    truth = law.sum(axis=1) @ (4 * p * (1 - p) if loss == "squared" else [binary_entropy(v) for v in p])
+    assert auditor.setting_ == "classification" and auditor.certified_
+    assert auditor.loss_lower_bound_ <= truth
+    assert auditor.accuracy_upper_bound_ >= law.max(axis=1).sum()
+    assert auditor.score(names, s) == pytest.approx(auditor.empirical_accuracy_)
+    assert auditor.predict(np.array(["a", "never seen"])).shape == (2,)
+    if certificate == "paper":
+        gap = theorem2_gap(4000, 0.95) if loss == "squared" else theorem3_gap(4000, 6, 0.95)
+        assert auditor.gap_ == pytest.approx(gap)
+        sharper = FiniteAdversaryAuditor(loss=loss, confidence=0.95).fit(names, s)
+        assert sharper.loss_lower_bound_ > auditor.loss_lower_bound_
+
+
+def test_setting_is_recognised():
+    s = np.arange(40) % 2
+    for labels in (s.tolist(), s.astype(bool), s.astype(str)):
+        assert FiniteAdversaryAuditor().fit(labels, s).setting_ == "classification"
+    column = s[:, None]
+    assert FiniteAdversaryAuditor().fit(column, s).setting_ == "representation"
+    assert FiniteAdversaryAuditor(setting="classification").fit(column, s).setting_ == "classification"
+
+
+# -- translations --------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_translations_hold_for_every_prior(seed):
+    """Exact check on random laws, unequal priors included: no simulation."""
+    law = tables(np.random.default_rng(seed))
+    mass, prior = law.sum(axis=1), law[:, 1].sum()
+    p = law[:, 1] / mass
+    mse = mass @ (4 * p * (1 - p))
+    entropy = mass @ np.array([binary_entropy(v) for v in p])
+    accuracy = np.maximum(law[:, 0], law[:, 1]).sum()
+    advantage = 0.5 * np.abs(law[:, 1] / prior - law[:, 0] / (1 - prior)).sum()
+    information = binary_entropy(prior) - entropy
+    assert accuracy <= accuracy_upper_bound(mse) + 1e-12
+    assert accuracy <= accuracy_upper_bound(entropy, "log") + 1e-9
+    assert advantage <= advantage_upper_bound(mse, prior, prior) + 1e-12
+    assert advantage <= advantage_upper_bound(mse, prior - 0.1, min(prior + 0.1, 0.99)) + 1e-12
+    assert information <= mutual_information_upper_bound(mse, prior, prior) + 1e-12
+    assert information == pytest.approx(mutual_information_upper_bound(entropy, prior, prior, "log"))
+    assert mse >= mse_from_entropy(entropy) - 1e-12
+
+
+def test_translations_are_attained():
+    # a binary symmetric channel under prior ½
+    mse = 1 - 0.4**2
+    assert accuracy_upper_bound(mse) == pytest.approx(0.7)
+    assert advantage_upper_bound(mse, 0.5, 0.5) == pytest.approx(0.4)
+    assert accuracy_upper_bound(binary_entropy(0.3), "log") == pytest.approx(0.7)
+    # the expression of the squared loss for mutual information needs the factor ln 2
+    assert mutual_information_upper_bound(1.0, 0.5, 0.5) == pytest.approx(0.0)
+    assert mutual_information_upper_bound(0.0, 0.5, 0.5) == pytest.approx(LN2)
+
+
+def test_known_prior_sharpens():
+    rng = np.random.default_rng(3)
+    t, s = SCALAR_LAWS["slope"].sample(3000, rng)
+    known = FiniteAdversaryAuditor(prior=0.5).fit(t[:, None], s)
+    unknown = FiniteAdversaryAuditor().fit(t[:, None], s)
+    assert known.advantage_upper_bound_ < unknown.advantage_upper_bound_
+    assert known.mutual_information_upper_bound_ < unknown.mutual_information_upper_bound_
+    assert known.accuracy_upper_bound_ == unknown.accuracy_upper_bound_
+
+
+# -- behaviour --------------------
+
+
+def test_curve_falls_with_the_constant_and_agrees_with_fit():
+    rng = np.random.default_rng(4)
+    t, s = SCALAR_LAWS["bump"].sample(2000, rng)
+    auditor = FiniteAdversaryAuditor(total_variation=2.8).fit(t[:, None], s)
+    curve = auditor.certificate_curve(t[:, None], s, [0.0, 1.0, 2.8, 10.0])
+    assert np.all(np.diff(curve) <= 1e-12)
+    assert curve[2] == auditor.loss_lower_bound_
+    with pytest.raises(ValueError, match="monotone"):
+        FiniteAdversaryAuditor(assumption="monotone").certificate_curve(t[:, None], s, [1.0])
+
+
+def test_smoothing_and_truncation():
+    rng = np.random.default_rng(5)
+    s = rng.integers(0, 2, size=4000)
+    t = 2.0 * s[:, None] - 1.0  # gives S away
+    bare = FiniteAdversaryAuditor().fit(t, s)
+    smooth = FiniteAdversaryAuditor(
+        smoothing=4.0, support=8.0, truncate=True, assumption="barron", barron_constant=1 / 16, random_state=0
+    ).fit(t, s)
+    assert bare.loss_lower_bound_ < 0.01 < 0.85 < smooth.loss_lower_bound_
+    assert smooth.n_truncated_ > 0 and smooth.n_audited_ + smooth.n_truncated_ == 4000
+    assert smooth.variation_ == pytest.approx(1.0)
+
+
+def test_plane_and_space():
+    rng = np.random.default_rng(6)
+    points = rng.normal(size=(600, 3))
+    s = rng.random(600) < norm.cdf(points[:, 0])
+    plane = FiniteAdversaryAuditor(confidence=0.9).fit(points[:, :2], s)
+    space = FiniteAdversaryAuditor(confidence=0.9, random_state=0).fit(points, s)
+    assert plane.certified_ and not space.certified_ and "heuristic" in space.caveats_[0]
+    assert plane.score(points[:, :2], s) > 0.65
+    log = FiniteAdversaryAuditor(confidence=0.9, loss="log").fit(points[:, :2], s)
+    assert log.loss_lower_bound_ == pytest.approx(LN2 * plane.loss_lower_bound_)
+
+
+def test_report_and_display():
+    pytest.importorskip("matplotlib").use("Agg")
+    rng = np.random.default_rng(7)
+    t, s = gaussian_mixture(4000, 0.3, rng)
+    auditor = FiniteAdversaryAuditor(assumption="monotone", prior=0.5).fit(t[:2000], s[:2000])
+    text = str(auditor.report())
+    assert "every attack" in text and "monotone" in text and "proven" in text
+    display = AuditDisplay.from_estimator(auditor, t[2000:], s[2000:], name="mixture").plot()
+    assert display.achieved_low[0] < display.achieved[0] < display.limit[0]
+    import matplotlib.pyplot as plt
+
+    plt.close(display.figure_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"assumption": "barron"}, "barron_constant"),
+        ({"assumption": "barron", "barron_constant": 1.0}, "support"),
+        ({"support": 0.5}, "outside support"),
+        ({"support": (1.0, -1.0)}, "support"),
+        ({"support": ("a", "b")}, "support"),
+        ({"certificate": "paper", "loss": "log"}, "log loss"),
+    ],
+)
+def test_errors_of_parameters(parameters, message):
+    t, s = gaussian_mixture(200, 0.1, np.random.default_rng(0))
+    with pytest.raises(ValueError, match=message):
+        FiniteAdversaryAuditor(**parameters).fit(t, s)
+
+
+def test_errors_of_data():
+    t, s = gaussian_mixture(200, 0.1, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="constant"):
+        FiniteAdversaryAuditor().fit(t, np.ones(200))
+    with pytest.raises(ValueError, match="two values"):
+        FiniteAdversaryAuditor().fit(t, np.arange(200) % 3)
+    with pytest.raises(ValueError, match="scalar"):
+        FiniteAdversaryAuditor(assumption="monotone").fit(np.hstack([t, t]), s)
+    with pytest.raises(ValueError, match="length"):
+        FiniteAdversaryAuditor().fit(np.arange(5), s)

@@ -1,0 +1,137 @@
+"""Quantile cuts and the streamed enumeration of their intersections."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from skprivate.mixture import _cuts, _selection
+from skprivate.mixture._cuts import (
+    CutCandidates,
+    CutIntersections,
+    count_cut_intersections,
+    point_cuts,
+    quantile_cuts,
+)
+
+
+def family_and_naive(rng, n_rows, n_cuts, max_size, offset=0, resolution=1):
+    bins = np.array([rng.integers(0, count + 1, n_rows) for count in n_cuts]).reshape(len(n_cuts), n_rows)
+    weights = rng.integers(-4, 5, n_rows)
+    naive = {}
+    for size in range(min(max_size, len(n_cuts)) + 1):
+        for group in combinations(range(len(n_cuts)), size):
+            for cuts in product(*(range(n_cuts[k]) for k in group)):
+                inside = np.ones(n_rows, dtype=bool)
+                for k, cut in zip(group, cuts, strict=True):
+                    inside &= bins[k] <= cut
+                key = tuple(value for pair in zip(group, cuts, strict=True) for value in pair)
+                naive[key] = int(weights[inside].sum() + offset) // resolution
+    family = CutIntersections(bins, n_cuts, weights, max_size, offset=offset, resolution=resolution)
+    return family, naive
+
+
+@pytest.mark.parametrize("max_size", [0, 1, 2, 3])
+@pytest.mark.parametrize("n_cuts", [(), (3,), (2, 0, 4), (1, 2, 3, 2)])
+def test_every_set_appears_once_with_its_errors(n_cuts, max_size):
+    family, naive = family_and_naive(np.random.default_rng(0), 15, n_cuts, max_size)
+    streamed = list(family.all_errors())
+    assert dict(streamed) == naive
+    assert len(streamed) == len(naive) == len(family) == count_cut_intersections(n_cuts, max_size)
+
+
+@pytest.mark.parametrize("checkpoints", [1, 3, 100])
+@pytest.mark.parametrize(("offset", "resolution"), [(0, 1), (9, 2), (-1, 4)])
+def test_histogram_and_location(monkeypatch, checkpoints, offset, resolution):
+    monkeypatch.setattr(_cuts, "CHECKPOINTS", checkpoints)
+    monkeypatch.setattr(_cuts, "GATHER", 10)
+    family, naive = family_and_naive(np.random.default_rng(1), 20, (2, 3, 2, 4), 3, offset, resolution)
+    errors, counts = family.histogram()
+    assert counts.sum() == len(naive)
+    for number, count in zip(errors.tolist(), counts.tolist(), strict=True):
+        members = {family.locate(number, m) for m in range(count)}
+        assert members == {key for key, value in naive.items() if value == number}
+        with pytest.raises(IndexError):
+            family.locate(number, count)
+
+
+def test_large_weights_are_counted_sparsely():
+    rng = np.random.default_rng(0)
+    bins = rng.integers(0, 4, (3, 30))
+    family = CutIntersections(bins, (3, 3, 3), rng.integers(-(10**12), 10**12, 30), 2)
+    errors, counts = family.histogram()
+    assert counts.sum() == len(family)
+    assert dict(family.all_errors())[family.locate(int(errors[0]), 0)] == errors[0]
+    with pytest.raises(ValueError, match="too much"):
+        CutIntersections(bins, (3, 3, 3), np.full(30, 2**52), 1)
+
+
+def test_bins_agree_with_halfspaces():
+    rng = np.random.default_rng(0)
+    public, rows = rng.normal(size=(40, 3)), rng.normal(size=(200, 3)) * 2
+    cuts = quantile_cuts(public, rng.normal(size=(6, 3)), (0.3, 0.8, 1.0), 1e-9)
+    bins = cuts.bins(rows)
+    for direction, count in enumerate(cuts.n_cuts):
+        for cut in range(count):
+            normal, intercept = cuts.halfspace(direction, cut)
+            np.testing.assert_array_equal(bins[direction] <= cut, rows @ normal + intercept >= 0)
+
+
+def test_cuts_keep_the_stated_fractions():
+    public = np.random.default_rng(0).normal(size=(1000, 2))
+    kept = (0.3, 0.5, 0.95, 1.0)
+    cuts = quantile_cuts(public, np.array([[1.0, 0], [0, -2]]), kept, 1e-9)
+    for direction in range(2):
+        inside = cuts.bins(public)[direction][:, None] <= np.arange(4)
+        np.testing.assert_allclose(inside.mean(axis=0), kept)
+
+
+def test_cuts_of_few_values_lie_between_them():
+    public = np.repeat([[0.0], [1.0], [5.0]], [60, 30, 10], axis=0)
+    cuts = quantile_cuts(public, np.array([[1.0]]), (0.3, 0.5, 0.6, 0.8, 0.95, 1.0), 1e-9)
+    np.testing.assert_allclose(cuts.thresholds[0], [0.5, 3.0, 5.0])
+
+
+def test_no_public_points_give_no_cuts():
+    cuts = quantile_cuts(np.zeros((0, 2)), np.eye(2), (0.5,), 1e-9)
+    assert cuts.n_cuts == (0, 0)
+
+
+def test_cuts_on_a_line_are_all_halfspaces_of_algorithm_1():
+    points = np.array([[2.0], [0.0], [2.0], [5.0]])
+    cuts = point_cuts(points, 1e-9)
+    halfspaces = {
+        (float(normal[0]), round(intercept))
+        for direction, count in enumerate(cuts.n_cuts)
+        for normal, intercept in (cuts.halfspace(direction, cut) for cut in range(count))
+    }
+    # x ≤ p and x ≥ p for the three points.
+    assert halfspaces == {(-1.0, 0), (-1.0, 2), (-1.0, 5), (1.0, 0), (1.0, -2), (1.0, -5)}
+
+
+def test_a_row_has_the_same_bins_wherever_it_stands(monkeypatch):
+    """Also in the last bit: otherwise adding a row could move another one across a cut."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(301, 17))
+    directions = rng.normal(size=(9, 17))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    # Cuts exactly at some rows' projections.
+    exact = _cuts.products(directions, rows)
+    cuts = CutCandidates(directions, tuple(np.sort(line[::50]) for line in exact), 0.0)
+    together = cuts.bins(rows)
+    for order in (rng.permutation(301), np.arange(1, 301), np.arange(0, 301, 7), [17], [300, 0]):
+        np.testing.assert_array_equal(cuts.bins(rows[order]), together[:, order])
+        np.testing.assert_array_equal(_cuts.products(directions, rows[order]), exact[:, order])
+
+
+def test_occurrences_sparse_and_dense_agree():
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(-5, 6, 100)
+    values, counts = np.unique(numbers, return_counts=True)
+    for array in (numbers, np.append(numbers, 10**12)):
+        got = _selection.occurrences(array)
+        expected = (values, counts) if array is numbers else (np.append(values, 10**12), np.append(counts, 1))
+        np.testing.assert_array_equal(got[0], expected[0])
+        np.testing.assert_array_equal(got[1], expected[1])
