@@ -16,7 +16,12 @@ from skprivate.aggregate._aggregation import (
 )
 from skprivate.aggregate._bag_sums import BagSums, IntArray
 from skprivate.aggregate._curated_bags import no_privacy
-from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity, plan_label_noise, private_label_bound
+from skprivate.aggregate._label_noise import (
+    LabelNoise,
+    LabelSensitivity,
+    plan_label_noise,
+    private_label_bound,
+)
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, Release, open_release, public_generator
 
