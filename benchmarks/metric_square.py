@@ -19,11 +19,11 @@ from _common import parse_args, save_figure, write_table
 
 from skprivate.metric import MetricPrivateSynthesizer
 from skprivate.metric._binary_hierarchy import (
+    HierarchyPlan,
     consistent_leaves,
     discrete_laplace_variance,
     from_tree_order,
     leaf_counts,
-    HierarchyPlan,
     to_tree_order,
 )
 from skprivate.metric._grid_measure import GridMeasure
@@ -62,7 +62,7 @@ def transport(p: np.ndarray, q: np.ndarray, ground: str = "l2") -> float:
 
 
 def published_hierarchy(points, epsilon, depth, seed, *, least_squares):
-    """Binary hierarchy with ε_j ∝ 2^(j/4) (d = 2), normalised; without least squares only children are made consistent."""
+    """Binary hierarchy with ε_j ∝ 2^(j/4), normalised; without least squares children are made consistent only."""
     shares = 2.0 ** (np.arange(depth + 1) / 4)
     budgets = epsilon * shares / shares.sum()
     release = open_release(epsilon=epsilon, unit="row", adjacency="add-remove", random_state=seed)
@@ -115,7 +115,13 @@ def main() -> None:
         medians = {name: statistics.median(values) for name, values in errors.items()}
         recorded = RECORDED.get((n, epsilon), ("", ""))
         rows.append(
-            [f"{n:.0e}", epsilon, *(round(v, 5) for v in medians.values()), *recorded, round(statistics.median(seconds), 3)]
+            [
+                f"{n:.0e}",
+                epsilon,
+                *(round(value, 5) for value in medians.values()),
+                *recorded,
+                round(statistics.median(seconds), 3),
+            ]
         )
         for name, value in medians.items():
             series.setdefault(name, []).append(value)
@@ -129,8 +135,8 @@ def main() -> None:
     labels = [f"n = {n:.0e}\nε = {epsilon:g}" for n, epsilon in SETTINGS]
     shown = ["bootstrap", "PMM", "PMM + WLS, r−3", "ours"]
     for k, name in enumerate(shown):
-        ax.bar(np.arange(len(labels)) + 0.2 * k, series[name], 0.2, label=name.replace("bootstrap", "bootstrap (not
-        private)"))
+        label = "bootstrap (not private)" if name == "bootstrap" else name
+        ax.bar(np.arange(len(labels)) + 0.2 * k, series[name], 0.2, label=label)
     ax.set(xticks=np.arange(len(labels)) + 0.3, xticklabels=labels, yscale="log", ylabel="W1 to the data")
     ax.legend(frameon=False)
     figure.tight_layout()
