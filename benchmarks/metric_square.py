@@ -99,7 +99,7 @@ def main() -> None:
             points = make_points(int(n), rng)
             truth = histogram(points)
 
-            def note(name, measure):
+            def note(name, measure, errors=errors, truth=truth):
                 errors.setdefault(name, []).append(transport(measure, truth))
 
             note("bootstrap", histogram(points[rng.integers(int(n), size=int(n))]))

@@ -48,10 +48,6 @@ def _instance(estimator_class):
 
 
 ESTIMATORS = [_instance(estimator_class) for _, estimator_class in all_estimators()]
-#: What `fit` refuses to guess: parameters without which it asks for them.
-NEEDED = {"MetricPrivateSynthesizer": {"bounds": (-10, 10), "epsilon": 100.0}}
-for estimator in ESTIMATORS:
-    estimator.set_params(**NEEDED.get(type(estimator).__name__, {}))
 
 
 def test_estimators_are_found():
