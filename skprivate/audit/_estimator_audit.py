@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _num_samples
 
+from skprivate._sklearn import _num_samples
 from skprivate.audit._canaries import FitInput, canary_pairs
 from skprivate.audit._epsilon import _choose_guesses, _guesses_from_shares, _one_run_bound
 from skprivate.audit._released import distinguishing_scores, released_values, stack_released
