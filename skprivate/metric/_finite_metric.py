@@ -61,16 +61,15 @@ def check_metric(matrix: FloatArray, *, name: str = "distances") -> None:
     if (bad := np.argwhere(np.abs(matrix - matrix.T) > slack)).size:
         i, j = (int(k) for k in bad[0])
         raise ValueError(
-            f"{name} must be symmetric, but entry ({i}, {j}) is {matrix[i, j]:g} and ({j}, {i}) is "
-            f"{matrix[j, i]:g}."
+            f"{name} must be symmetric, but entry ({i}, {j}) is {matrix[i, j]:g} and ({j}, {i}) is {matrix[j, i]:g}."
         )
     for k in range(matrix.shape[0]):
         excess = matrix - (matrix[:, k][:, None] + matrix[k][None, :])
         if excess.max() > slack:
             i, j = (int(index) for index in np.unravel_index(int(excess.argmax()), excess.shape))
             raise ValueError(
-                f"{name} must satisfy the triangle inequality, but d({i}, {j}) = {matrix[i, j]:g} > "
-                f"d({i}, {k}) + d({k}, {j}) = {matrix[i, k] + matrix[k, j]:g}."
+                f"{name} must satisfy the triangle inequality, but d({i}, {j}) = {matrix[i, j]:g} > d({i}, {k}) + "
+                f"d({k}, {j}) = {matrix[i, k] + matrix[k, j]:g}."
             )
 
 
@@ -79,13 +78,19 @@ def is_ultrametric(matrix: FloatArray) -> bool:
 
     Parameters
     ----------
-    matrix : ndarray of shape (n_points, n_points)
+    matrix : ndarray of shape (n, n)
         Distances.
 
     Returns
     -------
-    holds : bool
-        Up to rounding.
+    bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.metric import is_ultrametric
+    >>> is_ultrametric(np.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]]))
+    True
     """
     slack = _RELATIVE * float(matrix.max(initial=0.0))
     return all(
@@ -111,8 +116,8 @@ def separated_net(matrix: FloatArray, scale: float) -> IntArray:
 def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: float = 2.0) -> FloatArray:
     """Ultrametric of a rooted tree: the height of the lowest common ancestor.
 
-    Two different codes whose common path from the root has k edges are at distance ``base ** -k``, so
-    codes of different chapters are at distance 1.
+    Two different codes whose common path from the root has k edges are at distance ``base ** -k``, so codes of
+    different chapters are at distance 1.
 
     Parameters
     ----------
