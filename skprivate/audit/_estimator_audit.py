@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _num_samples
 
+from skprivate._sklearn import _num_samples
 from skprivate.audit._canaries import FitInput, canary_pairs
 from skprivate.audit._epsilon import (
     _choose_guesses,
