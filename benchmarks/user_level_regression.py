@@ -2,7 +2,7 @@
 
 x ~ N(0, I_d), |w*| = 1, noise 0.5, excess = ½‖w − w*‖², δ = 1e-6. GD* is gradient descent on the users' mean gradients
 with an ℓ2 clip and Gaussian noise (add/remove one user, n public, exact composition) whose clip, number of steps,
-step and averaging are chosen among 160 settings with the true w* in hand, per row and ε; its risk is then measured
+step and averaging are chosen among up to 160 settings with the true w* in hand, per row and ε; its risk is then measured
 with fresh noise on the same data.
 
     python benchmarks/user_level_regression.py [--seeds 20] [--rows 0 1 2 3 4 5]
@@ -86,11 +86,11 @@ def main():
         n, m, d, spread = row
         name = f"n={n} m={m} d={d}" + (" users differ" if spread else "")
         risks = {}
-        # With many features the search keeps to the part of the grid that wins there.
+        # With 2000 users the search keeps to the part of the grid where settings win.
         grid = [
             (c, t, r)
-            for c in (CLIPS if d < 50 else [0.1, 0.2, 0.5])
-            for t in (STEPS if d < 50 else [20, 40, 80])
+            for c in (CLIPS if n < 2000 else [0.05, 0.2, 0.5, 1.0])
+            for t in (STEPS if n < 2000 else [5, 40, 80])
             for r in (RATES if d < 50 else [1.0])
         ]
         star = {(e, *setting): ([], []) for e in EPSILONS for setting in grid}

@@ -198,8 +198,6 @@ class DescentPlan:
         Clipping radius in units of the selected median gradient norm.
     clip_radius : float
         Clipping radius before or without a selection.
-    clip_range : tuple of float
-        A selected clipping radius is clipped to this.
     momentum : float
         Of the refinement.
     radius : float
@@ -221,7 +219,6 @@ class DescentPlan:
     clip_radius: float
     radius: float
     first_step: float
-    clip_range: tuple[float, float]
     momentum: float
 
     @property
@@ -257,7 +254,6 @@ def plan_descent(
     radius: float,
     first_step: float,
     n_coef: int,
-    clip_range: tuple[float, float] = (0.0, math.inf),
 ) -> DescentPlan:
     """Noise of a descent that uses up what ``split`` left for Gaussian sums."""
     search = max(1, round(SEARCH_PART * n_steps)) if n_steps > 1 else 0
@@ -281,7 +277,6 @@ def plan_descent(
         clip_radius=clip_radius,
         radius=radius,
         first_step=first_step,
-        clip_range=clip_range,
         momentum=min(MOST_MOMENTUM, max(0.0, 1.0 - MOMENTUM_LOSS * step_level)),
     )
 

@@ -56,7 +56,7 @@ class _GradientProblem:
 
     def gradient_norms(self, w: FloatArray) -> FloatArray:
         gradients = self.user_gradients(w)
-        return np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", gradients, gradients)))
 
     def contribution_sum(self, w: FloatArray, radius: float) -> FloatArray:
         gradients = self.user_gradients(w)
@@ -131,7 +131,7 @@ class LinearProblem(_GradientProblem):
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features)
-        Not copied.
+        Copied once if the users' rows are not in order.
     y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
     """
 
@@ -145,6 +145,9 @@ class LinearProblem(_GradientProblem):
         fit_intercept: bool,
         alpha: float,
     ) -> None:
+        if not groups.in_order:
+            # One sorted copy costs less than reading scattered rows in every step.
+            X, y, groups = X[groups.order], y[groups.order], groups.sorted()
         self.X = X
         self.y = y
         self.groups = groups

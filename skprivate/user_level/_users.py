@@ -48,6 +48,15 @@ class UserGroups:
         self._inverse_sizes: FloatArray = 1.0 / self.sizes
         self.singletons = self.n_users == self.n_rows and bool((np.diff(codes) == 1).all())
 
+    @property
+    def in_order(self) -> bool:
+        """Whether every user's rows lie together, in the order of the users."""
+        return bool((np.diff(self.order) == 1).all())
+
+    def sorted(self) -> UserGroups:
+        """The same users with their rows in ``order``."""
+        return UserGroups(np.repeat(np.arange(self.n_users), self.sizes), self.weight_cap)
+
     def mean(self, rows: npt.NDArray[Any], row_factor: FloatArray | None = None) -> FloatArray:
         """Mean over each user's rows of ``row_factor[i] * rows[i]``.
 

@@ -41,7 +41,6 @@ def prepare(neighbours=REPLACE, n_users=2000, n_coef=5, **options):
         "select_scale": True,
         "radius": 2.0,
         "shrink_radius": False,
-        "clip_range": (0.0, math.inf),
         **options,
     }
     return PreparedDescent(DescentSettings(neighbours=neighbours, n_users=n_users, **options), n_coef)
