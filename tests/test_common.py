@@ -9,6 +9,8 @@ import inspect
 
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyRegressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
@@ -24,13 +26,25 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 
 
 #: What cannot be guessed: arguments of estimators that have required ones.
-ARGUMENTS = {"estimator": LogisticRegression()}
+ARGUMENTS = {
+    "estimator": LogisticRegression(),
+    "estimators": [
+        (
+            f"constant {value}",
+            FrozenEstimator(DummyRegressor(strategy="constant", constant=value).fit([[0]], [0])),
+        )
+        for value in (0.0, 1.0)
+    ],
+}
+#: Public knowledge without which an estimator refuses to fit.
+NEEDED = {"MetricPrivateSynthesizer": {"bounds": (-10, 10)}, "MetricPrivatizer": {"bounds": (-10, 10)}}
 
 
 def _instance(estimator_class):
     parameters = inspect.signature(estimator_class).parameters.values()
     required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
-    return estimator_class(**{name: ARGUMENTS[name] for name in required})
+    needed = NEEDED.get(estimator_class.__name__, {})
+    return estimator_class(**{name: ARGUMENTS[name] for name in required}, **needed)
 
 
 ESTIMATORS = [_instance(estimator_class) for _, estimator_class in all_estimators()]

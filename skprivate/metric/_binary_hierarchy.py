@@ -128,7 +128,7 @@ def combined_variances(variances: FloatArray) -> FloatArray:
     for level in range(combined.size - 2, -1, -1):
         below = 2 * combined[level + 1]
         own = combined[level]
-        combined[level] = below if math.isinf(own) else own * below / (own + below)
+        combined[level] = below if math.isinf(own) or own + below == 0 else own * below / (own + below)
     return combined
 
 

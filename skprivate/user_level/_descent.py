@@ -78,15 +78,17 @@ def adaptive_descent(
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
         if t == plan.search_steps and plan.clip_epsilon is not None:
+            with np.errstate(all="ignore"):
+                norms = problem.gradient_norms(w)
             median = select_median_scale(
-                problem.gradient_norms(w), epsilon=plan.clip_epsilon, release=release, monotone=plan.monotone
+                norms, epsilon=plan.clip_epsilon, release=release, monotone=plan.monotone
             )
             if plan.clip_decides:
                 radius = min(max(plan.clip_factor * median, plan.clip_range[0]), plan.clip_range[1])
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
-        noisy_sum = release.gaussian(
-            problem.contribution_sum(w, radius), sensitivity=plan.sensitivity, noise_multiplier=multiplier
-        )
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            contributions = problem.contribution_sum(w, radius)
+        noisy_sum = release.gaussian(contributions, sensitivity=plan.sensitivity, noise_multiplier=multiplier)
         direction = noisy_sum / plan.n_users
         if previous is not None:
             correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION

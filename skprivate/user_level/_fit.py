@@ -165,7 +165,8 @@ class PreparedDescent:
                 monotone=settings.neighbours.monotone,
                 scales=COARSE_SCALES,
             )
-            scale_found = decides(scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES))
+            surely = self.split.at_least(n_users)
+            scale_found = decides(scale_epsilon, surely, settings.neighbours, len(COARSE_SCALES))
             radius = RADIUS_FACTOR * scale if scale_found else radius
         if settings.shrink_radius:
             radius *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))

@@ -79,6 +79,10 @@ class BudgetSplit:
     multiplier: float
     n_scales: int = 1
 
+    def at_least(self, n_users: float) -> float:
+        """Number of users that a selection may count on: three standard deviations below a noisy one."""
+        return n_users - 3.0 * (self.count_multiplier or 0.0)
+
     @property
     def other(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """Events beside the Gaussian sums."""
@@ -271,7 +275,8 @@ def plan_descent(
         search_multiplier=split.multiplier * math.sqrt(search / share) * WIDER if search else 1.0,
         refine_multiplier=refine_multiplier,
         clip_epsilon=split.clip_epsilon,
-        clip_decides=split.clip_epsilon is not None and decides(split.clip_epsilon, n_users, neighbours),
+        clip_decides=split.clip_epsilon is not None
+        and decides(split.clip_epsilon, split.at_least(n_users), neighbours),
         clip_factor=clip_factor,
         clip_radius=clip_radius,
         radius=radius,

@@ -106,14 +106,15 @@ class GramProblem(_GradientProblem):
         self.groups = groups
         self.gram: FloatArray = np.empty((groups.n_users, d, d))
         self.moment: FloatArray = np.empty((groups.n_users, d))
-        for users, rows in groups.batches_of_equal_size(BLOCK_ROWS):
-            block = X[rows]
-            if fit_intercept:
-                block = np.concatenate([block, np.ones((*rows.shape, 1))], axis=2)
-            transposed = block.transpose(0, 2, 1)
-            size = rows.shape[1]
-            self.gram[users] = (transposed @ block) / size
-            self.moment[users] = (transposed @ y[rows][:, :, None])[:, :, 0] / size
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            for users, rows in groups.batches_of_equal_size(BLOCK_ROWS):
+                block = X[rows]
+                if fit_intercept:
+                    block = np.concatenate([block, np.ones((*rows.shape, 1))], axis=2)
+                transposed = block.transpose(0, 2, 1)
+                size = rows.shape[1]
+                self.gram[users] = (transposed @ block) / size
+                self.moment[users] = (transposed @ y[rows][:, :, None])[:, :, 0] / size
         ridge = _RidgeTerm(n_features, fit_intercept, 1, alpha)
         if ridge.active:
             diagonal = np.arange(d)

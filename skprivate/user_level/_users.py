@@ -101,6 +101,12 @@ class UserGroups:
         return batches
 
 
+def user_magnitudes(y: FloatArray, groups: UserGroups) -> FloatArray:
+    """Root mean square of each user's numbers; infinite where it overflows."""
+    with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+        return np.asarray(np.sqrt(groups.mean(np.square(y))))
+
+
 def encode_users(user_ids: Any, n_rows: int) -> tuple[IntArray, npt.NDArray[Any]]:
     """Number the users of ``user_ids`` without gaps; ``None`` makes each row its own user.
 

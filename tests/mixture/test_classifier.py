@@ -303,6 +303,7 @@ GOOD = blobs()
         ({"classes": [1, 2]}, None, None, "y must hold no labels but"),
         ({"class_weight": {5: 1.0}}, None, None, r"class_weight has keys \[5\]"),
         ({"class_weight": {0: -1.0}}, None, None, "positive finite weights"),
+        ({"n_jobs": 0}, None, None, "n_jobs"),
         ({"class_weight": {0: np.inf}}, None, None, "positive finite weights"),
     ],
 )
