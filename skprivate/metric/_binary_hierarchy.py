@@ -284,7 +284,8 @@ def extra_depth(pilot: FloatArray, n_features: int) -> int:
     """Further splits that concentrated data are worth, from a released pilot measure.
 
     `choose_depth` counts on data that fill the cube. Real rows fill a part of it: with D bits of entropy less than the
-    uniform measure has on the pilot's boxes, empty boxes are cut off by nonnegativity and the rest is worth finer boxes.
+    uniform measure has on the pilot's boxes, empty boxes are cut off by nonnegativity and the rest is worth finer
+    ones.
 
     Parameters
     ----------
