@@ -296,14 +296,14 @@ def extra_depth(pilot: FloatArray, n_features: int) -> int:
     Returns
     -------
     int
-        0.6·(D − 0.6), rounded, at least 0; one more for three and more features. Fitted on six made data sets.
+        0.6·D − 0.7, or 0.6·D + 0.65 for three and more features, rounded, at least 0. Fitted on made data.
     """
     total = float(pilot.sum())
     if total <= 0:
         return 0
     share = pilot[pilot > 0] / total
     deficit = math.log2(pilot.size) + float(share @ np.log2(share))
-    return max(round(0.6 * (deficit - 0.6)), 0) + (1 if n_features >= 3 else 0)
+    return max(round(0.6 * deficit + (0.65 if n_features >= 3 else -0.7)), 0)
 
 
 def hierarchy_events(epsilon: float, depth: int | None = None) -> list[tuple[PrivacyEvent, int]]:

@@ -204,7 +204,7 @@ def test_extra_depth_follows_the_entropy():
     assert extra_depth(np.ones(128), 2) == 0
     assert extra_depth(np.zeros(128), 2) == 0
     assert extra_depth(np.ones(128), 3) == 1
-    assert extra_depth(np.eye(128)[0], 2) == 4  # seven bits less than uniform
+    assert extra_depth(np.eye(256)[0], 2) == 4  # eight bits less than uniform
     prices = [event.epsilon for event, _ in hierarchy_events(1.0)]
     assert prices == pytest.approx([SIZE_SHARE, PILOT_SHARE, 1 - SIZE_SHARE - PILOT_SHARE])
 
