@@ -29,16 +29,22 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 ARGUMENTS = {
     "estimator": LogisticRegression(),
     "estimators": [
-        (f"constant {value}", FrozenEstimator(DummyRegressor(strategy="constant", constant=value).fit([[0]], [0])))
+        (
+            f"constant {value}",
+            FrozenEstimator(DummyRegressor(strategy="constant", constant=value).fit([[0]], [0])),
+        )
         for value in (0.0, 1.0)
     ],
 }
+#: Public knowledge without which an estimator refuses to fit.
+NEEDED = {"MetricPrivateSynthesizer": {"bounds": (-10, 10)}, "MetricPrivatizer": {"bounds": (-10, 10)}}
 
 
 def _instance(estimator_class):
     parameters = inspect.signature(estimator_class).parameters.values()
     required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
-    return estimator_class(**{name: ARGUMENTS[name] for name in required})
+    needed = NEEDED.get(estimator_class.__name__, {})
+    return estimator_class(**{name: ARGUMENTS[name] for name in required}, **needed)
 
 
 ESTIMATORS = [_instance(estimator_class) for _, estimator_class in all_estimators()]

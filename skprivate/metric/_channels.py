@@ -50,8 +50,13 @@ def exponential_channel(distances: FloatArray, net: IntArray, epsilon: float) ->
 def relaxed_distances(first: FloatArray, second: FloatArray, scale: float) -> FloatArray:
     """ρ̃(x, y): ρ1-distance from x to the ρ2-ball of radius ``scale`` around y (Theorem 5.1)."""
     relaxed = np.empty_like(first)
-    for y in range(first.shape[0]):
-        relaxed[:, y] = first[:, second[y] <= scale].min(axis=1)
+    # In an ultrametric the balls are a partition: few are different.
+    columns: dict[bytes, FloatArray] = {}
+    for y, ball in enumerate(second <= scale):
+        key = np.packbits(ball).tobytes()
+        if key not in columns:
+            columns[key] = first[:, ball].min(axis=1)
+        relaxed[:, y] = columns[key]
     return relaxed
 
 

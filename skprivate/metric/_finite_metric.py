@@ -74,7 +74,24 @@ def check_metric(matrix: FloatArray, *, name: str = "distances") -> None:
 
 
 def is_ultrametric(matrix: FloatArray) -> bool:
-    """Whether d(x, z) ≤ max(d(x, y), d(y, z)) for all triples."""
+    """Whether d(x, z) ≤ max(d(x, y), d(y, z)) for all triples.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        Distances.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.metric import is_ultrametric
+    >>> is_ultrametric(np.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]]))
+    True
+    """
     slack = _RELATIVE * float(matrix.max(initial=0.0))
     return all(
         bool(np.all(matrix <= np.maximum(matrix[:, k][:, None], matrix[k][None, :]) + slack))

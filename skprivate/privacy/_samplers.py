@@ -84,29 +84,26 @@ def _quantiles(words: UInt64Array, scale: Fraction, two_sided: bool, source: Bit
 
 
 def _bernoulli_exp(
-    gamma: NDArray[np.float64],
+    minus_gamma: NDArray[np.float64],
     margin: float,
     exact: Callable[[int], Fraction],
     source: BitSource,
 ) -> NDArray[np.bool_]:
     """Draw exact Bernoulli(e^{-γ}) variables.
 
-    ``gamma`` (overwritten) holds γ up to the absolute error ``margin`` (at most 1), at least where γ ≤ 100;
+    ``minus_gamma`` (overwritten) holds -γ up to the absolute error ``margin`` (at most 1), at least where γ ≤ 100;
     ``exact(i)`` is the γ of lane i.
     """
-    digits = source.words(gamma.size) >> np.uint64(11)
+    digits = source.words(minus_gamma.size) >> np.uint64(11)
     x = digits.view(np.int64).astype(np.float64)
-    np.negative(gamma, out=gamma)
-    p = np.exp(gamma, out=gamma)
+    p = np.exp(minus_gamma, out=minus_gamma)
     p *= 2.0**53
-    # X lies in [x, x + 1)·2^-53. e^m - 1 ≤ 2m for m ≤ 1, and exp is good to 4 units in the last place.
-    slack = p * (2.0 * margin + 2.0**-48)
-    slack += 1.0
+    # X lies in [x, x + 1)·2^-53. e^m - 1 ≤ 2m for m ≤ 1, exp is good to 4 units in the last place, and p ≤ 2^53.
+    slack = 2.0**53 * (2.0 * margin + 2.0**-48) + 1.0
     p -= x
     accept: NDArray[np.bool_] = p >= slack
-    np.abs(p, out=p)
-    for lane in np.flatnonzero(p < slack):
-        accept[lane] = below_exp(int(digits[lane]), 53, exact(int(lane)), source)
+    for lane in np.flatnonzero((p > -slack) ^ accept).tolist():
+        accept[lane] = below_exp(int(digits[lane]), 53, exact(lane), source)
     return accept
 
 
@@ -190,7 +187,7 @@ def _gaussian_block(sigma: Fraction, size: int, source: BitSource) -> Int64Array
     # z errs by less than 2^-50·(|z| + 2), hence γ = z²/2 by less than 2^-49·(|z| + 2)² ≤ 2^-36 for |z| ≤ 88. Beyond,
     # e^{-γ} is below 2^-53 whatever the error.
     z *= z
-    z *= 0.5
+    z *= -0.5
 
     def exact(lane: int) -> Fraction:
         return (abs(int(candidates[lane])) - centre) ** 2 / (2 * sigma * sigma)

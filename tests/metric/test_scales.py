@@ -27,8 +27,16 @@ from skprivate.metric import (
 )
 from skprivate.metric._channels import best_exponential_channel, optimal_channel, worst_error
 from skprivate.metric._scales import lower_bound
+from skprivate.privacy import public_generator
 
-from .test_channels import random_metric
+
+def random_metric(seed, n):
+    """Shortest paths of a random graph."""
+    matrix = np.triu(public_generator(seed).exponential(size=(n, n)), 1)
+    matrix += matrix.T
+    for k in range(n):
+        matrix = np.minimum(matrix, matrix[:, k][:, None] + matrix[k][None, :])
+    return matrix
 
 
 def exact_packing(matrix, scale):
@@ -94,7 +102,7 @@ def test_realised_accuracy_of_lemma_4_1_is_within_constants_of_the_entropic_scal
 
 
 def test_doubling_and_outer_scale_of_an_interval():
-    path = np.abs(np.subtract.outer(np.arange(200), np.arange(200))) / 199
+    path = np.abs(np.subtract.outer(np.arange(100), np.arange(100))) / 99
     # N(B(x, 2s), s) is 4 or 5 well inside: e^{2εs} reaches it at s = ln(4..5)/(2ε); outer: (1/s + 1) = e^{εs}.
     epsilon = 20.0
     bracket = doubling_scale(path, epsilon)

@@ -1,0 +1,204 @@
+"""The row-wise randomiser as its users see it."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skprivate.metric import MetricPrivatizer, is_ultrametric
+from skprivate.metric._channels import expected_loss, optimal_channel, remapped
+from skprivate.privacy import BudgetExceededError, PrivacyLedger, SimulatedNoiseWarning, public_generator
+
+pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
+
+TREE = {
+    "A": None, "B": None, "A0": "A", "A1": "A", "B0": "B", "B1": "B",
+    "A00": "A0", "A01": "A0", "A10": "A1", "B00": "B0", "B10": "B1", "B11": "B1",
+}  # fmt: skip
+
+
+def test_rows_are_randomised_one_by_one():
+    X = np.arange(20_000.0).reshape(-1, 2)
+    model = MetricPrivatizer(epsilon=4.0).fit(X)
+    noise = model.transform(X) - X
+    radius = np.hypot(*noise.T)
+    assert stats.kstest(radius, stats.gamma(2, scale=0.25).cdf).pvalue > 1e-7
+    assert abs(np.corrcoef(noise[:-1, 0], noise[1:, 0])[0, 1]) < 6 / 100
+
+
+@pytest.mark.parametrize("metric", ["l1", "l2", "linf"])
+def test_projection_to_bounds(metric):
+    X = public_generator(0).uniform(size=(500, 3))
+    model = MetricPrivatizer(epsilon=0.1, metric=metric, bounds=(0, 1)).fit(X)
+    result = model.transform(3 * X)
+    assert result.min() == 0 and result.max() == 1
+    with pytest.raises(ValueError, match="outside bounds"):
+        model.set_params(out_of_bounds="raise").transform(3 * X)
+
+
+@pytest.mark.parametrize("metric", ["l1", "l2", "linf"])
+def test_exponential_mechanism_on_a_net(metric):
+    X = np.tile([[0.2, 0.7]], (30_000, 1))
+    model = MetricPrivatizer(5.0, metric=metric, mechanism="exponential", bounds=(0, 1), resolution=4).fit(X)
+    assert model.net_.shape == (16, 2)
+    distances = np.linalg.norm(model.net_ - X[0], {"l1": 1, "l2": 2, "linf": np.inf}[metric], axis=1)
+    expected = np.exp(-2.5 * distances)
+    drawn = model.transform(X)
+    counts = np.array([(drawn == point).all(axis=1).sum() for point in model.net_])
+    assert stats.chisquare(counts, expected / expected.sum() * len(X)).pvalue > 1e-7
+    assert model.privacy_guarantee_.epsilon == 5.0
+
+
+@pytest.mark.parametrize("mechanism", ["relaxed", "exponential", "optimal"])
+def test_trees(mechanism):
+    X = np.array([["A00"], ["B11"], ["A10"], ["A00"]])
+    model = MetricPrivatizer(8.0, metric="tree", parents=TREE, mechanism=mechanism).fit(X)
+    assert set(model.states_) == {"A00", "A01", "A10", "B00", "B10", "B11"}
+    assert is_ultrametric(model._distances)
+    result = model.transform(X)
+    assert result.shape == X.shape and set(result.ravel()) <= set(model.states_)
+    worst = max(
+        np.abs(np.log(model.channel_[i, used] / model.channel_[j, used])).max() / model._distances[i, j]
+        for used in [model.channel_[0] > 0]
+        for i, j in itertools.combinations(range(6), 2)
+    )
+    assert worst <= 8.0 * (1 + 1e-9)
+    assert model.privacy_guarantee_.epsilon == pytest.approx(worst, rel=1e-6)
+
+
+def test_channel_frequencies():
+    distances = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
+    model = MetricPrivatizer(1.0, metric="precomputed", distances=distances, mechanism="optimal")
+    X = np.repeat(np.arange(4), 20_000)[:, None]
+    drawn = model.fit(X).transform(X)
+    for state in range(4):
+        counts = np.bincount(drawn[state == X], minlength=4)
+        used = model.channel_[state] > 0
+        assert counts[~used].sum() == 0
+        assert stats.chisquare(counts[used], model.channel_[state, used] * 20_000).pvalue > 1e-7
+
+
+def test_optimal_beats_planar_laplace_with_remapping_on_a_grid():
+    # A 6 × 6 map with unit spacing, ε = 1; planar Laplace: 20 000 draws per cell, snapped to a fine lattice of outputs,
+    # then the best answer to each under the prior (which can only flatter it: answers are fitted to the draws).
+    points = np.array(list(itertools.product(range(6), range(6))), dtype=float)
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    prior = public_generator(0).dirichlet(np.ones(36))
+    optimum = optimal_channel(distances, 1.0, prior=prior)
+    model = MetricPrivatizer(1.0, random_state=0).fit(points)
+    noisy = model.transform(np.repeat(points, 20_000, axis=0))
+    outputs = np.clip(np.rint(noisy), -2, 7).astype(int) + 2
+    planar = np.array(
+        [np.bincount(part[:, 0] * 10 + part[:, 1], minlength=100) / 20_000 for part in np.split(outputs, 36)]
+    )
+    answers = ((planar * prior[:, None]).T @ distances).argmin(axis=1)
+    planar_loss = float(prior @ np.array([planar[x] @ distances[x, answers] for x in range(36)]))
+    best = expected_loss(optimum, distances, prior)
+    assert best < planar_loss
+    assert expected_loss(remapped(optimum, distances, prior), distances, prior) == pytest.approx(
+        best, abs=1e-5
+    )
+
+
+def test_guarantee_is_that_of_each_call():
+    ledger = PrivacyLedger(epsilon=2.5, unit="row")
+    X = public_generator(1).normal(size=(10, 2))
+    model = MetricPrivatizer(1.0, ledger=ledger).fit(X)
+    assert not ledger.entries()
+    model.transform(X)
+    model.transform(X)
+    assert [entry.epsilon for entry in ledger.entries()] == [1.0, 1.0]
+    with pytest.raises(BudgetExceededError):
+        model.transform(X)
+    assert model.privacy_guarantee_.epsilon == 1.0
+    assert str(model.privacy_guarantee_.adjacency) == "metric"
+
+
+def test_fit_does_not_look_at_rows():
+    rng = public_generator(2)
+    first = MetricPrivatizer(1.0, bounds=(0, 1), mechanism="exponential", random_state=0).fit(
+        rng.random((5, 2))
+    )
+    second = MetricPrivatizer(1.0, bounds=(0, 1), mechanism="exponential", random_state=0).fit(
+        rng.random((9, 2))
+    )
+    assert pickle.dumps(first) == pickle.dumps(second)
+
+
+def test_seeds_and_secure_noise():
+    X = np.zeros((5, 2))
+    model = MetricPrivatizer(random_state=0)
+    with pytest.warns(SimulatedNoiseWarning):
+        model.fit(X)
+    assert np.array_equal(model.transform(X), model.transform(X))
+    assert not model.privacy_guarantee_.valid_for_release
+    secure = MetricPrivatizer().fit(X)
+    assert not np.array_equal(secure.transform(X), secure.transform(X))
+    assert secure.privacy_guarantee_.valid_for_release
+
+
+def test_frames_and_pipelines():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"lon": [1.0, 2.0], "lat": [3.0, 4.0]}, index=[7, 3])
+    model = MetricPrivatizer(10.0).set_output(transform="pandas").fit(frame)
+    result = model.transform(frame)
+    assert result.columns.tolist() == ["lon", "lat"] and result.index.tolist() == [7, 3]
+    assert make_pipeline(FunctionTransformer(), MetricPrivatizer()).fit_transform(frame).shape == (2, 2)
+    codes = pd.DataFrame({"code": ["A00", "B11"]})
+    result = (
+        MetricPrivatizer(1.0, metric="tree", parents=TREE).set_output(transform="pandas").fit_transform(codes)
+    )
+    assert result.columns.tolist() == ["code"]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"mechanism": "relaxed"}, "does not go with metric='l2'; allowed are k-norm, exponential"),
+        ({"mechanism": "exponential"}, "bounds must be given"),
+        ({"mechanism": "exponential", "bounds": (0, 1), "resolution": 100}, "more than 4096"),
+        ({"metric": "precomputed"}, "one column of states"),
+        ({"bounds": (1, 0)}, "lower < upper"),
+    ],
+)
+def test_refusals(keywords, message):
+    with pytest.raises(ValueError, match=message):
+        MetricPrivatizer(**keywords).fit(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"metric": "precomputed"}, "needs distances"),
+        ({"metric": "tree"}, "needs parents"),
+        ({"metric": "precomputed", "distances": [[0, 1, 5], [1, 0, 1], [5, 1, 0]]}, "triangle"),
+        ({"metric": "precomputed", "distances": [[0, 1], [1, 0]], "states": [1, 2, 3]}, "one entry per row"),
+        (
+            {"metric": "precomputed", "distances": 1.0 - np.eye(100), "mechanism": "optimal"},
+            "at most 64 states",
+        ),
+        (
+            {
+                "metric": "precomputed",
+                "distances": 1.0 - np.eye(3),
+                "mechanism": "optimal",
+                "prior": [1, -1, 1],
+            },
+            "prior",
+        ),
+    ],
+)
+def test_refusals_for_finite_metrics(keywords, message):
+    with pytest.raises(ValueError, match=message):
+        MetricPrivatizer(**keywords).fit(np.zeros((3, 1)))
+
+
+def test_unknown_states_are_not_quoted():
+    model = MetricPrivatizer(metric="tree", parents=TREE).fit([["A00"]])
+    with pytest.raises(ValueError, match="not among the 6 states") as error:
+        model.transform([["secret"]])
+    assert "secret" not in str(error.value)
