@@ -158,7 +158,7 @@ def figure(name, data, seeds):
     axes[2].set(xscale="log", xlabel="rows per random bag", title="(c) random bags")
     for ax in axes:
         ax.legend(fontsize=7)
-    fig.suptitle(name.capitalize())
+    fig.suptitle(name.capitalize(), y=1.04)
     save_figure(fig, f"aggregate_figure3_{name}")
     return rows
 
