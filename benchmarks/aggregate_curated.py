@@ -106,7 +106,7 @@ def figure(name, data, seeds):
     X, X_test, y, y_test = data
     pairs = (0, 4, 10, 18, 28)
     rows = []
-    fig, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True)
+    fig, axes = plt.subplots(1, 3, figsize=(11.5, 3.2))
     curves: dict = {"crosses, aggregates": [], "crosses, individual labels": [], "networks, aggregates": []}
     networks = {"submodel": "mlp", "submodel_options": {"shared_embeddings": True, "epochs": 150}}
     for q in pairs:
