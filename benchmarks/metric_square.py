@@ -118,7 +118,7 @@ def main() -> None:
             [
                 f"{n:.0e}",
                 epsilon,
-                *(round(value, 5) for value in medians.values()),
+                *(round(float(value), 5) for value in medians.values()),
                 *recorded,
                 round(statistics.median(seconds), 3),
             ]

@@ -190,4 +190,5 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         tags = super().__sklearn_tags__()
         # At the default budget and without public bounds, the small sets of the common checks are mostly noise.
         tags.regressor_tags.poor_score = True
+        tags.target_tags.positive_only = self.loss == "poisson"
         return tags

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ __all__ = ["epsilon_lower_bound"]
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.integer[Any]]
 _MAX_EPSILON = 50.0
 
 
@@ -54,7 +55,7 @@ class Threshold(NamedTuple):
 
 
 def _two_rate_bound(
-    hits: Array, n_hits: int, errors: Array, n_errors: int, delta: float, alpha: float, share: float
+    hits: Counts, n_hits: int, errors: Counts, n_errors: int, delta: float, alpha: float, share: float
 ) -> Array:
     """``ln((TPR_low − δ)/FPR_high)`` for arrays of counts; the two rates fail with alpha in all."""
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), n_hits - hits + 1, alpha * (1.0 - share)), 0.0)
@@ -103,7 +104,7 @@ class ProfilePoint(NamedTuple):
 
 
 def _delta_bounds(
-    hits: Array, n_hits: int, errors: Array, n_errors: int, epsilon: float, alpha: float
+    hits: Counts, n_hits: int, errors: Counts, n_errors: int, epsilon: float, alpha: float
 ) -> Array:
     """Lower bound on δ at ε: ``TPR_low − e^ε FPR_high``."""
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), n_hits - hits + 1, alpha / 2.0), 0.0)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _num_samples
 
+from skprivate._sklearn import _num_samples
 from skprivate.audit._canaries import FitInput, canary_pairs
 from skprivate.audit._epsilon import (
     _choose_guesses,
@@ -20,7 +20,7 @@ from skprivate.audit._epsilon import (
     _guesses_from_shares,
     _one_run_bound,
 )
-from skprivate.audit._released import distinguishing_scores, released_values, stack_released
+from skprivate.audit._released import as_numbers, distinguishing_scores, released_values, stack_released
 from skprivate.privacy import compose_delta, public_generator
 
 __all__ = ["EstimatorAudit", "audit_estimator"]
@@ -286,7 +286,10 @@ def _fit_and_look(estimator, data, seed, statistic, probes):
     model = _fit(estimator, data, seed)
     if statistic is None:
         return released_values(model, probes)
-    return {"statistic": np.atleast_1d(np.asarray(statistic(model), dtype=float)).ravel()}
+    numbers = as_numbers(statistic(model))
+    if numbers is None:
+        raise TypeError("statistic must return a number or an array of numbers.")
+    return {"statistic": numbers}
 
 
 def _read_claim(runner, data, guarantee, epsilon, delta, unit, adjacency):

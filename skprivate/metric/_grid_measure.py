@@ -25,7 +25,7 @@ class GridMeasure:
         Nonnegative, adds up to 1.
     kind : {"cells", "nodes"}
         "cells": weight i of an axis with k entries is spread evenly over [i/k, (i+1)/k] of the side. "nodes": it stands
-        for the hat function around i/(k−1), reflected at the ends.
+        for the hat function around i/(k−1), folded inwards at the ends; k ≥ 2.
     """
 
     lower: FloatArray
@@ -54,25 +54,33 @@ class GridMeasure:
     def on_cells(self, cells: int) -> FloatArray:
         """Probability of each cell of the grid with ``cells`` cells along every side."""
         mass = self.weights
-        for axis, k in enumerate(self.shape):
-            if k * cells > 1 << 22:
-                raise ValueError(f"cells={cells} is too fine a grid for an axis of {k} weights.")
-            mass = np.moveaxis(np.tensordot(self._spread(k, cells), mass, axes=(1, axis)), 0, axis)
+        for axis in range(self.n_features):
+            mass = np.moveaxis(
+                np.diff(self._distribution(np.moveaxis(mass, axis, 0), cells), axis=0), 0, axis
+            )
         return mass
 
-    def _spread(self, k: int, cells: int) -> FloatArray:
-        """Share of each of ``k`` weights along an axis that falls into each of ``cells`` cells."""
+    def _distribution(self, mass: FloatArray, cells: int) -> FloatArray:
+        """Mass below the edges of the cells along the first axis."""
+        k = mass.shape[0]
+        below = np.concatenate([np.zeros((1, *mass.shape[1:])), np.cumsum(mass, axis=0)])
+        tail = (1,) * (mass.ndim - 1)
         edges = np.arange(cells + 1) / cells
         if self.kind == "cells":
-            covered = np.clip(edges[:, None] * k - np.arange(k), 0.0, 1.0)
-        else:
-            # Distribution function of the triangle around each node; halves at the ends are doubled.
-            t = edges[:, None] * max(k - 1, 1) - np.arange(k)
-            low, high = np.clip(t, -1, 0), np.clip(t, 0, 1)
-            covered = 0.5 * (1 + low) ** 2 + high - 0.5 * high**2
-            covered -= covered[0]
-            covered /= covered[-1]
-        return np.diff(covered, axis=0)
+            position = edges * k
+            index = np.minimum(position.astype(np.int64), k - 1)
+            inside = (position - index).reshape(-1, *tail)
+            uniform: FloatArray = below[index] + inside * mass[index]
+            return uniform
+        position = edges * (k - 1)
+        index = np.minimum(position.astype(np.int64), k - 2)
+        u = position - index
+        # Between two nodes: what is left of the triangle of the first, and the beginning of that of the second; those
+        # of the first and of the last node are folded inwards.
+        first = np.where(index == 0, 2 * u - u**2, 0.5 + u - 0.5 * u**2).reshape(-1, *tail)
+        second = np.where(index == k - 2, u**2, 0.5 * u**2).reshape(-1, *tail)
+        hats: FloatArray = below[index] + first * mass[index] + second * mass[index + 1]
+        return hats
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> FloatArray:
         """Draw rows; each has the law of the measure, and together they spread evenly (systematic sampling).

@@ -42,7 +42,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         data would release its extremes.
     resolution : "auto" or int, default="auto"
         Cells per column; a power of two with ``metric="hamming"``. "auto" depends on ``epsilon``, the number of
-        columns and, with "hamming", a number of rows that is released with 5 % of the budget.
+        columns and, with "hamming", on the number of rows and coarse counts, released with 5 % and 10 % of the budget.
     ground : {"linf", "l2", "l1"}, default="linf"
         Distance between rows that Wasserstein distance is built on, in fractions of the bounds.
     mechanism : {"flow", "hats"}, default="flow"

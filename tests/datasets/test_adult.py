@@ -21,7 +21,7 @@ def test_the_table_is_what_its_description_says():
 
 def test_frames_have_numbers_and_categories():
     X, y = load_adult(return_X_y=True, as_frame=True)
-    assert (X.dtypes == "category").sum() == 8 and (X.dtypes == float).sum() == 4
+    assert (X.dtypes == "category").sum() == 8 and (X.dtypes == np.float64).sum() == 4
     assert y.name == "income" and not X.isna().any().any()
     plain, target = load_adult(return_X_y=True)
     np.testing.assert_array_equal(plain[:, 0].astype(float), X["age"])

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivate.metric._binary_hierarchy import (
+    PILOT_SHARE,
     SIZE_SHARE,
     HierarchyPlan,
     choose_depth,
     combined_variances,
     consistent_leaves,
     discrete_laplace_variance,
+    extra_depth,
     from_tree_order,
     hierarchy_events,
     hierarchy_measure,
@@ -196,7 +198,15 @@ def test_empty_and_constant_data():
     for rows in (np.zeros((0, 2)), np.zeros((1, 2)), np.ones((100, 2))):
         weights = hierarchy_measure(rows, release(1.0), epsilon=1.0)
         assert weights.sum() == pytest.approx(1)
-    assert SIZE_SHARE == 0.05
+
+
+def test_extra_depth_follows_the_entropy():
+    assert extra_depth(np.ones(128), 2) == 0
+    assert extra_depth(np.zeros(128), 2) == 0
+    assert extra_depth(np.ones(128), 3) == 1
+    assert extra_depth(np.eye(256)[0], 2) == 4  # eight bits less than uniform
+    prices = [event.epsilon for event, _ in hierarchy_events(1.0)]
+    assert prices == pytest.approx([SIZE_SHARE, PILOT_SHARE, 1 - SIZE_SHARE - PILOT_SHARE])
 
 
 def test_interleaving_of_uneven_shapes():

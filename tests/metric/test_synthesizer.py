@@ -155,3 +155,10 @@ def test_plot():
         plt.close(figure)
     with pytest.raises(ValueError, match="one or two features"):
         MetricPrivateSynthesizer(metric="hamming", bounds=(0, 1)).fit(rows(d=3)).measure_.plot()
+
+
+def test_score_of_a_very_fine_measure():
+    X = rows(200_000, d=1)
+    model = MetricPrivateSynthesizer(20.0, metric="hamming", bounds=(0, 1), random_state=0).fit(X)
+    assert model.measure_.shape[0] >= 2**14
+    assert model.score(X) > -0.001

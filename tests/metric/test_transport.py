@@ -49,7 +49,7 @@ def test_line_samples_and_matrix_agree():
 
 
 @pytest.mark.parametrize("kind", ["cells", "nodes"])
-@pytest.mark.parametrize("shape", [(5,), (4, 3), (2, 3, 4), (1, 4)])
+@pytest.mark.parametrize("shape", [(5,), (4, 3), (2, 3, 4), (2, 4)])
 def test_samples_follow_the_measure(kind, shape):
     rng = public_generator(3)
     weights = rng.dirichlet(np.ones(np.prod(shape))).reshape(shape)

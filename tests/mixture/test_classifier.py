@@ -340,7 +340,7 @@ def test_accuracy_on_the_common_suites_blobs():
     """What the suite asks of a classifier: 0.83, here at the default ε with real seeds."""
     X, y = make_blobs(n_samples=300, random_state=0)
     X, y = X[y != 2], y[y != 2]
-    assert np.median([PPMHalfspaceClassifier(random_state=s).fit(X, y).score(X, y) for s in range(5)]) > 0.83
+    assert np.median([PPMHalfspaceClassifier(random_state=s).fit(X, y).score(X, y) for s in range(3)]) > 0.83
 
 
 @pytest.mark.slow
