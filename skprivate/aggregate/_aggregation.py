@@ -193,8 +193,9 @@ def _ends(membership: Membership) -> NDArray[np.int64]:
 def one_hot(codes: NDArray[Any], n_classes: int) -> FloatArray:
     """Indicator of the positive class of two, shape (n, 1), or of every class, shape (n, n_classes)."""
     if n_classes == 2:
-        return (codes == 1).astype(np.float64)[:, np.newaxis]
-    return (codes[:, np.newaxis] == np.arange(n_classes)).astype(np.float64)
+        codes, n_classes = codes - 1, 1
+    indicator: FloatArray = (codes[:, np.newaxis] == np.arange(n_classes)).astype(np.float64)
+    return indicator
 
 
 def make_curated_bags(
@@ -378,16 +379,14 @@ def _find_classes(labels: NDArray[Any], classes: Any) -> list[Any] | None:
         if np.any(np.isnan(labels)):
             raise ValueError("y contains NaN.")
         return None
-    found = np.unique(labels.astype(str) if labels.dtype.kind == "O" else labels)
-    if labels.dtype.kind == "O":
-        if any(label is None or label != label for label in labels.tolist()):
-            raise ValueError("y contains missing labels.")
-        found = np.array(sorted(set(labels.tolist()), key=lambda v: (str(type(v)), v)), dtype=object)
-    if labels.dtype.kind in "iu" and found.size > 20:
+    distinct = set(labels.tolist())
+    if any(label is None or label != label for label in distinct):
+        raise ValueError("y contains missing labels.")
+    if labels.dtype.kind in "iu" and len(distinct) > 20:
         return None
-    if found.size < 2:
+    if len(distinct) < 2:
         raise ValueError("y holds one class only; pass the public classes.")
-    return list(found.tolist())
+    return sorted(distinct, key=lambda label: (str(type(label)), label))
 
 
 __all__ = [

@@ -44,7 +44,8 @@ class BagSums:
 
     def scatter(self, member_values: FloatArray) -> FloatArray:
         """Sum of member values (n_memberships,) over the bags of each row; shape (n_samples,)."""
-        return np.bincount(self.members, weights=member_values, minlength=self.n_samples)
+        sums = np.bincount(self.members, weights=member_values, minlength=self.n_samples)
+        return sums.astype(np.float64, copy=False)
 
     def means(self, X: FloatArray) -> FloatArray:
         """Mean row of each bag; shape (n_bags, n_features)."""

@@ -181,7 +181,7 @@ def _positions(one: Any, names: Sequence[str]) -> tuple[int, ...]:
                 raise ValueError(f"feature_sets names column {member}, but X has {len(names)} columns.")
             positions.append(int(member) % len(names))
         elif member in names:
-            positions.append(list(names).index(member))
+            positions.append(list(names).index(str(member)))
         else:
             raise ValueError(f"feature_sets names column {member!r}, but X has the columns {list(names)}.")
     if not positions or len(set(positions)) < len(positions):

@@ -201,7 +201,7 @@ def _learn_categories(values: NDArray[Any], name: str) -> tuple[CategoricalColum
 
 def _plain_values(values: NDArray[Any]) -> list[Any]:
     """Hashable Python values; every kind of missing value becomes None, anything exotic its repr."""
-    listed = values.tolist()
+    listed: list[Any] = values.tolist()
     if values.dtype.kind in "biuUS":
         return listed
     if values.dtype.kind == "f":

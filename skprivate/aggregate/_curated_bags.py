@@ -326,9 +326,10 @@ def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTab
     keys, inverse = np.unique(picked, axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)
     size = keys.shape[0]
-    sums = np.column_stack([np.bincount(inverse, column, size) for column in table.label_sums.T])
+    parts = [np.bincount(inverse, column, size) for column in table.label_sums.T]
+    sums = np.column_stack(parts).astype(np.float64, copy=False)
     counts = np.bincount(inverse, table.counts, size).astype(np.int64)
-    noise = table.noise_variance * np.bincount(inverse, minlength=size)
+    noise: FloatArray = table.noise_variance * np.bincount(inverse, minlength=size).astype(np.float64)
     return BagTable(feature_set, keys, counts, sums, table.noise_variance), noise
 
 

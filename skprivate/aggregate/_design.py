@@ -318,7 +318,7 @@ def _sum_by_code(codes: NDArray[Any], values: FloatArray, span: int) -> FloatArr
     # Blocks keep bincount's integer copy of the codes small; they stay long against the table they add up to.
     block = max(_BLOCK, 8 * span)
     if codes.size <= block:
-        return np.bincount(codes, weights=values, minlength=span)
+        return np.bincount(codes, weights=values, minlength=span).astype(np.float64, copy=False)
     out = np.zeros(span)
     for rows in _blocks(codes.size, block):
         out += np.bincount(codes[rows], weights=values[rows], minlength=span)

@@ -129,7 +129,8 @@ def total_sum(design: CellDesign, sums: FloatArray, noise: FloatArray) -> FloatA
     totals = np.stack([np.bincount(set_of_cell, row, n_sets) for row in sums])
     spread = np.bincount(set_of_cell, noise, n_sets)
     weight = 1.0 / spread if np.all(spread > 0) else (spread == 0).astype(np.float64)
-    return totals @ (weight / weight.sum())
+    total: FloatArray = totals @ (weight / weight.sum())
+    return total
 
 
 def _posterior(
@@ -250,7 +251,8 @@ def _inverse(matrix: FloatArray) -> FloatArray:
         raise np.linalg.LinAlgError("label noise and information are not positive definite.")
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     lower = np.tril(inverse)
-    return lower + np.tril(lower, -1).T
+    full: FloatArray = lower + np.tril(lower, -1).T
+    return full
 
 
 def _solve_with_variances(matrix: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:

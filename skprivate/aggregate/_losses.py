@@ -61,8 +61,9 @@ def curvature_product(loss: LossName, mean: FloatArray, direction: FloatArray) -
     if loss == "squared":
         return direction
     if loss == "multinomial":
-        weighted = mean * direction
-        return weighted - mean * weighted.sum(axis=0)
+        weighted: FloatArray = mean * direction
+        product: FloatArray = weighted - mean * weighted.sum(axis=0)
+        return product
     return variance(loss, mean) * direction
 
 

@@ -88,7 +88,7 @@ def design_scores(design: CellDesign, outputs: Any, intercept: Any) -> Any:
             back = design.scatter(np.ascontiguousarray(gradient.numpy().T))
             return torch.as_tensor(back[:, :-1].T.copy()), torch.as_tensor(back[:, -1].copy())
 
-    return Gather.apply(outputs, intercept)
+    return Gather.apply(outputs, intercept)  # type: ignore[no-untyped-call]
 
 
 def fit_submodels(

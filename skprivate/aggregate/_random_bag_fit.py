@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -65,12 +66,12 @@ class Scaling:
         return LinearFit(coef, fit.intercept - shift, fit.alpha, fit.condition, fit.n_iter)
 
 
-def debiasing(sizes: FloatArray, n_samples: int) -> FloatArray:
+def debiasing(sizes: ArrayLike, n_samples: int) -> FloatArray:
     """c = (m − 1)N / (m(N − 1)) of Theorem 2, for every bag size; below 1 for m < N."""
     if n_samples <= 1:
         return np.zeros_like(np.asarray(sizes, dtype=np.float64))
-    sizes = np.asarray(sizes, dtype=np.float64)
-    return (sizes - 1) * n_samples / (sizes * (n_samples - 1))
+    m: FloatArray = np.asarray(sizes, dtype=np.float64)
+    return (m - 1) * n_samples / (m * (n_samples - 1))
 
 
 def fit_quadratic(
@@ -273,7 +274,7 @@ def _descend(
         gradient = gradient + penalty * w
         return value / n, solve_triangular(factor, gradient, trans="T", check_finite=False) / n
 
-    options = {
+    options: Any = {
         "maxiter": max_iter,
         "maxfun": 2 * max_iter,
         "gtol": tol / math.sqrt(n),
