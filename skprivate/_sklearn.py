@@ -4,6 +4,7 @@ import functools
 import re
 
 from sklearn.base import _fit_context as _sklearn_fit_context
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import (
     HasMethods,
     Hidden,
@@ -13,6 +14,7 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_params,
 )
+from sklearn.utils.validation import _check_y, _num_samples
 
 __all__ = [
     "HasMethods",
@@ -21,7 +23,10 @@ __all__ = [
     "InvalidParameterError",
     "Options",
     "StrOptions",
+    "_check_y",
     "_fit_context",
+    "_num_samples",
+    "_safe_indexing",
     "validate_params",
 ]
 

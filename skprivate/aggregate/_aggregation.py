@@ -24,15 +24,18 @@ from skprivate.aggregate._label_noise import (
     LabelNoise,
     LabelSensitivity,
     Mechanism,
+    Plan,
     plan_label_noise,
+    plan_range_noise,
     private_label_bound,
+    range_event,
 )
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import PrivacyLedger, Release, open_release
 
 #: Share of the budget for the range of numbers where none is given.
 RANGE_SHARE = 0.1
-OpenRelease = Callable[[], Release]
+OpenRelease = Callable[[Plan], Release]
 
 
 def default_bins(n_samples: int) -> int:
@@ -77,7 +80,11 @@ def aggregate_classes(
     plain = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     if epsilon is None:
         return CuratedBags(
-            membership.columns, membership.tables(sums, 0.0), membership.n_samples, plain, guarantee=no_privacy()
+            membership.columns,
+            membership.tables(sums, 0.0),
+            membership.n_samples,
+            plain,
+            guarantee=no_privacy(),
         )
     noise = plan_label_noise(
         LabelSensitivity.of_classes(len(classes)),
@@ -87,7 +94,7 @@ def aggregate_classes(
         delta=delta,
         mechanism=mechanism,
     )
-    release = open_for()
+    release = open_for(((noise.event(sums.size), 1),))
     noisy = noise.draw(sums, release)
     guarantee = release.close()
     tables = membership.tables(noisy, noise.variance)
@@ -128,7 +135,13 @@ def aggregate_numbers(
         squares = float(np.sum(clipped**2)) if with_squares else None
         tables = membership.tables(sums, 0.0)
         return CuratedBags(
-            membership.columns, tables, n, None, squares, label_bounds, no_privacy((ASSUMPTIONS[0], ASSUMPTIONS[2]))
+            membership.columns,
+            tables,
+            n,
+            None,
+            squares,
+            label_bounds,
+            no_privacy((ASSUMPTIONS[0], ASSUMPTIONS[2])),
         )
     # Noise in units of the interval's width: its price does not depend on the interval, so that a failing plan
     # fails before anything is drawn.
@@ -142,13 +155,17 @@ def aggregate_numbers(
         mechanism=mechanism,
         share=share,
     )
-    release = open_for()
+    plan: Plan = ((unit.event(membership.n_bags + with_squares), 1),)
+    finding = None
     if label_bounds is None:
-        high = private_label_bound(
-            labels, epsilon=epsilon, delta=delta, mechanism=unit.mechanism, share=RANGE_SHARE, release=release
-        )
+        finding = plan_range_noise(epsilon=epsilon, delta=delta, mechanism=unit.mechanism, share=RANGE_SHARE)
+        plan = (*plan, (range_event(finding), 1))
+    release = open_for(plan)
+    if finding is not None:
+        high = private_label_bound(labels, finding, release)
         low = 0.0 if nonnegative else -high
     else:
+        assert label_bounds is not None
         low, high = label_bounds
     width, middle = high - low, (low + high) / 2
     clipped = np.clip(labels, low, high)
@@ -270,7 +287,7 @@ def make_curated_bags(
     )
     membership = plan_membership(columns, codes, feature_sets, int(min_size))
 
-    def open_for() -> Release:
+    def open_for(plan: Plan) -> Release:
         assert epsilon is not None
         return open_release(
             epsilon=epsilon,
@@ -282,6 +299,7 @@ def make_curated_bags(
             label="make_curated_bags",
             theorem=THEOREM,
             assumptions=ASSUMPTIONS,
+            plan=plan,
         )
 
     found = _find_classes(labels, classes)

@@ -224,7 +224,9 @@ def _kept(counts: IntArray, min_size: int) -> NDArray[np.bool_]:
 
 def _pack(codes: Sequence[CodeArray], radices: Sequence[int]) -> IntArray:
     if math.prod(radices) >= _LARGEST_KEY:
-        raise ValueError(f"a feature set with {radices} values per column has too many combinations to index.")
+        raise ValueError(
+            f"a feature set with {radices} values per column has too many combinations to index."
+        )
     packed = codes[0].astype(np.int64)
     unknown = codes[0] < 0
     for column_codes, radix in zip(codes[1:], radices[1:], strict=True):

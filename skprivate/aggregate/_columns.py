@@ -129,7 +129,9 @@ def learn_columns(
     given = dict(bin_edges or {})
     unknown = sorted(set(given) - set(names))
     if unknown:
-        raise ValueError(f"bin_edges names columns that X does not have: {unknown}; columns are {list(names)}.")
+        raise ValueError(
+            f"bin_edges names columns that X does not have: {unknown}; columns are {list(names)}."
+        )
     columns: list[Column] = []
     codes: list[CodeArray] = []
     for column_values, name, is_categorical in zip(values, names, categorical, strict=True):
@@ -220,7 +222,9 @@ def _plain(value: Any) -> Any:
 
 def _as_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
     try:
-        return np.asarray([np.nan if v is None else v for v in values] if values.dtype == object else values, float)
+        return np.asarray(
+            [np.nan if v is None else v for v in values] if values.dtype == object else values, float
+        )
     except (TypeError, ValueError):
         raise ValueError(
             f"column {name!r} was to be cut into bins but holds values that are not numbers; declare it in "

@@ -212,9 +212,7 @@ class Membership:
         """Private: sums of the targets (n_samples, n_outputs) over all bags; shape (n_bags, n_outputs)."""
         return np.concatenate(
             [
-                np.column_stack(
-                    [np.bincount(cells, weights=t, minlength=index.n_cells) for t in targets.T]
-                )
+                np.column_stack([np.bincount(cells, weights=t, minlength=index.n_cells) for t in targets.T])
                 for index, cells in zip(self.indexes, self.cells, strict=True)
             ]
         )

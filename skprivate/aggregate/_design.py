@@ -38,7 +38,9 @@ _MERGE_SAMPLE = 1 << 16
 class _Group:
     codes: NDArray[Any]  # joint value of every row
     span: int
-    members: tuple[tuple[int, NDArray[np.intp] | None], ...]  # (set, cell of each joint value); None = identity
+    members: tuple[
+        tuple[int, NDArray[np.intp] | None], ...
+    ]  # (set, cell of each joint value); None = identity
 
 
 class CellDesign:
@@ -225,9 +227,7 @@ class CellDesign:
             tables.append(table)
         return tables
 
-    def _gather(
-        self, tables: list[FloatArray], intercept: FloatArray, rows: slice, out: FloatArray
-    ) -> None:
+    def _gather(self, tables: list[FloatArray], intercept: FloatArray, rows: slice, out: FloatArray) -> None:
         out[...] = intercept[:, np.newaxis]
         for group, table in zip(self._groups, tables, strict=True):
             index = group.codes[rows].astype(np.intp)

@@ -85,7 +85,8 @@ def fit_evidence(
     set_of_cell = design.set_of_cell()
     n_sets = order.size
     size = np.bincount(set_of_cell, minlength=n_sets)
-    start = dispersion * np.where(order == 1, *_START_VARIANCE)
+    scale = dispersion
+    start = scale * np.where(order == 1, *_START_VARIANCE)
     variances = start.copy()
     dense = design.n_cells <= DENSE_CELLS
     for iteration in range(max_iter):
@@ -103,11 +104,11 @@ def fit_evidence(
         else:
             effective = np.maximum(n_coef - trace / variances, 0.0)
             target = (squares + _PRIOR_WEIGHT * start) / (effective + _PRIOR_WEIGHT)
-        new = np.clip(target, dispersion * _SMALLEST_VARIANCE, dispersion * _LARGEST_VARIANCE)
+        new = np.clip(target, scale * _SMALLEST_VARIANCE, scale * _LARGEST_VARIANCE)
         settled = bool(np.all(np.abs(np.log(new / variances)) < 0.1))
         variances = new
         if loss == "squared":
-            dispersion = _dispersion(design, linear, coef, square_sum, dispersion, start)
+            dispersion = _dispersion(design, linear, coef, square_sum, dispersion, scale, noise)
         if settled and iteration >= 2:
             break
     ridge = 1.0 / variances[set_of_cell]
@@ -226,17 +227,21 @@ def _dispersion(
     coef: FloatArray,
     square_sum: float | None,
     current: float,
-    start: FloatArray,
+    ceiling: float,
+    noise: FloatArray,
 ) -> float:
+    """Residual variance, between a small share of the labels' variance and all of it."""
     if square_sum is None:
         return current
     scores = design.scores(coef)
     multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
     fitted = float(np.sum(scores**2 * multiplicity))
-    residual = (square_sum - 2.0 * float(np.sum(linear * coef)) + fitted) / design.n_samples
-    # The first value is the variance of the labels; a fit cannot be trusted to explain all but a thousandth of it.
-    ceiling = float(np.max(start)) / _START_VARIANCE[0] if start.size else current
-    return float(np.clip(residual, 1e-3 * ceiling, ceiling))
+    n = design.n_samples
+    residual = (square_sum - 2.0 * float(np.sum(linear * coef)) + fitted) / n
+    # Noise in the sums moves the estimate; what it cannot resolve must not be taken for a perfect fit.
+    error = 2.0 * float(np.sqrt(np.sum(noise * coef[:, :-1] ** 2))) / n
+    floor = max(error, (0.05 if np.any(noise) else 1e-3) * ceiling)
+    return float(np.clip(residual, min(floor, ceiling), ceiling))
 
 
 def _inverse(matrix: FloatArray) -> FloatArray:

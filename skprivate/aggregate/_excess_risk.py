@@ -85,7 +85,9 @@ def excess_risk_bound(
     own = float(np.sum(np.broadcast_to(rademacher_bags, (K,))))
     first = 8 * (m - 1) * N / (N - m) * (own + K * math.sqrt(math.log(2 * m * K / delta) / (2 * n)))
     second = 2 * (4 * math.sqrt(2 * K) * rademacher_samples + math.sqrt(math.log(2 / delta) / (2 * N)))
-    third = 2 * m * (N - 1) / (N - m) * (4 * math.sqrt(2 * K) * own + math.sqrt(math.log(2 / delta) / (2 * n)))
+    third = (
+        2 * m * (N - 1) / (N - m) * (4 * math.sqrt(2 * K) * own + math.sqrt(math.log(2 / delta) / (2 * n)))
+    )
     return first + second + third
 
 

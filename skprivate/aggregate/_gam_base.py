@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -27,7 +27,7 @@ from skprivate.aggregate._curated_bags import (
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._evidence import fit_evidence, total_sum
 from skprivate.aggregate._input import categorical_mask, read_columns
-from skprivate.aggregate._label_noise import MECHANISMS
+from skprivate.aggregate._label_noise import MECHANISMS, Plan
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._solvers import fit_tables
 
@@ -36,7 +36,12 @@ GAM_CONSTRAINTS: dict[str, list[Any]] = {
     **DELTA_CONSTRAINT,
     "epsilon": [*PRIVACY_CONSTRAINTS["epsilon"], None],
     "delta": [Interval(Real, 0, 1, closed="left")],
-    "feature_sets": [StrOptions({"pairs", "singles"}), Interval(Integral, 0, None, closed="left"), list, tuple],
+    "feature_sets": [
+        StrOptions({"pairs", "singles"}),
+        Interval(Integral, 0, None, closed="left"),
+        list,
+        tuple,
+    ],
     "min_size": [Interval(Integral, 1, None, closed="left"), None],
     "penalty": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="left"), tuple],
     "submodel": [StrOptions({"crosses", "mlp"}), callable],
@@ -56,7 +61,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     A subclass names its loss, turns labels into bags, and scores into predictions.
     """
 
-    _parameter_constraints: dict[str, list[Any]] = GAM_CONSTRAINTS
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = GAM_CONSTRAINTS
 
     def _loss(self) -> LossName:
         raise NotImplementedError
@@ -119,9 +124,17 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
 
     def largest_cells(self, n_cells: int = 10) -> list[tuple[tuple[str, ...], tuple[str, ...], float, int]]:
-        """The cells with the largest coefficients: (feature set, values, coefficient, rows), largest first.
+        """The cells with the largest coefficients.
 
-        With several classes, the coefficient with the largest absolute value of each cell.
+        Parameters
+        ----------
+        n_cells : int
+            How many.
+
+        Returns
+        -------
+        list of (feature set, values, coefficient, number of rows)
+            Largest first; with several classes, each cell's coefficient of the largest absolute value.
         """
         check_is_fitted(self)
         found = []
@@ -145,9 +158,9 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         min_size = min(10, max(n // 10, 1)) if self.min_size is None else self.min_size
         return plan_membership(columns, codes, self.feature_sets, min_size)
 
-    def _open(self) -> Any:
+    def _open(self, plan: Plan) -> Any:
         return self._open_release(
-            unit="label", adjacency="replace-one", theorem=THEOREM, assumptions=ASSUMPTIONS
+            unit="label", adjacency="replace-one", theorem=THEOREM, assumptions=ASSUMPTIONS, plan=plan
         )
 
     def _learn(self, membership: Membership, report: CuratedBags) -> None:
@@ -159,10 +172,16 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             from skprivate.aggregate._neural import fit_submodels
 
             fitted = fit_submodels(
-                design, indexes, self._loss(), sums, noise, submodel=self.submodel, options=self.submodel_options,
+                design,
+                indexes,
+                self._loss(),
+                sums,
+                noise,
+                submodel=self.submodel,
+                options=self.submodel_options,
                 random_state=self.random_state,
             )
-            coef, self.submodels_ = fitted.coef, fitted.modules
+            coef = fitted.coef
             self.penalties_, self.n_iter_ = None, fitted.n_iter
         else:
             coef = self._fit_crosses(design, indexes, sums, noise, report.square_sum)
@@ -182,7 +201,12 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         self._indexes = indexes
 
     def _fit_crosses(
-        self, design: CellDesign, indexes: list[CellIndex], sums: FloatArray, noise: FloatArray, square_sum: Any
+        self,
+        design: CellDesign,
+        indexes: list[CellIndex],
+        sums: FloatArray,
+        noise: FloatArray,
+        square_sum: Any,
     ) -> FloatArray:
         loss = self._loss()
         order = np.array([len(index.columns) for index in indexes])
@@ -222,7 +246,10 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         for feature_set in wanted:
             j = reported.get(frozenset(feature_set))
             if j is not None:
-                table, own = report.tables[j], np.full(report.tables[j].n_bags, report.tables[j].noise_variance)
+                table, own = (
+                    report.tables[j],
+                    np.full(report.tables[j].n_bags, report.tables[j].noise_variance),
+                )
                 index = membership.indexes[j]
             else:
                 j, table, own = self._best_superset(report, feature_set)
@@ -235,9 +262,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return indexes, tables, np.concatenate(noise)
 
     @staticmethod
-    def _best_superset(
-        report: CuratedBags, feature_set: tuple[str, ...]
-    ) -> tuple[int, BagTable, FloatArray]:
+    def _best_superset(report: CuratedBags, feature_set: tuple[str, ...]) -> tuple[int, BagTable, FloatArray]:
         best: tuple[int, BagTable, FloatArray] | None = None
         for j, table in enumerate(report.tables):
             if set(feature_set) <= set(table.feature_set) and not np.any(table.keys[-1] < 0):

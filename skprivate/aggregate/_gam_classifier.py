@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_y, check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skprivate._sklearn import _fit_context
+from skprivate._sklearn import _check_y, _fit_context
 from skprivate.aggregate._aggregation import aggregate_classes, encode_classes, one_hot
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
@@ -102,7 +102,10 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
     True
     """
 
-    _parameter_constraints = {**GAM_CONSTRAINTS, "classes": ["array-like", None]}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GAM_CONSTRAINTS,
+        "classes": ["array-like", None],
+    }
 
     def __init__(
         self,
@@ -181,12 +184,30 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         return self
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Scores: of shape (n_samples,) for two classes, else (n_samples, n_classes)."""
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) for two classes, else one column per class or label
+        """
         scores = self._scores(X)
         return scores[:, 0] if self.classes_.size == 2 else scores
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Class probabilities of shape (n_samples, n_classes)."""
+        """Probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
         scores = self._scores(X)
         if self.classes_.size > 2:
             return softmax(scores, axis=1)
@@ -194,7 +215,16 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         return np.hstack([1 - positive, positive])
 
     def predict(self, X: Any) -> Any:
-        """Most probable class of every row."""
+        """Most probable class of every row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
         scores = self.decision_function(X)
         best = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
         return self.classes_[best]
@@ -204,7 +234,9 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
 
     def _check_report(self, report: CuratedBags) -> None:
         if report.classes is None:
-            raise ValueError("bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels.")
+            raise ValueError(
+                "bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels."
+            )
         if report.n_outputs != (1 if len(report.classes) == 2 else len(report.classes)):
             raise ValueError(
                 f"bags name {len(report.classes)} classes but their label sums have {report.n_outputs} columns."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_y, check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skprivate._sklearn import StrOptions, _fit_context
+from skprivate._sklearn import StrOptions, _check_y, _fit_context
 from skprivate.aggregate._aggregation import aggregate_numbers, check_bounds
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
@@ -80,7 +80,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
     True
     """
 
-    _parameter_constraints = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GAM_CONSTRAINTS,
         "loss": [StrOptions({"squared", "poisson"})],
         "label_bounds": ["array-like", None],
@@ -166,7 +166,16 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         return self
 
     def predict(self, X: Any) -> FloatArray:
-        """Expected label of every row."""
+        """Expected label of every row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
         scores = self._scores(X)[:, 0]
         return scores if self.loss == "squared" else np.exp(np.minimum(scores, 300.0))
 
@@ -181,4 +190,5 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         tags = super().__sklearn_tags__()
         # At the default budget and without public bounds, the small sets of the common checks are mostly noise.
         tags.regressor_tags.poor_score = True
+        tags.target_tags.positive_only = self.loss == "poisson"
         return tags

@@ -51,7 +51,9 @@ def categorical_mask(
     chosen = np.asarray(list(categorical_features))
     if chosen.dtype == bool:
         if chosen.size != len(names):
-            raise ValueError(f"categorical_features is a mask of length {chosen.size}, X has {len(names)} columns.")
+            raise ValueError(
+                f"categorical_features is a mask of length {chosen.size}, X has {len(names)} columns."
+            )
         return [bool(flag) for flag in chosen]
     mask = [False] * len(names)
     for column in chosen.tolist():
@@ -60,7 +62,9 @@ def categorical_mask(
         elif isinstance(column, int) and 0 <= column < len(names):
             mask[column] = True
         else:
-            raise ValueError(f"categorical_features names column {column!r}; X has the columns {list(names)}.")
+            raise ValueError(
+                f"categorical_features names column {column!r}; X has the columns {list(names)}."
+            )
     return mask
 
 

@@ -16,12 +16,18 @@ from scipy.optimize import brentq
 
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import (
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyEvent,
+    PureEvent,
     Release,
     ZeroConcentratedEvent,
     compose_epsilon,
     gaussian_noise_multiplier,
 )
 
+#: Events that a release reserves before anything is drawn.
+Plan = tuple[tuple[PrivacyEvent, int], ...]
 Mechanism = Literal["auto", "laplace", "gaussian", "discrete_gaussian"]
 MECHANISMS = ("auto", "laplace", "gaussian", "discrete_gaussian")
 
@@ -76,6 +82,16 @@ class LabelNoise:
             return 2 * scale**2
         q = math.exp(-1 / scale)
         return 2 * q / (1 - q) ** 2
+
+    def event(self, size: int) -> PrivacyEvent:
+        """What drawing noise for ``size`` sums will cost."""
+        if self.mechanism == "gaussian":
+            return GaussianEvent(self.price, size)
+        if self.mechanism == "discrete_gaussian":
+            return ZeroConcentratedEvent(self.price, "discrete Gaussian")
+        if self.integers:
+            return PureEvent(self.price, "discrete Laplace")
+        return LaplaceEvent(self.price) if size == 1 else PureEvent(self.price, "Laplace")
 
     def draw(self, sums: FloatArray, release: Release) -> FloatArray:
         """Noisy sums, of the same shape, as float64."""
@@ -153,9 +169,25 @@ def plan_label_noise(
 _EXPONENTS = np.arange(-30, 41)
 
 
-def private_label_bound(
-    labels: FloatArray, *, epsilon: float, delta: float, mechanism: str, share: float, release: Release
-) -> float:
+def plan_range_noise(*, epsilon: float, delta: float, mechanism: str, share: float) -> LabelNoise:
+    """Noise of the counts between powers of two that `private_label_bound` looks at."""
+    return plan_label_noise(
+        LabelSensitivity(2.0, math.sqrt(2.0), True),
+        1,
+        _EXPONENTS.size,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism="laplace" if mechanism == "laplace" else "gaussian",
+        share=share,
+    )
+
+
+def range_event(noise: LabelNoise) -> PrivacyEvent:
+    """What finding the range with that noise will cost."""
+    return noise.event(_EXPONENTS.size)
+
+
+def private_label_bound(labels: FloatArray, noise: LabelNoise, release: Release) -> float:
     """A bound on most absolute labels from noisy counts between powers of two.
 
     Counts within 3.5 standard deviations of zero are taken as empty; the bound is twice the power of two at the upper
@@ -169,15 +201,6 @@ def private_label_bound(
     """
     place = np.searchsorted(np.exp2(_EXPONENTS[:-1]), np.abs(labels), side="left")
     counts = np.bincount(place, minlength=_EXPONENTS.size).astype(np.float64)
-    noise = plan_label_noise(
-        LabelSensitivity(2.0, math.sqrt(2.0), True),
-        1,
-        counts.size,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism="laplace" if mechanism == "laplace" else "gaussian",
-        share=share,
-    )
     noisy = noise.draw(counts, release)
     noisy[noisy < 3.5 * math.sqrt(noise.variance)] = 0.0
     if not noisy.any():

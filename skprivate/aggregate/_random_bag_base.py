@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,7 +15,7 @@ from skprivate._base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.aggregate._bag_sums import BagSums
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
-from skprivate.aggregate._label_noise import LabelSensitivity
+from skprivate.aggregate._label_noise import LabelSensitivity, Plan
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_fit import LinearFit, Scaling
 from skprivate.aggregate._random_bags import (
@@ -48,7 +48,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     A subclass turns labels into targets, fits, and turns scores into predictions.
     """
 
-    _parameter_constraints: dict[str, list[Any]] = RANDOM_BAG_CONSTRAINTS
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = RANDOM_BAG_CONSTRAINTS
 
     def fit_bags(self, X: Any, bags: RandomBags | Mapping[str, Any]) -> Any:
         """Learn from aggregates alone.
@@ -134,17 +134,16 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             rng=rng,
         )
 
-    def _open(self) -> Any:
+    def _open(self, plan: Plan) -> Any:
         return self._open_release(
-            unit="label", adjacency="replace-one", theorem=THEOREM, assumptions=ASSUMPTIONS
+            unit="label", adjacency="replace-one", theorem=THEOREM, assumptions=ASSUMPTIONS, plan=plan
         )
 
     def _learn(self, X: FloatArray, bags: RandomBags) -> None:
         """Everything after aggregation: no label is in reach from here on."""
-        if self.fit_intercept:
-            scaling = Scaling.of(X)
-        else:
-            scaling = Scaling(np.zeros(X.shape[1]), Scaling.of(X).scale)
+        scaling = Scaling.of(X)
+        if not self.fit_intercept:
+            scaling = Scaling(np.zeros(X.shape[1]), scaling.scale)
         fit = scaling.undo(self._solve(scaling.apply(X), bags), self.fit_intercept)
         if fit.condition > _ILL_CONDITIONED:
             warnings.warn(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
@@ -85,7 +85,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     True
     """
 
-    _parameter_constraints = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RANDOM_BAG_CONSTRAINTS,
         "loss": [StrOptions({"likelihood", "log", "squared", "debiased"})],
         "classes": ["array-like", None],
@@ -155,14 +155,32 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         return self
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Scores: of shape (n_samples,) for two classes, else one column per class or label."""
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) for two classes, else one column per class or label
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         scores = X @ self.coef_.T + self.intercept_
         return scores[:, 0] if self._is_binary() else scores
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probabilities of shape (n_samples, n_classes); for multilabel targets, of each label."""
+        """Probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes); for multilabel targets, (n_samples, n_labels)
+        """
         scores = self.decision_function(X)
         if self.loss in ("squared", "debiased"):
             # The squared losses' scores are centred on the decision: h(x) - 1/2.
@@ -178,7 +196,16 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         return np.where(total > 0, positive / np.maximum(total, 1e-300), 1 / positive.shape[1])
 
     def predict(self, X: Any) -> Any:
-        """Most probable class of every row, or the indicator matrix of the labels."""
+        """Most probable class of every row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), or the indicator matrix of the labels
+        """
         scores = self.decision_function(X)
         if self._is_multilabel():
             return (scores > 0).astype(int)

@@ -98,7 +98,9 @@ def fit_quadratic(
     if fit_intercept:
         correction = 1.0
     else:
-        correction = 0.0 if loss == "squared" else float(weight @ debiasing(structure.sizes, bags.n_samples)) / n
+        correction = (
+            0.0 if loss == "squared" else float(weight @ debiasing(structure.sizes, bags.n_samples)) / n
+        )
     # Written around the centre for accuracy: Σr² − cn r̄² = Σ(r − r̄)² + (1 − c) n r̄².
     about, label_about = means - centre, labels - label_centre
     rest = (1.0 - correction) * n
@@ -111,13 +113,13 @@ def fit_quadratic(
     floor = 1e-10 * max(float(values[-1]), 1.0)
     alphas = np.array(
         [
-            alpha if alpha is not None else _ridge_evidence(values, rotated[:, k], float(energy[k]), structure.n_bags)
+            alpha
+            if alpha is not None
+            else _ridge_evidence(values, rotated[:, k], float(energy[k]), structure.n_bags)
             for k in range(labels.shape[1])
         ]
     )
-    coef = np.stack(
-        [vectors @ (rotated[:, k] / (values + max(a, floor))) for k, a in enumerate(alphas)]
-    )
+    coef = np.stack([vectors @ (rotated[:, k] / (values + max(a, floor))) for k, a in enumerate(alphas)])
     intercept = label_centre - coef @ centre if fit_intercept else np.zeros(labels.shape[1])
     smallest = float(values[0]) + max(float(alphas.min()), floor)
     return LinearFit(coef, intercept, alphas, (float(values[-1]) + float(alphas.max())) / smallest, 1)
@@ -271,6 +273,12 @@ def _descend(
         gradient = gradient + penalty * w
         return value / n, solve_triangular(factor, gradient, trans="T", check_finite=False) / n
 
-    options = {"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol / math.sqrt(n), "ftol": 1e-10, "maxcor": 15}
+    options = {
+        "maxiter": max_iter,
+        "maxfun": 2 * max_iter,
+        "gtol": tol / math.sqrt(n),
+        "ftol": 1e-10,
+        "maxcor": 15,
+    }
     result = minimize(objective, np.zeros(start.size), jac=True, method="L-BFGS-B", options=options)
     return start + solve_triangular(factor, result.x, check_finite=False), int(result.nfev), factor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -81,7 +81,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
     True
     """
 
-    _parameter_constraints = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RANDOM_BAG_CONSTRAINTS,
         "loss": [StrOptions({"debiased", "squared"})],
         "label_bounds": ["array-like", None],
@@ -137,7 +137,16 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         return self
 
     def predict(self, X: Any) -> FloatArray:
-        """Expected label of every row."""
+        """Expected label of every row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return X @ self.coef_ + self.intercept_

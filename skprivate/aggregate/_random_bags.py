@@ -19,8 +19,11 @@ from skprivate.aggregate._curated_bags import no_privacy
 from skprivate.aggregate._label_noise import (
     LabelNoise,
     LabelSensitivity,
+    Plan,
     plan_label_noise,
+    plan_range_noise,
     private_label_bound,
+    range_event,
 )
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, Release, open_release, public_generator
@@ -72,7 +75,9 @@ class RandomBags:
         if self.sizes.ndim != 1 or self.sizes.size == 0 or np.any(self.sizes < 1):
             raise ValueError("bag sizes must be at least 1, and there must be a bag.")
         if int(self.sizes.sum()) != self.members.size:
-            raise ValueError(f"sizes add up to {int(self.sizes.sum())}, but {self.members.size} members are listed.")
+            raise ValueError(
+                f"sizes add up to {int(self.sizes.sum())}, but {self.members.size} members are listed."
+            )
         if np.any(self.members < 0) or np.any(self.members >= self.n_samples):
             raise ValueError(f"members must be rows between 0 and {self.n_samples - 1}.")
         if self.label_sums.ndim != 2 or self.label_sums.shape[0] != self.sizes.size:
@@ -93,7 +98,11 @@ class RandomBags:
 
     def means(self) -> FloatArray:
         """Aggregate label of every bag: mean, noisy mean, or bit; shape (n_bags, n_outputs)."""
-        return self.label_sums if self.label_release == "bernoulli" else self.label_sums / self.sizes[:, np.newaxis]
+        return (
+            self.label_sums
+            if self.label_release == "bernoulli"
+            else self.label_sums / self.sizes[:, np.newaxis]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON."""
@@ -141,7 +150,9 @@ class RandomBags:
     def __repr__(self) -> str:
         low, high = self.sizes.min(), self.sizes.max()
         sizes = f"{low}" if low == high else f"{low}-{high}"
-        return f"RandomBags({self.n_bags} bags of {sizes} out of {self.n_samples} rows, {self.label_release!r})"
+        return (
+            f"RandomBags({self.n_bags} bags of {sizes} out of {self.n_samples} rows, {self.label_release!r})"
+        )
 
 
 def draw_members(
@@ -198,7 +209,7 @@ def release_bags(
     label_bounds: tuple[float, float] | None,
     classes: tuple[Any, ...] | None,
     epsilon: float | None,
-    open_for: Callable[[], Release],
+    open_for: Callable[[Plan], Release],
     rng: np.random.Generator,
 ) -> RandomBags:
     """Aggregate private targets over bags and release the aggregates.
@@ -241,11 +252,14 @@ def release_bags(
         mechanism="laplace",
         share=1.0 - RANGE_SHARE if find_bounds else 1.0,
     )
-    release = open_for()
+    plan: Plan = ((unit.event(size), 1),)
+    finding = None
     if find_bounds:
-        high = private_label_bound(
-            targets.ravel(), epsilon=epsilon, delta=0.0, mechanism="laplace", share=RANGE_SHARE, release=release
-        )
+        finding = plan_range_noise(epsilon=epsilon, delta=0.0, mechanism="laplace", share=RANGE_SHARE)
+        plan = (*plan, (range_event(finding), 1))
+    release = open_for(plan)
+    if finding is not None:
+        high = private_label_bound(targets.ravel(), finding, release)
         label_bounds = (-high, high)
         targets = np.clip(targets, -high, high)
     noise = unit
@@ -356,7 +370,7 @@ def make_random_bags(
             raise ValueError("y must hold 0 and 1 only; pass numbers=True for numbers.")
         sensitivity = label_sensitivity(targets.shape[1])
 
-    def open_for() -> Release:
+    def open_for(plan: Plan) -> Release:
         assert epsilon is not None
         return open_release(
             epsilon=epsilon,
@@ -367,6 +381,7 @@ def make_random_bags(
             label="make_random_bags",
             theorem=THEOREM,
             assumptions=ASSUMPTIONS,
+            plan=plan,
         )
 
     return release_bags(

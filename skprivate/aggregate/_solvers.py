@@ -108,16 +108,17 @@ class _Change:
         return solve_triangular(self.factor, gradient.T, trans="T", check_finite=False).T
 
 
-def _change_of_variables(
-    design: CellDesign, loss: LossName, start: FloatArray, ridge: FloatArray
-) -> _Change:
+def _change_of_variables(design: CellDesign, loss: LossName, start: FloatArray, ridge: FloatArray) -> _Change:
     n = max(design.n_samples, 1)
     size = design.n_cells + 1
     _, mean = partition(loss, start[:, -1:])
     weight = float(np.mean(variance(loss, mean)))
     counts = np.append(design.counts, n)
     floor = 1e-10 * n
-    if size**3 / 3 * _SECONDS_PER_FLOP < _PASSES_SAVED * design.n_rows * design.n_groups * _SECONDS_PER_GATHER + 0.1:
+    if (
+        size**3 / 3 * _SECONDS_PER_FLOP
+        < _PASSES_SAVED * design.n_rows * design.n_groups * _SECONDS_PER_GATHER + 0.1
+    ):
         hessian = np.empty((size, size))
         hessian[:-1, :-1] = design.gram(np.ones(design.n_rows))
         hessian[-1, :] = hessian[:, -1] = counts

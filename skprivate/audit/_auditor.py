@@ -272,10 +272,8 @@ class FiniteAdversaryAuditor(ClassifierMixin, BaseEstimator):
         """Estimate of ``E[S | T]`` (S = ±1), positive where ``classes_[1]`` is more likely; shape (n,)."""
         check_is_fitted(self)
         if self.setting_ == "classification":
-            codes = self._codes(self._label_array(X))
-            return self._adversary.predict(codes[:, None])
-        points = validate_data(self, X, dtype=np.float64, reset=False)
-        return self._adversary.predict(points)
+            return self._adversary.predict(self._codes(self._label_array(X))[:, None])
+        return self._adversary.predict(validate_data(self, X, dtype=np.float64, reset=False))
 
     def predict_proba(self, X):
         """Estimated probabilities of the two values of S; shape (n, 2)."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import _num_samples
+
+from skprivate._sklearn import _num_samples, _safe_indexing
 
 __all__ = ["FitInput", "canary_pairs"]
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ __all__ = ["epsilon_lower_bound"]
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.integer[Any]]
 _MAX_EPSILON = 50.0
 
 
@@ -54,7 +55,7 @@ class Threshold(NamedTuple):
 
 
 def _two_rate_bound(
-    hits: Array, n_hits: int, errors: Array, n_errors: int, delta: float, alpha: float, share: float
+    hits: Counts, n_hits: int, errors: Counts, n_errors: int, delta: float, alpha: float, share: float
 ) -> Array:
     """``ln((TPR_low − δ)/FPR_high)`` for arrays of counts; the two rates fail with alpha in all."""
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), n_hits - hits + 1, alpha * (1.0 - share)), 0.0)
@@ -91,6 +92,55 @@ def _choose_threshold(scores: Array, member: Mask, delta: float, alpha: float) -
             if bounds[i] > best_bound:
                 best, best_bound = Threshold(float(candidates[i]), inverted, share), float(bounds[i])
     return best
+
+
+class ProfilePoint(NamedTuple):
+    """One point (ε, δ) of a claimed privacy profile, and the threshold it is tested with."""
+
+    epsilon: float
+    delta: float
+    threshold: float
+    inverted: bool
+
+
+def _delta_bounds(
+    hits: Counts, n_hits: int, errors: Counts, n_errors: int, epsilon: float, alpha: float
+) -> Array:
+    """Lower bound on δ at ε: ``TPR_low − e^ε FPR_high``."""
+    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), n_hits - hits + 1, alpha / 2.0), 0.0)
+    high = betainccinv(errors + 1, np.maximum(n_errors - errors, 1), alpha / 2.0)
+    return np.asarray(low - math.exp(epsilon) * np.where(errors < n_errors, high, 1.0))
+
+
+def _choose_profile_point(
+    scores: Array, member: Mask, profile: list[tuple[float, float]], alpha: float
+) -> tuple[float, ProfilePoint]:
+    """The point of the profile, threshold and direction with the largest excess on calibration data."""
+    candidates = np.unique(np.quantile(scores, np.linspace(0.0, 1.0, 500), method="nearest"))
+    n_in, n_out = int(member.sum()), int((~member).sum())
+    hits = n_in - np.searchsorted(np.sort(scores[member]), candidates)
+    errors = n_out - np.searchsorted(np.sort(scores[~member]), candidates)
+    best = (-math.inf, ProfilePoint(*profile[0], float(candidates[0]), False))
+    for inverted in (False, True):
+        counts = (n_out - errors, n_out, n_in - hits, n_in) if inverted else (hits, n_in, errors, n_out)
+        for epsilon, delta in profile:
+            excess = _delta_bounds(*counts, epsilon, alpha) - delta
+            i = int(np.argmax(excess))
+            if excess[i] > best[0]:
+                best = (float(excess[i]), ProfilePoint(epsilon, delta, float(candidates[i]), inverted))
+    return best
+
+
+def _delta_at(scores: Array, member: Mask, point: ProfilePoint, alpha: float) -> float:
+    above = scores >= point.threshold
+    if point.inverted:
+        above, member = ~above, ~member
+    hits, errors, n_in = (
+        np.array((above & member).sum()),
+        np.array((above & ~member).sum()),
+        int(member.sum()),
+    )
+    return max(0.0, float(_delta_bounds(hits, n_in, errors, member.size - n_in, point.epsilon, alpha)))
 
 
 def _clopper_pearson_bound(

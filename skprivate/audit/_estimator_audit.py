@@ -10,12 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _num_samples
 
+from skprivate._sklearn import _num_samples
 from skprivate.audit._canaries import FitInput, canary_pairs
-from skprivate.audit._epsilon import _choose_guesses, _guesses_from_shares, _one_run_bound
-from skprivate.audit._released import distinguishing_scores, released_values, stack_released
-from skprivate.privacy import public_generator
+from skprivate.audit._epsilon import (
+    _choose_guesses,
+    _choose_profile_point,
+    _delta_at,
+    _guesses_from_shares,
+    _one_run_bound,
+)
+from skprivate.audit._released import as_numbers, distinguishing_scores, released_values, stack_released
+from skprivate.privacy import compose_delta, public_generator
 
 __all__ = ["EstimatorAudit", "audit_estimator"]
 
@@ -31,9 +37,13 @@ class EstimatorAudit:
     claimed_epsilon, claimed_delta : float
         The claim for one pair of neighbours (under a metric, ε times their distance).
     epsilon_lower_bound : float
-        True ε is at least this, with probability ``confidence``.
+        True ε, at the claimed δ, is at least this.
     violated : bool
-        Whether the bound exceeds the claim.
+        Whether this exceeds the claim, or ``delta_lower_bound`` exceeds ``profile_delta``. Either happens for
+        a sound estimator with probability at most ``1 − confidence`` in all.
+    profile_epsilon, profile_delta, delta_lower_bound : float or None
+        A further point of the claim, if the guarantee lists its events: at this ε the events allow this δ,
+        and the audit shows that δ is at least so much. None without events.
     unit, adjacency : str
     n_runs : int
         Fits on each of the two inputs.
@@ -47,6 +57,9 @@ class EstimatorAudit:
     claimed_delta: float
     epsilon_lower_bound: float
     violated: bool
+    profile_epsilon: float | None
+    profile_delta: float | None
+    delta_lower_bound: float | None
     unit: str
     adjacency: str
     n_runs: int
@@ -60,8 +73,14 @@ class EstimatorAudit:
         return (
             f"{self.name}: claimed epsilon {self.claimed_epsilon:.4g}{delta} for one {self.unit} "
             f"({self.adjacency}); audited epsilon >= {self.epsilon_lower_bound:.3g} at confidence "
-            f"{self.confidence:g}, {self.n_runs} fits a side: {verdict}"
+            f"{self.confidence:g}, {self.n_runs} fits a side: {verdict}{self._profile_in_words()}"
         )
+
+    def _profile_in_words(self) -> str:
+        if self.delta_lower_bound is None or not self.delta_lower_bound > self.profile_delta:
+            return ""
+        found, claimed = self.delta_lower_bound, self.profile_delta
+        return f" (at epsilon {self.profile_epsilon:.3g}: delta >= {found:.3g}, claimed {claimed:.3g})"
 
 
 def audit_estimator(
@@ -70,6 +89,7 @@ def audit_estimator(
     y=None,
     *,
     neighbour=None,
+    guarantee=None,
     epsilon=None,
     delta=None,
     unit=None,
@@ -101,9 +121,13 @@ def audit_estimator(
     neighbour : (X, y) or (X, y, fit_params) or None, default=None
         The second input. ``None``: built from the unit, with one canary unit at the extremes of the data, the
         most visible of a few candidates on pilot runs.
+    guarantee : PrivacyGuarantee or None, default=None
+        The claim. If it lists its events, its whole privacy profile δ(ε) is tested at one point chosen on the
+        calibrating runs, which finds Gaussian noise that is too small long before ε at a tiny δ does; half of
+        the failure probability goes there.
     epsilon, delta : float or None, default=None
-        The claim. ``None``: ``privacy_guarantee_`` of a fit, else the parameters ``epsilon`` and ``delta`` (0
-        if absent).
+        The claim in numbers. ``None``: ``privacy_guarantee_`` of a fit, else the parameters ``epsilon`` and
+        ``delta`` (0 if absent).
     unit : {"row", "private row", "user", "label"} or None, default=None
     adjacency : {"replace-one", "add-remove"} or None, default=None
         ``None``: from ``privacy_guarantee_``, else one row, replace-one.
@@ -159,7 +183,7 @@ def audit_estimator(
     rng = public_generator(random_state)
     data = FitInput(X, None if y is None else np.asarray(y), dict(fit_params or {}))
     runner = _Runner(estimator, statistic, simulate, rng, n_jobs)
-    claim = _read_claim(runner, data, epsilon, delta, unit, adjacency)
+    claim = _read_claim(runner, data, guarantee, epsilon, delta, unit, adjacency)
     pair = _choose_pair(runner, data, neighbour, claim, n_runs, rng)
     # A fair coin for each run: then every right guess is a draw of probability at most e^ε/(1 + e^ε).
     member = rng.random(2 * n_runs) < 0.5
@@ -167,28 +191,56 @@ def audit_estimator(
     calibrates = np.arange(2 * n_runs) < n_runs
     values = stack_released(values, calibrates)
     claimed = float(claim["epsilon"]) * float(distance)
-    bound, scores = _held_out_bound(values, member, calibrates, claim["delta"], 1.0 - confidence, rng)
+    alpha = 1.0 - confidence
+    views = distinguishing_scores(values[calibrates], member[calibrates], values[~calibrates], rng)
+    sides = member[calibrates], member[~calibrates]
+    profile = _claimed_profile(claim)
+    if profile:
+        alpha /= 2.0
+    point, delta_bound = _held_out_profile(views, *sides, profile, alpha) if profile else (None, None)
+    bound, scores = _held_out_bound(views, *sides, claim["delta"], alpha)
     return EstimatorAudit(
-        type(estimator).__name__,
-        claimed,
-        claim["delta"],
-        bound,
-        bound > claimed,
-        claim["unit"],
-        claim["adjacency"],
-        n_runs,
-        confidence,
-        scores,
-        member[~calibrates],
+        name=type(estimator).__name__,
+        claimed_epsilon=claimed,
+        claimed_delta=claim["delta"],
+        epsilon_lower_bound=bound,
+        violated=bound > claimed or (point is not None and delta_bound > point.delta),
+        profile_epsilon=None if point is None else point.epsilon,
+        profile_delta=None if point is None else point.delta,
+        delta_lower_bound=delta_bound,
+        unit=claim["unit"],
+        adjacency=claim["adjacency"],
+        n_runs=n_runs,
+        confidence=confidence,
+        scores=scores,
+        membership=sides[1],
     )
 
 
-def _held_out_bound(values, member, calibrates, delta, alpha, rng):
-    """Statistic and numbers of guesses on the calibrating runs; the bound on the others."""
-    known, tested = member[calibrates], member[~calibrates]
+def _claimed_profile(claim):
+    """Points (ε, δ(ε)) that the events of the guarantee promise."""
+    if not claim["events"]:
+        return []
+    grid = sorted({0.0, *(float(claim["epsilon"]) * share for share in (0.1, 0.25, 0.5, 0.75))})
+    return [(epsilon, compose_delta(claim["events"], epsilon)) for epsilon in grid]
+
+
+def _held_out_profile(views, known, tested, profile, alpha):
+    """The most telling point of the profile on the calibrating runs; the bound on δ there on the others."""
     best = None
-    # A stricter level while choosing: it prefers statistics and numbers of guesses that rest on more runs.
-    for on_known, on_test in distinguishing_scores(values[calibrates], known, values[~calibrates], rng):
+    for on_known, on_test in views:
+        excess, point = _choose_profile_point(on_known, known, profile, 1e-3)
+        if best is None or excess > best[0]:
+            best = excess, point, on_test
+    _, point, scores = best
+    return point, _delta_at(scores, tested, point, alpha)
+
+
+def _held_out_bound(views, known, tested, delta, alpha):
+    """Statistic and numbers of guesses on the calibrating runs; the bound on ε on the others."""
+    best = None
+    for on_known, on_test in views:
+        # A strict level while choosing: it prefers statistics and numbers of guesses that rest on many runs.
         *shares, expected = _choose_guesses(on_known, known, 1e-6)
         if best is None or expected > best[0]:
             best = expected, on_test, shares
@@ -234,12 +286,14 @@ def _fit_and_look(estimator, data, seed, statistic, probes):
     model = _fit(estimator, data, seed)
     if statistic is None:
         return released_values(model, probes)
-    return {"statistic": np.atleast_1d(np.asarray(statistic(model), dtype=float)).ravel()}
+    numbers = as_numbers(statistic(model))
+    if numbers is None:
+        raise TypeError("statistic must return a number or an array of numbers.")
+    return {"statistic": numbers}
 
 
-def _read_claim(runner, data, epsilon, delta, unit, adjacency):
-    guarantee = None
-    if None in (epsilon, delta, unit, adjacency):
+def _read_claim(runner, data, guarantee, epsilon, delta, unit, adjacency):
+    if guarantee is None and None in (epsilon, delta, unit, adjacency):
         guarantee = getattr(runner.fit_one(data), "privacy_guarantee_", None)
     parameters = runner.estimator.get_params(deep=False)
 
@@ -252,6 +306,8 @@ def _read_claim(runner, data, epsilon, delta, unit, adjacency):
         "unit": str(first(unit, getattr(guarantee, "unit", None), "row")),
         "adjacency": str(first(adjacency, getattr(guarantee, "adjacency", None), "replace-one")),
     }
+    in_numbers = epsilon is not None or delta is not None or claim["adjacency"] == "metric"
+    claim["events"] = () if in_numbers else getattr(guarantee, "events", ())
     if claim["epsilon"] is None or math.isnan(float(claim["epsilon"])):
         raise ValueError(
             f"{type(runner.estimator).__name__} claims nothing: it has neither privacy_guarantee_ after "

@@ -170,7 +170,7 @@ def _project_l1(v: Array, radius: float) -> Array:
     cumulative = np.cumsum(ordered) - radius
     count = np.flatnonzero(ordered - cumulative / np.arange(1, v.size + 1) > 0.0)[-1]
     shrink = cumulative[count] / (count + 1.0)
-    return np.sign(v) * np.maximum(magnitude - shrink, 0.0)
+    return np.asarray(np.sign(v) * np.maximum(magnitude - shrink, 0.0))
 
 
 def _corrective(gram: Array, target: Array, start: Array, radius: float, n_steps: int = 400) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["distinguishing_scores", "released_values", "stack_released"]
+__all__ = ["as_numbers", "distinguishing_scores", "released_values", "stack_released"]
 
 Array = npt.NDArray[np.float64]
 #: Public by construction: parameters, counts of columns, bookkeeping.
@@ -15,7 +15,8 @@ _IGNORED = {"privacy_guarantee_", "n_features_in_", "feature_names_in_", "classe
 _LIMIT = 400
 
 
-def _numeric(value: Any) -> Array | None:
+def as_numbers(value: Any) -> Array | None:
+    """A flat, finite array of what is numeric; None for anything else."""
     if isinstance(value, bool) or value is None or isinstance(value, str | bytes | dict):
         return None
     try:
@@ -24,7 +25,8 @@ def _numeric(value: Any) -> Array | None:
         return None
     if array.dtype.kind not in "fiub" or array.size == 0:
         return None
-    return np.nan_to_num(array.astype(float).ravel(), nan=0.0, posinf=1e300, neginf=-1e300)
+    # bounded, so that sums of squares stay finite
+    return np.asarray(np.clip(np.nan_to_num(array.astype(float).ravel()), -1e100, 1e100))
 
 
 def released_values(model: Any, probes: Any) -> dict[str, Array]:
@@ -32,7 +34,7 @@ def released_values(model: Any, probes: Any) -> dict[str, Array]:
     out: dict[str, Array] = {}
     for name, value in vars(model).items():
         if name.endswith("_") and not name.startswith("_") and name not in _IGNORED:
-            numbers = _numeric(value)
+            numbers = as_numbers(value)
             if numbers is not None:
                 out[name] = numbers
     for method in ("decision_function", "predict_proba", "predict", "transform"):
@@ -43,9 +45,9 @@ def released_values(model: Any, probes: Any) -> dict[str, Array]:
             answer = call(probes)
         except Exception:  # an optional view of the model: what it cannot answer is not evidence
             continue
-        numbers = _numeric(answer)
+        numbers = as_numbers(answer)
         if numbers is None and method == "predict" and hasattr(model, "classes_"):
-            numbers = _numeric(np.asarray(answer)[:, None] == np.asarray(model.classes_)[None, :])
+            numbers = as_numbers(np.asarray(answer)[:, None] == np.asarray(model.classes_)[None, :])
         if numbers is not None:
             out[method] = numbers
     return out
@@ -76,12 +78,12 @@ def _direction(z: Array, member: npt.NDArray[np.bool_], ridge: float) -> Array:
     difference = z[member].mean(axis=0) - z[~member].mean(axis=0)
     within = np.vstack([z[member] - z[member].mean(axis=0), z[~member] - z[~member].mean(axis=0)])
     if np.isinf(ridge):
-        return difference
+        return np.asarray(difference)
     n, p = within.shape
     if p <= n:
-        return np.linalg.solve(within.T @ within / n + ridge * np.eye(p), difference)
+        return np.asarray(np.linalg.solve(within.T @ within / n + ridge * np.eye(p), difference))
     gram = within @ within.T / n + ridge * np.eye(n)
-    return (difference - within.T @ np.linalg.solve(gram, within @ difference) / n) / ridge
+    return np.asarray((difference - within.T @ np.linalg.solve(gram, within @ difference) / n) / ridge)
 
 
 def distinguishing_scores(
@@ -113,7 +115,10 @@ def distinguishing_scores(
         keep = np.sort(np.argsort(spread)[-_LIMIT:])
         return distinguishing_scores(calibration[:, keep], member, test[:, keep], rng)
     scale = np.where(high > low, high - low, np.where(spread > 0, spread, 1.0))
-    squash = lambda v: np.arcsinh(np.clip((v - centre) / scale, -1e12, 1e12))  # noqa: E731
+
+    def squash(v: Array) -> Array:
+        return np.asarray(np.arcsinh(np.clip((v - centre) / scale, -1e12, 1e12)))
+
     z, t = squash(calibration), squash(test)
     z, t = np.hstack([z, np.abs(z)]), np.hstack([t, np.abs(t)])
     alive = z.std(axis=0) > 0
@@ -155,7 +160,7 @@ def _clipped_sums(
     def score(x: Array, learned: tuple[Array, Array, Array, npt.NDArray[np.intp]], k: int) -> Array:
         a, b, scale, order = learned
         j = order[:k]
-        return ((np.abs(x[:, j] - a[j]) - np.abs(x[:, j] - b[j])) / scale[j]).sum(axis=1)
+        return np.asarray(((np.abs(x[:, j] - a[j]) - np.abs(x[:, j] - b[j])) / scale[j]).sum(axis=1))
 
     whole = learn(calibration, member)
     parts = [learn(calibration[fold != f], member[fold != f]) for f in range(4)]

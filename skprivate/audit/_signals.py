@@ -35,7 +35,7 @@ def true_label_probability(model: Any, X: Any, y: npt.ArrayLike) -> Array:
         else:
             probability = softmax(decision, axis=1)
     else:
-        return (np.asarray(model.predict(X)) == labels).astype(float)
+        return np.asarray(np.asarray(model.predict(X)) == labels, dtype=float)
     order = np.argsort(classes)
     position = np.minimum(np.searchsorted(classes, labels, sorter=order), classes.size - 1)
     column = order[position]
@@ -46,4 +46,4 @@ def true_label_probability(model: Any, X: Any, y: npt.ArrayLike) -> Array:
 def residuals(model: Any, X: Any, y: npt.ArrayLike) -> Array:
     """``y − prediction`` of a fitted regressor; Euclidean norm of the residual for several targets."""
     difference = np.asarray(y, dtype=float) - np.asarray(model.predict(X), dtype=float)
-    return difference if difference.ndim == 1 else np.linalg.norm(difference, axis=1)
+    return np.asarray(difference if difference.ndim == 1 else np.linalg.norm(difference, axis=1))

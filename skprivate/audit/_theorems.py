@@ -52,7 +52,20 @@ def theorem1_gap(n: int, n_neurons: int, variation: float, confidence: float) ->
 
 
 def theorem2_gap(n: int, confidence: float) -> float:
-    """Gap of Theorem 2, equation (34): squared loss, T in a finite alphabet; ``2 √(2 ln(1/α)/n)``."""
+    """Gap of Theorem 2, equation (34): squared loss, T in a finite alphabet; ``2 √(2 ln(1/α)/n)``.
+
+    Parameters
+    ----------
+    n : int
+        Number of independent observations.
+    confidence : float
+        Probability with which the gap holds, in (0, 1).
+
+    Returns
+    -------
+    gap : float
+        In the units of the loss.
+    """
     return 2.0 * math.sqrt(-2.0 * math.log1p(-confidence) / n)
 
 
@@ -60,6 +73,20 @@ def theorem3_gap(n: int, n_values: int, confidence: float) -> float:
     """Gap of Theorem 3, equation (37): log loss (nats), T in an alphabet of ``n_values``.
 
     ``h_b(√((2d + ln(1/α))/n))``, stated for ``n ≥ 4(2d + ln(1/α))`` only.
+
+    Parameters
+    ----------
+    n : int
+        Number of independent observations.
+    n_values : int
+        Size d of the alphabet.
+    confidence : float
+        Probability with which the gap holds, in (0, 1).
+
+    Returns
+    -------
+    gap : float
+        In the units of the loss.
 
     Raises
     ------
@@ -83,6 +110,18 @@ def gaussian_mixture_barron_constant(mean: npt.ArrayLike, scale: float = 1.0) ->
     integral of its modulus is ``sech²`` at 0 (equations (44)–(48), extended to a prior λ and a scale: a shift
     changes no modulus).
 
+    Parameters
+    ----------
+    mean : float or array-like of shape (n_features,)
+        Mean of T given S = 1.
+    scale : float, default=1.0
+        Standard deviation of each coordinate.
+
+    Returns
+    -------
+    constant : float
+        In units of one over T.
+
     Examples
     --------
     >>> from skprivate.audit import gaussian_mixture_barron_constant
@@ -96,6 +135,18 @@ def gaussian_mixture_loss(mean: float, radius: float = 3.0) -> float:
     """Minimum mean squared error of S from T, equation (50).
 
     S is ±1 with equal probability and ``T | S ~ N(S·mean, 1)`` truncated to ``[−radius, radius]``.
+
+    Parameters
+    ----------
+    mean : float
+        Mean of T given S = 1, before it is truncated.
+    radius : float, default=3.0
+        Where T is truncated.
+
+    Returns
+    -------
+    loss : float
+        Between 0 and 1.
 
     Examples
     --------

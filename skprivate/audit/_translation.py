@@ -43,7 +43,7 @@ def mse_from_entropy(entropy_lower_bound: float) -> float:
     ``h_b(p) ≤ (4p(1−p))^{1/ln 4} ln 2`` (Topsøe 2001), a concave function of ``4p(1−p)``, so by Jensen
     ``L ≥ (H(S|T)/ln 2)^{ln 4}``.
     """
-    return (max(entropy_lower_bound, 0.0) / LN2) ** math.log(4.0)
+    return float((max(entropy_lower_bound, 0.0) / LN2) ** math.log(4.0))
 
 
 def advantage_upper_bound(mse_lower_bound: float, prior_low: float, prior_high: float) -> float:

@@ -80,7 +80,7 @@ def _fusion_path(y: Array, w: Array, bound: float) -> Array:
         """d value / d penalty of group g."""
         toward_right = direction[g] if right[g] >= 0 else 0.0
         toward_left = -direction[left[g]] if left[g] >= 0 else 0.0
-        return (toward_right + toward_left) / (2.0 * weight[g])
+        return float((toward_right + toward_left) / (2.0 * weight[g]))
 
     for i in range(n):
         slope[i] = pull(i)
@@ -156,7 +156,7 @@ def _violations(tail: Array, starts: npt.NDArray[np.intp]) -> npt.NDArray[np.int
     lowest, highest = order[starts], order[ends]
     candidates = np.concatenate([lowest, highest])
     threshold = level * (1.0 + 1e-9) + 1e-15
-    return candidates[np.abs(tail[candidates]) > threshold]
+    return np.asarray(candidates[np.abs(tail[candidates]) > threshold])
 
 
 def _linear_minimum(gradient: Array, values: Array, bound: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import comb, exp, inf, log, log1p, sqrt
+from math import exp, inf, log, log1p, sqrt
 from typing import Literal
 
 from skprivate.mixture._geometry import count_supporting_pairs
@@ -174,12 +174,3 @@ def _error_bound(
 def _binary_divergence(q: float, p: float) -> float:
     """Kullback–Leibler divergence of Bernoulli(q) from Bernoulli(p), for 0 < q < 1."""
     return q * log(q / p) + (1 - q) * (log1p(-q) - log1p(-p))
-
-
-def largest_subset_size(n_items: int, max_size: int, cap: int) -> int:
-    """Largest r ≤ ``max_size`` such that at most ``cap`` subsets have at most r items."""
-    total, size = 1, 0
-    while size < max_size and total + comb(n_items, size + 1) <= cap:
-        size += 1
-        total += comb(n_items, size)
-    return size

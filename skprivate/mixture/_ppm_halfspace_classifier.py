@@ -84,14 +84,16 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         Rule of every draw. Permute-and-flip has the same guarantee and never a larger expected number of
         errors.
     max_candidates : int, default=100_000_000
-        Largest number of hypotheses that one draw compares, ≥ 1.
+        Largest number of hypotheses that the exact or the joint draw compares, ≥ 1. Without the exact strategy
+        all single cuts are compared in any case, and a move compares up to 12 289.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one private row replaced by another private row (the number of private rows is
         public), or one private row more or less (it is not).
     class_weight : dict or "balanced", default=None
         Cost of an error on a row of each label. "balanced" uses n / (2 · rows of the label), where all
         private rows count for the private label; these numbers are public under replace-one adjacency only.
-        The ratio of the weights is rounded to a fraction of integers up to 1000, so that draws stay exact.
+        The ratio of the weights is rounded to a fraction of integers up to 1000 (to an integer up to 10⁷ where it
+        is larger), so that draws stay exact.
     classes : array-like of shape (2,), default=None
         The label set. None takes it from y, which treats it as public. Needed for ``adjacency="add-remove"``.
     random_state : int, RandomState instance or None, default=None
@@ -182,7 +184,11 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "classes": ["array-like", None],
-        "n_jobs": [Integral, None],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
     }
 
     def __init__(
@@ -352,7 +358,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self.log_n_hypotheses_ = log(self.n_hypotheses_)
         self._frame = frame
         self._hypothesis = hypothesis
-        self._sensitivity = problem.sensitivity * problem.unit
+        # Rounding errors down to a unit may hide this share of a private row's weight in each draw.
+        self._rounding = 1 / problem.sensitivity if problem.unit > 1 else 0.0
         self._n_rows = problem.planning_rows if self.adjacency == "replace-one" else None
 
     def decision_function(self, X):
@@ -428,7 +435,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             )
             for draw in self.draws_
         ]
-        return sum(losses) / n_rows
+        return (sum(losses) + self._rounding * len(losses)) / n_rows
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isqrt
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,8 @@ Integers = NDArray[np.int64]
 
 #: Class weights are used as a ratio of integers of at most this size.
 LARGEST_WEIGHT = 1000
+#: Ratios of class weights beyond this count as this, so that sums stay exact for up to 10⁸ rows.
+LARGEST_RATIO = 10**7
 #: Different numbers of errors that a selection is told apart by, where the class weights allow.
 MOST_CATEGORIES = 2**19
 
@@ -48,7 +51,7 @@ class ErrorWeights:
         """
         larger, smaller = max(public_label, private_label), min(public_label, private_label)
         if larger / smaller >= LARGEST_WEIGHT:
-            high, low = round(larger / smaller), 1
+            high, low = round(min(larger / smaller, LARGEST_RATIO)), 1
         else:
             ratio = Fraction(smaller / larger).limit_denominator(LARGEST_WEIGHT)
             low, high = max(ratio.numerator, 1), ratio.denominator
@@ -63,7 +66,8 @@ class ErrorWeights:
 def coarsest_needed(weights: ErrorWeights, largest: int) -> int:
     """Unit in which errors up to ``largest`` are counted: a divisor of the sensitivity, so that one private row
     still changes a rounded count by at most sensitivity / unit."""
-    divisors = [g for g in range(1, weights.sensitivity + 1) if weights.sensitivity % g == 0]
+    small = [g for g in range(1, isqrt(weights.sensitivity) + 1) if weights.sensitivity % g == 0]
+    divisors = small + [weights.sensitivity // g for g in reversed(small)]
     return next((g for g in divisors if largest <= g * MOST_CATEGORIES), weights.sensitivity)
 
 

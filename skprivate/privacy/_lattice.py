@@ -28,7 +28,8 @@ _STEP_BITS, _MOST_STEP_BITS = 32, 44
 _ROUNDING_STEPS = 2
 # Scores are rounded to this fraction of their sensitivity (a power of two), and clipped far away from overflow.
 _SCORE_BITS = 20
-_SCORE_LIMIT = float(2**60)
+_INTEGER_LIMIT = 2**60
+_SCORE_LIMIT = float(_INTEGER_LIMIT)
 
 
 class Lattice(NamedTuple):
@@ -69,11 +70,12 @@ def selection_costs(scores: ArrayLike, sensitivity: float) -> tuple[IntArray, Fr
     """
     array = np.asarray(scores)
     if array.dtype.kind in "iub" and float(sensitivity).is_integer():
-        lattice, steps = array.astype(np.int64), Fraction(int(sensitivity))
+        # Clipping is 1-Lipschitz: it cannot raise the sensitivity, and costs stay far from overflow.
+        lattice = np.clip(array, -_INTEGER_LIMIT, _INTEGER_LIMIT).astype(np.int64)
+        steps = Fraction(int(sensitivity))
     else:
         step = math.ldexp(1.0, math.frexp(sensitivity)[1] - 1 - _SCORE_BITS)
         real = finite(array)
-        # Clipping is 1-Lipschitz: it cannot raise the sensitivity.
         with np.errstate(over="ignore"):
             lattice = np.rint(np.clip(real / step, -_SCORE_LIMIT, _SCORE_LIMIT)).astype(np.int64)
         steps = Fraction(sensitivity) / Fraction(step) + _ROUNDING_STEPS

@@ -77,7 +77,7 @@ class PrivacyLedger:
     interactive mechanisms as well [3]_. The fits of a cross-validation are added up like any others; no
     use is made of disjoint folds.
 
-    *Never a cent over.* Prices are added in exact rational arithmetic. A float stands for the decimal number
+    *Never a cent over.* Prices are added in exact decimal arithmetic. A float stands for the decimal number
     that it prints as, so ten releases at 0.1 fill a budget of 1 exactly, in any order.
 
     *Adjacency is not converted.* Replacing a unit is removing one and adding one, so the price (ε, 0)

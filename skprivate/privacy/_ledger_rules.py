@@ -1,4 +1,4 @@
-"""How the prices in a ledger add up: privacy filters in exact arithmetic.
+"""How the prices in a ledger add up: privacy filters in exact decimal arithmetic.
 
 Most entries share a few prices, so an index groups them and the exact arithmetic runs over the groups:
 nothing is kept that could differ from the entries themselves.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Callable
-from fractions import Fraction
+from collections.abc import Callable, Iterable
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -55,25 +55,22 @@ class BasicRule:
 
     def remaining(self, connection: sqlite3.Connection) -> Price:
         epsilon, delta = self._total(connection)
-        return Price(
-            round_down(exact(self.budget.epsilon) - epsilon), round_down(exact(self.budget.delta) - delta)
-        )
+        return Price(_left(exact(self.budget.epsilon), epsilon), _left(exact(self.budget.delta), delta))
 
     def fits(self, connection: sqlite3.Connection, new: Price, old: Price) -> bool:
         """Whether the total stays within the budget when an entry's price grows from ``old`` to ``new``."""
         epsilon, delta = self._total(connection)
-        return (
-            epsilon - exact(old.epsilon) + exact(new.epsilon) <= exact(self.budget.epsilon)
-            and delta - exact(old.delta) + exact(new.delta) <= exact(self.budget.delta)
-        )  # fmt: skip
+        return _fits(epsilon, old.epsilon, new.epsilon, self.budget.epsilon) and _fits(
+            delta, old.delta, new.delta, self.budget.delta
+        )
 
-    def _total(self, connection: sqlite3.Connection) -> tuple[Fraction, Fraction]:
+    def _total(self, connection: sqlite3.Connection) -> tuple[Decimal, Decimal]:
         groups = connection.execute(
             "SELECT epsilon, delta, count(*) FROM entries GROUP BY epsilon, delta"
         ).fetchall()
         return (
-            sum((exact(epsilon) * count for epsilon, _, count in groups), Fraction()),
-            sum((exact(delta) * count for _, delta, count in groups), Fraction()),
+            _sum((epsilon, count) for epsilon, _, count in groups),
+            _sum((delta, count) for _, delta, count in groups),
         )
 
 
@@ -82,13 +79,13 @@ class ZcdpRule:
 
     def __init__(self, budget: Price) -> None:
         self.budget = budget
-        self.limit = exact(budget.rho or 0.0)
+        self.limit = budget.rho or 0.0
 
     def spent(self, connection: sqlite3.Connection) -> tuple[float, float]:
         return self._worth(round_up(self._total(connection)))
 
     def remaining(self, connection: sqlite3.Connection) -> Price:
-        rho = round_down(self.limit - self._total(connection))
+        rho = _left(exact(self.limit), self._total(connection))
         return Price(*self._worth(rho), rho)
 
     def fits(self, connection: sqlite3.Connection, new: Price, old: Price) -> bool:
@@ -97,16 +94,16 @@ class ZcdpRule:
                 "This release has no zCDP price, and its ledger adds up in zCDP. Use a PrivacyLedger with "
                 "composition='basic'. Nothing was drawn or spent."
             )
-        return self._total(connection) - exact(old.rho or 0.0) + exact(new.rho) <= self.limit
+        return _fits(self._total(connection), old.rho or 0.0, new.rho, self.limit)
 
     def _worth(self, rho: float) -> tuple[float, float]:
         if rho <= 0:
             return 0.0, 0.0
         return min(epsilon_of_rho(rho, self.budget.delta), self.budget.epsilon), self.budget.delta
 
-    def _total(self, connection: sqlite3.Connection) -> Fraction:
+    def _total(self, connection: sqlite3.Connection) -> Decimal:
         groups = connection.execute("SELECT rho, count(*) FROM entries GROUP BY rho").fetchall()
-        return sum((exact(rho) * count for rho, count in groups), Fraction())
+        return _sum(groups)
 
 
 RULES: dict[str, type[BasicRule] | type[ZcdpRule]] = {"basic": BasicRule, "zcdp": ZcdpRule}
@@ -122,12 +119,16 @@ def number(name: str, value: Any, allowed: str, holds: Callable[[float], bool]) 
     return result + 0.0  # no negative zero
 
 
-def exact(value: float) -> Fraction:
+#: Floats print with 17 digits between 10⁻³²⁴ and 10³⁰⁸: 1000 digits hold any sum of them, and Inexact would tell.
+_EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
+
+
+def exact(value: float) -> Decimal:
     """The decimal number that a float prints as: 0.1 is one tenth."""
-    return Fraction(repr(value))
+    return Decimal(repr(value))
 
 
-def round_down(value: Fraction) -> float:
+def round_down(value: Decimal) -> float:
     """The largest float whose `exact` value is at most ``value``."""
     result = float(value)
     while exact(result) > value:
@@ -135,9 +136,25 @@ def round_down(value: Fraction) -> float:
     return result
 
 
-def round_up(value: Fraction) -> float:
+def round_up(value: Decimal) -> float:
     """The smallest float whose `exact` value is at least ``value``."""
-    return -round_down(-value) + 0.0
+    return -round_down(value.copy_negate()) + 0.0
+
+
+def _sum(groups: Iterable[tuple[float, int]]) -> Decimal:
+    total = Decimal()
+    for value, count in groups:
+        total = _EXACT.fma(exact(value), Decimal(count), total)
+    return total
+
+
+def _left(budget: Decimal, total: Decimal) -> float:
+    return round_down(_EXACT.subtract(budget, total))
+
+
+def _fits(total: Decimal, old: float, new: float, budget: float) -> bool:
+    changed = _EXACT.add(_EXACT.subtract(total, exact(old)), exact(new))
+    return changed <= exact(budget)
 
 
 def epsilon_of_rho(rho: float, delta: float) -> float:

@@ -25,9 +25,8 @@ from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
 MOST_STEPS = 40
-#: Clipping radius, and the least of a selected one, in units of the typical norm of a row.
+#: Clipping radius in units of the typical norm of a row.
 CLIP = {"robust": 0.2, "mean": 1.0}
-LEAST_CLIP = 0.02
 #: Projection radius times the typical norm of a row: margins up to this size.
 LARGEST_MARGIN = 20.0
 
@@ -63,8 +62,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     accounting : {"tight", "paper"}, default="tight"
         "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
     aggregation : {"robust", "mean"}, default="robust"
-        "robust" clips users at a fifth of the largest gradient or at the private median, whichever is smaller:
-        least noise. "mean" clips hardly anybody, so that the result minimises the mean objective.
+        "robust" clips users at a fifth of the largest gradient of a typical row: least noise. "mean" clips hardly
+        anybody, so that the result minimises the mean objective; take it if probabilities of rare classes matter.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
@@ -221,10 +220,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             magnitudes=None,
             smoothness=float(loss.smoothness) * norm**2,
             most_steps=MOST_STEPS,
-            # One row a user: the median gradient is that of the well classified rows, no yardstick for the others.
-            select_clip=user_ids is not None,
+            # The median gradient is that of well classified users, no yardstick for the others (rare classes).
+            select_clip=False,
             clip_radius=CLIP[self.aggregation] * norm,
-            clip_range=(LEAST_CLIP * norm, CLIP[self.aggregation] * norm),
             radius=LARGEST_MARGIN / norm,
         ).reshape(n_outputs, -1)
         self.coef_ = coef[:, : X.shape[1]]

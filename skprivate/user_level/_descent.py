@@ -29,6 +29,8 @@ FloatArray = npt.NDArray[np.float64]
 _SEARCH_GROWTH = 0.3
 _SEARCH_DECAY = 0.8
 _REFINE_GAIN = 0.15
+#: A vote below this, which noise alone hardly casts, is an overshoot: the step shrinks at once and momentum restarts.
+_OVERSHOT = -0.8
 #: Correlation of successive directions that the step settles at, in units of the noise power: −a/(2 − a) for a
 #: step of a/curvature, so that 0.06 means about a ninth of 1/curvature.
 _TARGET_CORRELATION = -0.06
@@ -78,21 +80,26 @@ def adaptive_descent(
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
         if t == plan.search_steps and plan.clip_epsilon is not None:
+            with np.errstate(all="ignore"):
+                norms = problem.gradient_norms(w)
             median = select_median_scale(
-                problem.gradient_norms(w), epsilon=plan.clip_epsilon, release=release, monotone=plan.monotone
+                norms, epsilon=plan.clip_epsilon, release=release, monotone=plan.monotone
             )
             if plan.clip_decides:
-                radius = min(max(plan.clip_factor * median, plan.clip_range[0]), plan.clip_range[1])
+                radius = plan.clip_factor * median
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
-        noisy_sum = release.gaussian(
-            problem.contribution_sum(w, radius), sensitivity=plan.sensitivity, noise_multiplier=multiplier
-        )
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            contributions = problem.contribution_sum(w, radius)
+        noisy_sum = release.gaussian(contributions, sensitivity=plan.sensitivity, noise_multiplier=multiplier)
         direction = noisy_sum / plan.n_users
         if previous is not None:
             correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION
             vote = math.tanh(0.5 * math.sqrt(d) * correlation)
             if searching:
                 step *= math.exp((_SEARCH_GROWTH if vote > 0.0 else _SEARCH_DECAY) * vote)
+            elif vote < _OVERSHOT:
+                step *= math.exp(_SEARCH_DECAY * vote)
+                velocity = np.zeros(d)
             else:
                 step *= math.exp(_REFINE_GAIN * vote)
         previous = direction

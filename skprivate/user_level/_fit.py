@@ -60,8 +60,6 @@ class DescentSettings:
     radius : float
     shrink_radius : bool
         Whether ``radius`` is a default rather than a bound, to be shrunk where noise is large.
-    clip_range : tuple of float
-        A selected clipping radius is clipped to this.
     """
 
     epsilon: float
@@ -76,7 +74,6 @@ class DescentSettings:
     select_scale: bool
     radius: float
     shrink_radius: bool
-    clip_range: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,8 @@ class PreparedDescent:
                 monotone=settings.neighbours.monotone,
                 scales=COARSE_SCALES,
             )
-            scale_found = decides(scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES))
+            surely = self.split.at_least(n_users)
+            scale_found = decides(scale_epsilon, surely, settings.neighbours, len(COARSE_SCALES))
             radius = RADIUS_FACTOR * scale if scale_found else radius
         if settings.shrink_radius:
             radius *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
@@ -182,7 +180,6 @@ class PreparedDescent:
             n_coef=self.n_coef,
             clip_factor=self.settings.clip_factor,
             clip_radius=self.settings.clip_radius,
-            clip_range=self.settings.clip_range,
             radius=radius,
             first_step=FIRST_STEP * radius if math.isfinite(radius) else FIRST_STEP_UNBOUNDED,
         )

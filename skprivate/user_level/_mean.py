@@ -163,7 +163,8 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
             plan=prepared.events,
         )
         n_users = prepared.count(groups.n_users, release)
-        result = prepared.run(groups.mean(X), groups, n_users, release)
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            result = prepared.run(groups.mean(X), groups, n_users, release)
         self.privacy_guarantee_ = release.close()
         warn_if_hopeless(result.n_users, self.epsilon, X.shape[1], result.noise_level)
         self.mean_ = result.mean

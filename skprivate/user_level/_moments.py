@@ -12,7 +12,7 @@ from skprivate.user_level._plan import Neighbours, decides
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import GramProblem
 from skprivate.user_level._user_mean import MeanResult, PreparedMean
-from skprivate.user_level._users import UserGroups
+from skprivate.user_level._users import UserGroups, user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -67,15 +67,14 @@ def moments_regression(
     n_users = prepared.count(groups.n_users, release)
     scale, price = 1.0, prepared.split.scale_epsilon
     if price is not None:
-        magnitudes = np.sqrt(groups.mean(np.square(y)))
         found = select_median_scale(
-            magnitudes,
+            user_magnitudes(y, groups),
             epsilon=price,
             release=release,
             monotone=settings.neighbours.monotone,
             scales=COARSE_SCALES,
         )
-        if decides(price, n_users, settings.neighbours, len(COARSE_SCALES)):
+        if decides(price, prepared.split.at_least(n_users), settings.neighbours, len(COARSE_SCALES)):
             scale = found
     gram = GramProblem(X, y / scale, groups, fit_intercept=fit_intercept, alpha=0.0)
     d = gram.n_coef

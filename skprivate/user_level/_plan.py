@@ -79,6 +79,10 @@ class BudgetSplit:
     multiplier: float
     n_scales: int = 1
 
+    def at_least(self, n_users: float) -> float:
+        """Number of users that a selection may count on: three standard deviations below a noisy one."""
+        return n_users - 3.0 * (self.count_multiplier or 0.0)
+
     @property
     def other(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """Events beside the Gaussian sums."""
@@ -194,8 +198,6 @@ class DescentPlan:
         Clipping radius in units of the selected median gradient norm.
     clip_radius : float
         Clipping radius before or without a selection.
-    clip_range : tuple of float
-        A selected clipping radius is clipped to this.
     momentum : float
         Of the refinement.
     radius : float
@@ -217,7 +219,6 @@ class DescentPlan:
     clip_radius: float
     radius: float
     first_step: float
-    clip_range: tuple[float, float]
     momentum: float
 
     @property
@@ -253,7 +254,6 @@ def plan_descent(
     radius: float,
     first_step: float,
     n_coef: int,
-    clip_range: tuple[float, float] = (0.0, math.inf),
 ) -> DescentPlan:
     """Noise of a descent that uses up what ``split`` left for Gaussian sums."""
     search = max(1, round(SEARCH_PART * n_steps)) if n_steps > 1 else 0
@@ -271,12 +271,12 @@ def plan_descent(
         search_multiplier=split.multiplier * math.sqrt(search / share) * WIDER if search else 1.0,
         refine_multiplier=refine_multiplier,
         clip_epsilon=split.clip_epsilon,
-        clip_decides=split.clip_epsilon is not None and decides(split.clip_epsilon, n_users, neighbours),
+        clip_decides=split.clip_epsilon is not None
+        and decides(split.clip_epsilon, split.at_least(n_users), neighbours),
         clip_factor=clip_factor,
         clip_radius=clip_radius,
         radius=radius,
         first_step=first_step,
-        clip_range=clip_range,
         momentum=min(MOST_MOMENTUM, max(0.0, 1.0 - MOMENTUM_LOSS * step_level)),
     )
 

@@ -56,7 +56,7 @@ class _GradientProblem:
 
     def gradient_norms(self, w: FloatArray) -> FloatArray:
         gradients = self.user_gradients(w)
-        return np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", gradients, gradients)))
 
     def contribution_sum(self, w: FloatArray, radius: float) -> FloatArray:
         gradients = self.user_gradients(w)
@@ -106,14 +106,15 @@ class GramProblem(_GradientProblem):
         self.groups = groups
         self.gram: FloatArray = np.empty((groups.n_users, d, d))
         self.moment: FloatArray = np.empty((groups.n_users, d))
-        for users, rows in groups.batches_of_equal_size(BLOCK_ROWS):
-            block = X[rows]
-            if fit_intercept:
-                block = np.concatenate([block, np.ones((*rows.shape, 1))], axis=2)
-            transposed = block.transpose(0, 2, 1)
-            size = rows.shape[1]
-            self.gram[users] = (transposed @ block) / size
-            self.moment[users] = (transposed @ y[rows][:, :, None])[:, :, 0] / size
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            for users, rows in groups.batches_of_equal_size(BLOCK_ROWS):
+                block = X[rows]
+                if fit_intercept:
+                    block = np.concatenate([block, np.ones((*rows.shape, 1))], axis=2)
+                transposed = block.transpose(0, 2, 1)
+                size = rows.shape[1]
+                self.gram[users] = (transposed @ block) / size
+                self.moment[users] = (transposed @ y[rows][:, :, None])[:, :, 0] / size
         ridge = _RidgeTerm(n_features, fit_intercept, 1, alpha)
         if ridge.active:
             diagonal = np.arange(d)
@@ -130,7 +131,7 @@ class LinearProblem(_GradientProblem):
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features)
-        Not copied.
+        Copied once if the users' rows are not in order.
     y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
     """
 
@@ -144,6 +145,9 @@ class LinearProblem(_GradientProblem):
         fit_intercept: bool,
         alpha: float,
     ) -> None:
+        if not groups.in_order:
+            # One sorted copy costs less than reading scattered rows in every step.
+            X, y, groups = X[groups.order], y[groups.order], groups.sorted()
         self.X = X
         self.y = y
         self.groups = groups

@@ -131,7 +131,6 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         select_clip: bool,
         clip_radius: float,
         radius: float,
-        clip_range: tuple[float, float] = (0.0, math.inf),
         record_ridge: float = 0.0,
     ) -> FloatArray:
         """Open the release, minimise, close it; sets the released attributes and returns the coefficients.
@@ -155,8 +154,6 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
         clip_radius : float
         radius : float
             Projection radius if the parameter is None and none is found.
-        clip_range : tuple of float
-            A selected clipping radius is clipped to this.
         record_ridge : float
             Default penalty in units of d ν², with the noise level ν of the fit.
         """
@@ -178,7 +175,6 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator, metaclass=ABCMeta):
             select_scale=magnitudes is not None and self.radius is None,
             radius=radius if self.radius is None else self.radius,
             shrink_radius=self.radius is None,
-            clip_range=clip_range,
         )
         prepared = PreparedDescent(settings, n_coef)
         alpha = self.alpha

@@ -170,7 +170,12 @@ class PreparedMean:
                 monotone=monotone,
                 scales=COARSE_SCALES,
             )
-            if decides(self.split.scale_epsilon, n_users, settings.neighbours, len(COARSE_SCALES)):
+            if decides(
+                self.split.scale_epsilon,
+                self.split.at_least(n_users),
+                settings.neighbours,
+                len(COARSE_SCALES),
+            ):
                 scale = found
         problem = MeanProblem(vectors, groups)
         centre, _ = adaptive_descent(problem, self._centre_plan(n_users, scale), release)
@@ -217,7 +222,7 @@ class PreparedMean:
             )
             for column in vectors.T
         ]
-        if not decides(price, n_users, neighbours, 2.0**MEDIAN_BITS):
+        if not decides(price, self.split.at_least(n_users), neighbours, 2.0**MEDIAN_BITS):
             return np.zeros(self.n_features)
         return np.array([0.5 * (low + high) for low, high in intervals])
 
@@ -240,7 +245,7 @@ class PreparedMean:
         median = select_median_scale(
             distances, epsilon=price, release=release, monotone=self.settings.neighbours.monotone
         )
-        if not decides(price, n_users, self.settings.neighbours):
+        if not decides(price, self.split.at_least(n_users), self.settings.neighbours):
             return None
         return self.settings.clip_factor * median
 

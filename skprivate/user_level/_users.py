@@ -48,6 +48,15 @@ class UserGroups:
         self._inverse_sizes: FloatArray = 1.0 / self.sizes
         self.singletons = self.n_users == self.n_rows and bool((np.diff(codes) == 1).all())
 
+    @property
+    def in_order(self) -> bool:
+        """Whether every user's rows lie together, in the order of the users."""
+        return bool((np.diff(self.order) == 1).all())
+
+    def sorted(self) -> UserGroups:
+        """The same users with their rows in ``order``."""
+        return UserGroups(np.repeat(np.arange(self.n_users), self.sizes), self.weight_cap)
+
     def mean(self, rows: npt.NDArray[Any], row_factor: FloatArray | None = None) -> FloatArray:
         """Mean over each user's rows of ``row_factor[i] * rows[i]``.
 
@@ -99,6 +108,12 @@ class UserGroups:
                 rows = self.order[self._starts[users][:, None] + np.arange(size)]
                 batches.append((users, rows))
         return batches
+
+
+def user_magnitudes(y: FloatArray, groups: UserGroups) -> FloatArray:
+    """Root mean square of each user's numbers; infinite where it overflows."""
+    with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+        return np.asarray(np.sqrt(groups.mean(np.square(y))))
 
 
 def encode_users(user_ids: Any, n_rows: int) -> tuple[IntArray, npt.NDArray[Any]]:

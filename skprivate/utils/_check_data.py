@@ -179,7 +179,8 @@ def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
 def releases_something(estimator: Any) -> bool:
     """Whether fitting the estimator spends a privacy budget of its own.
 
-    Row-wise randomisers (the local model) spend it in ``transform`` and say so with ``_releases_in_transform``.
+    Row-wise randomisers (the local model) spend it in ``transform`` and say so with
+    ``_releases_in_transform``.
     """
     in_transform = getattr(estimator, "_releases_in_transform", False)
     return "epsilon" in estimator.get_params(deep=False) and not in_transform

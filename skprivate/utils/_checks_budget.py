@@ -155,18 +155,20 @@ def _bad_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData]
 
 
 def _bad_parameters(estimator: Any) -> Iterator[tuple[str, Any]]:
+    constraints = getattr(estimator, "_parameter_constraints", {})
     for value in (0, -1.0, math.nan, "1", None):
-        yield "epsilon", value
+        if value is not None or None not in constraints.get("epsilon", ()):  # None may mean no privacy
+            yield "epsilon", value
     if "delta" in estimator.get_params(deep=False):
         for value in (1.0, -0.1, math.nan, "1"):
             yield "delta", value
     yield "random_state", "seed"
     yield "ledger", {"epsilon": 1.0}
-    for key, constraints in getattr(estimator, "_parameter_constraints", {}).items():
+    for key, allowed in constraints.items():
         if (
-            isinstance(constraints, list)
-            and str not in constraints
-            and any(isinstance(item, StrOptions) for item in constraints)
+            isinstance(allowed, list)
+            and str not in allowed
+            and any(isinstance(item, StrOptions) for item in allowed)
         ):
             yield key, "no such option"
 

@@ -193,7 +193,9 @@ def _seeded(estimator: Any) -> dict[str, Any]:
 
 
 def _stateless(estimator: Any) -> bool:
-    return not releases_something(estimator) and not get_tags(estimator).requires_fit
+    """Whether ``fit`` says that it learns nothing: what it leaves must then not depend on the data at all."""
+    in_transform = getattr(estimator, "_releases_in_transform", False)
+    return not releases_something(estimator) and (in_transform or not get_tags(estimator).requires_fit)
 
 
 def _unit(fitted: Fitted) -> PrivacyUnit:

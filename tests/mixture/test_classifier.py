@@ -303,6 +303,7 @@ GOOD = blobs()
         ({"classes": [1, 2]}, None, None, "y must hold no labels but"),
         ({"class_weight": {5: 1.0}}, None, None, r"class_weight has keys \[5\]"),
         ({"class_weight": {0: -1.0}}, None, None, "positive finite weights"),
+        ({"n_jobs": 0}, None, None, "n_jobs"),
         ({"class_weight": {0: np.inf}}, None, None, "positive finite weights"),
     ],
 )
@@ -339,7 +340,7 @@ def test_accuracy_on_the_common_suites_blobs():
     """What the suite asks of a classifier: 0.83, here at the default ε with real seeds."""
     X, y = make_blobs(n_samples=300, random_state=0)
     X, y = X[y != 2], y[y != 2]
-    assert np.median([PPMHalfspaceClassifier(random_state=s).fit(X, y).score(X, y) for s in range(5)]) > 0.83
+    assert np.median([PPMHalfspaceClassifier(random_state=s).fit(X, y).score(X, y) for s in range(3)]) > 0.83
 
 
 @pytest.mark.slow

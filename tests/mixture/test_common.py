@@ -15,7 +15,6 @@ from skprivate.mixture import PPMHalfspaceClassifier
 from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
 
 ESTIMATORS = [
-    PPMHalfspaceClassifier(epsilon=3.0, random_state=0),
     PPMHalfspaceClassifier(epsilon=3.0, strategy="greedy", selection="permute-and-flip", random_state=0),
     PPMHalfspaceClassifier(epsilon=3.0, strategy="thinned", class_weight="balanced", random_state=0),
 ]
@@ -37,8 +36,9 @@ def test_column_names_are_checked():
 @parametrize_with_privacy_checks(
     [
         PPMHalfspaceClassifier(strategy="greedy"),
-        PPMHalfspaceClassifier(strategy="thinned", selection="permute-and-flip"),
-        PPMHalfspaceClassifier(adjacency="add-remove", classes=[0, 1]),
+        PPMHalfspaceClassifier(
+            strategy="thinned", selection="permute-and-flip", adjacency="add-remove", classes=[0, 1]
+        ),
     ]
 )
 def test_privacy_checks(estimator, check):

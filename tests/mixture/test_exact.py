@@ -264,6 +264,7 @@ def test_draws_follow_the_exact_probabilities(rule, monotone, rate):
         (0.25, 0.75, (1, 3)),
         (1.0, 12345.4, (1, 12345)),
         (1e-3, 1e3, (1, 10**6)),
+        (1e-300, 1e300, (1, 10**7)),
     ],
 )
 def test_class_weights_become_integers(public, private, expected):

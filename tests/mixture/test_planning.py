@@ -9,7 +9,6 @@ import pytest
 
 from skprivate.mixture import ppm_sample_size
 from skprivate.mixture._planning import (
-    largest_subset_size,
     log_count_exact_hypotheses,
     log_count_hypotheses,
     selection_loss,
@@ -89,10 +88,3 @@ def test_sample_size_grows_as_the_theorems_say():
 def test_bad_arguments(keywords, message):
     with pytest.raises(ValueError, match=message):
         ppm_sample_size(**{"n_features": 2, "epsilon": 1.0, **keywords})
-
-
-def test_largest_subset_size():
-    assert largest_subset_size(100, 3, 10**9) == 3
-    assert largest_subset_size(100, 3, 5000) == 1
-    assert largest_subset_size(100, 3, 5051) == 2
-    assert largest_subset_size(0, 3, 10) == 3

@@ -222,7 +222,7 @@ def test_any_sequence_against_an_exact_model(steps, epsilon, delta):
 
 
 @settings(deadline=None)
-@given(st.fractions(0, 10))
+@given(st.decimals(0, 10, allow_nan=False))
 def test_rounding_is_tight(value):
     down, up = round_down(value), round_up(value)
     assert exact(down) <= value <= exact(up)
@@ -249,7 +249,7 @@ def test_zcdp_rule_adds_up_rho(make_ledger):
     ledger = make_ledger(epsilon=1.0, delta=1e-6, composition="zcdp")
     rho = ledger.remaining_rho
     assert ledger.spent == (0.0, 0.0) and ledger.remaining == pytest.approx((1.0, 1e-6))
-    share = round_down(exact(rho) / 100)
+    share = rho / 100 * (1 - 1e-12)
     for _ in range(100):  # one hundred releases that basic composition would sum to far more than ε = 1
         entry = reserve(ledger, epsilon_of_rho(share, 1e-6), 1e-6, rho=share)
     assert sum(e.epsilon for e in ledger.entries()) > 5

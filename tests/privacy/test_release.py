@@ -284,6 +284,11 @@ def test_a_closed_release_draws_no_more():
         one.laplace(0.0, sensitivity=1.0, epsilon=1.0)
 
 
+def test_integer_scores_at_the_end_of_their_range_are_refused_nothing():
+    scores = np.array([np.iinfo(np.int64).max, np.iinfo(np.int64).min, 0])
+    assert release().select(scores, sensitivity=1, epsilon=1.0) == 0
+
+
 def test_a_huge_epsilon_means_no_noise():
     counts = np.arange(5)
     assert np.array_equal(release(epsilon=1e12).discrete_laplace(counts, sensitivity=1, epsilon=1e11), counts)

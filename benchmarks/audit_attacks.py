@@ -1,0 +1,123 @@
+"""Membership attacks and ε lower bounds on random forests, and on recorded outputs of a defended network.
+
+python benchmarks/audit_attacks.py [--data DIR] [--seeds N]
+"""
+
+import time
+
+import numpy as np
+from _common import parse_args, require_data, save_figure, write_table
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import RandomForestClassifier
+
+from skprivate.audit import LiRAAttack, LossThresholdAttack, RMIAAttack, attack_report, epsilon_lower_bound
+
+FOREST = RandomForestClassifier(100)
+ATTACKS = {
+    "loss threshold": lambda seed: LossThresholdAttack(),
+    "RMIA, 4 references": lambda seed: RMIAAttack(FOREST, n_references=4, random_state=seed),
+    "LiRA, 16 references": lambda seed: LiRAAttack(FOREST, n_references=16, random_state=seed),
+    "RMIA, 64 references": lambda seed: RMIAAttack(FOREST, n_references=64, random_state=seed),
+}
+BOUNDS = {
+    "one-run": {"method": "one-run"},
+    "one-run f-DP, any (ε, δ)": {"method": "one-run-fdp"},
+    "one-run f-DP, Gaussian": {"method": "one-run-fdp", "trade_off": "gaussian"},
+}
+
+
+def forests(seeds):
+    rows, bounds = [], []
+    for name, load in (("breast_cancer", load_breast_cancer), ("digits", load_digits)):
+        X, y = load(return_X_y=True)
+        figures = {attack: [] for attack in ATTACKS}
+        epsilons = {(attack, bound): [] for attack in ATTACKS for bound in BOUNDS}
+        for seed in range(seeds):
+            member = np.random.default_rng(1000 + seed).random(len(y)) < 0.5
+            target = RandomForestClassifier(100, random_state=seed).fit(X[member], y[member])
+            for attack, make in ATTACKS.items():
+                if "64" in attack and seed > 0:  # half a minute each
+                    continue
+                start = time.perf_counter()
+                fitted = make(seed).fit(X, y)
+                scores = fitted.membership_scores(target, X, y)
+                seconds = time.perf_counter() - start
+                report = attack_report(scores, member)
+                figures[attack].append([report.auc, report.rates[0].tpr, report.rates[1].tpr, seconds])
+                if name == "digits" and attack.startswith("RMIA"):
+                    calibration = fitted.score_reference(0)
+                    for bound, options in BOUNDS.items():
+                        start = time.perf_counter()
+                        value = epsilon_lower_bound(
+                            scores, member, delta=1e-5, calibration=calibration, **options
+                        )
+                        epsilons[attack, bound].append([value, time.perf_counter() - start])
+        for attack, values in figures.items():
+            low, high = np.min(values, axis=0)[0], np.max(values, axis=0)[0]
+            rows.append([name, attack, *np.median(values, axis=0).tolist(), f"{low:.3f} – {high:.3f}"])
+        for (attack, bound), values in epsilons.items():
+            if values:
+                median = np.median(values, axis=0)
+                bounds.append(
+                    [attack, bound, float(median[0]), float(np.min(values, axis=0)[0]), float(median[1])]
+                )
+    columns = ["data", "attack", "AUC", "TPR at 1 % FPR", "TPR at 0.1 % FPR", "seconds", "AUC range"]
+    write_table("audit_attacks", columns, rows)
+    write_table("audit_epsilon", ["attack", "bound", "epsilon", "smallest", "seconds"], bounds)
+    return rows
+
+
+def recorded_outputs(args):
+    import pandas as pd
+
+    table = pd.read_parquet(require_data(args, "location30_model_outputs.parquet"))
+    member, label = table["member"].to_numpy(bool), table["label"].to_numpy(int)
+    rows = []
+    for name, prefix in (("undefended", "p"), ("MemGuard", "memguard_p")):
+        p = table[[f"{prefix}{i}" for i in range(1, 31)]].to_numpy()
+        offset = 0 if label.min() == 0 else 1
+        report = attack_report(p[np.arange(len(p)), label - offset], member)
+        low, high = report.auc_interval
+        rows.append([name, report.auc, f"{low:.3f} – {high:.3f}", report.rates[0].tpr, report.best_accuracy])
+    write_table(
+        "audit_location30", ["target", "AUC", "95 % interval", "TPR at 1 % FPR", "best accuracy"], rows
+    )
+
+
+def false_alarms(runs=2000):
+    """Share of null runs in which a bound is positive, nominal 5 %."""
+    rng, rows = np.random.default_rng(0), []
+    for name, options in {"clopper-pearson": {}, **BOUNDS}.items():
+        delta = 1e-5 if "fdp" in options.get("method", "") else 0.0
+        alarms = 0
+        for run in range(runs):
+            member, scores = rng.random(400) < 0.5, rng.normal(size=400)
+            alarms += epsilon_lower_bound(scores, member, delta=delta, random_state=run, **options) > 0
+        rows.append([name, alarms / runs, runs])
+    write_table("audit_false_alarms", ["bound", "false alarms", "runs"], rows)
+
+
+def picture(seed=0):
+    import matplotlib.pyplot as plt
+
+    X, y = load_digits(return_X_y=True)
+    member = np.random.default_rng(1000 + seed).random(len(y)) < 0.5
+    target = RandomForestClassifier(100, random_state=seed).fit(X[member], y[member])
+    figure, ax = plt.subplots(figsize=(5.6, 4.2), layout="constrained")
+    for attack in list(ATTACKS)[:3]:
+        report = ATTACKS[attack](seed).fit(X, y).evaluate(target, X, y, member)
+        ax.plot(report.fpr_curve, report.tpr_curve, label=f"{attack}: AUC {report.auc:.3f}")
+    ax.plot([1e-3, 1], [1e-3, 1], "k:", linewidth=1)
+    ax.set(xscale="log", yscale="log", xlim=(1e-3, 1), ylim=(1e-3, 1))
+    ax.set(xlabel="false positive rate", ylabel="true positive rate", title="digits, forest of 100 trees")
+    ax.legend(frameon=False)
+    save_figure(figure, "audit_attacks")
+
+
+if __name__ == "__main__":
+    args = parse_args(__doc__.splitlines()[0], seeds=5)
+    forests(args.seeds)
+    false_alarms()
+    if args.data:
+        recorded_outputs(args)
+    picture()

@@ -1,0 +1,220 @@
+"""Networks as submodels, trained on the aggregate objective; needs torch, imported on first use.
+
+Every network is evaluated once per distinct bag of its feature set. Its outputs are gathered into row scores, and the
+loss Σ b(score) − Σ (label sum)·(output) is differentiated by torch: with exact label sums its gradient is that of the
+individual labels (Theorem 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skprivate.aggregate._cells import CellIndex
+from skprivate.aggregate._design import CellDesign
+from skprivate.aggregate._evidence import total_sum
+from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._solvers import constant_start
+from skprivate.privacy import public_generator
+
+DEFAULTS: dict[str, Any] = {
+    "hidden": (16,),
+    "embedding": 8,
+    "shared_embeddings": False,
+    "weight_decay": 1.0,
+    "epochs": 300,
+    "learning_rate": 0.01,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class NeuralFit:
+    """Outputs of every submodel on its bags as one coefficient array, and the steps taken."""
+
+    coef: FloatArray
+    n_iter: int
+
+
+def aggregate_loss(
+    design: CellDesign, loss: LossName, outputs: Any, intercept: Any, sums: FloatArray, total: FloatArray
+) -> Any:
+    """Σ b(score) − Σ (label sum)·(output) − total·intercept, as a torch scalar.
+
+    Parameters
+    ----------
+    design : CellDesign
+    loss : {"squared", "log", "multinomial", "poisson"}
+    outputs : torch.Tensor, shape (n_cells, n_outputs)
+        Submodel outputs on all bags, in the design's order.
+    intercept : torch.Tensor, shape (n_outputs,)
+    sums : ndarray, shape (n_outputs, n_cells)
+    total : ndarray, shape (n_outputs,)
+    """
+    import torch
+
+    scores = design_scores(design, outputs, intercept)
+    if loss == "squared":
+        value = 0.5 * (scores**2).sum(dim=1)
+    elif loss == "log":
+        value = torch.nn.functional.softplus(scores[:, 0])
+    elif loss == "multinomial":
+        value = torch.logsumexp(scores, dim=1)
+    else:
+        value = torch.exp(scores[:, 0])
+    if design.multiplicity is not None:
+        value = value * torch.as_tensor(design.multiplicity)
+    linear = (torch.as_tensor(sums.T) * outputs).sum() + (torch.as_tensor(total) * intercept).sum()
+    return value.sum() - linear
+
+
+def design_scores(design: CellDesign, outputs: Any, intercept: Any) -> Any:
+    """Row scores as a torch tensor of shape (n_rows, n_outputs), differentiable in both arguments.
+
+    Gather and scatter are the design's own.
+    """
+    import torch
+
+    class Gather(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, tables: Any, constant: Any) -> Any:
+            coef = torch.cat([tables, constant[None]]).detach().numpy().T
+            return torch.as_tensor(design.scores(np.ascontiguousarray(coef)).T.copy())
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            back = design.scatter(np.ascontiguousarray(gradient.numpy().T))
+            return torch.as_tensor(back[:, :-1].T.copy()), torch.as_tensor(back[:, -1].copy())
+
+    return Gather.apply(outputs, intercept)
+
+
+def fit_submodels(
+    design: CellDesign,
+    indexes: Sequence[CellIndex],
+    loss: LossName,
+    sums: FloatArray,
+    noise: FloatArray,
+    *,
+    submodel: Any,
+    options: dict[str, Any] | None,
+    random_state: Any,
+) -> NeuralFit:
+    """Train one network per feature set by Adam on the whole aggregate objective.
+
+    Parameters
+    ----------
+    design, indexes, loss, sums, noise
+        As in `fit_evidence`.
+    submodel : "mlp" or callable
+        A callable gets the number of codes of each column of a set and the number of outputs, and returns a
+        ``torch.nn.Module`` from codes (n_bags, n_columns) to outputs (n_bags, n_outputs).
+    options : dict or None
+        Overrides of `DEFAULTS`.
+    random_state : None, int or RandomState
+        Seeds the initialisation, which is public.
+    """
+    torch = _torch()
+    chosen = check_options(options)
+    if np.any(noise) and loss != "squared":
+        sums = np.clip(sums, 0.0, np.inf if loss == "poisson" else design.counts)
+    total = total_sum(design, sums, noise)
+    start = constant_start(design, loss, np.column_stack([sums, total]))[:, -1]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(public_generator(random_state).integers(2**62)))
+        modules = make_submodels(indexes, sums.shape[0], submodel, chosen)
+        keys = [torch.as_tensor(index.keys.astype(np.int64) + 1) for index in indexes]
+        intercept = torch.nn.Parameter(torch.as_tensor(start.copy()))
+        parameters = list(modules.parameters())
+        optimiser = torch.optim.Adam([*parameters, intercept], lr=chosen["learning_rate"])
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, chosen["epochs"])
+        for _ in range(chosen["epochs"]):
+            optimiser.zero_grad()
+            outputs = torch.cat([module(key) for module, key in zip(modules, keys, strict=True)])
+            objective = aggregate_loss(design, loss, outputs, intercept, sums, total)
+            penalty = sum((p**2).sum() for p in parameters)
+            ((objective + 0.5 * chosen["weight_decay"] * penalty) / design.n_samples).backward()
+            optimiser.step()
+            schedule.step()
+        with torch.no_grad():
+            tables = torch.cat([module(key) for module, key in zip(modules, keys, strict=True)])
+            coef = torch.cat([tables, intercept[None]]).numpy().T.copy()
+    return NeuralFit(coef, chosen["epochs"])
+
+
+def make_submodels(
+    indexes: Sequence[CellIndex], n_outputs: int, submodel: Any, options: dict[str, Any]
+) -> Any:
+    """A ``ModuleList`` with one network per feature set, in double precision; code 0 stands for rare values."""
+    torch = _torch()
+    radix = {c: r for index in indexes for c, r in zip(index.columns, index.radices, strict=True)}
+    if submodel != "mlp":
+        made = [submodel([radix[c] + 1 for c in index.columns], n_outputs) for index in indexes]
+    else:
+        width = options["embedding"]
+
+        def embeddings(columns: Sequence[int]) -> dict[int, Any]:
+            return {c: torch.nn.Embedding(radix[c] + 1, width) for c in columns}
+
+        shared = embeddings(sorted(radix)) if options["shared_embeddings"] else None
+        made = [
+            _embedded_mlp(
+                index.columns, shared or embeddings(index.columns), width, options["hidden"], n_outputs
+            )
+            for index in indexes
+        ]
+    return torch.nn.ModuleList(made).double()
+
+
+def check_options(options: dict[str, Any] | None) -> dict[str, Any]:
+    """Defaults with the given overrides; unknown names are refused."""
+    unknown = sorted(set(options or {}) - set(DEFAULTS))
+    if unknown:
+        raise ValueError(f"submodel_options has unknown entries {unknown}; allowed are {sorted(DEFAULTS)}.")
+    return {**DEFAULTS, **(options or {})}
+
+
+def _embedded_mlp(
+    columns: Sequence[int], embeddings: dict[int, Any], width: int, hidden: Sequence[int], n_outputs: int
+) -> Any:
+    torch = _torch()
+    layers: list[Any] = []
+    size = width * len(columns)
+    for units in hidden:
+        layers += [torch.nn.Linear(size, units), torch.nn.ReLU()]
+        size = units
+    layers.append(torch.nn.Linear(size, n_outputs))
+    return _module_class()([embeddings[c] for c in columns], torch.nn.Sequential(*layers))
+
+
+_MODULES: dict[str, Callable[..., Any]] = {}
+
+
+def _module_class() -> Callable[..., Any]:
+    if "mlp" not in _MODULES:
+        torch = _torch()
+
+        class EmbeddedMLP(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self, embeddings: list[Any], head: Any) -> None:
+                super().__init__()
+                self.embeddings = torch.nn.ModuleList(embeddings)
+                self.head = head
+
+            def forward(self, keys: Any) -> Any:
+                parts = [embedding(keys[:, i]) for i, embedding in enumerate(self.embeddings)]
+                return self.head(torch.cat(parts, dim=1))
+
+        _MODULES["mlp"] = EmbeddedMLP
+    return _MODULES["mlp"]
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(
+            "submodels other than 'crosses' need torch: pip install 'skprivate[torch]'."
+        ) from None
+    return torch

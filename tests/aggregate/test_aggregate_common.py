@@ -1,0 +1,57 @@
+"""Variants of the four estimators pass the common checks too; the defaults are in `tests/test_common.py`."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skprivate.aggregate import (
+    CuratedBagGAMClassifier,
+    CuratedBagGAMRegressor,
+    RandomBagClassifier,
+    RandomBagRegressor,
+)
+from skprivate.utils.estimator_checks import CheckData, default_data, parametrize_with_privacy_checks
+
+VARIANTS = [
+    CuratedBagGAMClassifier(delta=0.0, categorical_features=[]),
+    CuratedBagGAMRegressor(loss="poisson", penalty=(1.0, 10.0)),
+    CuratedBagGAMRegressor(epsilon=None),
+    RandomBagClassifier(loss="debiased"),
+    RandomBagRegressor(epsilon=None, label_release="mean", disjoint=False, bag_size=2),
+]
+
+
+@parametrize_with_checks(VARIANTS)
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def positive(estimator, rng, n_rows):
+    data = default_data(estimator, rng, n_rows)
+    return CheckData(data.X, np.exp(data.y) if data.y.dtype.kind == "f" else data.y, data.metadata)
+
+
+@parametrize_with_privacy_checks(
+    [
+        CuratedBagGAMClassifier(mechanism="discrete_gaussian", penalty=1.0, feature_sets="singles"),
+        CuratedBagGAMRegressor(mechanism="gaussian", label_bounds=(-2, 2)),
+        CuratedBagGAMRegressor(loss="poisson", delta=0.0),
+        RandomBagClassifier(disjoint=False, bag_size=3),
+        RandomBagRegressor(label_bounds=(-2, 2), bag_size=3, loss="squared"),
+    ],
+    make_data=positive,
+)
+def test_privacy(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_no_label_survives_aggregation(epsilon):
+    """Labels that are irregular numbers are found nowhere in a fitted model, only sums of at least ten."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, size=(200, 2)), rng.normal(size=200)
+    model = CuratedBagGAMRegressor(epsilon=epsilon, categorical_features="all").fit(X, y)
+    assert min(table.counts.min() for table in model.bags_.tables) >= 10
+    kept = np.concatenate([table.label_sums.ravel() for table in model.bags_.tables])
+    assert not np.any(np.isin(kept, y))
+    assert all(not np.any(np.isin(np.asarray(v, dtype=float), y)) for v in (*model.tables_, model.intercept_))

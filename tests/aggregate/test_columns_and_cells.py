@@ -1,0 +1,144 @@
+"""Columns as codes, feature sets as cells: public rules that see no label."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skprivate.aggregate import CuratedBagGAMClassifier, make_curated_bags
+from skprivate.aggregate._cells import index_cells, resolve_feature_sets
+from skprivate.aggregate._columns import BinnedColumn, CategoricalColumn, learn_columns
+from skprivate.aggregate._input import read_columns
+
+
+def learn(values, categorical=True, **arguments):
+    columns, codes = learn_columns([values], ["v"], categorical=[categorical], n_bins=4, **arguments)
+    return columns[0], codes[0]
+
+
+def test_categories_of_any_type_have_codes_that_do_not_depend_on_row_order():
+    values = np.array(["b", None, 3, "a", float("nan"), True, pd.NA, ("t", 1)], dtype=object)
+    column, codes = learn(values)
+    assert column.categories.count(None) == 1
+    assert codes[1] == codes[4] == codes[6] == column.n_codes - 1
+    again, reverse = learn(values[::-1])
+    assert again == column
+    np.testing.assert_array_equal(reverse[::-1], codes)
+    np.testing.assert_array_equal(column.encode(values), codes)
+    assert column.encode(np.array(["never seen"], dtype=object))[0] == -1
+
+
+def test_numbers_as_categories():
+    column, codes = learn(np.array([5, 2, 5, 9]))
+    assert column.categories == (2, 5, 9)
+    np.testing.assert_array_equal(column.encode(np.array([9.0, np.nan, 2.0, 3.0])), [2, -1, 0, -1])
+    np.testing.assert_array_equal(codes, [1, 0, 1, 2])
+    with_missing = CategoricalColumn("v", (1.0, None))
+    np.testing.assert_array_equal(with_missing.encode(np.array([np.nan, 1.0, 7.0])), [1, 0, -1])
+
+
+def test_bins_are_quantiles_of_the_features_or_given():
+    values = np.append(np.arange(100.0), np.nan)
+    _, codes = learn(values, categorical=False)
+    counts = np.bincount(codes)
+    assert counts[-1] == 1 and counts[:-1].min() >= 24
+    given_column, _ = learn(values, categorical=False, bin_edges={"v": [10, 20]})
+    assert given_column == BinnedColumn("v", (10.0, 20.0))
+    np.testing.assert_array_equal(
+        given_column.encode(np.array([9.9, 10.0, 20.0, -np.inf, np.nan])), [0, 1, 2, 0, 3]
+    )
+    assert given_column.label_of(1) == "[10, 20)" and given_column.label_of(3) == "missing"
+    few, few_codes = learn(np.array([1.0, 2.0, 1.0, 7.0]), categorical=False)
+    np.testing.assert_array_equal(few_codes, [0, 1, 0, 2])
+    assert few.edges == (1.5, 4.5)
+
+
+@pytest.mark.parametrize("edges", [[2, 1], [1, 1], [np.inf], [[1, 2]]])
+def test_bad_edges_are_refused(edges):
+    with pytest.raises(ValueError, match=r"bin_edges\['v'\] must be finite and increasing"):
+        learn(np.arange(5.0), categorical=False, bin_edges={"v": edges})
+
+
+def test_texts_are_not_cut_into_bins():
+    with pytest.raises(ValueError, match="declare it in categorical_features"):
+        learn(np.array(["a", "b"], dtype=object), categorical=False)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 4), st.integers(1, 60), st.integers(1, 12), st.randoms(use_true_random=False))
+def test_cells_partition_the_rows(n_columns, n, min_size, random):
+    codes = [np.array([random.randrange(4) for _ in range(n)], dtype=np.int32) for _ in range(n_columns)]
+    index, cells, counts = index_cells(codes, [4] * n_columns, tuple(range(n_columns)), min_size=min_size)
+    if index.n_cells == 0:
+        assert n < 2 * min_size or np.unique(np.stack(codes), axis=1, return_counts=True)[1].max() < min_size
+        return
+    np.testing.assert_array_equal(np.bincount(cells, minlength=index.n_cells), counts)
+    assert counts.sum() == n and counts.min() >= min(min_size, n)
+    np.testing.assert_array_equal(index.locate(codes), cells)
+    # Rows of one kept cell share all values, and the key says which.
+    for cell in range(index.n_cells - index.has_rest):
+        for column, code in zip(codes, index.keys[cell], strict=True):
+            assert np.all(column[cells == cell] == code)
+    unknown = [column.copy() for column in codes]
+    unknown[0][:] = -1
+    assert np.all(index.locate(unknown) == -1)
+
+
+def test_large_key_ranges_use_bisection_with_the_same_result():
+    rng = np.random.default_rng(0)
+    codes = [rng.integers(0, 40, 500).astype(np.int32) for _ in range(2)]
+    small = index_cells(codes, [40, 40], (0, 1), min_size=2)
+    large = index_cells(codes, [40, 10**6], (0, 1), min_size=2)
+    np.testing.assert_array_equal(small[1], large[1])
+    np.testing.assert_array_equal(small[2], large[2])
+    np.testing.assert_array_equal(large[0].locate(codes), large[1])
+    with pytest.raises(ValueError, match="too many combinations"):
+        index_cells(codes, [2**31, 2**31], (0, 1))
+
+
+def test_feature_sets():
+    codes = [np.zeros(4, dtype=np.int32), np.arange(4, dtype=np.int32), np.arange(4, dtype=np.int32) % 2]
+    names, sizes = ["a", "b", "c"], [1, 4, 2]
+    assert resolve_feature_sets("singles", names, codes, sizes) == ([(0,), (1,), (2,)], False)
+    assert len(resolve_feature_sets("pairs", names, codes, sizes)[0]) == 6
+    assert len(resolve_feature_sets(1, names, codes, sizes)[0]) == 4
+    assert resolve_feature_sets(["a", ("c", "b"), (0, 1, 2)], names, codes, sizes) == (
+        [(0,), (1, 2), (0, 1, 2)],
+        True,
+    )
+    for bad, message in [
+        ("triples", "must be 'singles'"),
+        ([], "is empty"),
+        (["a", (0,)], "twice"),
+        (["z"], "column 'z'"),
+        ([7], "column 7"),
+        ([("a", "a")], "distinct"),
+        (9, "there are 3"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            resolve_feature_sets(bad, names, codes, sizes)
+
+
+def test_pandas_polars_and_arrays_agree():
+    rng = np.random.default_rng(0)
+    data = {"color": rng.choice(["red", "green"], 200), "size": rng.normal(size=200)}
+    frames = [pd.DataFrame(data), pl.DataFrame(data), pd.DataFrame(data).astype({"color": "category"})]
+    y = rng.integers(0, 2, 200)
+    reference = None
+    for frame in frames:
+        names, columns = read_columns(frame)
+        assert names == ["color", "size"] and columns[1].dtype == np.float64
+        bags = make_curated_bags(frame, y, "pairs")
+        model = CuratedBagGAMClassifier(epsilon=None).fit(frame, y)
+        probabilities = model.predict_proba(frame)
+        if reference is None:
+            reference = bags.to_dict(), probabilities
+        assert bags.to_dict() == reference[0]
+        np.testing.assert_array_equal(probabilities, reference[1])
+    rows = list(zip(data["color"], data["size"], strict=True))
+    bags = make_curated_bags(rows, y, "pairs")
+    assert [t["label_sums"] for t in bags.to_dict()["tables"]] == [
+        t["label_sums"] for t in reference[0]["tables"]
+    ]

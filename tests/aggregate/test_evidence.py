@@ -1,0 +1,171 @@
+"""Penalties from aggregates: variance components with known noise."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.metrics import log_loss
+
+from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor
+from skprivate.aggregate import _evidence as evidence_module
+from skprivate.aggregate._cells import index_cells
+from skprivate.aggregate._design import CellDesign
+from skprivate.aggregate._evidence import _posterior, fit_evidence, total_sum
+
+
+def crossed(n, seed, sizes=(12, 10)):
+    rng = np.random.default_rng(seed)
+    codes = [rng.integers(0, size, n).astype(np.int32) for size in sizes]
+    sets = [(0,), (1,), (0, 1)]
+    found = [index_cells(codes, sizes, s) for s in sets]
+    design = CellDesign([f[0] for f in found], codes, [f[1] for f in found])
+    return design, [f[1] for f in found], rng
+
+
+def sums_over(design, cells, y):
+    return np.concatenate(
+        [
+            np.bincount(c, weights=y, minlength=size)
+            for c, size in zip(cells, np.diff(design.offsets), strict=True)
+        ]
+    )[None]
+
+
+def test_posterior_step_is_generalised_least_squares():
+    """Against the textbook formula: z = Gθ + e, e ~ N(0, G + N), θ ~ N(0, T), free intercept."""
+    design, cells, rng = crossed(400, 0, (4, 3))
+    y = rng.normal(size=400)
+    sums = sums_over(design, cells, y)
+    noise = rng.uniform(1.0, 30.0, design.n_cells)
+    ridge = rng.uniform(0.5, 2.0, design.n_cells)
+    noisy = sums + rng.normal(size=sums.shape) * np.sqrt(noise)
+    start = np.zeros((1, design.n_cells + 1))
+    coef, spread = _posterior(design, "squared", noisy, noise, start, ridge, 1.0)
+    gram = design.gram(np.ones(design.n_rows))
+    first = slice(0, int(design.offsets[1]))
+    full = np.column_stack([gram, gram[:, first].sum(axis=1)])
+    precision = np.linalg.inv(gram + np.diag(noise))
+    information = full.T @ precision @ full + np.diag(np.append(ridge, 0.0))
+    np.testing.assert_allclose(
+        coef[0], np.linalg.solve(information, full.T @ precision @ noisy[0]), rtol=1e-5, atol=1e-7
+    )
+    np.testing.assert_allclose(spread[0], np.diag(np.linalg.inv(information))[:-1], rtol=1e-5)
+    # Without noise it is ridge regression on individual labels.
+    exact, _ = _posterior(design, "squared", sums, np.zeros(design.n_cells), start, ridge, 1.0)
+    linear = np.column_stack([sums, [y.sum()]])
+    _, gradient = design.value_and_gradient(exact, "squared", linear, np.append(ridge, 0.0))
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("noise", [0.0, 25.0])
+def test_variances_are_recovered(noise):
+    """Simulated from the prior; the estimate of each component is within a factor of 2.5, averaged over seeds."""
+    truth = np.array([0.5, 0.05, 0.2])
+    found = []
+    for seed in range(6):
+        design, cells, rng = crossed(20_000, seed, (25, 20))
+        effects = [
+            rng.normal(scale=np.sqrt(t), size=s) for t, s in zip(truth, np.diff(design.offsets), strict=True)
+        ]
+        score = -0.5 + sum(e[c] for e, c in zip(effects, cells, strict=True))
+        y = (rng.random(score.size) < expit(score)).astype(float)
+        sums = sums_over(design, cells, y)
+        sums += rng.normal(scale=np.sqrt(noise), size=sums.shape)
+        fit = fit_evidence(design, "log", sums, np.full(design.n_cells, noise), np.array([1, 1, 2]))
+        found.append(fit.variances)
+    ratio = np.exp(np.mean(np.log(found), axis=0)) / truth
+    assert np.all(ratio < 2.5) and np.all(ratio > 0.4)
+
+
+def test_totals_weigh_sets_by_their_noise():
+    design, cells, rng = crossed(500, 0)
+    y = rng.random(500)
+    sums = sums_over(design, cells, y)
+    assert total_sum(design, sums, np.zeros(design.n_cells))[0] == pytest.approx(y.sum())
+    noise = np.full(design.n_cells, 4.0)
+    ends = design.offsets
+    parts = [sums[0, ends[j] : ends[j + 1]].sum() for j in range(3)]
+    sums[0, ends[2]] += 100.0
+    weight = 1 / (4.0 * np.diff(ends))
+    expected = np.average([parts[0], parts[1], parts[2] + 100], weights=weight)
+    assert total_sum(design, sums, noise)[0] == pytest.approx(expected)
+
+
+def test_the_diagonal_approximation_is_close_without_noise_and_works_with_it(monkeypatch):
+    design, cells, rng = crossed(5000, 1)
+    score = rng.normal(scale=0.7, size=12)[cells[0]] - 0.5
+    y = (rng.random(5000) < expit(score)).astype(float)
+    for noise in (0.0, 20.0):
+        sums = sums_over(design, cells, y) + rng.normal(scale=np.sqrt(noise), size=(1, design.n_cells))
+        arguments = (design, "log", sums, np.full(design.n_cells, noise), np.array([1, 1, 2]))
+        dense = fit_evidence(*arguments)
+        with monkeypatch.context() as patch:
+            patch.setattr(evidence_module, "DENSE_CELLS", 0)
+            diagonal = fit_evidence(*arguments)
+        a, b = (design.scores(fit.coef)[0] for fit in (dense, diagonal))
+        assert np.corrcoef(a, b)[0, 1] > (0.98 if noise else 0.99)
+
+
+def make_labels(rng, n):
+    X = np.column_stack([rng.integers(0, 8, n), rng.integers(0, 8, n), rng.integers(0, 8, n)])
+    effect = rng.normal(size=(3, 8))
+    score = sum(effect[j][X[:, j]] for j in range(3)) - 0.5
+    return X, (rng.random(n) < expit(score)).astype(int)
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_evidence_is_no_worse_than_fixed_penalties(epsilon):
+    rng = np.random.default_rng(0)
+    X, y = make_labels(rng, 8000)
+    X, X_test, y, y_test = X[:4000], X[4000:], y[:4000], y[4000:]
+
+    def loss(**arguments):
+        return np.mean(
+            [
+                log_loss(
+                    y_test,
+                    CuratedBagGAMClassifier(
+                        epsilon=epsilon, categorical_features="all", random_state=seed, **arguments
+                    )
+                    .fit(X, y)
+                    .predict_proba(X_test),
+                )
+                for seed in range(3)
+            ]
+        )
+
+    fixed = {penalty: loss(penalty=penalty) for penalty in (1.0, 10.0, (1.0, 100.0))}
+    assert loss() < 1.01 * min(fixed.values())
+
+
+def test_multiclass_and_poisson_with_noise():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 5, size=(6000, 3))
+    score = X[:, 0] - 0.5 * X[:, 1]
+    labels = np.digitize(score + rng.logistic(size=6000), [0.0, 1.5])
+    model = CuratedBagGAMClassifier(epsilon=2.0, categorical_features="all", random_state=0).fit(X, labels)
+    exact = CuratedBagGAMClassifier(epsilon=None, categorical_features="all").fit(X, labels)
+    assert model.score(X, labels) > exact.score(X, labels) - 0.02
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    counts = rng.poisson(np.exp(0.4 * score))
+    model = CuratedBagGAMRegressor(
+        epsilon=2.0, loss="poisson", label_bounds=(0, 12), categorical_features="all", random_state=0
+    ).fit(X, counts)
+    assert np.corrcoef(model.predict(X), np.exp(0.4 * score))[0, 1] > 0.95
+
+
+def test_squared_loss_with_noise_and_many_mechanisms():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 5, size=(5000, 2))
+    y = 10 * X[:, 0] + 3 * (X[:, 1] == 2) + rng.normal(scale=2.0, size=5000)
+    for mechanism in ("laplace", "gaussian"):
+        for bounds in (None, (-10, 60)):
+            model = CuratedBagGAMRegressor(
+                epsilon=1.0,
+                mechanism=mechanism,
+                label_bounds=bounds,
+                categorical_features="all",
+                random_state=0,
+            ).fit(X, y)
+            assert model.score(X, y) > 0.93
+    exact = CuratedBagGAMRegressor(epsilon=None, categorical_features="all").fit(X, y)
+    assert exact.score(X, y) > 0.97

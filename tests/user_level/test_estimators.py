@@ -1,0 +1,303 @@
+"""The estimators end to end: what they learn, what they promise, what they refuse."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.dummy import DummyRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from skprivate.privacy import GaussianEvent, LaplaceEvent, PrivacyLedger, PureEvent, open_release
+from skprivate.privacy._branches import open_branches
+from skprivate.privacy._repeated import select_repeatedly
+from skprivate.user_level import (
+    UserLevelMean,
+    UserLevelSelector,
+    UserLevelSGDClassifier,
+    UserLevelSGDRegressor,
+)
+from skprivate.user_level._user_selection import vote_scores
+from skprivate.utils.estimator_checks import epsilon_lower_bound, half_noise
+
+
+def regression(seed=0, n_users=2000, m=20, d=4, noise=0.5):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_users * m, d))
+    w = np.linspace(-1.0, 1.0, d)
+    return X, X @ w + noise * rng.normal(size=len(X)), np.arange(len(X)) // m, w
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("aggregation", ["robust", "mean"])
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
+def test_regression_recovers_coefficients_in_any_unit(adjacency, aggregation, loss):
+    X, y, users, w = regression()
+    for scale in (1e-3, 1.0, 1e5):
+        if loss == "huber" and scale != 1.0:
+            continue
+        model = UserLevelSGDRegressor(adjacency=adjacency, aggregation=aggregation, loss=loss, random_state=1)
+        model.fit(X, scale * (y + 2.0), user_ids=users)
+        np.testing.assert_allclose(model.coef_ / scale, w, atol=0.05)
+        assert model.intercept_ / scale == pytest.approx(2.0, abs=0.05)
+        assert 0.0 < model.privacy_guarantee_.epsilon <= 1.0
+        assert model.privacy_guarantee_.unit == "user"
+
+
+def test_solvers_agree():
+    X, y, users, w = regression(n_users=5000, m=10)
+    for solver in ("sgd", "phased", "moments"):
+        model = UserLevelSGDRegressor(3.0, solver=solver, random_state=0).fit(X, y, user_ids=users)
+        np.testing.assert_allclose(model.coef_, w, atol=0.1, err_msg=solver)
+
+
+def test_auto_takes_moments_where_their_noise_is_negligible():
+    X, y, users, w = regression(n_users=60_000, m=2, d=2)
+    model = UserLevelSGDRegressor(8.0, aggregation="mean", random_state=0).fit(X, y, user_ids=users)
+    assert model.n_iter_ == 1
+    np.testing.assert_allclose(model.coef_, w, atol=0.02)
+    assert UserLevelSGDRegressor(8.0, random_state=0).fit(X, y, user_ids=users).n_iter_ > 1
+
+
+def test_paper_mode_learns_with_a_known_concentration():
+    X, y, users, w = regression(n_users=5000, m=50)
+    model = UserLevelSGDRegressor(
+        50.0, accounting="paper", concentration=0.5, gradient_bound=10.0, max_iter=5, random_state=0
+    ).fit(X, y, user_ids=users)
+    assert model.privacy_guarantee_.epsilon < 50.0
+    assert "Algorithm 4" in model.privacy_guarantee_.theorem
+    assert np.linalg.norm(model.coef_ - w) < 0.5
+
+
+def test_a_heavy_user_moves_nothing():
+    X, y, users, w = regression()
+    rng = np.random.default_rng(5)
+    heavy = 100_000
+    X_heavy = np.concatenate([X, rng.normal(size=(heavy, 4))])
+    y_heavy = np.concatenate([y, np.full(heavy, 1e6)])
+    users_heavy = np.concatenate([users, np.full(heavy, -1)])
+    for model in (
+        UserLevelSGDRegressor(random_state=0),
+        UserLevelSGDRegressor(weight_cap=50, random_state=0),
+    ):
+        model.fit(X_heavy, y_heavy, user_ids=users_heavy)
+        np.testing.assert_allclose(model.coef_, w, atol=0.05)
+
+
+def test_order_of_rows_and_names_of_users_do_not_matter():
+    X, y, users, _ = regression(n_users=1500, m=3)
+    order = np.random.default_rng(0).permutation(len(X))
+    plain = UserLevelSGDRegressor(random_state=0).fit(X, y, user_ids=users)
+    names = np.array([f"u{u:04d}" for u in users])
+    shuffled = UserLevelSGDRegressor(random_state=0).fit(X[order], y[order], user_ids=names[order])
+    np.testing.assert_allclose(plain.coef_, shuffled.coef_, atol=1e-6)
+
+
+def test_custom_loss_equals_the_built_in_one():
+    class Squared:
+        lipschitz = 10.0
+        smoothness = 1.0
+
+        def gradient(self, X, y, coef):
+            return (X @ coef - y)[:, None] * X
+
+    X, y, users, _ = regression(n_users=1500, m=3)
+    built_in = UserLevelSGDRegressor(random_state=0).fit(X, y, user_ids=users)
+    custom = UserLevelSGDRegressor(loss=Squared(), random_state=0).fit(X, y, user_ids=users)
+    np.testing.assert_allclose(custom.coef_, built_in.coef_, atol=1e-6)
+
+
+def test_classification_beats_chance_by_far():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    for loss in ("log_loss", "smoothed_hinge"):
+        model = UserLevelSGDClassifier(loss=loss, classes=[0, 1], random_state=0).fit(X, y)
+        assert model.score(X, y) > 0.88
+        proba = model.predict_proba(X)
+        np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+        np.testing.assert_array_equal(model.classes_[proba.argmax(axis=1)], model.predict(X))
+
+
+def test_multiclass():
+    X, y = load_iris(return_X_y=True)
+    X, y = np.tile(StandardScaler().fit_transform(X), (20, 1)), np.tile(y, 20)
+    names = np.array(["a", "b", "c"])[y]
+    for loss in ("log_loss", "smoothed_hinge"):
+        model = UserLevelSGDClassifier(3.0, loss=loss, random_state=0).fit(X, names)
+        assert model.coef_.shape == (3, 4)
+        assert model.score(X, names) > 0.8
+
+
+def test_labels_outside_the_public_set_are_refused():
+    X, y = load_iris(return_X_y=True)
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-3, unit="user")
+    with pytest.raises(ValueError, match="labels that are not in classes"):
+        UserLevelSGDClassifier(classes=[0, 1], random_state=0, ledger=ledger).fit(X, y)
+    assert ledger.entries() == []
+
+
+def test_grid_search_over_epsilon_with_one_ledger():
+    X, y, users, _ = regression(n_users=200, m=5)
+    ledger = PrivacyLedger(epsilon=100.0, delta=1e-3, unit="user")
+    pipeline = make_pipeline(
+        FunctionTransformer(), UserLevelSGDRegressor(ledger=ledger, random_state=0, radius=2.0)
+    )
+    grid = GridSearchCV(pipeline, {"userlevelsgdregressor__epsilon": [1.0, 4.0]}, cv=GroupKFold(3))
+    grid.fit(X, y, groups=users, userlevelsgdregressor__user_ids=users)
+    assert len(ledger.entries()) == 7
+
+
+@pytest.mark.parametrize("d", [1, 5])
+@pytest.mark.parametrize("offset", [0.0, 1e7])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_mean_is_found_at_any_offset(d, offset, adjacency):
+    n, m = 4000, 10
+    rng = np.random.default_rng(0)
+    X = offset + rng.normal(size=(n * m, d))
+    for seed in range(3):
+        model = UserLevelMean(adjacency=adjacency, random_state=seed).fit(X, user_ids=np.arange(n * m) // m)
+        error = np.linalg.norm(model.mean_ - X.mean(axis=0))
+        # Six standard deviations of the noise and a little clipping.
+        assert error < 6.0 * model.noise_scale_ * math.sqrt(d) + 0.02
+        assert model.noise_scale_ < 0.05
+        assert np.linalg.norm(model.mean_ - offset) < model.confidence_radius_ < 1.0
+
+
+def test_mean_noise_falls_with_rows_per_user():
+    rng = np.random.default_rng(0)
+    scales = []
+    for m in (4, 64):
+        X = rng.normal(size=(3000 * m, 2))
+        model = UserLevelMean(random_state=0).fit(X, user_ids=np.arange(len(X)) // m)
+        scales.append(model.noise_scale_)
+    assert scales[0] / scales[1] == pytest.approx(4.0, rel=0.5)
+
+
+def test_votes_have_sensitivity_one():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        losses = rng.integers(4, size=(12, 3)).astype(float)
+        other = losses.copy()
+        other[rng.integers(12)] = rng.integers(4, size=3)
+        assert np.abs(vote_scores(losses) - vote_scores(other)).max() <= 1
+        more = vote_scores(np.concatenate([losses, rng.integers(4, size=(1, 3))])) - vote_scores(losses)
+        assert more.min() >= 0 and more.max() <= 1
+
+
+def test_selector_chooses_the_better_model():
+    X, y, users, w = regression(n_users=500, m=5)
+    models = [
+        (str(k), FrozenEstimator(LinearRegression().fit(X[:200], X[:200] @ (w + k))))
+        for k in (2.0, 0.0, -1.0)
+    ]
+    for rule in ("votes", "means"):
+        selector = UserLevelSelector(models, rule=rule, tau=5.0, random_state=0).fit(X, y, user_ids=users)
+        assert selector.best_name_ == "0.0"
+        assert selector.privacy_guarantee_.epsilon <= 1.0 and selector.privacy_guarantee_.delta == 0.0
+        assert selector.score(X, y) > 0.5
+
+
+def test_liu_talwar_charges_three_evaluations_and_no_more_than_planned():
+    release = open_release(epsilon=0.3, unit="user", adjacency="replace-one", random_state=0)
+    calls = []
+
+    def evaluate(candidate, branch):
+        calls.append(candidate)
+        noisy = branch.laplace(float(candidate), sensitivity=1e-3, epsilon=0.1)
+        with pytest.raises(RuntimeError, match="not in the plan"):
+            branch.laplace(0.0, sensitivity=1.0, epsilon=0.1)
+        return noisy
+
+    best = select_repeatedly(release, evaluate, 3, plan=[(LaplaceEvent(0.1), 1)], mean_repetitions=50.0)
+    assert best == max(calls)
+    guarantee = release.close()
+    assert guarantee.epsilon == pytest.approx(0.3)
+    ((event, count),) = guarantee.events
+    assert isinstance(event, PureEvent) and event.epsilon == pytest.approx(0.3) and count == 1
+
+
+def test_branches_pay_once():
+    release = open_release(epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", random_state=0)
+    plan = [(GaussianEvent(10.0), 2)]
+    for branch in open_branches(release, 3, plan):
+        for _ in range(2):
+            branch.gaussian(0.0, sensitivity=1.0, noise_multiplier=10.0)
+        with pytest.raises(RuntimeError, match="not in the plan"):
+            branch.gaussian(0.0, sensitivity=1.0, noise_multiplier=10.0)
+    assert release.close().events == ((GaussianEvent(10.0), 2),)
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (UserLevelSGDRegressor(accounting="paper", adjacency="add-remove"), "replace-one"),
+        (UserLevelSGDRegressor(accounting="paper", solver="moments"), "solver"),
+        (UserLevelSGDRegressor(loss="huber", solver="moments"), "squared_error"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(model, text):
+    X, y, users, _ = regression(n_users=20, m=2)
+    with pytest.raises(ValueError, match=text):
+        model.fit(X, y, user_ids=users)
+
+
+def test_no_user_id_is_kept():
+    X, y, users, _ = regression(n_users=1500, m=3)
+    names = np.array([f"secret-{u}" for u in users])
+    for model in (UserLevelSGDRegressor(solver="phased", random_state=0), UserLevelMean(random_state=0)):
+        assert b"secret-" not in pickle.dumps(model.fit(X, y, user_ids=names))
+
+
+def means_with(extreme, n_runs, first):
+    """Mean of one number with one extreme user, many times."""
+    data = np.zeros((40, 1))
+    data[0] = extreme
+    return [
+        float(UserLevelMean(2.0, delta=1e-3, tau=0.5, random_state=first + seed).fit(data).mean_[0])
+        for seed in range(n_runs)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*too few:skprivate.user_level.TooFewUsersWarning")
+def test_lower_bound_on_epsilon_of_the_mean_stays_below_the_claim():
+    # A false alarm has probability 1e-6.
+    found = epsilon_lower_bound(means_with(-1e9, 3000, 0), means_with(1e9, 3000, 3000), delta=1e-3)
+    assert 0.3 < found <= 2.0
+
+
+def choices_with(first_loss, n_runs, first):
+    """Which of two constants is chosen, with one user's target replaced."""
+    models = [
+        (str(c), FrozenEstimator(DummyRegressor(strategy="constant", constant=c).fit([[0.0]], [0.0])))
+        for c in (0.0, 1.0)
+    ]
+    y = np.array([first_loss, 0.0, 0.0, 1.0, 1.0, 1.0])
+    X = np.zeros((6, 1))
+    return [
+        UserLevelSelector(models, epsilon=1.0, random_state=first + seed).fit(X, y).best_index_
+        for seed in range(n_runs)
+    ]
+
+
+@pytest.mark.slow
+def test_lower_bound_on_epsilon_of_the_choice_catches_half_the_noise():
+    # Each assertion fails by chance with probability 1e-6 at most.
+    runs = 2000
+    assert epsilon_lower_bound(choices_with(0.0, runs, 0), choices_with(1.0, runs, runs)) <= 1.0
+    with half_noise():
+        found = epsilon_lower_bound(choices_with(0.0, runs, 0), choices_with(1.0, runs, runs))
+    assert found > 1.0
+
+
+def test_dummy_models_can_be_chosen():
+    model = FrozenEstimator(DummyRegressor().fit([[0.0]], [1.0]))
+    selector = UserLevelSelector([("only", model)], random_state=0).fit([[1.0], [2.0]], [1.0, 1.0])
+    np.testing.assert_allclose(selector.predict([[0.0]]), [1.0])
