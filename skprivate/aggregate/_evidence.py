@@ -28,8 +28,9 @@ from skprivate.aggregate._solvers import constant_start, fit_tables
 #: Prior variances are kept within these multiples of the scale of the scores.
 _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
 #: Weight of the starting values, in coefficients per feature set: little data must not prune or free a whole set.
-_PRIOR_WEIGHT = 1.0
-_START_VARIANCE = (0.5, 0.05)
+#: More of it keeps useless crosses alive.
+_PRIOR_WEIGHT = 0.1
+_START_VARIANCE = (0.5, 0.005)
 #: Prior scores of standard deviation 3 around 0, in place of a free intercept where label sums are noisy.
 _NOISY_INTERCEPT_PENALTY = 1 / 9
 #: Beyond this many cells the posterior covariance is approximated by its diagonal.

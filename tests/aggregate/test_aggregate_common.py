@@ -14,8 +14,8 @@ from skprivate.utils.estimator_checks import CheckData, default_data, parametriz
 
 VARIANTS = [
     CuratedBagGAMClassifier(delta=0.0, categorical_features=[]),
-    CuratedBagGAMRegressor(loss="poisson", penalty=(1.0, 10.0)),
-    CuratedBagGAMRegressor(epsilon=None),
+    CuratedBagGAMRegressor(loss="poisson", penalty=(1.0, 10.0), feature_sets="singles"),
+    CuratedBagGAMRegressor(epsilon=None, feature_sets="singles"),
     RandomBagClassifier(loss="debiased"),
     RandomBagRegressor(epsilon=None, label_release="mean", disjoint=False, bag_size=2),
 ]
