@@ -31,10 +31,10 @@ RECORDED = {
 }
 
 
-def spread(X):
+def spread():
     """Numeric columns in buckets of their quantiles, beside the columns themselves."""
     buckets = KBinsDiscretizer(16, encode="onehot-dense", quantile_method="averaged_inverted_cdf")
-    return make_column_transformer((buckets, list(range(5))), ("passthrough", slice(None)))
+    return make_column_transformer((buckets, list(range(5))), ("passthrough", list(range(107))))
 
 
 def models(size, seed):
@@ -42,7 +42,7 @@ def models(size, seed):
     yield "likelihood (default)", RandomBagClassifier(**shared)
     yield "log loss of the mean", RandomBagClassifier(loss="log", **shared)
     yield "debiased = squared", RandomBagClassifier(loss="debiased", **shared)
-    yield "buckets + likelihood", make_pipeline(spread(None), RandomBagClassifier(**shared))
+    yield "buckets + likelihood", make_pipeline(spread(), RandomBagClassifier(**shared))
     yield "likelihood, label eps 1", RandomBagClassifier(**{**shared, "epsilon": 1.0})
 
 
