@@ -155,7 +155,7 @@ def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: f
     # Nodes in common minus one is the number of edges; several roots hang from one more node above them.
     roots = {node for node, parent in parents.items() if parent is None}
     roots |= {parent for parent in parents.values() if parent is not None and parent not in parents}
-    distances = float(base) ** -(common - (1.0 if len(roots) == 1 else 0.0))
+    edges = common - (1 if len(roots) == 1 else 0)
+    distances: FloatArray = np.power(float(base), -edges.astype(np.float64))
     distances[(table[:, None, :] == table[None, :, :]).all(axis=2)] = 0.0
-    result: FloatArray = distances
-    return result
+    return distances
