@@ -106,7 +106,7 @@ def figure(name, data, seeds):
     X, X_test, y, y_test = data
     pairs = (0, 4, 10, 18, 28)
     rows = []
-    fig, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True)
+    fig, axes = plt.subplots(1, 3, figsize=(11.5, 3.2))
     curves: dict = {"crosses, aggregates": [], "crosses, individual labels": [], "networks, aggregates": []}
     networks = {"submodel": "mlp", "submodel_options": {"shared_embeddings": True, "epochs": 150}}
     for q in pairs:
@@ -158,7 +158,7 @@ def figure(name, data, seeds):
     axes[2].set(xscale="log", xlabel="rows per random bag", title="(c) random bags")
     for ax in axes:
         ax.legend(fontsize=7)
-    fig.suptitle(name.capitalize())
+    fig.suptitle(name.capitalize(), y=1.04)
     save_figure(fig, f"aggregate_figure3_{name}")
     return rows
 

@@ -76,7 +76,7 @@ def main() -> None:
     if args.part != "pass":
         time_fits(args.rows)
     if args.part != "fit":
-        time_pass(n)
+        time_pass(args.pass_rows)
 
 
 def time_fits(n: int) -> None:

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skprivate._base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.aggregate._aggregation import default_bins, plan_membership
-from skprivate.aggregate._cells import CellIndex
-from skprivate.aggregate._columns import encode_columns, learn_columns
+from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
+from skprivate.aggregate._columns import CodeArray, encode_columns, learn_columns
 from skprivate.aggregate._curated_bags import (
     ASSUMPTIONS,
     THEOREM,
@@ -165,8 +165,8 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 
     def _learn(self, membership: Membership, report: CuratedBags) -> None:
         """Everything after aggregation: no label is in reach from here on."""
-        indexes, tables, noise = self._modelled_sets(membership, report)
-        design = CellDesign(indexes, membership.codes)
+        indexes, cells, tables, noise = self._modelled_sets(membership, report)
+        design = CellDesign(indexes, membership.codes, cells)
         sums = np.ascontiguousarray(np.concatenate([table.label_sums for table in tables]).T)
         if self.submodel != "crosses":
             from skprivate.aggregate._neural import fit_submodels
@@ -229,37 +229,36 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 
     def _modelled_sets(
         self, membership: Membership, report: CuratedBags
-    ) -> tuple[list[CellIndex], list[BagTable], FloatArray]:
+    ) -> tuple[list[CellIndex], list[CodeArray], list[BagTable], FloatArray]:
         """Cells, label sums and noise variances of the model's own feature sets."""
         reported = {frozenset(table.feature_set): j for j, table in enumerate(report.tables)}
         if isinstance(self.feature_sets, (list, tuple)):
-            from skprivate.aggregate._cells import resolve_feature_sets
-
             names = [column.name for column in report.columns]
             positions, _ = resolve_feature_sets(list(self.feature_sets), names, [], [])
             wanted = [tuple(names[c] for c in one) for one in positions]
         else:
             wanted = [table.feature_set for table in report.tables]
         indexes: list[CellIndex] = []
+        cells: list[CodeArray] = []
         tables: list[BagTable] = []
         noise: list[FloatArray] = []
         for feature_set in wanted:
             j = reported.get(frozenset(feature_set))
             if j is not None:
-                table, own = (
-                    report.tables[j],
-                    np.full(report.tables[j].n_bags, report.tables[j].noise_variance),
-                )
-                index = membership.indexes[j]
+                table = report.tables[j]
+                own = np.full(table.n_bags, table.noise_variance)
+                index, where = membership.indexes[j], membership.cells[j]
             else:
                 j, table, own = self._best_superset(report, feature_set)
                 place = {column.name: c for c, column in enumerate(report.columns)}
                 columns = tuple(place[name] for name in feature_set)
                 index = CellIndex(columns, tuple(report.columns[c].n_codes for c in columns), table.keys)
+                where = index.locate(membership.codes)
             indexes.append(index)
+            cells.append(where)
             tables.append(table)
             noise.append(own)
-        return indexes, tables, np.concatenate(noise)
+        return indexes, cells, tables, np.concatenate(noise)
 
     @staticmethod
     def _best_superset(report: CuratedBags, feature_set: tuple[str, ...]) -> tuple[int, BagTable, FloatArray]:
