@@ -107,8 +107,8 @@ if __name__ == "__main__":
             rows.append(
                 [epsilon, seed, result.epsilon_lower_bound, "yes" if result.violated else "no", args.runs]
             )
-    write_table(
-        "audit_diffprivlib",
-        ["claimed epsilon", "seed", "audited epsilon at least", "violation", "fits a side"],
-        rows,
-    )
+            write_table(
+                "audit_diffprivlib",
+                ["claimed epsilon", "seed", "audited epsilon at least", "violation", "fits a side"],
+                rows,
+            )

@@ -246,8 +246,9 @@ if __name__ == "__main__":
                         sound.n_runs,
                     ]
                 )
-                audits += [sound, broken]
-                names += [f"{name}{variant}, ε = {epsilon:g}", "… half the noise"]
+                if epsilon == 1.0:
+                    audits += [sound, broken]
+                    names += [f"{name}{variant}", "… half the noise"]
             if not args.only:
                 write_table("audit_estimators", COLUMNS, rows)
     if not args.only:

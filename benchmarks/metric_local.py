@@ -71,6 +71,8 @@ def main() -> None:
     for name in found:
         axes[0].plot(list(losses), [losses[e][name] for e in losses], "o-", ms=3, label=name)
     axes[0].set(xscale="log", xlabel="ε per km", ylabel="mean error, km", ylim=(0, None))
+    axes[0].set_xticks(list(losses), [f"{e:g}" for e in losses])
+    axes[0].minorticks_off()
     axes[0].legend(frameon=False, fontsize=8)
     shown = place[inside][:800]
     noisy = MetricPrivatizer(2.0).fit(shown).transform(shown)

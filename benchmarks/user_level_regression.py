@@ -2,8 +2,8 @@
 
 x ~ N(0, I_d), |w*| = 1, noise 0.5, excess = ½‖w − w*‖², δ = 1e-6. GD* is gradient descent on the users' mean gradients
 with an ℓ2 clip and Gaussian noise (add/remove one user, n public, exact composition) whose clip, number of steps,
-step and averaging are chosen among up to 160 settings with the true w* in hand, per row and ε; its risk is then measured
-with fresh noise on the same data.
+step and averaging are chosen among up to 160 settings with the true w* in hand, per row and ε; its risk is then
+measured with fresh noise on the same data.
 
     python benchmarks/user_level_regression.py [--seeds 20] [--rows 0 1 2 3 4 5]
 """

@@ -103,7 +103,7 @@ def main():
 
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 4, figsize=(14, 3.2))
+    figure, axes = plt.subplots(1, 4, figsize=(14, 3.2), layout="constrained")
     for name, (ns, by_n, ms, by_m) in curves.items():
         axes[0].loglog(ns, by_n, "o-", label=f"{name}: {slope(ns, by_n):.2f}")
         axes[1].loglog(ms, by_m, "o-", label=f"{name}: {slope(ms, by_m):.2f}")
@@ -116,6 +116,8 @@ def main():
     axes[3].loglog(steps, spent, "s--", label="ε really spent of ε = 1")
     axes[3].set(title="the paper's accounting", xlabel="steps T")
     for axis in axes:
+        axis.title.set_fontsize(10)
+        axis.xaxis.set_minor_formatter("")
         axis.legend(fontsize=7)
         axis.grid(alpha=0.3)
     save_figure(figure, "user_level_slopes")

@@ -38,7 +38,7 @@ from skprivate.audit import (
     theorem2_gap,
     theorem3_gap,
 )
-from skprivate.displays import AuditDisplay
+from skprivate.displays import AuditDisplay, LargestCellsDisplay
 from skprivate.metric import (
     Bracket,
     GridMeasure,
@@ -93,6 +93,7 @@ __all__ = [
     "EstimatorAudit",
     "FiniteAdversaryAuditor",
     "GridMeasure",
+    "LargestCellsDisplay",
     "LiRAAttack",
     "LossThresholdAttack",
     "MembershipAttack",

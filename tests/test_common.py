@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
     check_param_validation,
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 
 #: What cannot be guessed: arguments of estimators that have required ones.
 ARGUMENTS = {
-    "estimator": LogisticRegression(),
+    "estimator": DecisionTreeClassifier(max_depth=2),  # fits references of one class, too
     "estimators": [
         (
             f"constant {value}",

@@ -152,6 +152,7 @@ class AuditDisplay:
         if not np.allclose(achieved, low):
             ax.plot(achieved, rows, "o", color="#1f3b5c", markersize=5)
         ax.set_yticks(rows, self.labels)
+        ax.set_ylim(-0.7, n - 0.3)
         ax.set_xlabel(_AXES.get(self.quantity, self.quantity))
         top = max(limit.max(), low.max())
         ax.set_xlim(self.baseline, top + 0.06 * (top - self.baseline) + 1e-9)

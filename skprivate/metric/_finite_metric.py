@@ -122,7 +122,7 @@ def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: f
     Parameters
     ----------
     parents : mapping
-        Parent of every node; a root's parent is missing or None.
+        Parent of every node; a root's parent is missing or None. Several roots count as children of one more node.
     leaves : sequence of n nodes
         The points. One may lie above another.
     base : float > 1, default=2.0
@@ -152,8 +152,10 @@ def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: f
     for level in range(depth):
         alike &= (table[:, level][:, None] == table[:, level][None, :]) & (table[:, level] >= 0)[:, None]
         common += alike
-    # Nodes in common minus one is the number of edges; trees with several roots have none in common.
-    distances = float(base) ** -np.maximum(common - 1.0, 0.0)
+    # Nodes in common minus one is the number of edges; several roots hang from one more node above them.
+    roots = {node for node, parent in parents.items() if parent is None}
+    roots |= {parent for parent in parents.values() if parent is not None and parent not in parents}
+    edges = common - (1 if len(roots) == 1 else 0)
+    distances: FloatArray = np.power(float(base), -edges.astype(np.float64))
     distances[(table[:, None, :] == table[None, :, :]).all(axis=2)] = 0.0
-    result: FloatArray = distances
-    return result
+    return distances

@@ -53,14 +53,13 @@ class ReleaseAccount:
         self.public_rng = public_generator(random_state)
         self._ledger = ledger
         self._entry: int | None = None
-        self._charged = (math.inf, 0.0)
-        self._planned: dict[PrivacyEvent, int] = {}
-        self._drawn: dict[PrivacyEvent, int] = {}
+        self._paid: dict[PrivacyEvent, int] = {}
+        self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
         self._closed = False
         planned = count_events(plan)
         if planned:
             self._pay(planned)
-            self._planned = planned
+            self._planned = dict(planned)
         if not self._source.secure:
             warnings.warn(
                 "random_state is an integer: this fit draws simulated noise that anyone can reproduce. Use "
@@ -70,31 +69,29 @@ class ReleaseAccount:
             )
 
     def close(self) -> PrivacyGuarantee:
-        """End the release and state what it cost, computed from what was drawn.
+        """End the release and state what it cost, computed from what was drawn or planned.
+
+        A planned event that was not drawn counts: whether it is drawn may depend on results, and the guarantee is that
+        of the mechanism, not of one path through it.
 
         Returns
         -------
         PrivacyGuarantee
             With δ = 0 where the pure sum is as good as the bound that needs δ (within 1 %).
         """
-        epsilon, delta = self._composed(self._drawn)
+        price = self._price(self._paid)
         if self._ledger is not None and self._entry is not None and not self._closed:
-            price = self._price(self._drawn)
-            if epsilon > self._charged[0]:
-                # What was charged bounds every part of it, also where the discretised PLD of the part is
-                # coarser.
-                epsilon, delta = self._charged
-            self._ledger.close_entry(self._entry, **{**price, "epsilon": epsilon, "delta": delta})
+            self._ledger.close_entry(self._entry, **price)
         self._closed = True
         return PrivacyGuarantee(
-            epsilon=epsilon,
-            delta=delta,
+            epsilon=price["epsilon"],
+            delta=price["delta"],
             unit=self.unit,
             adjacency=self.adjacency,
             metric=self._metric,
             assumptions=self._assumptions,
             theorem=self._theorem,
-            events=tuple(self._drawn.items()),
+            events=tuple(self._paid.items()),
             valid_for_release=self._source.secure,
         )
 
@@ -116,17 +113,7 @@ class ReleaseAccount:
             for event, count in events.items():
                 self._planned[event] -= count
         else:
-            total = count_events(
-                [
-                    pair
-                    for counts in (self._planned, self._drawn, events)
-                    for pair in counts.items()
-                    if pair[1]
-                ]
-            )
-            self._pay(total)
-        for event, count in events.items():
-            self._drawn[event] = self._drawn.get(event, 0) + count
+            self._pay(count_events([*self._paid.items(), *events.items()]))
 
     def _pay(self, total: dict[PrivacyEvent, int]) -> None:
         """Check that ``total`` fits the budget, then write its price to the ledger."""
@@ -145,11 +132,13 @@ class ReleaseAccount:
                 required=(needed, self.delta),
                 remaining=(self.epsilon, self.delta),
             )
-        if self._ledger is None:
-            return
-        price = self._price(total)
+        if self._ledger is not None:
+            self._enter(self._ledger, self._price(total))
+        self._paid = total
+
+    def _enter(self, ledger: PrivacyLedger, price: dict[str, Any]) -> None:
         if self._entry is None:
-            self._entry = self._ledger.reserve(
+            self._entry = ledger.reserve(
                 self._label,
                 unit=str(self.unit),
                 # ε per unit of one distance does not add up with ε per unit of another.
@@ -158,8 +147,7 @@ class ReleaseAccount:
                 **price,
             )
         else:
-            self._ledger.increase(self._entry, **price)
-        self._charged = (price["epsilon"], price["delta"])
+            ledger.increase(self._entry, **price)
 
     @property
     def _accounted_delta(self) -> float:

@@ -187,6 +187,8 @@ def test_trees():
         matrix, [[0, 0.5, 1, 0.5], [0.5, 0, 1, 0.5], [1, 1, 0, 1], [0.5, 0.5, 1, 0]]
     )
     assert is_ultrametric(matrix)
+    forest = tree_distances({"a": None, "b": None, "a1": "a", "a2": "a"}, ["a1", "a2", "b"])
+    np.testing.assert_array_equal(forest, [[0, 0.5, 1], [0.5, 0, 1], [1, 1, 0]])
     with pytest.raises(ValueError, match="its own ancestor"):
         tree_distances({"a": "b", "b": "a"}, ["a", "b"])
     with pytest.raises(ValueError, match="base"):
