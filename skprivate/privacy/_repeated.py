@@ -8,6 +8,7 @@ bound on the repetitions; Papernot and Steinke 2022, theorem 2 with η = 1, give
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
 from skprivate.privacy._branches import Branch
 from skprivate.privacy._events import Events, PureEvent, count_events
@@ -46,12 +47,13 @@ def select_repeatedly(
         raise ValueError(f"mean_repetitions must be at least 1, got {mean_repetitions!r}.")
     # ε > 0 is checked by the event; an infinite price (a draw that needs δ) is refused there as well.
     release._charge({PureEvent(3.0 * price, "private selection"): 1})
-    rng = release.public_rng
-    repetitions = int(rng.geometric(1.0 / mean_repetitions))
+    # The number of repetitions hides which of them won: it is drawn like noise, exactly and from the noise's source.
+    mean = Fraction(mean_repetitions)
     best, best_score = -1, float("-inf")
-    for _ in range(repetitions):
-        candidate = int(rng.integers(n_candidates))
+    while True:
+        candidate = release._source.integer_below(n_candidates)
         score = evaluate(candidate, Branch(release, events))
         if best < 0 or score > best_score:
             best, best_score = candidate, score
-    return best
+        if release._source.integer_below(mean.numerator) < mean.denominator:
+            return best
