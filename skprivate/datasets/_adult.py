@@ -56,7 +56,7 @@ def load_adult(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     --------
     >>> from skprivate.datasets import load_adult
     >>> adult = load_adult()
-    >>> adult.data.shape, sorted(set(adult.target))
+    >>> adult.data.shape, sorted(set(adult.target.tolist()))
     ((48842, 12), ['<=50K', '>50K'])
     """
     columns = read_csv("adult")
