@@ -4,7 +4,7 @@ Model. Coefficients of feature set j are N(0, τ_j) a priori, the intercept is f
 all cells are s = Aᵀμ + G(θ − θ₀) + e with e ~ N(0, G + N): G = AᵀWA (W the loss's curvature per row) is their
 sampling covariance and N the *known* variance of the noise added for label privacy. Hence
 
-* generalised least squares: θ maximises the posterior through M = G(G + N)⁻¹G = G − N + N(G + N)⁻¹N, which filters
+* generalised least squares: θ maximises the posterior through M = G(G + N)⁻¹G, which filters
   the noise out of the differences between sums that must agree (a pair's table adds up to its columns' tables), and
   equals the penalised likelihood of individual labels where N = 0;
 * the τ_j maximise the marginal likelihood by MacKay's fixed point τ_j = ‖θ_j‖² / γ_j, γ_j = d_j − tr(C_jj)/τ_j with C
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import cholesky, lapack, solve_triangular
 
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
@@ -158,10 +158,11 @@ def _posterior(
             gram = design.gram(curvature[k])
         information, pull = gram, residual[k]
         if np.any(noise):
-            precision = _inverse(gram + np.diag(scaled_noise))
-            information = scaled_noise[:, np.newaxis] * precision * scaled_noise + gram
-            information[np.diag_indices_from(information)] -= scaled_noise
-            pull = pull - scaled_noise * (precision @ pull)
+            # As G(G + N)⁻¹G = BᵀB with B = L⁻¹G, L Cholesky's factor of G + N: nothing cancels, however large N is.
+            factor = cholesky(gram + np.diag(scaled_noise), lower=True)
+            half = solve_triangular(factor, gram, lower=True)
+            information = half.T @ half
+            pull = half.T @ solve_triangular(factor, pull, lower=True)
         # The intercept's column of the design is the sum of any one set's columns.
         column = information[:, first_set].sum(axis=1)
         full = np.empty((ridge.size + 1, ridge.size + 1))
@@ -244,16 +245,6 @@ def _dispersion(
     error = 2.0 * float(np.sqrt(np.sum(noise * coef[:, :-1] ** 2))) / n
     floor = max(error, (0.05 if np.any(noise) else 1e-3) * ceiling)
     return float(np.clip(residual, min(floor, ceiling), ceiling))
-
-
-def _inverse(matrix: FloatArray) -> FloatArray:
-    factor, info = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
-    if info:
-        raise np.linalg.LinAlgError("label noise and information are not positive definite.")
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    lower = np.tril(inverse)
-    full: FloatArray = lower + np.tril(lower, -1).T
-    return full
 
 
 def _solve_with_variances(matrix: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -26,7 +26,7 @@ from skprivate.utils._check_data import (
     fit_clone,
     releases_something,
 )
-from skprivate.utils._leaves import equal_leaves, fitted_leaves
+from skprivate.utils._leaves import close_leaves, fitted_leaves
 
 
 def check_parameters_untouched(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
@@ -105,5 +105,5 @@ def _assert_same_state(name: str, what: str, found: Any, expected: Any) -> None:
     assert here.keys() == there.keys(), (
         f"{what} of {name} has other attributes: {here.keys() ^ there.keys()}."
     )
-    differ = [path for path, value in here.items() if not np.all(equal_leaves(value, there[path]))]
+    differ = [path for path, value in here.items() if not close_leaves(value, there[path])]
     assert not differ, f"{what} of {name} differs in {differ}."
