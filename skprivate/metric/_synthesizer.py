@@ -16,6 +16,7 @@ from skprivate.metric._box import check_bounds
 from skprivate.metric._grid_flows import check_nodes, flow_measure
 from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._hat_measures import choose_levels, hat_events, hat_measure
+from skprivate.metric._private_bounds import RANGE_SHARE, bounds_events, private_bounds
 from skprivate.metric._score import distance_to_rows
 from skprivate.privacy import PrivacyGuarantee, PureEvent, public_generator
 
@@ -37,9 +38,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         times as large as those of plain differential privacy.
     metric : {"wasserstein", "hamming"}, default="wasserstein"
         What neighbouring data sets are.
-    bounds : pair (lower, upper)
+    bounds : pair (lower, upper) or "private"
         Public range of the columns: numbers, or one number per column. There is no default: a range taken from the
-        data would release its extremes.
+        data would release its extremes. "private" (with ``metric="hamming"``) chooses a range by the exponential
+        mechanism for 10 % of the budget; it needs some 2000 rows · columns / epsilon to be of use. Values outside
+        are clipped.
     resolution : "auto" or int, default="auto"
         Cells per column; a power of two with ``metric="hamming"``. "auto" depends on ``epsilon``, the number of
         columns and, with "hamming", on the number of rows and coarse counts, released with 5 % and 10 % of the budget.
@@ -49,7 +52,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         With ``metric="wasserstein"``: Laplace noise on the flow along the edges of one grid, or on the moments of a
         hierarchy of hat functions. Both have the optimal exponent; "flow" has the smaller error.
     out_of_bounds : {"clip", "raise"}, default="clip"
-        What happens to values outside ``bounds``.
+        What happens to values outside public ``bounds``; private ones always clip.
     random_state : None, int or RandomState, default=None
         None draws noise from the operating system. An int is a reproducible simulation, not valid for release.
     ledger : PrivacyLedger, optional
@@ -59,6 +62,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     ----------
     measure_ : GridMeasure
         The released probability measure: grid and weights.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        Lower and upper bounds: the public ones, or those released with ``bounds="private"``.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises.
     n_features_in_ : int
@@ -69,7 +74,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     -----
     **Formal guarantee.** "hamming": the law of `measure_` changes by at most a factor e^ε when one row is added or
     removed (pure ε-differential privacy). "wasserstein": by at most e^{ε·W1(μ, ν)}, μ and ν being the empirical
-    measures of the data sets in the unit cube. Released are `measure_` and nothing else; rows drawn from it cost
+    measures of the data sets in the unit cube. Released are `measure_` and, with
+    ``bounds="private"``, `bounds_`; rows drawn from it cost
     nothing more. The exponents of the expected W1 error, −1/(d+1) and (for d ≥ 2) −1/d in n·ε, are optimal. Proofs
     and limits: docs/metric.md.
 
@@ -94,7 +100,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         "metric": [StrOptions({"wasserstein", "hamming"})],
-        "bounds": ["array-like", None],
+        "bounds": ["array-like", StrOptions({"private"}), None],
         "resolution": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "ground": [StrOptions({"l1", "l2", "linf"})],
         "mechanism": [StrOptions({"flow", "hats"})],
@@ -144,29 +150,42 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             value lies outside.
         """
         X = validate_data(self, X, dtype=np.float64)
-        box = check_bounds(self.bounds, X.shape[1])
+        box = self._check_box(X.shape[1])
         resolution = self._check_resolution(X.shape[1])
-        unit_rows = box.to_unit(X, self.out_of_bounds)
         if self.metric == "hamming":
-            weights, guarantee = self._fit_hamming(unit_rows, resolution)
+            box, weights, guarantee = self._fit_hamming(X, box, resolution)
         else:
-            weights, guarantee = self._fit_wasserstein(unit_rows, resolution)
+            weights, guarantee = self._fit_wasserstein(box.to_unit(X, self.out_of_bounds), resolution)
         kind = "cells" if self.metric == "hamming" else "nodes"
         self.measure_ = GridMeasure(box.lower, box.upper, weights, kind)
+        self.bounds_ = (box.lower, box.upper)
         self.privacy_guarantee_ = guarantee
         return self
 
-    def _fit_hamming(self, unit_rows, resolution):
-        depth = None if resolution is None else unit_rows.shape[1] * (resolution.bit_length() - 1)
+    def _fit_hamming(self, X, box, resolution):
+        n_features = X.shape[1]
+        depth = None if resolution is None else n_features * (resolution.bit_length() - 1)
+        range_epsilon = RANGE_SHARE * self.epsilon if box is None else 0.0
+        epsilon = self.epsilon - range_epsilon
+        plan = hierarchy_events(epsilon, depth)
+        theorem = "discrete Laplace noise on the counts of a binary hierarchy (docs/metric.md, proposition 3)"
+        if box is None:
+            plan = bounds_events(range_epsilon, n_features) + plan
+            theorem += " after bounds by the exponential mechanism (proposition 4)"
+        else:
+            unit_rows = box.to_unit(X, self.out_of_bounds)
         release = self._open_release(
             unit="row",
             adjacency="add-remove",
-            theorem="discrete Laplace noise on the counts of a binary hierarchy (docs/metric.md, proposition 3)",
-            assumptions=("bounds are public",),
-            plan=hierarchy_events(self.epsilon, depth),
+            theorem=theorem,
+            assumptions=("bounds are public",) if box is not None else (),
+            plan=plan,
         )
-        weights = hierarchy_measure(unit_rows, release, epsilon=self.epsilon, depth=depth)
-        return weights, release.close()
+        if box is None:
+            box = private_bounds(X, release, epsilon=range_epsilon)
+            unit_rows = box.to_unit(X)
+        weights = hierarchy_measure(unit_rows, release, epsilon=epsilon, depth=depth)
+        return box, weights, release.close()
 
     def _fit_wasserstein(self, unit_rows, resolution):
         flow = self.mechanism == "flow"
@@ -195,6 +214,29 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         else:
             weights = hat_measure(unit_rows, release, epsilon=self.epsilon, ground=self.ground, levels=levels)
         return weights, release.close()
+
+    def _check_box(self, n_features):
+        """The public box, or None where a private one is to be found."""
+        if self.bounds is None:
+            raise ValueError(
+                "bounds must be given: the range of the columns decides the noise and must not be taken from the data "
+                "in secret. Pass bounds=(lower, upper), with numbers or one number per column, from what is publicly "
+                "known; with metric='hamming', bounds='private' finds a range for a part of the budget."
+            )
+        if not isinstance(self.bounds, str):
+            return check_bounds(self.bounds, n_features)
+        if self.metric != "hamming":
+            raise ValueError(
+                "bounds='private' needs metric='hamming': a quantile can jump although the rows move by next to "
+                "nothing in Wasserstein distance, so no noise at a price per unit of distance hides it. Pass "
+                "bounds=(lower, upper) from what is publicly known."
+            )
+        if self.out_of_bounds != "clip":
+            raise ValueError(
+                "bounds='private' needs out_of_bounds='clip': rows outside are expected, and a refusal would tell of "
+                f"them; got out_of_bounds={self.out_of_bounds!r}."
+            )
+        return None
 
     def _check_resolution(self, n_features):
         """The parameter as an int or None ("auto"), refused if its grid is too large; nothing is private here."""

@@ -14,6 +14,7 @@ ESTIMATORS = [
     MetricPrivateSynthesizer(epsilon=100.0, bounds=(-10, 10), random_state=0),
     MetricPrivateSynthesizer(epsilon=100.0, bounds=(-10, 10), mechanism="hats", ground="l1", random_state=0),
     MetricPrivateSynthesizer(metric="hamming", bounds=(0, 1), random_state=0),
+    MetricPrivateSynthesizer(metric="hamming", bounds="private", random_state=0),
     MetricPrivatizer(random_state=0),
     MetricPrivatizer(metric="l1", bounds=(-10, 10), random_state=0),
 ]

@@ -1,0 +1,147 @@
+"""A private range of the columns: exact privacy, recovery, refusals."""
+
+import numpy as np
+import pytest
+
+from skprivate.metric import MetricPrivateSynthesizer, _private_bounds
+from skprivate.metric._private_bounds import (
+    CENTRES,
+    RANGE_SHARE,
+    REACHES,
+    bounds_events,
+    centre_costs,
+    private_bounds,
+    reach_costs,
+    scale_costs,
+)
+from skprivate.privacy import PrivacyLedger, open_release, public_generator
+
+pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
+
+
+def log_law(costs, price, multiplicity=None):
+    """Log-probabilities of the exponential mechanism with a monotone score, one per category member."""
+    logits = -price * np.asarray(costs, dtype=float)
+    weights = np.ones(len(logits)) if multiplicity is None else np.array(multiplicity, dtype=float)
+    return logits - np.log(weights @ np.exp(logits - logits.max())) - logits.max()
+
+
+def all_centre_costs(column):
+    costs, multiplicity, first = centre_costs(column)
+    assert sum(multiplicity) == CENTRES.size and first[0] == 0
+    return np.repeat(costs, multiplicity)
+
+
+def worst_ratio(column, price):
+    """Largest log-ratio of the law of one column's range when any row is removed or one is added."""
+    worst = 0.0
+    neighbours = [np.delete(column, i) for i in range(len(column))]
+    neighbours += [np.append(column, value) for value in (-1e30, -3.0, 0.0, 0.7, 1e-20, 2.5e6, 1e30)]
+    centre = log_law(all_centre_costs(column), price)
+    for other in neighbours:
+        worst = max(worst, np.abs(centre - log_law(all_centre_costs(other), price)).max())
+        for middle in (-2.0, 0.0, 1.0, 1e6):
+            laws = [log_law(scale_costs(np.abs(x - middle), REACHES), price) for x in (column, other)]
+            worst = max(worst, np.abs(laws[0] - laws[1]).max())
+            for sign in (-1, 1):
+                laws = [
+                    log_law(reach_costs(sign * (x - middle), REACHES, price), price) for x in (column, other)
+                ]
+                worst = max(worst, np.abs(laws[0] - laws[1]).max())
+    return worst
+
+
+@pytest.mark.parametrize("price", [0.05, 0.7, 3.0])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_one_row_changes_the_law_of_each_selection_by_its_price(price, seed):
+    rng = public_generator(seed)
+    column = np.round(rng.normal(size=9) * 10.0 ** rng.integers(-2, 4), 2)
+    assert worst_ratio(column, price) <= price * (1 + 1e-9)
+    # A cost that counts a row twice is seen.
+    assert worst_ratio(np.zeros(3), 2 * price) > 1.5 * price
+
+
+def test_snapped_costs_by_hand():
+    costs = all_centre_costs(np.array([-1.0, 2.0, 2.0, 1e300]))
+    cost = dict(zip(CENTRES.tolist(), costs.tolist(), strict=True))
+    assert cost[-2.0] == 4 and cost[-1.0] == 3 and cost[0.0] == 3 and cost[2.0] == 1 and cost[4.0] == 3
+    assert costs[-1] == 3  # values beyond the last candidate are snapped to it
+    penalty = np.arange(REACHES.size) * 5
+    beyond = reach_costs(np.array([-7.0, 1.0, 1.1]), REACHES, 0.1) - penalty
+    assert beyond[REACHES < 1].min() == 2 and beyond[REACHES == 1.0] == 1 and beyond[REACHES > 1.2].max() == 0
+    median = scale_costs(np.array([0.0, 1.0, 3.0]), np.array([0.5, 1.0, 2.0, 4.0]))
+    assert median.tolist() == [2, 1, 2, 2]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("law", ["normal", "lognormal", "far"])
+def test_the_range_is_found_at_every_scale(scale, law):
+    # Every seed must hold: a selection fails with probability below e^−100 for 40000 rows at a price of 1/4.
+    rng = public_generator(0)
+    column = rng.lognormal(size=40_000) if law == "lognormal" else rng.normal(size=40_000)
+    column = scale * (column + (500 if law == "far" else 0))
+    low, high = np.quantile(column, [0.005, 0.995])
+    widths = []
+    for seed in range(5):
+        release = open_release(epsilon=1.0, unit="row", adjacency="add-remove", random_state=seed)
+        box = private_bounds(column[:, np.newaxis], release, epsilon=1.0)
+        assert release.close().epsilon == pytest.approx(1.0)
+        assert box.lower[0] < low and box.upper[0] > high
+        # Reaching t doublings beyond all rows has a probability of at most about e^−2t: 10 of them, 1e-8.
+        assert box.widths[0] < 2**11 * (high - low)
+        widths.append(box.widths[0] / (high - low))
+    assert np.median(widths) < 8
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -3.3, 1e9, -1e15, 1e-30])
+def test_constant_columns_have_a_box(value):
+    release = open_release(epsilon=1e4, unit="row", adjacency="add-remove", random_state=0)
+    box = private_bounds(np.full((1000, 1), value), release, epsilon=1e4)
+    assert box.lower[0] < box.upper[0]
+    if abs(value) < 1e12:
+        assert box.lower[0] <= value <= box.upper[0]
+        assert box.widths[0] <= 1e-2 * max(abs(value), 1e-6)
+
+
+def test_the_plan_adds_up_and_is_the_same_for_all_data():
+    assert sum(event.epsilon * n for event, n in bounds_events(0.3, 4)) == pytest.approx(0.3)
+    rng = public_generator(0)
+    spent = []
+    for X in (rng.normal(size=(3000, 2)), np.full((3000, 2), 7e5)):
+        ledger = PrivacyLedger(epsilon=1.0, unit="row")
+        model = MetricPrivateSynthesizer(1.0, metric="hamming", bounds="private", ledger=ledger).fit(X)
+        guarantee = model.privacy_guarantee_
+        assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9) and guarantee.epsilon <= 1.0
+        assert "bounds are public" not in guarantee.assumptions
+        spent.append([entry.epsilon for entry in ledger.entries()])
+    assert spent[0] == spent[1]
+
+
+def test_synthetic_rows_have_the_scale_of_the_real_ones():
+    rng = public_generator(1)
+    X = rng.normal(size=(50_000, 2)) * [1e-3, 1e5] + [0, 3e5]
+    model = MetricPrivateSynthesizer(1.0, metric="hamming", bounds="private", random_state=0).fit(X)
+    drawn = model.sample(20_000, random_state=0)
+    np.testing.assert_allclose(np.median(drawn, axis=0) / [1e-3, 1e5], [0, 3], atol=0.1)
+    np.testing.assert_allclose(drawn.std(axis=0), X.std(axis=0), rtol=0.2)
+    assert model.bounds_[0].shape == model.bounds_[1].shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"bounds": None}, "bounds='private'"),
+        ({"metric": "wasserstein"}, "needs metric='hamming'"),
+        ({"out_of_bounds": "raise"}, "out_of_bounds='clip'"),
+        ({"bounds": "auto"}, "bounds"),
+    ],
+)
+def test_refusals(keywords, message):
+    model = MetricPrivateSynthesizer(**{"metric": "hamming", "bounds": "private", **keywords})
+    with pytest.raises(ValueError, match=message):
+        model.fit(np.ones((10, 2)))
+
+
+def test_the_share_is_fixed():
+    assert 0 < RANGE_SHARE < 0.5
+    assert _private_bounds.bounds_events(RANGE_SHARE, 1)[0][1] == 4
