@@ -42,22 +42,41 @@ class HierarchyPlan:
     n_features : int
     depth : int
         Number of splits; 2**depth leaf boxes.
+    group_bits : int
+        The first splits halve the list of 2**group_bits combinations of categories instead of a coordinate.
     """
 
     n_features: int
     depth: int
+    group_bits: int = 0
 
     @property
     def weights(self) -> tuple[int, ...]:
         """Integer weights of the levels 0 … depth (`split_budget`)."""
-        return split_budget(self.depth, self.n_features)
+        return split_budget(self.depth, self.n_features, self.group_bits)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Leaf boxes per coordinate."""
-        return tuple(
-            1 << ((self.depth + self.n_features - 1 - i) // self.n_features) for i in range(self.n_features)
-        )
+        splits = self.depth - self.group_bits + self.n_features - 1
+        return tuple(1 << ((splits - i) // self.n_features) for i in range(self.n_features))
+
+    def count(self, unit_rows: FloatArray, groups: IntArray | None = None) -> IntArray:
+        """Number of rows in every leaf box; with ``groups``, the combination comes first."""
+        if groups is None:
+            return leaf_counts(unit_rows, self.shape)
+        size = 1 << self.group_bits
+        return leaf_counts(np.column_stack([(groups + 0.5) / size, unit_rows]), (size, *self.shape))
+
+    def flatten(self, counts: IntArray) -> IntArray:
+        """Counts in tree order."""
+        parts = counts.reshape(1 << self.group_bits, *self.shape)
+        return np.concatenate([np.asarray(to_tree_order(part), dtype=np.int64) for part in parts])
+
+    def unflatten(self, flat: FloatArray) -> FloatArray:
+        """Inverse of `flatten`, the combination first."""
+        parts = flat.reshape(1 << self.group_bits, -1)
+        return np.stack([from_tree_order(part, self.shape) for part in parts])
 
 
 def choose_depth(n_rows: float, epsilon: float, n_features: int) -> int:
@@ -84,7 +103,7 @@ def choose_depth(n_rows: float, epsilon: float, n_features: int) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def split_budget(depth: int, n_features: int) -> tuple[int, ...]:
+def split_budget(depth: int, n_features: int, group_bits: int = 0) -> tuple[int, ...]:
     """Weights of the levels 0 … depth that nearly minimise the predicted W1 error.
 
     A split of a level-(j−1) box misplaces the error of its two counts by one box diameter, 2^(−(j−1)/d). With the
@@ -95,6 +114,8 @@ def split_budget(depth: int, n_features: int) -> tuple[int, ...]:
     Parameters
     ----------
     depth, n_features : int
+    group_bits : int
+        Number of first splits that leave the diameter at 1, because they split categories.
 
     Returns
     -------
@@ -103,7 +124,8 @@ def split_budget(depth: int, n_features: int) -> tuple[int, ...]:
     """
     if depth == 0:
         return (1,)
-    price = 2.0 ** (np.arange(depth) * (1 - 1 / n_features))
+    level = np.arange(depth)
+    price = 2.0 ** (level - np.maximum(level - group_bits, 0) / max(n_features, 1))
 
     def log_error(logits: FloatArray) -> float:
         shares = np.exp(logits - logits.max())
@@ -200,7 +222,7 @@ def release_counts(
     of ℓ1 sensitivity Σ w_j: one row more or less changes one count of every level by 1. The noise of level j is what
     ε w_j / Σ w_i would buy it alone, and the shares add up to ε exactly.
     """
-    level = np.asarray(to_tree_order(counts), dtype=np.int64)
+    level = plan.flatten(counts)
     levels = [level]
     for _ in range(plan.depth):
         level = level.reshape(-1, 2).sum(axis=1)
@@ -233,7 +255,11 @@ def discrete_laplace_variance(epsilon: float) -> float:
 
 
 def consistent_leaves(
-    noisy: list[FloatArray | None], variances: FloatArray, *, nonnegative: bool = True
+    noisy: list[FloatArray | None],
+    variances: FloatArray,
+    *,
+    nonnegative: bool = True,
+    n_leaves: int | None = None,
 ) -> FloatArray:
     """Leaf values closest to all noisy counts in weighted least squares, in two passes over the tree.
 
@@ -248,6 +274,8 @@ def consistent_leaves(
     variances : ndarray
         Noise variance per level.
     nonnegative : bool
+    n_leaves : int, optional
+        Leaves from here on do not exist and get nothing.
 
     Returns
     -------
@@ -276,6 +304,10 @@ def consistent_leaves(
         first = 0.5 * (values + children[:, 0] - children[:, 1])
         if nonnegative:
             first = np.clip(first, 0.0, values)
+        if n_leaves is not None:
+            leaves_below = leaves.size // children.size
+            absent = (2 * np.arange(first.size) + 1) * leaves_below >= n_leaves
+            first = np.where(absent, values, first)
         values = np.stack([first, values - first], axis=1).ravel()
     return values
 
@@ -316,7 +348,13 @@ def hierarchy_events(epsilon: float, depth: int | None = None) -> list[tuple[Pri
 
 
 def hierarchy_measure(
-    unit_rows: FloatArray, release: Release, *, epsilon: float, depth: int | None = None
+    unit_rows: FloatArray,
+    release: Release,
+    *,
+    epsilon: float,
+    depth: int | None = None,
+    groups: IntArray | None = None,
+    n_groups: int = 1,
 ) -> FloatArray:
     """ε-differentially private measure on the boxes of a binary hierarchy of the unit cube.
 
@@ -332,33 +370,45 @@ def hierarchy_measure(
         Price of everything drawn here.
     depth : int, optional
         Number of splits.
+    groups : ndarray of int64, optional
+        Combination of categories of every row, below ``n_groups``; split first.
+    n_groups : int
 
     Returns
     -------
     ndarray
-        Probability per leaf box, one axis per coordinate.
+        Probability per leaf box, one axis per coordinate, after one for the combination if there are ``groups``.
     """
     n_rows, n_features = unit_rows.shape
+    bits = (n_groups - 1).bit_length()
     pilot: FloatArray | None = None
     rest, pilot_epsilon, pilot_depth = epsilon, PILOT_SHARE * epsilon, 0
     if depth is None:
         size_epsilon = SIZE_SHARE * epsilon
         rest = epsilon - size_epsilon - pilot_epsilon
         size = float(release.discrete_laplace([n_rows], sensitivity=1, epsilon=size_epsilon)[0])
-        pilot_depth = choose_depth(size, pilot_epsilon, n_features)
-        boxes = to_tree_order(leaf_counts(unit_rows, HierarchyPlan(n_features, pilot_depth).shape))
+        pilot_depth = max(choose_depth(size, pilot_epsilon, n_features), bits)
+        pilot_plan = HierarchyPlan(n_features, pilot_depth, bits)
+        boxes = pilot_plan.flatten(pilot_plan.count(unit_rows, groups))
         pilot = release.discrete_laplace(boxes, sensitivity=1, epsilon=pilot_epsilon).astype(np.float64)
-        coarse = consistent_leaves([*[None] * pilot_depth, pilot], np.full(pilot_depth + 1, 1.0))
+        coarse = consistent_leaves(
+            [*[None] * pilot_depth, pilot],
+            np.full(pilot_depth + 1, 1.0),
+            n_leaves=n_groups << (pilot_depth - bits),
+        )
         depth = min(choose_depth(size, rest, n_features) + extra_depth(coarse, n_features), MAX_DEPTH)
-    plan = HierarchyPlan(n_features, depth)
-    noisy = release_counts(leaf_counts(unit_rows, plan.shape), plan, release, epsilon=rest)
+        depth = max(depth, pilot_depth if groups is not None else 0)
+    plan = HierarchyPlan(n_features, depth, bits)
+    n_leaves = n_groups << (depth - bits)
+    noisy = release_counts(plan.count(unit_rows, groups), plan, release, epsilon=rest)
     variances = level_variances(plan, rest)
     if pilot is not None:
         _add_counts(noisy, variances, pilot_depth, pilot, discrete_laplace_variance(pilot_epsilon))
-    leaves = consistent_leaves(noisy, variances)
+    leaves = consistent_leaves(noisy, variances, n_leaves=n_leaves)
     total = leaves.sum()
-    weights = leaves / total if total > 0 else np.full(leaves.shape, 1 / leaves.size)
-    return from_tree_order(weights, plan.shape)
+    weights = leaves / total if total > 0 else (np.arange(leaves.size) < n_leaves) / n_leaves
+    grid = plan.unflatten(weights)
+    return grid[0] if groups is None else grid[:n_groups]
 
 
 def _add_counts(

@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skprivate._base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.metric._binary_hierarchy import MAX_DEPTH, hierarchy_events, hierarchy_measure
-from skprivate.metric._box import check_bounds
+from skprivate.metric._box import Box, check_bounds
 from skprivate.metric._grid_flows import check_nodes, flow_measure
 from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._hat_measures import choose_levels, hat_events, hat_measure
+from skprivate.metric._mixed import MixedMeasure, check_categories
 from skprivate.metric._private_bounds import RANGE_SHARE, bounds_events, private_bounds
 from skprivate.metric._score import distance_to_rows
 from skprivate.privacy import PrivacyGuarantee, PureEvent, public_generator
@@ -42,7 +43,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Public range of the columns: numbers, or one number per column. There is no default: a range taken from the
         data would release its extremes. "private" (with ``metric="hamming"``) chooses a range by the exponential
         mechanism for 10 % of the budget; it needs some 2000 rows · columns / epsilon to be of use. Values outside
-        are clipped.
+        are clipped. With ``categories``, one number per remaining column.
+    categories : dict of {int or str: sequence}, default=None
+        Public values of categorical columns (strings or any hashable values), by column number or name; with
+        ``metric="hamming"``. Their combinations, 16384 at most, are split before the numeric columns, so
+        that n rows should be many more than combinations. A value that is not listed is an error.
     resolution : "auto" or int, default="auto"
         Cells per column; a power of two with ``metric="hamming"``. "auto" depends on ``epsilon``, the number of
         columns and, with "hamming", on the number of rows and coarse counts, released with 5 % and 10 % of the budget.
@@ -60,9 +65,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     Attributes
     ----------
-    measure_ : GridMeasure
-        The released probability measure: grid and weights.
-    bounds_ : tuple of two ndarrays of shape (n_features,)
+    measure_ : GridMeasure or MixedMeasure
+        The released probability measure: grid and weights (per combination of categories).
+    bounds_ : tuple of two ndarrays of shape (n_numeric_features,)
         Lower and upper bounds: the public ones, or those released with ``bounds="private"``.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises.
@@ -101,6 +106,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         **PRIVACY_CONSTRAINTS,
         "metric": [StrOptions({"wasserstein", "hamming"})],
         "bounds": ["array-like", StrOptions({"private"}), None],
+        "categories": [dict, None],
         "resolution": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "ground": [StrOptions({"l1", "l2", "linf"})],
         "mechanism": [StrOptions({"flow", "hats"})],
@@ -113,6 +119,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         *,
         metric="wasserstein",
         bounds=None,
+        categories=None,
         resolution="auto",
         ground="linf",
         mechanism="flow",
@@ -123,6 +130,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self.epsilon = epsilon
         self.metric = metric
         self.bounds = bounds
+        self.categories = categories
         self.resolution = resolution
         self.ground = ground
         self.mechanism = mechanism
@@ -149,6 +157,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If bounds are missing or degenerate, if the grid is too large, or, with ``out_of_bounds="raise"``, if a
             value lies outside.
         """
+        if self.categories is not None:
+            return self._fit_mixed(X)
         X = validate_data(self, X, dtype=np.float64)
         box = self._check_box(X.shape[1])
         resolution = self._check_resolution(X.shape[1])
@@ -162,9 +172,31 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self.privacy_guarantee_ = guarantee
         return self
 
-    def _fit_hamming(self, X, box, resolution):
+    def _fit_mixed(self, X):
+        """Categorical columns beside numeric ones: one hierarchy, whose first splits are between categories."""
+        if self.metric != "hamming":
+            raise ValueError(f"categories need metric='hamming', got metric={self.metric!r}.")
+        as_frame = hasattr(X, "iloc")
+        X = validate_data(self, X, dtype=None, ensure_all_finite=False)
+        columns = check_categories(
+            self.categories, self.n_features_in_, getattr(self, "feature_names_in_", None)
+        )
+        n_numeric = len(columns.numeric)
+        bits = (columns.n_combinations - 1).bit_length()
+        box = self._check_box(n_numeric) if n_numeric else Box(np.empty(0), np.empty(0))
+        resolution = self._check_resolution(n_numeric, bits) if n_numeric else 1
+        numeric, groups = columns.encode(X)
+        box, weights, guarantee = self._fit_hamming(numeric, box, resolution, groups, columns.n_combinations)
+        self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights)
+        self.bounds_ = (box.lower, box.upper)
+        self.privacy_guarantee_ = guarantee
+        self._as_frame = as_frame
+        return self
+
+    def _fit_hamming(self, X, box, resolution, groups=None, n_groups=1):
         n_features = X.shape[1]
-        depth = None if resolution is None else n_features * (resolution.bit_length() - 1)
+        bits = (n_groups - 1).bit_length()
+        depth = None if resolution is None else bits + n_features * (resolution.bit_length() - 1)
         range_epsilon = RANGE_SHARE * self.epsilon if box is None else 0.0
         epsilon = self.epsilon - range_epsilon
         plan = hierarchy_events(epsilon, depth)
@@ -174,17 +206,20 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             theorem += " after bounds by the exponential mechanism (proposition 4)"
         else:
             unit_rows = box.to_unit(X, self.out_of_bounds)
+        assumptions = ("bounds are public",) if box is not None and n_features else ()
         release = self._open_release(
             unit="row",
             adjacency="add-remove",
             theorem=theorem,
-            assumptions=("bounds are public",) if box is not None else (),
+            assumptions=assumptions + (("categories are public",) if groups is not None else ()),
             plan=plan,
         )
         if box is None:
             box = private_bounds(X, release, epsilon=range_epsilon)
             unit_rows = box.to_unit(X)
-        weights = hierarchy_measure(unit_rows, release, epsilon=epsilon, depth=depth)
+        weights = hierarchy_measure(
+            unit_rows, release, epsilon=epsilon, depth=depth, groups=groups, n_groups=n_groups
+        )
         return box, weights, release.close()
 
     def _fit_wasserstein(self, unit_rows, resolution):
@@ -238,7 +273,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             )
         return None
 
-    def _check_resolution(self, n_features):
+    def _check_resolution(self, n_features, bits=0):
         """The parameter as an int or None ("auto"), refused if its grid is too large; nothing is private here."""
         resolution = None if self.resolution == "auto" else int(self.resolution)
         dyadic = self.metric == "hamming" or self.mechanism == "hats"
@@ -246,10 +281,10 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(f"resolution must be a power of two for binary grids, got {resolution}.")
         if self.metric == "wasserstein":
             check_nodes(resolution or 1, n_features)
-        elif resolution is not None and n_features * (resolution.bit_length() - 1) > MAX_DEPTH:
+        elif resolution is not None and bits + n_features * (resolution.bit_length() - 1) > MAX_DEPTH:
             raise ValueError(
-                f"resolution={resolution} gives {resolution}**{n_features} cells, more than 2**{MAX_DEPTH}; use "
-                "resolution='auto'."
+                f"resolution={resolution} gives {2**bits} * {resolution}**{n_features} cells, more than "
+                f"2**{MAX_DEPTH}; use resolution='auto'."
             )
         return resolution
 
@@ -267,17 +302,25 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_features)
+            With ``categories`` an array of objects with the original values, or a pandas DataFrame if `fit` got one.
         """
         check_is_fitted(self)
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(f"n_samples must be an int >= 1, got {n_samples!r}.")
-        return self.measure_.sample(int(n_samples), public_generator(random_state))
+        rows = self.measure_.sample(int(n_samples), public_generator(random_state))
+        if self.categories is None or not self._as_frame:
+            return rows
+        import pandas as pd
+
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        return pd.DataFrame(rows, columns=names).infer_objects()
 
     def score(self, X, y=None):
         """Negative Wasserstein-1 distance between `measure_` and the rows of X, in fractions of the bounds.
 
         Exact for one column; minimum-cost flow on a common grid for two (32 × 32 cells) and three (10 × 10 × 10);
-        for more, optimal assignment of up to 1000 rows. Not private: it looks at X.
+        for more, or with categories (at distance 1 from each other), optimal assignment of up to 1000 rows. Not
+        private: it looks at X.
 
         Parameters
         ----------
@@ -290,6 +333,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         float, at most 0
         """
         check_is_fitted(self)
+        if self.categories is not None:
+            X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=False)
+            return -self.measure_.distance_to_rows(X, self.ground)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return -distance_to_rows(self.measure_, X, self.ground)
 

@@ -1,0 +1,196 @@
+"""Rows with categorical columns: public category values, their combinations, and measures on both kinds of columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.metric._grid_measure import GridMeasure
+from skprivate.metric._transport import GroundNorm, wasserstein_samples
+from skprivate.privacy import public_generator
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+#: Most combinations of categories.
+MAX_COMBINATIONS = 1 << 14
+_SAMPLES = 1000
+#: Two different one-hot vectors times this are at distance 1.
+_ONE_HOT: dict[str, float] = {"l1": 0.5, "l2": math.sqrt(0.5), "linf": 1.0}
+
+
+@dataclass(frozen=True)
+class MixedColumns:
+    """Which columns are categorical, and their public values.
+
+    Parameters
+    ----------
+    n_features : int
+    values : dict of {int: tuple}
+        Category values by column number.
+    """
+
+    n_features: int
+    values: dict[int, tuple[Any, ...]]
+
+    @property
+    def numeric(self) -> list[int]:
+        """Numbers of the other columns."""
+        return [column for column in range(self.n_features) if column not in self.values]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of categories per categorical column."""
+        return tuple(len(self.values[column]) for column in sorted(self.values))
+
+    @property
+    def n_combinations(self) -> int:
+        return math.prod(self.sizes)
+
+    def encode(self, X: NDArray[Any]) -> tuple[FloatArray, IntArray]:
+        """Numeric columns, and the number of the combination of categories (the first column varies slowest).
+
+        Raises
+        ------
+        ValueError
+            If a value is not among the categories, or a numeric column is not numeric and finite. The value is not
+            named.
+        """
+        combination = np.zeros(X.shape[0], dtype=np.int64)
+        for column in sorted(self.values):
+            code = {value: i for i, value in enumerate(self.values[column])}
+            try:
+                codes = np.fromiter((code[value] for value in X[:, column].tolist()), np.int64, X.shape[0])
+            except (KeyError, TypeError):
+                raise ValueError(
+                    f"column {column} of X has a value that is not among categories[{column}]; list every value, or "
+                    "map rare ones to a category of their own first."
+                ) from None
+            combination = combination * len(code) + codes
+        try:
+            numeric = X[:, self.numeric].astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "X has values that are not numbers in columns that categories does not list."
+            ) from None
+        if not bool(np.isfinite(numeric).all()):
+            raise ValueError("X contains NaN or infinity in a numeric column.")
+        return numeric, combination
+
+    def decode(self, numeric: FloatArray, combination: IntArray) -> NDArray[Any]:
+        """Inverse of `encode`: rows with the original values, as an object array."""
+        rows = np.empty((combination.size, self.n_features), dtype=object)
+        rows[:, self.numeric] = numeric
+        codes = np.unravel_index(combination, self.sizes)
+        for column, code in zip(sorted(self.values), codes, strict=True):
+            palette = np.empty(len(self.values[column]), dtype=object)
+            palette[:] = self.values[column]
+            rows[:, column] = palette[code]
+        return rows
+
+    def one_hot(self, combination: IntArray, ground: GroundNorm) -> FloatArray:
+        """Categories as points at distance 1 from each other."""
+        codes = np.unravel_index(combination, self.sizes)
+        return np.concatenate(
+            [np.eye(size)[code] * _ONE_HOT[ground] for size, code in zip(self.sizes, codes, strict=True)],
+            axis=1,
+        )
+
+
+def check_categories(categories: Any, n_features: int, names: Any = None) -> MixedColumns:
+    """Turn a parameter ``categories`` into `MixedColumns`.
+
+    Raises
+    ------
+    ValueError
+        If a column does not exist or is given twice, if its values are empty or repeated, or if there are more than
+        `MAX_COMBINATIONS` combinations.
+    """
+    if not isinstance(categories, Mapping) or not categories:
+        raise ValueError(
+            f"categories must be None or a non-empty dict of columns and their values, got {categories!r}."
+        )
+    known = {} if names is None else {str(name): i for i, name in enumerate(names)}
+    values: dict[int, tuple[Any, ...]] = {}
+    for key, listed in categories.items():
+        column = known.get(key) if isinstance(key, str) else key
+        if not isinstance(column, (int, np.integer)) or not 0 <= column < n_features:
+            raise ValueError(
+                f"categories has the key {key!r}, which is no column of X ({n_features} columns)."
+            )
+        if isinstance(listed, str) or len(listed) == 0:
+            raise ValueError(f"categories[{key!r}] must be a non-empty sequence of values, got {listed!r}.")
+        if int(column) in values or len(set(listed)) < len(listed):
+            raise ValueError(f"categories[{key!r}] must list every value once, for every column once.")
+        values[int(column)] = tuple(listed)
+    columns = MixedColumns(n_features, values)
+    if columns.n_combinations > MAX_COMBINATIONS:
+        raise ValueError(
+            f"categories have {columns.n_combinations} combinations, more than {MAX_COMBINATIONS}; merge some."
+        )
+    return columns
+
+
+@dataclass(frozen=True, eq=False)
+class MixedMeasure:
+    """A probability measure on combinations of categories × a grid of a box.
+
+    Parameters
+    ----------
+    columns : MixedColumns
+    lower, upper : ndarray of shape (n_numeric,)
+    weights : ndarray of shape (n_combinations, *grid)
+        Nonnegative, adds up to 1.
+    """
+
+    columns: MixedColumns
+    lower: FloatArray
+    upper: FloatArray
+    weights: FloatArray
+
+    @property
+    def n_features(self) -> int:
+        return self.columns.n_features
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.weights.shape
+
+    def draw(self, n_samples: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
+        """Numeric columns and combination of each row, spread evenly over the measure, in random order."""
+        mass = self.weights.reshape(self.shape[0], -1).sum(axis=1)
+        cumulated = np.cumsum(mass)
+        points = (np.arange(n_samples) + rng.random()) / n_samples * cumulated[-1]
+        last = int(np.flatnonzero(mass)[-1])
+        combination = np.minimum(np.searchsorted(cumulated, points, side="right"), last).astype(np.int64)
+        numeric = np.empty((n_samples, self.lower.size))
+        if self.lower.size:
+            for group in np.unique(combination):
+                part = combination == group
+                grid = GridMeasure(self.lower, self.upper, self.weights[group], "cells")
+                numeric[part] = grid.sample(int(part.sum()), rng)
+        order = rng.permutation(n_samples)
+        return numeric[order], combination[order]
+
+    def sample(self, n_samples: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw rows with the original category values, as an object array."""
+        return self.columns.decode(*self.draw(n_samples, rng))
+
+    def distance_to_rows(self, X: NDArray[Any], ground: GroundNorm) -> float:
+        """W1 to rows by assignment of up to 1000 of them: 0/1 distance of categories, fractions of the bounds."""
+        rng = public_generator(0)
+        if X.shape[0] > _SAMPLES:
+            X = X[rng.choice(X.shape[0], _SAMPLES, replace=False)]
+        points = []
+        for numeric, combination in (self.columns.encode(X), self.draw(X.shape[0], rng)):
+            unit = np.clip((numeric - self.lower) / (self.upper - self.lower), 0.0, 1.0)
+            points.append(np.concatenate([unit, self.columns.one_hot(combination, ground)], axis=1))
+        return wasserstein_samples(points[0], points[1], ground)
+
+    def __repr__(self) -> str:
+        return f"MixedMeasure(shape={self.shape})"
