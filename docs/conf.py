@@ -12,7 +12,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_copybutton",
 ]
-source_suffix = {".md": "markdown"}
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3

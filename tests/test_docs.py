@@ -39,6 +39,6 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_reference_names_everything_public():
-    text = (ROOT / "docs" / "api.md").read_text()
+    text = (ROOT / "docs" / "api.rst").read_text()
     missing = [public for public in skprivate.__all__ if f"skprivate.{public}\n" not in text]
     assert not missing
