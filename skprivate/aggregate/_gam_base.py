@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skprivate._base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.aggregate._aggregation import default_bins, plan_membership
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
@@ -30,6 +29,7 @@ from skprivate.aggregate._input import categorical_mask, read_columns
 from skprivate.aggregate._label_noise import MECHANISMS, Plan
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._solvers import fit_tables
+from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 
 GAM_CONSTRAINTS: dict[str, list[Any]] = {
     **PRIVACY_CONSTRAINTS,

@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skprivate._base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.aggregate._bag_sums import BagSums
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
@@ -27,6 +26,7 @@ from skprivate.aggregate._random_bags import (
     draw_members,
     release_bags,
 )
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.privacy import public_generator
 
 RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skprivate._base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._box import check_bounds
 from skprivate.metric._channels import best_exponential_channel, optimal_channel
 from skprivate.metric._finite_metric import check_metric, tree_distances

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skprivate._base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._binary_hierarchy import MAX_DEPTH, hierarchy_events, hierarchy_measure
 from skprivate.metric._box import Box, check_bounds
 from skprivate.metric._grid_flows import check_nodes, flow_measure

@@ -9,8 +9,7 @@ from skprivate.mixture._geometry import Floats, count_supporting_pairs, products
 from skprivate.mixture._intersections import Intersections, count_intersections
 from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem
 from skprivate.mixture._selection import draw_hypothesis
-from skprivate.privacy import Release
-from skprivate.privacy._release import SelectionRule
+from skprivate.privacy import Release, SelectionRule
 
 #: Pairs of opposite halfspaces whose memberships are kept in memory.
 MOST_PAIRS = 20_000

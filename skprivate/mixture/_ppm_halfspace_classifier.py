@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skprivate._base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts
 from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, count_exact_hypotheses, draw_exact
 from skprivate.mixture._planning import selection_loss

@@ -26,8 +26,7 @@ from skprivate.mixture._cuts import (
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem
 from skprivate.mixture._selection import Integers, draw_hypothesis
-from skprivate.privacy import Release
-from skprivate.privacy._release import SelectionRule
+from skprivate.privacy import Release, SelectionRule
 
 #: Directions of the joint draw are filled up to this number where the features are fewer.
 FEWEST_DIRECTIONS = 32

@@ -10,8 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.privacy import Release
-from skprivate.privacy._release import SelectionRule
+from skprivate.privacy import Release, SelectionRule
 
 Integers = NDArray[np.int64]
 

@@ -1,11 +1,22 @@
-"""The ground floor: what is promised, what is drawn, what is spent. Knows no estimator."""
+"""Privacy primitives: what is promised, what is drawn, what is spent. Knows no estimator."""
 
 from skprivate.privacy._accounting import (
     bounded_range_delta,
     compose_delta,
     compose_epsilon,
+    filter_epsilon,
     gaussian_noise_multiplier,
 )
+from skprivate.privacy._branches import Branch, open_branches
+from skprivate.privacy._contributions import (
+    CONTRIBUTION_BITS,
+    CONTRIBUTION_STEP,
+    ball_contributions,
+    exact_sum,
+    interval_contributions,
+    upper_root,
+)
+from skprivate.privacy._draws import SelectionRule
 from skprivate.privacy._errors import BudgetExceededError
 from skprivate.privacy._events import (
     BoundedRangeEvent,
@@ -17,28 +28,42 @@ from skprivate.privacy._events import (
 )
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy._ledger import LedgerEntry, PrivacyLedger
+from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._randomness import SimulatedNoiseWarning, public_generator
 from skprivate.privacy._release import Release, open_release
+from skprivate.privacy._repeated import select_repeatedly
 
 __all__ = [
+    "CONTRIBUTION_BITS",
+    "CONTRIBUTION_STEP",
     "Adjacency",
     "BoundedRangeEvent",
+    "Branch",
     "BudgetExceededError",
     "GaussianEvent",
     "LaplaceEvent",
     "LedgerEntry",
+    "Mechanism",
     "PrivacyEvent",
     "PrivacyGuarantee",
     "PrivacyLedger",
     "PrivacyUnit",
     "PureEvent",
     "Release",
+    "SelectionRule",
     "SimulatedNoiseWarning",
     "ZeroConcentratedEvent",
+    "ball_contributions",
     "bounded_range_delta",
     "compose_delta",
     "compose_epsilon",
+    "exact_sum",
+    "filter_epsilon",
     "gaussian_noise_multiplier",
+    "interval_contributions",
+    "open_branches",
     "open_release",
     "public_generator",
+    "select_repeatedly",
+    "upper_root",
 ]

@@ -1,23 +1,32 @@
 """The price side of a release: what may still be drawn, what was, and what it costs.
 
 `ReleaseAccount` knows budgets, plans and the ledger but draws nothing; `Release` adds the draws, each of
-which asks here first. Check, then act: when `_charge` returns, the event is paid for and committed.
+which asks here first. Check, then act: when `_charge` returns, the event is paid for and committed. One draw is paid
+for once: the account is locked while it charges, and it cannot be copied, pickled or used by another process.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import threading
 import warnings
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
-from skprivate.privacy._accounting import compose_epsilon, rho_total, upper_bound_epsilon
+from skprivate.privacy._accounting import (
+    compose_epsilon,
+    filter_epsilon,
+    rho_total,
+    upper_bound_epsilon,
+)
 from skprivate.privacy._errors import BudgetExceededError
 from skprivate.privacy._events import Events, PrivacyEvent, count_events
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy._lattice import ROUNDING
 from skprivate.privacy._ledger import PrivacyLedger
 from skprivate.privacy._randomness import SimulatedNoiseWarning, bit_source, public_generator
+from skprivate.privacy._tape import running_tape
 
 #: A pure guarantee is reported if its ε is at most this multiple of the one that needs δ.
 _PURE_PREFERENCE = 1.01
@@ -53,12 +62,16 @@ class ReleaseAccount:
         self.public_rng = public_generator(random_state)
         self._ledger = ledger
         self._entry: int | None = None
+        self._tape = running_tape()
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._adaptive = False  # whether anything outside the plan was drawn
         self._paid: dict[PrivacyEvent, int] = {}
         self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
         self._closed = False
         planned = count_events(plan)
         if planned:
-            self._pay(planned)
+            self._pay(planned, adaptive=False)
             self._planned = dict(planned)
         if not self._source.secure:
             warnings.warn(
@@ -79,10 +92,12 @@ class ReleaseAccount:
         PrivacyGuarantee
             With δ = 0 where the pure sum is as good as the bound that needs δ (within 1 %).
         """
-        price = self._price(self._paid)
-        if self._ledger is not None and self._entry is not None and not self._closed:
-            self._ledger.close_entry(self._entry, **price)
-        self._closed = True
+        with self._lock:
+            self._check_process()
+            price = self._price(self._paid)
+            if self._ledger is not None and self._entry is not None and not self._closed:
+                self._ledger.close_entry(self._entry, **price)
+            self._closed = True
         return PrivacyGuarantee(
             epsilon=price["epsilon"],
             delta=price["delta"],
@@ -92,7 +107,7 @@ class ReleaseAccount:
             assumptions=self._assumptions,
             theorem=self._theorem,
             events=tuple(self._paid.items()),
-            valid_for_release=self._source.secure,
+            valid_for_release=self._source.secure and self._tape is None,
         )
 
     def __enter__(self) -> Self:
@@ -105,36 +120,54 @@ class ReleaseAccount:
         if kind is None and not self._closed:
             self.close()
 
-    def _charge(self, events: dict[PrivacyEvent, int]) -> None:
-        """Take ``events`` out of the plan, or pay for them; nothing has been drawn before this returns."""
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "a release cannot be copied or pickled: each copy could draw what was paid for once. Open one where it "
+            "is used."
+        )
+
+    def _check_open(self) -> None:
+        self._check_process()
         if self._closed:
             raise RuntimeError("the release is closed: open another one for further draws.")
-        if all(self._planned.get(event, 0) >= count for event, count in events.items()):
-            for event, count in events.items():
-                self._planned[event] -= count
-        else:
-            self._pay(count_events([*self._paid.items(), *events.items()]))
 
-    def _pay(self, total: dict[PrivacyEvent, int]) -> None:
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this release was opened by another process: after a fork each process could draw what was paid for "
+                "once. Open one in the process that draws."
+            )
+
+    def _charge(self, events: dict[PrivacyEvent, int]) -> None:
+        """Take ``events`` out of the plan, or pay for them; nothing has been drawn before this returns."""
+        with self._lock:
+            self._check_open()
+            if all(self._planned.get(event, 0) >= count for event, count in events.items()):
+                for event, count in events.items():
+                    self._planned[event] -= count
+            else:
+                self._pay(count_events([*self._paid.items(), *events.items()]), adaptive=True)
+
+    def _pay(self, total: dict[PrivacyEvent, int], *, adaptive: bool) -> None:
         """Check that ``total`` fits the budget, then write its price to the ledger."""
         if self.adjacency is Adjacency.METRIC and not all(
             math.isfinite(event.pure_epsilon) for event in total
         ):
             raise ValueError("metric privacy admits pure events only (Laplace noise and selection).")
         limit = self.epsilon * (1 + ROUNDING)
-        cheap = upper_bound_epsilon(total, self._accounted_delta) if self._accounted_delta else math.inf
-        if cheap > limit and compose_epsilon(total, self._accounted_delta) > limit:
-            needed = compose_epsilon(total, self._accounted_delta)
+        delta = self._accounted_delta
+        bound = filter_epsilon if adaptive else compose_epsilon
+        if upper_bound_epsilon(total, delta) > limit and (needed := bound(total, delta)) > limit:
             raise BudgetExceededError(
-                f"{self._label or 'this release'} needs epsilon = {needed:.6g} at delta = "
-                f"{self.delta:g}, more than "
+                f"{self._label or 'this release'} needs epsilon = {needed:.6g} at delta = {self.delta:g}, more than "
                 f"its budget epsilon = {self.epsilon:g}; nothing was drawn for it.",
                 required=(needed, self.delta),
                 remaining=(self.epsilon, self.delta),
             )
         if self._ledger is not None:
-            self._enter(self._ledger, self._price(total))
+            self._enter(self._ledger, self._price(total, adaptive=adaptive))
         self._paid = total
+        self._adaptive = adaptive
 
     def _enter(self, ledger: PrivacyLedger, price: dict[str, Any]) -> None:
         if self._entry is None:
@@ -154,16 +187,19 @@ class ReleaseAccount:
         # ε per unit of distance scales only for pure events: no δ is spent there.
         return 0.0 if self.adjacency is Adjacency.METRIC else self.delta
 
-    def _composed(self, events: dict[PrivacyEvent, int]) -> tuple[float, float]:
+    def _composed(self, events: dict[PrivacyEvent, int], adaptive: bool) -> tuple[float, float]:
+        """(ε, δ) of ``events``: pure where that costs hardly more than what δ buys, else at the budget's δ."""
+        limit = self.epsilon * (1 + ROUNDING)
         pure = compose_epsilon(events, 0.0)
-        epsilon = compose_epsilon(events, self._accounted_delta)
+        epsilon = (filter_epsilon if adaptive else compose_epsilon)(events, self._accounted_delta)
         delta = self.delta
-        if pure <= min(epsilon * _PURE_PREFERENCE, self.epsilon * (1 + ROUNDING)):
+        if pure <= min(epsilon * _PURE_PREFERENCE, limit):
             epsilon, delta = pure, 0.0
-        return (min(epsilon, self.epsilon) if epsilon <= self.epsilon * (1 + ROUNDING) else epsilon), delta
+        # A sum of shares that exceeds the budget by rounding alone is truthfully within it (`WIDER`).
+        return (min(epsilon, self.epsilon) if epsilon <= limit else epsilon), delta
 
-    def _price(self, events: dict[PrivacyEvent, int]) -> dict[str, Any]:
-        epsilon, delta = self._composed(events)
+    def _price(self, events: dict[PrivacyEvent, int], *, adaptive: bool | None = None) -> dict[str, Any]:
+        epsilon, delta = self._composed(events, self._adaptive if adaptive is None else adaptive)
         rho = rho_total(events)
         return {
             "epsilon": epsilon,
@@ -171,7 +207,3 @@ class ReleaseAccount:
             "rho": rho if math.isfinite(rho) and self.adjacency is not Adjacency.METRIC else None,
             "events": [{**event.to_dict(), "count": count} for event, count in events.items()],
         }
-
-    def _require_delta(self, what: str) -> None:
-        if self.delta == 0:
-            raise ValueError(f"{what} needs delta > 0, got delta=0; use Laplace noise for pure privacy.")

@@ -109,6 +109,33 @@ def upper_bound_epsilon(events: Events, delta: float) -> float:
     return min(_pure_sum(counts), _zcdp_epsilon(_rho_sum(counts), delta))
 
 
+def filter_epsilon(events: Events, delta: float) -> float:
+    """Smallest ε proven for draws whose number and kind depend on earlier results.
+
+    The sum of pure ε and zCDP are privacy filters: they stay valid where every next event is chosen after looking at
+    results. So are Gaussians alone, whose squared inverse multipliers add up.
+
+    Parameters
+    ----------
+    events : mapping or iterable of (PrivacyEvent, int)
+        What has been drawn and what is asked for now.
+    delta : float in [0, 1)
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skprivate.privacy import PureEvent, filter_epsilon
+    >>> filter_epsilon([(PureEvent(0.5), 2)], 1e-6)
+    1.0
+    """
+    counts = frozenset(count_events(events).items())
+    best = upper_bound_epsilon(events, delta)
+    return min(best, _compose_epsilon(counts, delta)) if counts and _only_gaussian(counts) else best
+
+
 def rho_total(events: Events) -> float:
     """Sum of the zCDP prices; ``inf`` if an event has none."""
     return _rho_sum(frozenset(count_events(events).items()))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from numbers import Real
-from typing import NamedTuple
+from numbers import Integral, Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,9 +23,10 @@ WIDER = 1 + Fraction(1, 2**30)
 ROUNDING = 2.0**-40
 # Lattice steps per noise scale, as a power of two; long vectors get finer steps up to the second number.
 _STEP_BITS, _MOST_STEP_BITS = 32, 44
-# Steps by which two neighbouring values may differ beyond their sensitivity: one for rounding to the lattice,
-# one for float64 error of the statistic itself (up to half a step each).
-_ROUNDING_STEPS = 2
+# Steps by which rounding to a lattice may move two neighbouring values apart.
+_ROUNDING_STEPS = 1
+# Noise scales in steps, as powers of two: refined to the first, coarsened beyond the second.
+_FINEST_BITS, _COARSEST_BITS = 33, 48
 # Scores are rounded to this fraction of their sensitivity (a power of two), and clipped far away from overflow.
 _SCORE_BITS = 20
 _INTEGER_LIMIT = 2**60
@@ -56,6 +57,54 @@ def gaussian_lattice(sensitivity: float, noise_multiplier: float, coordinates: i
     return Lattice(step, steps * Fraction(noise_multiplier) * WIDER)
 
 
+class IntegerLattice(NamedTuple):
+    """The lattice of the noise on integers: 2^shift points a step, or one point for 2^−shift steps."""
+
+    shift: int
+    scale: Fraction
+
+    def place(self, integers: NDArray[Any]) -> NDArray[Any]:
+        """The integers on the lattice of the noise, exactly, or rounded to it where it is coarser."""
+        if self.shift >= 0:
+            if integers.dtype != object and largest(integers) < _INTEGER_LIMIT >> self.shift:
+                return integers << self.shift
+            return np.asarray(integers.astype(object) * (1 << self.shift))
+        half = 1 << (-self.shift - 1)
+        return np.asarray((integers.astype(object) + half) // (2 * half))
+
+    def to_steps(self, total: NDArray[Any]) -> FloatArray:
+        """Lattice points in steps: each the float64 nearest to the exact number."""
+        if total.dtype == object or self.shift > 1000:
+            point = Fraction(2) ** -self.shift
+            exact = [float(int(value) * point) for value in total.ravel().tolist()]
+            return np.array(exact, dtype=np.float64).reshape(total.shape)
+        return np.asarray(np.ldexp(total.astype(np.float64), -self.shift))
+
+
+def integer_laplace_lattice(
+    sensitivity: float | Fraction, epsilon: float, coordinates: int
+) -> IntegerLattice:
+    """Lattice for Laplace noise on integers with this ℓ1 sensitivity in steps."""
+    shift = _shift(Fraction(sensitivity) / Fraction(epsilon))
+    steps = Fraction(sensitivity) * Fraction(2) ** shift + (0 if shift >= 0 else coordinates) + 2
+    return IntegerLattice(shift, steps / Fraction(epsilon) * WIDER)
+
+
+def integer_gaussian_lattice(
+    sensitivity: float | Fraction, noise_multiplier: float, coordinates: int
+) -> IntegerLattice:
+    """Lattice for Gaussian noise on integers with this ℓ2 sensitivity in steps."""
+    shift = _shift(Fraction(sensitivity) * Fraction(noise_multiplier))
+    root = math.isqrt(max(coordinates, 1) - 1) + 1
+    steps = Fraction(sensitivity) * Fraction(2) ** shift + (0 if shift >= 0 else root)
+    return IntegerLattice(shift, steps * Fraction(noise_multiplier) * WIDER)
+
+
+def _shift(scale: Fraction) -> int:
+    bits = scale.numerator.bit_length() - scale.denominator.bit_length()  # ⌊log2 scale⌋ or one more
+    return max(_FINEST_BITS - bits, 0) if bits <= _COARSEST_BITS else _COARSEST_BITS - bits
+
+
 def snap(array: FloatArray, step: float) -> FloatArray:
     """Round to multiples of ``step``; float64 values too large to have other neighbours are multiples already."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -63,19 +112,25 @@ def snap(array: FloatArray, step: float) -> FloatArray:
     return np.where(np.isfinite(lattice), lattice, array)
 
 
-def selection_costs(scores: ArrayLike, sensitivity: float) -> tuple[IntArray, Fraction]:
+def selection_costs(scores: ArrayLike, sensitivity: float, epsilon: float) -> tuple[IntArray, Fraction]:
     """Distance of every score from the best, in steps, and the sensitivity in the same steps.
 
-    Integer scores with an integer sensitivity are used as they are. The last axis holds the candidates.
+    Integer scores are used as they are. Real ones are rounded to a lattice that is fine against the sensitivity and
+    against what ε can tell apart. The last axis holds the candidates.
     """
-    array = np.asarray(scores)
-    if array.dtype.kind in "iub" and float(sensitivity).is_integer():
+    exact = as_integers(scores)
+    if exact is not None:
         # Clipping is 1-Lipschitz: it cannot raise the sensitivity, and costs stay far from overflow.
-        lattice = np.clip(array, -_INTEGER_LIMIT, _INTEGER_LIMIT).astype(np.int64)
-        steps = Fraction(int(sensitivity))
+        if exact.dtype == object:
+            exact = np.minimum(np.maximum(exact, -_INTEGER_LIMIT), _INTEGER_LIMIT)
+        lattice = np.clip(exact.astype(np.int64), -_INTEGER_LIMIT, _INTEGER_LIMIT)
+        steps = Fraction(sensitivity)
     else:
-        step = math.ldexp(1.0, math.frexp(sensitivity)[1] - 1 - _SCORE_BITS)
-        real = finite(array)
+        unit = sensitivity / max(1.0, epsilon)
+        if unit < 2.0**-1000:
+            raise ValueError("the sensitivity is too small for float64: rescale the scores.")
+        step = math.ldexp(1.0, math.frexp(unit)[1] - 1 - _SCORE_BITS)
+        real = finite(scores)
         with np.errstate(over="ignore"):
             lattice = np.rint(np.clip(real / step, -_SCORE_LIMIT, _SCORE_LIMIT)).astype(np.int64)
         steps = Fraction(sensitivity) / Fraction(step) + _ROUNDING_STEPS
@@ -103,12 +158,30 @@ def finite(value: ArrayLike) -> FloatArray:
     return array
 
 
-def integers(counts: ArrayLike) -> IntArray:
-    """The counts as int64, refused if not integers."""
-    array = np.asarray(counts)
-    if array.dtype.kind not in "iub":
-        raise TypeError(f"counts must be integers, got dtype {array.dtype}.")
-    return array.astype(np.int64)
+def as_integers(values: ArrayLike) -> NDArray[Any] | None:
+    """The values as int64, or as Python integers where int64 does not hold them; None if they are not integers."""
+    array = np.asarray(values)
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
+        return array.astype(object)
+    if array.dtype.kind in "iub":
+        return array.astype(np.int64)
+    if array.dtype == object and all(isinstance(value, Integral) for value in array.ravel().tolist()):
+        whole = np.array([int(value) for value in array.ravel().tolist()], dtype=object).reshape(array.shape)
+        return whole if largest(whole) >= 2**63 else whole.astype(np.int64)
+    return None
+
+
+def largest(values: NDArray[Any]) -> int:
+    """Largest absolute value of integers, as a Python integer."""
+    return max(int(values.max()), -int(values.min())) if values.size else 0
+
+
+def integers(counts: ArrayLike) -> NDArray[Any]:
+    """The counts as integers, refused if they are not."""
+    array = as_integers(counts)
+    if array is None:
+        raise TypeError(f"counts must be integers, got dtype {np.asarray(counts).dtype}.")
+    return array
 
 
 def _step(scale: float, coordinates: int) -> float:

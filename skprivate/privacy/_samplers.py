@@ -40,6 +40,15 @@ def _check_scale(value: float | int | Fraction, name: str) -> Fraction:
     return scale
 
 
+def check_scale(scale: Fraction) -> None:
+    """Refuse noise that the samplers cannot draw, before it is paid for."""
+    if not _MIN_SCALE <= scale <= _MAX_SCALE:
+        raise ValueError(
+            f"the noise would have scale {float(scale):.3g} in lattice steps; allowed is 2**-20 to 2**52. Use a "
+            "larger epsilon or a coarser unit."
+        )
+
+
 def _check_size(size: int) -> int:
     if size < 0:
         raise ValueError(f"size must be an integer >= 0, got {size!r}.")

@@ -35,6 +35,18 @@ _BLOCK = 1 << 17
 MAX_FLIPS = 2 * 10**10
 
 
+def check_selection(costs: Int64Array, multiplicity: Sequence[int] | None, rule: str) -> None:
+    """Refuse what a selection cannot be drawn from, before it is paid for."""
+    if multiplicity is None:
+        return
+    total = sum(_check_multiplicity(multiplicity, costs.size))
+    if rule == "permute-and-flip" and total > MAX_FLIPS:
+        raise ValueError(
+            f"multiplicity adds up to {total} members; permute-and-flip takes time linear in that and allows "
+            f"{MAX_FLIPS}. Use rule='exponential'."
+        )
+
+
 def _check_rate(rate: float | int | Fraction) -> Fraction:
     try:
         exact = Fraction(rate)

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from skprivate._base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.privacy import Adjacency
 from skprivate.user_level._plan import Neighbours
 from skprivate.user_level._sgd import warn_if_hopeless

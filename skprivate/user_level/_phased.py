@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.privacy import PrivacyEvent
-from skprivate.privacy._branches import open_branches
+from skprivate.privacy import PrivacyEvent, open_branches
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import UserProblem
@@ -71,7 +70,7 @@ def phased_descent(
     release : Release
     """
     count = n_phases(level)
-    branches = open_branches(release, count, events)
+    branches = open_branches(release, count, events, fixed_assignment=True)
     reach = plan.radius if math.isfinite(plan.radius) else 1.0
     base = max(1.0 / math.sqrt(plan.n_users), level) / reach
     w: FloatArray | None = None

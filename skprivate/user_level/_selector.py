@@ -12,8 +12,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skprivate._base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.user_level._user_selection import select_by_means, select_by_votes, vote_events
 from skprivate.user_level._users import UserGroups, encode_users
 

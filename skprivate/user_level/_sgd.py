@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from skprivate._base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate._sklearn import Interval, StrOptions
+from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.privacy import Adjacency, Release
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._fit import Descend, DescentSettings, PreparedDescent

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, PureEvent
-from skprivate.privacy._repeated import select_repeatedly
+from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, PureEvent, select_repeatedly
 from skprivate.user_level._winsorized_mean import winsorized_mean_1d
 
 FloatArray = npt.NDArray[np.float64]

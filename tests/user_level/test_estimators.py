@@ -15,9 +15,15 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skprivate.privacy import GaussianEvent, LaplaceEvent, PrivacyLedger, PureEvent, open_release
-from skprivate.privacy._branches import open_branches
-from skprivate.privacy._repeated import select_repeatedly
+from skprivate.privacy import (
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyLedger,
+    PureEvent,
+    open_branches,
+    open_release,
+    select_repeatedly,
+)
 from skprivate.user_level import (
     UserLevelMean,
     UserLevelSelector,
@@ -223,15 +229,19 @@ def test_liu_talwar_charges_three_evaluations_and_no_more_than_planned():
     assert isinstance(event, PureEvent) and event.epsilon == pytest.approx(0.3) and count == 1
 
 
-def test_branches_pay_once():
-    release = open_release(epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", random_state=0)
+@pytest.mark.parametrize(
+    ("adjacency", "fixed", "times"),
+    [("add-remove", False, 1), ("replace-one", True, 1), ("replace-one", False, 2)],
+)
+def test_branches_pay_for_the_units_that_may_change_them(adjacency, fixed, times):
+    release = open_release(epsilon=1.0, delta=1e-6, unit="user", adjacency=adjacency, random_state=0)
     plan = [(GaussianEvent(10.0), 2)]
-    for branch in open_branches(release, 3, plan):
+    for branch in open_branches(release, 3, plan, fixed_assignment=fixed):
         for _ in range(2):
             branch.gaussian(0.0, sensitivity=1.0, noise_multiplier=10.0)
         with pytest.raises(RuntimeError, match="not in the plan"):
             branch.gaussian(0.0, sensitivity=1.0, noise_multiplier=10.0)
-    assert release.close().events == ((GaussianEvent(10.0), 2),)
+    assert release.close().events == ((GaussianEvent(10.0), 2 * times),)
 
 
 @pytest.mark.parametrize(

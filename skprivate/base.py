@@ -1,0 +1,105 @@
+"""What every private estimator shares, here and in other packages. Think twice before adding anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Real
+from typing import Any
+
+from skprivate._sklearn import Interval
+from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
+
+__all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin"]
+
+#: Constraints of the parameters that every private estimator has.
+PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
+    "epsilon": [Interval(Real, 0, None, closed="neither")],
+    "random_state": ["random_state"],
+    "ledger": [PrivacyLedger, None],
+}
+#: Constraint of ``delta`` for estimators whose mechanism is approximate.
+DELTA_CONSTRAINT: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed="neither")]}
+
+
+class PrivateEstimatorMixin:
+    """Opens the one door for an estimator's mechanism and stores what it cost.
+
+    Goes left of `BaseEstimator`. The estimator has the parameters ``epsilon``, ``random_state``, ``ledger`` and,
+    where its mechanism is approximate, ``delta``. Its ``fit`` reads as a straight line: validate, make the mechanism
+    from public numbers, run it inside ``with self._releasing(mechanism, …) as release:``, store what it returns.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee
+        Set when `_releasing` ends without an error.
+    """
+
+    def _open_release(
+        self,
+        *,
+        unit: Any,
+        adjacency: Any,
+        theorem: str,
+        assumptions: tuple[str, ...] = (),
+        plan: Any = (),
+        metric: str | None = None,
+    ) -> Release:
+        return open_release(
+            epsilon=self.epsilon,
+            delta=getattr(self, "delta", 0.0),
+            unit=unit,
+            adjacency=adjacency,
+            metric=metric,
+            random_state=self.random_state,
+            ledger=self.ledger,
+            label=type(self).__name__,
+            theorem=theorem,
+            assumptions=assumptions,
+            plan=plan,
+        )
+
+    @contextmanager
+    def _releasing(
+        self,
+        mechanism: Mechanism,
+        *,
+        unit: PrivacyUnit | str,
+        adjacency: Adjacency | str,
+        metric: str | None = None,
+        assumptions: tuple[str, ...] = (),
+    ) -> Iterator[Release]:
+        """Pay for a mechanism, let it draw, state the guarantee.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Its ``events`` are reserved before the block begins.
+        unit, adjacency, metric, assumptions
+            As in `skprivate.privacy.open_release`.
+
+        Yields
+        ------
+        Release
+            For ``mechanism.run(data, release)``.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the mechanism does not fit the budget or the ledger; nothing is drawn then.
+        """
+        with open_release(
+            epsilon=self.epsilon,  # type: ignore[attr-defined]
+            delta=getattr(self, "delta", 0.0),
+            unit=unit,
+            adjacency=adjacency,
+            metric=metric,
+            random_state=self.random_state,  # type: ignore[attr-defined]
+            ledger=self.ledger,  # type: ignore[attr-defined]
+            label=type(self).__name__,
+            theorem=mechanism.theorem,
+            assumptions=assumptions,
+            plan=mechanism.events,
+        ) as release:
+            yield release
+        self.privacy_guarantee_ = release.close()

@@ -1,0 +1,232 @@
+"""Bounded integer contributions of single units, and their exact sums.
+
+A sensitivity is a statement about real numbers, but float64 sums round, and BLAS rounds differently according to how
+many rows there are. So whatever is summed over units is first made integer: multiples of a public step, rounded
+towards zero so that a bound on the real contribution is a bound on the integer one. Integer sums are associative:
+order, chunks, threads and machines cannot change a digit, and removing one unit changes the sum by exactly that
+unit's contribution.
+
+Coordinates come first: ``values[j]`` holds coordinate j of all units, contiguously. All arithmetic is elementwise
+IEEE arithmetic along units, in a fixed order over coordinates, so that the contribution of one unit does not depend
+on its neighbours in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.privacy._lattice import FloatArray, largest
+
+#: A contribution of norm 1 has 2³⁰ steps: squares of norms fit into int64, and 2³² units add up in int64.
+CONTRIBUTION_BITS = 30
+#: The step of unit contributions.
+CONTRIBUTION_STEP = 2.0**-CONTRIBUTION_BITS
+_SAFE = 2**62
+
+
+def exact_sum(contributions: NDArray[Any] | Iterable[NDArray[Any]], *, axis: int = -1) -> NDArray[Any]:
+    """Sum integers along ``axis`` without rounding and without wrapping around.
+
+    Parameters
+    ----------
+    contributions : integer ndarray, or iterable of them
+        Blocks of contributions; the sums of all blocks are added. float64 arrays are taken where all entries are
+        integers (that is the caller's claim) and refused if they are not.
+    axis : int, default=-1
+        Along units.
+
+    Returns
+    -------
+    ndarray of int64, or of Python integers (dtype object) where int64 does not hold them
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.privacy import exact_sum
+    >>> exact_sum(np.array([[1, 2, 3], [2**62, 2**62, 2**62]]))
+    array([6, 13835058055282163712], dtype=object)
+    """
+    if isinstance(contributions, np.ndarray):
+        return _block_sum(contributions, axis)
+    total: NDArray[Any] | None = None
+    for block in contributions:
+        part = _block_sum(block, axis)
+        total = part if total is None else add_exactly(total, part)
+    if total is None:
+        raise ValueError("there must be at least one block of contributions.")
+    return total
+
+
+def add_exactly(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """Sum of two integer arrays; int64 where every entry fits, Python integers otherwise."""
+    if first.dtype != object and second.dtype != object and largest(first) + largest(second) < _SAFE:
+        return np.asarray(first + second)
+    return as_small_as_possible(np.asarray(first.astype(object) + second.astype(object)))
+
+
+def as_small_as_possible(values: NDArray[Any]) -> NDArray[Any]:
+    """Python integers as int64 if all of them fit."""
+    if values.dtype == object and largest(values) < _SAFE:
+        return values.astype(np.int64)
+    return values
+
+
+def _block_sum(block: NDArray[Any], axis: int) -> NDArray[Any]:
+    block = np.asarray(block)
+    count = block.shape[axis]
+    if block.dtype.kind == "f":
+        # Sums of integers below 2⁵³ are exact in float64, in any order.
+        most = float(np.max(np.abs(block), initial=0.0))
+        if not most * max(count, 1) < 2.0**53:
+            block = block.astype(object) if most >= _SAFE else block.astype(np.int64)
+        else:
+            return np.asarray(np.sum(block, axis=axis)).astype(np.int64)
+    if block.dtype.kind == "b":
+        block = block.astype(np.int64)
+    if block.dtype == object:
+        return as_small_as_possible(np.asarray(np.sum(block, axis=axis), dtype=object))
+    if block.dtype.kind not in "iu":
+        raise TypeError(f"contributions must be integers, got dtype {block.dtype}.")
+    if largest(block) * max(count, 1) < _SAFE:
+        return np.asarray(np.sum(block, axis=axis, dtype=np.int64))
+    # Two words: the low 32 bits, and what is above them (rounded down); both sums fit for 2³¹ units.
+    high = np.sum(block >> 32, axis=axis, dtype=np.int64)
+    low = np.sum(block & 0xFFFFFFFF, axis=axis, dtype=np.int64)
+    total = np.asarray(high).astype(object) * 2**32 + np.asarray(low).astype(object)
+    return as_small_as_possible(np.asarray(total, dtype=object))
+
+
+def ball_margin(n_coordinates: int) -> float:
+    """1 minus what float64 may err by, relatively, in scaling a vector of so many coordinates to its norm.
+
+    Scaling by the largest entry, n products, n sums, a root, a quotient and two products err by at most (n + 8)·2⁻⁵²;
+    twice that is left.
+    """
+    return 1.0 - (n_coordinates + 8) * 2.0**-51
+
+
+def ball_contributions(
+    values: FloatArray,
+    radius: float,
+    *,
+    weights: FloatArray | None = None,
+    bits: int = CONTRIBUTION_BITS,
+) -> FloatArray:
+    """Contributions weight·v/max(‖v‖, radius) in steps of 2⁻ᵇⁱᵗˢ, of ℓ2 norm at most 2ᵇⁱᵗˢ steps.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_coordinates, n_units)
+        Any float64 values; a unit with an entry that is not finite contributes nothing.
+    radius : float >= 0
+        Vectors within this radius keep their proportions to each other; 0 normalises all but the zero vector.
+    weights : ndarray of shape (n_units,), optional
+        In [0, 1].
+    bits : int, default=30
+
+    Returns
+    -------
+    ndarray of shape (n_coordinates, n_units), float64
+        Integers, for `exact_sum`.
+
+    Notes
+    -----
+    Dividing by the largest entry first keeps squares from underflowing and overflowing. The result is rounded towards
+    zero after a factor of `ball_margin`, so its integer norm is at most 2ᵇⁱᵗˢ whatever the rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.privacy import ball_contributions
+    >>> ball_contributions(np.array([[3.0, 0.3], [4.0, 0.4]]), 1.0, bits=4)
+    array([[ 9.,  4.],
+           [12.,  6.]])
+    """
+    n_coordinates, n_units = values.shape
+    peak = np.zeros(n_units)
+    for row in values:
+        np.maximum(peak, np.abs(row), out=peak)  # NaN stays
+    usable = np.isfinite(peak) & (peak > 0.0)
+    divisor = np.where(usable, peak, 1.0)
+    scaled = np.empty((n_coordinates, n_units))
+    squares = np.zeros(n_units)
+    for j in range(n_coordinates):
+        np.divide(values[j], divisor, out=scaled[j])
+        squares += scaled[j] * scaled[j]
+    length = np.sqrt(squares)
+    if radius > 0.0:
+        with np.errstate(over="ignore"):
+            np.maximum(length, radius / divisor, out=length)
+    factor = np.full(n_units, math.ldexp(ball_margin(n_coordinates), bits))
+    if weights is not None:
+        factor *= weights
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = np.where(usable, factor / length, 0.0)
+    for j in range(n_coordinates):
+        row = np.where(usable, scaled[j], 0.0)
+        np.trunc(row * factor, out=scaled[j])
+    return scaled
+
+
+def interval_contributions(values: FloatArray, low: float, high: float, *, bits: int) -> FloatArray:
+    """Numbers from an interval about its middle, in steps: integers of at most 2ᵇⁱᵗˢ⁻¹ in absolute value.
+
+    Exchanging one number moves a sum by at most 2ᵇⁱᵗˢ steps. An interval far from zero loses nothing: its middle is
+    subtracted first, and is public.
+
+    Parameters
+    ----------
+    values : ndarray of float64
+        Numbers outside the interval are clipped; NaN counts as its middle.
+    low, high : float
+        The interval, finite, ``low < high``.
+    bits : int
+        The step is ``(high - low) * 2**-bits``.
+
+    Returns
+    -------
+    ndarray of float64, same shape
+        Integers, for `exact_sum`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.privacy import interval_contributions
+    >>> interval_contributions(np.array([0.0, 0.75, 9.0]), 0.0, 1.0, bits=4)
+    array([-8.,  4.,  8.])
+    """
+    half = 0.5 * high - 0.5 * low
+    middle = low + half
+    with np.errstate(invalid="ignore", over="ignore"):
+        relative = (np.clip(values, low, high) - middle) / half
+    relative = np.where(np.isnan(relative), 0.0, np.clip(relative, -1.0, 1.0))
+    return np.trunc(relative * math.ldexp(1.0, bits - 1))
+
+
+def upper_root(square: int) -> float:
+    """Smallest float64 whose square is at least an integer: an ℓ2 sensitivity from its square, never below it.
+
+    Parameters
+    ----------
+    square : int >= 0
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skprivate.privacy import upper_root
+    >>> upper_root(4), upper_root(3) ** 2 >= 3
+    (2.0, True)
+    """
+    root = math.sqrt(square)
+    while Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root
