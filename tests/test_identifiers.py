@@ -55,6 +55,14 @@ def test_names_of_different_kinds_differ(lists):
     assert sum(map(len, sets)) == len(set().union(*sets))
 
 
+def test_names_of_the_same_bytes_differ_by_kind():
+    payload = b"sixteen letters!"
+    number = int.from_bytes(payload, "big")
+    lists = [[number], [payload.decode()], [payload], [uuid.UUID(bytes=payload)]]
+    lists += [np.array([49], dtype="datetime64[as]"), [49], ["1"], [b"1"]]
+    assert len({name for ids in lists for name in names_of_rows(ids)}) == 8
+
+
 def test_users_are_numbered_by_first_appearance():
     for ids in ([7, 3, 7, 9, 3], np.array([7, 3, 7, 9, 3]), list("bacab"), np.array(list("bacab"))):
         codes, _ = encode_identifiers(ids, 5)
