@@ -60,6 +60,7 @@ from skprivate.metric import (
     ultrametric_sequences_scale,
 )
 from skprivate.mixture import PPMHalfspaceClassifier, ppm_sample_size
+from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import PublicScaler
 from skprivate.privacy import (
     BudgetExceededError,
@@ -110,6 +111,7 @@ __all__ = [
     "RateAtThreshold",
     "SimulatedNoiseWarning",
     "TooFewUsersWarning",
+    "UserKFold",
     "UserLevelMean",
     "UserLevelSGDClassifier",
     "UserLevelSGDRegressor",

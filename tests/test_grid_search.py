@@ -8,10 +8,10 @@ from collections import Counter
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
-from skprivate import UserLevelSGDRegressor
+from skprivate import UserKFold, UserLevelSGDRegressor
 from skprivate.preprocessing import PublicScaler
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, public_generator
 
@@ -29,7 +29,7 @@ def data():
 def search(ledger, **options):
     # The workers' warnings of few users concern this little data set.
     regressor = UserLevelSGDRegressor(ledger=ledger, radius=3.0, random_state=0)
-    options = {"cv": GroupKFold(FOLDS), "error_score": "raise", **options}
+    options = {"cv": UserKFold(FOLDS), "error_score": "raise", **options}
     return GridSearchCV(regressor, {"epsilon": EPSILONS}, **options)
 
 
@@ -82,12 +82,14 @@ def test_routing_in_a_pipeline_with_disjoint_users(data):
             pipeline,
             X,
             y,
-            cv=GroupKFold(FOLDS),
-            params={"user_ids": users, "groups": users},
+            cv=UserKFold(FOLDS),
+            params={"user_ids": users},
             return_estimator=True,
         )
     direct = UserLevelSGDRegressor(radius=3.0, random_state=0)
-    for estimator, (train, _) in zip(result["estimator"], GroupKFold(FOLDS).split(X, y, users), strict=True):
+    for estimator, (train, _) in zip(
+        result["estimator"], UserKFold(FOLDS).split(X, user_ids=users), strict=True
+    ):
         direct.fit(X[train], y[train], user_ids=users[train])
         np.testing.assert_array_equal(estimator[-1].coef_, direct.coef_)
     assert len(ledger.entries()) == FOLDS

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
+from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import _num_samples, _safe_indexing
 
 __all__ = ["FitInput", "canary_pairs"]
@@ -113,9 +114,8 @@ def canary_pairs(data: FitInput, unit: str, adjacency: str) -> list[tuple[FitInp
             raise ValueError("fit_params['private'] marks no private row: there is nothing to audit.")
     elif unit == "user":
         users = data.params.get("user_ids")
-        rows = (
-            np.array([n - 1]) if users is None else np.flatnonzero(np.asarray(users) == np.asarray(users)[-1])
-        )
+        codes = np.arange(n) if users is None else encode_identifiers(users, n)[0]
+        rows = np.flatnonzero(codes == codes[-1])
     else:
         raise ValueError(
             f"For unit {unit!r} pass neighbour= explicitly (and distance=, for a metric guarantee)."

@@ -7,7 +7,6 @@ here and its λ = (G/R)·max(1/√n, noise) is public.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skprivate._identifiers import hash_identifiers
 from skprivate.privacy import PrivacyEvent, open_branches
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._plan import DescentPlan
@@ -29,14 +29,7 @@ def assign_phases(ids: npt.NDArray[Any], n_phases: int, rng: np.random.Generator
 
     A keyed hash of the user's own id, so that no user's phase depends on who else is there.
     """
-    key = rng.bytes(32)
-    numbers = np.array(
-        [
-            int.from_bytes(hashlib.blake2b(str(user).encode(), digest_size=8, key=key).digest(), "big")
-            for user in ids.tolist()
-        ],
-        dtype=np.uint64,
-    )
+    numbers = hash_identifiers(ids, rng.bytes(32))
     uniform = (numbers.astype(np.float64) + 0.5) * 2.0**-64
     return np.minimum(np.floor(-np.log2(uniform)), n_phases - 1).astype(np.int64)
 

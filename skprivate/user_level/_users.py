@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from skprivate._identifiers import encode_identifiers
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -117,43 +119,9 @@ def user_magnitudes(y: FloatArray, groups: UserGroups) -> FloatArray:
 
 
 def encode_users(user_ids: Any, n_rows: int) -> tuple[IntArray, npt.NDArray[Any]]:
-    """Number the users of ``user_ids`` without gaps; ``None`` makes each row its own user.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_rows,), int64
-        Number of the user of each row.
-    names : ndarray of shape (n_users,)
-        Identifier of each user.
-
-    Raises
-    ------
-    ValueError
-        If ``user_ids`` is not one-dimensional, has another length than the data or has missing entries. The message
-        shows shapes only.
-    """
+    """Numbers of the users of the rows and their identifiers (`encode_identifiers`); without ``user_ids`` each row is
+    its own user, with its position for a name."""
     if user_ids is None:
         codes = np.arange(n_rows, dtype=np.int64)
         return codes, codes
-    ids = np.asarray(user_ids)
-    if ids.ndim != 1:
-        raise ValueError(f"user_ids must be one-dimensional, got an array of {ids.ndim} dimensions.")
-    if len(ids) != n_rows:
-        raise ValueError(f"user_ids must have one entry per row: got {len(ids)} entries for {n_rows} rows.")
-    if ids.dtype.kind in "fc":
-        missing = bool(np.isnan(ids).any())
-    elif ids.dtype.kind in "mM":
-        missing = bool(np.isnat(ids).any())
-    elif ids.dtype.kind == "O":
-        missing = any(entry is None or entry != entry for entry in ids.tolist())
-    else:
-        missing = False
-    if missing:
-        raise ValueError("user_ids must name a user for every row, got missing entries.")
-    try:
-        unique, codes = np.unique(ids, return_inverse=True)
-    except TypeError as error:
-        raise TypeError("user_ids must be of one sortable type (all integers or all strings).") from error
-    if len(unique) == n_rows:  # the order of users does not matter, and that of the rows is the fastest
-        return np.arange(n_rows, dtype=np.int64), ids
-    return np.asarray(codes, dtype=np.int64).reshape(-1), unique
+    return encode_identifiers(user_ids, n_rows)

@@ -11,10 +11,11 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+from skprivate.model_selection import UserKFold
 from skprivate.privacy import (
     GaussianEvent,
     LaplaceEvent,
@@ -155,7 +156,7 @@ def test_grid_search_over_epsilon_with_one_ledger():
     pipeline = make_pipeline(
         FunctionTransformer(), UserLevelSGDRegressor(ledger=ledger, random_state=0, radius=2.0)
     )
-    grid = GridSearchCV(pipeline, {"userlevelsgdregressor__epsilon": [1.0, 4.0]}, cv=GroupKFold(3))
+    grid = GridSearchCV(pipeline, {"userlevelsgdregressor__epsilon": [1.0, 4.0]}, cv=UserKFold(3))
     grid.fit(X, y, groups=users, userlevelsgdregressor__user_ids=users)
     assert len(ledger.entries()) == 7
 

@@ -1,0 +1,211 @@
+"""Identifiers of users: who is the same user, and a canonical name for each.
+
+Two entries are the same user if and only if they are equal *and* of the same kind. NumPy's conversions decide for all
+entries together (one negative number among large ones makes all of them floats, one string makes all of them strings),
+so that one user's identifier would merge or rename others. Nothing here converts an entry because of another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+ALLOWED = "integers, strings, bytes, UUIDs or datetime64 (weeks to attoseconds), all of one kind"
+#: Attoseconds of the units of datetime64 that have a fixed length.
+ATTOSECONDS = {
+    unit: seconds * 10**18
+    for unit, seconds in (("W", 604800), ("D", 86400), ("h", 3600), ("m", 60), ("s", 1))
+} | {unit: 10 ** (15 - 3 * i) for i, unit in enumerate(("ms", "us", "ns", "ps", "fs", "as"))}
+#: Kinds of single entries; every other type is refused.
+KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
+    ("integer", (int, np.integer)),
+    ("string", (str,)),
+    ("bytes", (bytes,)),
+    ("uuid", (UUID,)),
+)
+
+
+def encode_identifiers(
+    ids: Any, n_rows: int, name: str = "user_ids"
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Number the users of ``ids`` without gaps, in order of first appearance.
+
+    Parameters
+    ----------
+    ids : array-like of shape (n_rows,)
+        Integers of any width, strings, bytes, UUIDs or datetime64 values, all of one kind: NumPy arrays, lists and
+        other sequences, series and arrays of pandas, polars and pyarrow, categorical ones included.
+    n_rows : int
+        Rows of the data.
+    name : str, default="user_ids"
+        What messages call the argument.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_rows,), int64
+        Number of the user of each row.
+    names : ndarray of shape (n_users,)
+        Identifier of each user.
+
+    Raises
+    ------
+    TypeError
+        If the entries are of another kind (floats, booleans) or of several kinds.
+    ValueError
+        If ``ids`` is not one-dimensional, has another length or has missing entries. Messages name types and
+        shapes, never an identifier.
+    """
+    values: Any = _unpack(ids, name)
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise ValueError(f"{name} must be one-dimensional, got an array of {values.ndim} dimensions.")
+        if values.dtype.kind in "OUST":
+            values = values.tolist()  # Python's equality: "a" and "a\0" differ, 1 and "1" too
+    if len(values) != n_rows:
+        raise ValueError(f"{name} must have one entry per row: got {len(values)} entries for {n_rows} rows.")
+    if isinstance(values, np.ndarray):
+        return _encode_array(values, name)
+    values = _of_one_kind(values, name)
+    numbers = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    names = np.empty(len(numbers), dtype=object)
+    names[:] = list(numbers)
+    return np.fromiter(map(numbers.__getitem__, values), dtype=np.int64, count=n_rows), names
+
+
+def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
+    """A canonical name in bytes for each identifier: equal for equal identifiers of a kind, different otherwise.
+
+    Independent of how the identifier was stored: 5 as int8, as uint64 and as Python integer have the same name, and
+    so has one instant in different units of datetime64.
+
+    Parameters
+    ----------
+    names : ndarray of shape (n_users,)
+        As `encode_identifiers` returns them.
+    """
+    if names.dtype.kind == "M":
+        unit, count = np.datetime_data(names.dtype)
+        step = count * ATTOSECONDS[unit]
+        return [b"datetime:" + _integer_bytes(v * step) for v in names.astype(np.int64).tolist()]
+    return [_name(value) for value in names.tolist()]
+
+
+def hash_identifiers(names: npt.NDArray[Any], key: bytes) -> npt.NDArray[np.uint64]:
+    """Keyed BLAKE2b hash of each identifier, uniform on 0 … 2⁶⁴ − 1; a function of the identifier and the key alone.
+
+    Parameters
+    ----------
+    names : ndarray of shape (n_users,)
+    key : bytes
+        At most 64.
+    """
+    # The key is absorbed once; each copy goes on from there.
+    start = hashlib.blake2b(digest_size=8, key=key)
+
+    def number(name: bytes) -> int:
+        state = start.copy()
+        state.update(name)
+        return int.from_bytes(state.digest(), "big")
+
+    return np.fromiter(map(number, identifier_bytes(names)), dtype=np.uint64, count=len(names))
+
+
+def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
+    """An array whose type was not guessed from its entries, or a list of entries."""
+    if isinstance(ids, np.ma.MaskedArray):
+        missing = bool(np.ma.getmaskarray(ids).any())
+    elif hasattr(ids, "isna"):  # pandas
+        missing = bool(np.asarray(ids.isna()).any())
+    else:  # a method in polars, a number in pyarrow
+        count = getattr(ids, "null_count", 0)
+        count = count() if callable(count) else count
+        missing = isinstance(count, int) and count > 0
+    if missing:
+        raise _missing(name)
+    if hasattr(ids, "__array__"):
+        return np.asarray(ids)
+    if isinstance(ids, Sequence) and not isinstance(ids, str | bytes | bytearray | memoryview):
+        return list(ids)
+    raise TypeError(
+        f"{name} must be a one-dimensional sequence of {ALLOWED}, got an object of type {type(ids).__name__}."
+    )
+
+
+def _encode_array(values: npt.NDArray[Any], name: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Numbers and names of an array of integers or of instants, which NumPy compares exactly."""
+    kind = values.dtype.kind
+    if kind == "M" and np.datetime_data(values.dtype)[0] in ATTOSECONDS:
+        if np.isnat(values).any():
+            raise _missing(name)
+    elif kind not in "iu":
+        raise TypeError(_refusal(name, str(values.dtype), is_float=kind == "f"))
+    unique, inverse = np.unique(values, return_inverse=True)
+    first = np.empty(len(unique), dtype=np.int64)
+    first[inverse[::-1]] = np.arange(len(values))[::-1]  # the last assignment stays: the first row
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank[inverse].astype(np.int64), unique[order]
+
+
+def _of_one_kind(values: list[Any], name: str) -> list[Any]:
+    """The entries as plain Python objects of one kind, or an error."""
+    types = set(map(type, values))
+    if any(t.__name__ in ("NoneType", "NAType", "NaTType", "MaskedConstant") for t in types):
+        raise _missing(name)
+    # Of numbers and instants, only "not a number" and "not a time" differ from themselves.
+    may_be_missing = tuple(t for t in types if issubclass(t, float | np.floating | np.datetime64))
+    if may_be_missing and any(value != value for value in values if isinstance(value, may_be_missing)):
+        raise _missing(name)
+    if any(issubclass(t, list | tuple | np.ndarray) for t in types):
+        raise ValueError(f"{name} must be one-dimensional, got a sequence of sequences.")
+    kinds = {_kind(t) for t in types}
+    if None in kinds or len(kinds) > 1:
+        shown = " and ".join(sorted(t.__name__ for t in types))
+        raise TypeError(
+            _refusal(name, shown, is_float=any(issubclass(t, float | np.floating) for t in types))
+        )
+    # Subclasses may compare as they like; what counts is the value.
+    if not types <= {int, str, bytes, UUID}:
+        plain: dict[Any, Any] = {"integer": operator.index, "string": str.__str__, "bytes": bytes}
+        values = list(map(plain.get(kinds.pop(), _plain_uuid), values))
+    return values
+
+
+def _kind(entry_type: type) -> str | None:
+    if issubclass(entry_type, bool):
+        return None
+    return next((kind for kind, types in KINDS if issubclass(entry_type, types)), None)
+
+
+def _plain_uuid(value: UUID) -> UUID:
+    return UUID(int=value.int)
+
+
+def _name(value: Any) -> bytes:
+    """Canonical name of one entry: its kind, a colon and its bytes."""
+    if isinstance(value, int):
+        return b"integer:" + _integer_bytes(value)
+    if isinstance(value, str):
+        return b"string:" + value.encode("utf-8", "surrogatepass")
+    return b"bytes:" + value if isinstance(value, bytes) else b"uuid:" + value.bytes
+
+
+def _integer_bytes(value: int) -> bytes:
+    """The shortest two's complement with room for the sign, one for each integer."""
+    return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _missing(name: str) -> ValueError:
+    return ValueError(f"{name} must name a user for every row, got missing entries.")
+
+
+def _refusal(name: str, got: str, *, is_float: bool) -> str:
+    advice = " Convert them to integers or strings." if is_float else ""
+    return f"{name} must hold {ALLOWED}, got entries of type {got}.{advice}"
