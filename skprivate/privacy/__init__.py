@@ -29,9 +29,15 @@ from skprivate.privacy._events import (
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy._ledger import LedgerEntry, PrivacyLedger
 from skprivate.privacy._mechanism import Mechanism
-from skprivate.privacy._randomness import SimulatedNoiseWarning, public_generator
+from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
 from skprivate.privacy._repeated import select_repeatedly
+from skprivate.privacy._simulation import (
+    SimulatedNoiseError,
+    SimulatedNoiseWarning,
+    forbid_simulated_noise,
+    warn_caller,
+)
 
 __all__ = [
     "CONTRIBUTION_BITS",
@@ -51,6 +57,7 @@ __all__ = [
     "PureEvent",
     "Release",
     "SelectionRule",
+    "SimulatedNoiseError",
     "SimulatedNoiseWarning",
     "ZeroConcentratedEvent",
     "ball_contributions",
@@ -59,6 +66,7 @@ __all__ = [
     "compose_epsilon",
     "exact_sum",
     "filter_epsilon",
+    "forbid_simulated_noise",
     "gaussian_noise_multiplier",
     "interval_contributions",
     "open_branches",
@@ -66,4 +74,5 @@ __all__ = [
     "public_generator",
     "select_repeatedly",
     "upper_root",
+    "warn_caller",
 ]

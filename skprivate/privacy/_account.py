@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import threading
-import warnings
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -25,7 +24,8 @@ from skprivate.privacy._events import Events, PrivacyEvent, count_events
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy._lattice import ROUNDING
 from skprivate.privacy._ledger import PrivacyLedger
-from skprivate.privacy._randomness import SimulatedNoiseWarning, bit_source, public_generator
+from skprivate.privacy._randomness import bit_source, public_generator
+from skprivate.privacy._simulation import announce_simulation
 from skprivate.privacy._tape import running_tape
 
 #: A pure guarantee is reported if its ε is at most this multiple of the one that needs δ.
@@ -69,17 +69,12 @@ class ReleaseAccount:
         self._paid: dict[PrivacyEvent, int] = {}
         self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
         self._closed = False
+        if not self._source.secure:
+            announce_simulation(label)
         planned = count_events(plan)
         if planned:
             self._pay(planned, adaptive=False)
             self._planned = dict(planned)
-        if not self._source.secure:
-            warnings.warn(
-                "random_state is an integer: this fit draws simulated noise that anyone can reproduce. Use "
-                "random_state=None before anything is released.",
-                SimulatedNoiseWarning,
-                stacklevel=2,
-            )
 
     def close(self) -> PrivacyGuarantee:
         """End the release and state what it cost, computed from what was drawn or planned.

@@ -33,10 +33,6 @@ _FRESH_BYTES = 32
 _NOISE_KEY, _PUBLIC_KEY = 0x6E6F697365, 0x7075626C6963
 
 
-class SimulatedNoiseWarning(UserWarning):
-    """A seed was given: the release carries simulated noise and protects nobody."""
-
-
 class BitSource:
     """Uniform independent bits.
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from skprivate.privacy import _randomness
-from skprivate.privacy._randomness import BitSource, SimulatedNoiseWarning, bit_source, public_generator
+from skprivate.privacy._randomness import BitSource, bit_source, public_generator
 
 N_BULK = 4 * _randomness._DIRECT_BYTES
 
@@ -153,7 +153,3 @@ def test_integer_below_large():
     assert stats.kstest(np.array([value / n for value in values]), "uniform").pvalue > 1e-7
     with pytest.raises(ValueError, match="n must be an integer >= 1"):
         bit_source(0).integer_below(0)
-
-
-def test_warning_says_what_it_is():
-    assert issubclass(SimulatedNoiseWarning, UserWarning)

@@ -1,0 +1,101 @@
+"""Simulated noise never by accident: a warning at the caller's line, and a switch that forbids it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+#: Set to anything but "" or "0", this environment variable forbids simulated noise in the whole process.
+FORBID_VARIABLE = "SKPRIVATE_FORBID_SIMULATED_NOISE"
+
+_FORBIDDEN: ContextVar[bool] = ContextVar("skprivate_forbid_simulated_noise", default=False)
+#: Frames of these packages are not the caller's.
+_OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent")
+
+
+class SimulatedNoiseWarning(UserWarning):
+    """A seed was given: the release carries simulated noise and protects nobody."""
+
+
+# Every release says it, not the first of a loop only; a filter that the user sets comes before this one.
+warnings.filterwarnings("always", category=SimulatedNoiseWarning, append=True)
+
+
+class SimulatedNoiseError(ValueError):
+    """A seed was given where simulated noise is forbidden."""
+
+
+@contextmanager
+def forbid_simulated_noise() -> Iterator[None]:
+    """Refuse every release with seeded noise inside the block.
+
+    The environment variable ``SKPRIVATE_FORBID_SIMULATED_NOISE=1`` does the same for a whole process and for the
+    worker processes that it starts. Meta-estimators of scikit-learn (bagging, boosting) overwrite every parameter
+    named ``random_state`` with an integer, which makes the noise of their members reproducible: with this switch such
+    a fit fails before it draws.
+
+    Raises
+    ------
+    SimulatedNoiseError
+        From any fit inside the block that would draw seeded noise; nothing is drawn or charged.
+
+    Examples
+    --------
+    >>> from skprivate.privacy import forbid_simulated_noise, open_release
+    >>> with forbid_simulated_noise():
+    ...     open_release(epsilon=1.0, unit="row", adjacency="add-remove", random_state=0)
+    Traceback (most recent call last):
+        ...
+    skprivate.privacy._simulation.SimulatedNoiseError: random_state is not None, but simulated noise is forbidden ...
+    """
+    token = _FORBIDDEN.set(True)
+    try:
+        yield
+    finally:
+        _FORBIDDEN.reset(token)
+
+
+def announce_simulation(label: str) -> None:
+    """Warn that a release draws seeded noise, or refuse it where that is forbidden."""
+    if _FORBIDDEN.get() or os.environ.get(FORBID_VARIABLE, "0") not in ("", "0"):
+        raise SimulatedNoiseError(
+            "random_state is not None, but simulated noise is forbidden here (forbid_simulated_noise, or the "
+            f"environment variable {FORBID_VARIABLE}). Use random_state=None; scikit-learn's ensembles set the "
+            "random_state of their members to integers."
+        )
+    who = f"{label}: " if label else ""
+    warn_caller(
+        f"{who}random_state is not None (set by you, or by a meta-estimator such as bagging): simulated noise that "
+        "anyone can reproduce. Use random_state=None before anything is released.",
+        SimulatedNoiseWarning,
+    )
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the first line outside this package and scikit-learn: the user's.
+
+    Parameters
+    ----------
+    message : str
+        Made from public numbers and released values only.
+    category : type
+        A subclass of Warning.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skprivate.privacy import warn_caller
+    >>> with warnings.catch_warnings(record=True) as seen:
+    ...     warnings.simplefilter("always")
+    ...     warn_caller("too few users", UserWarning)
+    >>> str(seen[0].message)
+    'too few users'
+    """
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
