@@ -62,14 +62,15 @@ def channel_price(weights: Int64Array, distances: ArrayLike) -> float:
     """
     rho = _check_distances(distances, weights.shape[0])
     weights = np.ascontiguousarray(weights[:, weights.max(axis=0) > 0])
+    real = weights.astype(np.float64)
     price = 0.0
     for x in range(1, weights.shape[0]):
-        higher, lower = np.maximum(weights[:x], weights[x]), np.minimum(weights[:x], weights[x])
         # log(a/b) = log1p((a − b)/b) with a − b exact: small ratios keep their digits.
-        gap = higher - lower
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log1p(gap.astype(np.float64) / lower.astype(np.float64))
-            worst = np.where(gap > 0, logs, 0.0).max(axis=1)
+        gap = np.abs(weights[:x] - weights[x])
+        excess = np.zeros(gap.shape)
+        with np.errstate(divide="ignore"):
+            np.divide(gap, np.minimum(real[:x], real[x]), out=excess, where=gap > 0)
+        worst = np.log1p(excess.max(axis=1))
         with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
             ratios = np.where(worst > 0, np.nextafter(worst / rho[x, :x] * _ROUNDED_UP, np.inf), 0.0)
         price = max(price, float(ratios.max()))

@@ -101,9 +101,7 @@ def geometric_quantile(prefix: int, bits: int, scale: Fraction, two_sided: bool,
         prefix, bits = (prefix << 64) | source.bits(64), bits + 64
 
 
-def below(
-    prefix: int, bits: int, enclosure: Callable[[int], tuple[int, int]], source: BitSource
-) -> bool:
+def below(prefix: int, bits: int, enclosure: Callable[[int], tuple[int, int]], source: BitSource) -> bool:
     """Decide X < p for X with the given first digits, drawing further digits on ties.
 
     ``enclosure(bits)`` returns integers around 2^bits·p, at a bounded distance from each other.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ _SCALE_BITS = 50
 _LEAST_MULTIPLE = 2**30
 _LEAST_DEVIATION = 4
 _INTEGER_LIMIT = 2**61
+# Coordinates drawn at a time.
+_BLOCK = 1 << 16
 
 
 def cell_diameter(norm: Norm, d: int) -> int:
@@ -174,10 +176,11 @@ def _cube_noise(n: int, d: int, scale: Fraction, source: BitSource) -> IntArray:
         missing = n - radii.size
         draws = _geometric(scale, missing * (d + 1), source).reshape(missing, d + 1).sum(axis=1)
         radii = np.concatenate([radii, draws[_accept_radii(draws, d, source)]])
-    width = 2 * radii + 1
     points = np.empty((n, d), dtype=np.int64)
-    for column in range(d):
-        points[:, column] = _uniform_below(width, source) - radii
+    block = max(1, _BLOCK // d)
+    for start in range(0, n, block):
+        radius = np.repeat(radii[start : start + block], d)
+        points[start : start + block] = (_uniform_below(2 * radius + 1, source) - radius).reshape(-1, d)
     return points
 
 
@@ -218,7 +221,7 @@ def _uniform_below(widths: IntArray, source: BitSource) -> IntArray:
     result = np.zeros(widths.shape, dtype=np.int64)
     # 2^bits > width, whichever way the logarithm was rounded.
     shift = np.uint64(64) - np.frexp(widths.astype(np.float64))[1].astype(np.uint64)
-    waiting: NDArray[Any] = np.arange(widths.size)
+    waiting = np.arange(widths.size)
     while waiting.size:
         words = (source.words(waiting.size) >> shift[waiting]).view(np.int64)
         done = words < widths[waiting]

@@ -9,7 +9,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skprivate.privacy._k_norm import WIDER, Norm, cell_diameter, lattice_step
 from skprivate.privacy._lattice import FloatArray, IntArray, Lattice
@@ -40,14 +39,16 @@ def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float
     return Lattice(step, 2 * units * WIDER / (Fraction(epsilon) * Fraction(step)))
 
 
-def net_costs(rows: FloatArray, points: FloatArray, lower: FloatArray, norm: Norm, lattice: Lattice) -> IntArray:
+def net_costs(
+    rows: FloatArray, points: FloatArray, lower: FloatArray, norm: Norm, lattice: Lattice
+) -> IntArray:
     """Distance of every row from every point: in steps, or in sixteenths of a step for "l2"; shape (n, m).
 
     The distance of one row is the same whatever stands in the others: elementwise arithmetic, column by column.
     """
     shape = (rows.shape[0], points.shape[0])
-    total: NDArray[np.float64] | IntArray
-    total = np.zeros(shape) if norm == "l2" else np.zeros(shape, dtype=np.int64)
+    total: IntArray = np.zeros(shape, dtype=np.int64)
+    squares: FloatArray = np.zeros(shape if norm == "l2" else 0)
     for column in range(rows.shape[1]):
         x, p = (
             np.rint((values[:, column] - lower[column]) / lattice.step).astype(np.int64)
@@ -61,13 +62,12 @@ def net_costs(rows: FloatArray, points: FloatArray, lower: FloatArray, norm: Nor
         else:
             real = gap.astype(np.float64)
             real *= real
-            total += real
-    if norm != "l2":
-        return total.astype(np.int64, copy=False)
-    np.sqrt(total, out=total)
-    total *= float(_SIXTEENTH)
-    costs: IntArray = np.rint(total).astype(np.int64)
-    return costs
+            squares += real
+    if norm == "l2":
+        np.sqrt(squares, out=squares)
+        squares *= float(_SIXTEENTH)
+        total = np.rint(squares).astype(np.int64)
+    return total
 
 
 def _rounding_steps(norm: Norm, d: int) -> int:

@@ -247,8 +247,8 @@ def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, sour
         raise ValueError("multiples must stay below 2**60 units of 2**unit_bits.")
     t_bits = largest.bit_length() // 2
     t = 1 << t_bits
-    cell = -(-multiples >> (unit_bits + t_bits)) if unit_bits + t_bits < 63 else np.ones_like(multiples)
-    cell = cell.astype(np.uint64)  # below 2^31
+    # ⌈σ/t⌉ ≤ 2^31
+    cell = (-(-multiples >> min(unit_bits + t_bits, 63))).astype(np.uint64)
     uneven = (np.uint64(2**32) - cell) % cell
     sigma = np.ldexp(multiples.astype(np.float64), -unit_bits)
     result = np.empty(multiples.size * columns, dtype=np.int64)
