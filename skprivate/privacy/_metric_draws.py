@@ -30,8 +30,8 @@ from skprivate.privacy._lattice import (
 from skprivate.privacy._net import net_costs, net_lattice
 from skprivate.privacy._randomness import BitSource
 
-# Masses are rounded to this many binary digits before they are added up.
-_MASS_BITS = 61
+# Binary digits of masses that are added up as integers, and further ones whose carry counts.
+_MASS_BITS, _CARRY_BITS = 61, 32
 # Scores held at a time by the draws from a net.
 _BLOCK = 1 << 20
 
@@ -231,9 +231,7 @@ class MetricDraws:
         # memory order, which is at most d edges away on average.
         lattice = _mass_lattice(length, epsilon, array.size * array.ndim)
         self._charge({PureEvent(epsilon, "Laplace flow"): 1})
-        # The sums of masses are exact, so that they are rounded once: float64 sums of many would err by many steps.
-        exact = np.cumsum(np.rint(np.minimum(array.ravel(), 1.0) * 2.0**_MASS_BITS).astype(np.int64))
-        cumulated = np.rint(exact / (2.0**_MASS_BITS * lattice.step)).astype(np.int64)
+        cumulated = _cumulated_steps(array.ravel(), lattice.step)
         cumulated[-1] = round(1.0 / lattice.step)
         noisy = np.diff(cumulated, prepend=np.int64(0)).reshape(array.shape)
         for axis, size in enumerate(array.shape):
@@ -253,6 +251,16 @@ def _rows(rows: ArrayLike, name: str = "rows") -> FloatArray:
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"{name} must have shape (n_units, n_features), got {array.shape}.")
     return array
+
+
+def _cumulated_steps(mass: FloatArray, step: float) -> IntArray:
+    """Partial sums of masses in steps, rounded once: float64 sums of many would err by many steps."""
+    units = np.minimum(mass, 1.0) * 2.0**_MASS_BITS
+    whole = np.floor(units)
+    carry = np.cumsum(np.rint((units - whole) * 2.0**_CARRY_BITS).astype(np.int64)) >> _CARRY_BITS
+    shift = _MASS_BITS + round(math.log2(step))
+    steps: IntArray = (np.cumsum(whole.astype(np.int64)) + carry + (1 << shift - 1)) >> shift
+    return steps
 
 
 def _mass_lattice(length: float, epsilon: float, coordinates: int) -> Lattice:

@@ -24,8 +24,8 @@ _SIXTEENTH = 16
 def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float) -> Lattice:
     """Step g of the coordinates, and the number of score units over which P falls by a factor e.
 
-    g is the power of two below 2⁻³²/(ε·A), with A·g the distance that rounding may add, or, in a box wider than 2⁴⁸ of
-    these, 2⁻⁴⁸ of the box.
+    g is a power of two up to 2⁻³²/(ε·A), with A·g the distance that rounding may add, or, if the box has more than 2⁴⁸ of
+    these, up to 2⁻⁴⁷ of its width.
     """
     if lower.size > _MAX_COLUMNS:
         raise ValueError(f"rows must have at most {_MAX_COLUMNS} columns for a net, got {lower.size}.")
@@ -34,7 +34,7 @@ def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float
     width = float((upper - lower).max(initial=0.0))
     if not math.isfinite(width):
         raise ValueError("bounds must have finite widths.")
-    step = max(step, math.ldexp(1.0, math.frexp(width)[1] - _COORDINATE_BITS), 2.0**-1000)
+    step = max(step, math.ldexp(1.0, math.frexp(width)[1] - _COORDINATE_BITS))
     units = _SIXTEENTH if norm == "l2" else 1
     return Lattice(step, 2 * units * WIDER / (Fraction(epsilon) * Fraction(step)))
 

@@ -21,24 +21,7 @@ def release(epsilon, seed=None):
     return open_release(epsilon=epsilon, unit="row", adjacency="metric", metric="test", random_state=seed)
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
-@pytest.mark.parametrize("d", [1, 2, 3, 8])
-def test_k_norm_radius_is_gamma(norm, d):
-    # Kolmogorov-Smirnov at level 1e-7 for each of 12 cases.
-    rows = np.full((20_000, d), 3.0)
-    noise = release(0.5).k_norm(rows, norm=norm, epsilon=0.5) - rows
-    radius = {
-        "l1": np.abs(noise).sum(axis=1),
-        "l2": np.sqrt((noise**2).sum(axis=1)),
-        "linf": np.abs(noise).max(axis=1),
-    }[norm]
-    assert stats.kstest(radius, stats.gamma(d, scale=2.0).cdf).pvalue > 1e-7
-    # Directions: every coordinate is symmetric, and all have the same law.
-    assert stats.binomtest(int((noise[:, 0] > 0).sum()), 20_000).pvalue > 1e-7
-    assert stats.ks_2samp(noise[:, 0], noise[:, -1]).pvalue > 1e-7 or d == 1
-
-
-@pytest.mark.parametrize("d", [2, 6])
+@pytest.mark.parametrize("d", [2, 6, 30])
 def test_cube_and_ball_directions(d):
     noise = release(1.0).k_norm(np.zeros((20_000, d)), norm="linf", epsilon=1.0)
     unit = noise / np.abs(noise).max(axis=1, keepdims=True)
