@@ -24,8 +24,8 @@ _SIXTEENTH = 16
 def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float) -> Lattice:
     """Step g of the coordinates, and the number of score units over which P falls by a factor e.
 
-    g is a power of two up to 2⁻³²/(ε·A), with A·g the distance that rounding may add, or, if the box has more than 2⁴⁸ of
-    these, up to 2⁻⁴⁷ of its width.
+    g is a power of two up to 2⁻³²/(ε·A), with A·g the distance that rounding may add, or, if the box has more than
+    2⁴⁸ of these, up to 2⁻⁴⁷ of its width.
     """
     if lower.size > _MAX_COLUMNS:
         raise ValueError(f"rows must have at most {_MAX_COLUMNS} columns for a net, got {lower.size}.")
