@@ -159,6 +159,24 @@ def test_price_of_draws_from_a_net_at_every_distance(norm, d, seed, scale, epsil
     assert np.array_equal(net_costs(x[::-1].copy(order="F"), points, lower, norm, lattice)[::-1], costs[0])
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("d", [1, 2, 5, 12])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 300.0])
+def test_rows_on_both_sides_of_a_corner_of_the_lattice(norm, d, epsilon):
+    # All coordinates are rounded apart, at a distance of next to nothing: what that costs is within 2^-32.
+    lower, upper = np.zeros(d), np.ones(d)
+    lattice = net_lattice(norm, lower, upper, epsilon)
+    middle = (math.floor(0.5 / lattice.step) + 0.5) * lattice.step
+    rows = np.array([np.full(d, middle - 2.0**-50), np.full(d, middle + 2.0**-50)])
+    points = np.array([lower, upper, np.full(d, 0.25)])
+    below, above = net_costs(rows, points, lower, norm, lattice)
+    assert np.abs(below - above).max() >= 1
+    rho = 2.0**-49 * d
+    assert 2 * int(np.abs(below - above).max()) / lattice.scale <= Fraction(epsilon) * Fraction(
+        rho
+    ) + Fraction(1, 2**32)
+
+
 def test_flow_rounds_exact_sums_of_masses(monkeypatch):
     # Without noise: the cumulated masses, each rounded once. Sums in float64 err by hundreds of steps in the middle.
     monkeypatch.setattr(

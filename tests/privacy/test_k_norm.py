@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.interpolate import CubicSpline
@@ -236,10 +236,12 @@ def test_ties_take_further_digits():
 
 @settings(deadline=None)
 @given(
-    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**70), 2**70).map(float),
     st.integers(-(2**63) + 1, 2**63 - 1),
-    st.integers(-940, 900),
+    st.integers(-940, 900) | st.just(0),
 )
+@example(2.0**66, 12345, 0)
+@example(2.0**61, 2**62 + 1, 0)
 def test_sums_are_rounded_once(value, noise, exponent):
     step = 2.0**exponent
     got = k_norm.add_on_lattice(np.array([[value]]), np.array([[noise]]), step)[0, 0]
