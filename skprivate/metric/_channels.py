@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, eye_array, kron
+from scipy.sparse.csgraph import connected_components
 
 from skprivate.metric._finite_metric import separated_net
-from skprivate.privacy._metric_draws import channel_price, quantise_channel
+from skprivate.privacy._channel import channel_price, quantise_channel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -22,6 +23,8 @@ IntArray = NDArray[np.int64]
 MAX_LP_STATES = 64
 #: ε is lowered by this much before a channel is designed, so that rounding never makes it dearer than asked.
 _MARGIN = 1e-7
+#: Share of the uniform law that a channel has at least.
+_LEAST_MIXING = 2.0**-40
 
 
 def exponential_channel(distances: FloatArray, net: IntArray, epsilon: float) -> FloatArray:
@@ -100,7 +103,7 @@ def best_exponential_channel(
         if best is None or error < best[0]:
             best = (error, channel)
     assert best is not None
-    return best[1]
+    return affordable(best[1], distances, epsilon)
 
 
 def optimal_channel(
@@ -156,12 +159,37 @@ def optimal_channel(
         raise RuntimeError(f"the linear programme was not solved: {found.message}")
     solution = np.maximum(found.x.reshape(n, n), 0.0)
     solution /= solution.sum(axis=1, keepdims=True)
-    mixing = 1e-9
-    channel: FloatArray = solution
-    while channel_price(quantise_channel(channel), distances) > epsilon:
-        channel = (1 - mixing) * solution + mixing / n
-        mixing *= 2
-    return channel
+    return affordable(solution, distances, epsilon)
+
+
+def affordable(channel: FloatArray, distances: FloatArray, epsilon: float) -> FloatArray:
+    """Mix a channel with the uniform law on its outputs, by as little as makes its integers cost at most ``epsilon``.
+
+    If p ≤ e^{ερ}·p′ then p + u ≤ e^{ερ}·(p′ + u), and the difference between both sides grows by u·(e^{ερ} − 1): room
+    for what rounding to integers, a probability below the least float64 or a solver's tolerance has done. States at
+    distance 0 get the row of the first of them. The uniform channel itself costs nothing, so there is always one.
+
+    Parameters
+    ----------
+    channel : ndarray of shape (n, m)
+    distances : ndarray of shape (n, n)
+    epsilon : float
+
+    Returns
+    -------
+    ndarray of shape (n, m)
+    """
+    alike = connected_components(csr_array(distances == 0), directed=False)[1]
+    channel = channel[np.unique(alike, return_index=True)[1][alike]]
+    used = (channel > 0).any(axis=0)
+    uniform = used / np.count_nonzero(used)
+    mixing = _LEAST_MIXING
+    while mixing < 1:
+        mixed: FloatArray = (1 - mixing) * channel + mixing * uniform
+        if channel_price(quantise_channel(mixed), distances) <= epsilon:
+            return mixed
+        mixing *= 4
+    return np.tile(uniform, (channel.shape[0], 1))
 
 
 def essential_pairs(distances: FloatArray) -> IntArray:

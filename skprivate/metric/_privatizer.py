@@ -31,7 +31,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
 
     With ``metric="l2"`` on longitudes and latitudes this is geo-indistinguishability by the planar Laplace mechanism.
     `fit` looks at the shape of the data only and spends nothing; every call of `transform` spends ``epsilon`` on
-    the rows that it is given.
+    the rows that it is given, with the parameters that were fitted: after ``set_params``, fit again.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
     Attributes
     ----------
     privacy_guarantee_ : PrivacyGuarantee
-        What one call of `transform` promises to each row: computed from what the mechanism draws for one public row.
-        Calls on the same rows add up.
+        What one call of `transform` promises to each row, whatever the other rows are: computed from what the mechanism
+        draws for one public row, and compared with what every call draws. Calls on the same rows add up.
     channel_ : ndarray of shape (n_states, n_states)
         Probabilities of the outputs for each state, for finite metrics. Public geometry.
     states_ : ndarray of shape (n_states,)
@@ -86,8 +86,10 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
     Notes
     -----
     **Formal guarantee.** For rows x, x′ and every set S of outputs Pr[M(x) ∈ S] ≤ e^{ε ρ(x, x′)} Pr[M(x′) ∈ S],
-    per row; rows are randomised independently. For finite metrics the price is measured on the integer weights
-    that are drawn from. ``transform`` keeps the number and the order of rows.
+    per row; rows are randomised independently. The unit is one row, in the local model: ε is relative to the distance
+    in the columns' units, and a person with k rows gets the sum over them. Norms round rows to a lattice: distances
+    below about 10⁻³/ε may count up to 2⁻³²/ε more (docs/metric.md, "Rounding"). For finite metrics the
+    price is measured on the integer weights that are drawn from. ``transform`` keeps the number and the order of rows.
 
     References
     ----------
@@ -166,13 +168,16 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         self
         """
         mechanism = self._mechanism()
+        for name in ("net_", "channel_", "states_", "_box", "_distances"):  # of an earlier fit
+            if hasattr(self, name):
+                delattr(self, name)
         if self.metric in _NORMS:
             X = validate_data(self, X, dtype=np.float64)
-            if mechanism == "exponential" or self.bounds is not None:
-                box = check_bounds(self.bounds, X.shape[1])
+            bounded = mechanism == "exponential" or self.bounds is not None
+            self._box = check_bounds(self.bounds, X.shape[1]) if bounded else None
             if mechanism == "exponential":
-                self.net_ = self._grid(box)
-            example = np.zeros((1, X.shape[1])) if self.bounds is None else box.lower[None, :]
+                self.net_ = self._grid(self._box)
+            example = np.zeros((1, X.shape[1])) if self._box is None else self._box.lower[None, :]
         else:
             X = validate_data(self, X, dtype=None, ensure_all_finite=False)
             if X.shape[1] != 1:
@@ -182,6 +187,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             self.states_, self._distances = self._finite_metric()
             self.channel_ = self._channel(mechanism)
             example = self.states_[:1, None]
+        self._fitted_parameters = self._parameters_of_the_law()
         # What a call costs is learnt from a call, on one public row and off the ledger.
         self.privacy_guarantee_ = self._randomise(example, ledger=False)[1]
         return self
@@ -197,13 +203,31 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         -------
         ndarray of shape (n_samples, n_features)
             In the order of X.
+
+        Raises
+        ------
+        ValueError
+            If a parameter other than ``ledger`` has been set since `fit`: ``privacy_guarantee_`` is that of the fitted
+            ones. Nothing is spent.
         """
         check_is_fitted(self)
+        now = self._parameters_of_the_law()
+        changed = [name for name, value in self._fitted_parameters.items() if not _same(value, now[name])]
+        if changed:
+            raise ValueError(
+                f"{', '.join(changed)} changed since fit; transform draws what was fitted, so call fit again (it "
+                "spends nothing)."
+            )
         if self.metric in _NORMS:
             X = validate_data(self, X, dtype=np.float64, reset=False)
         else:
             X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=False)
-        return self._randomise(X)[0]
+        result, guarantee = self._randomise(X)
+        assert guarantee == self.privacy_guarantee_  # the price of a call depends on public numbers alone
+        return result
+
+    def _parameters_of_the_law(self):
+        return {name: value for name, value in self.get_params(deep=False).items() if name != "ledger"}
 
     def _mechanism(self):
         family = "norm" if self.metric in _NORMS else self.metric
@@ -242,7 +266,8 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             raise ValueError(
                 f"states must have one entry per row of distances ({len(distances)}), got shape {states.shape}."
             )
-        return states, distances
+        # The smaller of two entries that differ by rounding asks for more privacy.
+        return states, np.minimum(distances, distances.T)
 
     def _channel(self, mechanism):
         if mechanism == "optimal":
@@ -252,11 +277,10 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
 
     def _randomise(self, X, *, ledger=True):
         """Randomised rows and the guarantee of the release."""
-        box = None
         if self.metric in _NORMS:
-            if self.bounds is not None:
-                box = check_bounds(self.bounds, X.shape[1])
-                X = box.from_unit(box.to_unit(X, self.out_of_bounds))
+            if self._box is not None:
+                self._box.to_unit(X, self.out_of_bounds)  # refuses
+                X = np.clip(X, self._box.lower, self._box.upper)
         else:
             index = state_numbers(X[:, 0], self.states_)
         release = open_release(
@@ -276,13 +300,14 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             )
             result = self.states_[drawn][:, None]
         elif hasattr(self, "net_"):
-            scores = -_norm(X[:, None, :] - self.net_[None, :, :], self.metric)
-            result = self.net_[release.select_each(scores, sensitivity=1.0, epsilon=self.epsilon)]
+            ends = (self._box.lower, self._box.upper)
+            chosen = release.nearest(X, points=self.net_, bounds=ends, norm=self.metric, epsilon=self.epsilon)
+            result = self.net_[chosen]
         else:
             result = release.k_norm(X, norm=self.metric, epsilon=self.epsilon)
-            if box is not None:
+            if self._box is not None:
                 # Clipping to a box is the projection in all three norms, and post-processing.
-                result = np.clip(result, box.lower, box.upper)
+                result = np.clip(result, self._box.lower, self._box.upper)
         return result, release.close()
 
     def __sklearn_tags__(self):
@@ -293,9 +318,8 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         return tags
 
 
-def _norm(differences, metric):
-    if metric == "l1":
-        return np.abs(differences).sum(axis=-1)
-    if metric == "linf":
-        return np.abs(differences).max(axis=-1)
-    return np.sqrt((differences**2).sum(axis=-1))
+def _same(first, second):
+    if first is second:
+        return True
+    scalars = (str, bool, int, float, np.number)
+    return isinstance(first, scalars) and isinstance(second, scalars) and first == second

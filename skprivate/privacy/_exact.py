@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import decimal
 import math
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 
@@ -98,3 +99,48 @@ def geometric_quantile(prefix: int, bits: int, scale: Fraction, two_sided: bool,
             if ends[0] == ends[1]:
                 return ends[0]
         prefix, bits = (prefix << 64) | source.bits(64), bits + 64
+
+
+def below(prefix: int, bits: int, enclosure: Callable[[int], tuple[int, int]], source: BitSource) -> bool:
+    """Decide X < p for X with the given first digits, drawing further digits on ties.
+
+    ``enclosure(bits)`` returns integers around 2^bits·p, at a bounded distance from each other.
+    """
+    while True:
+        low, high = enclosure(bits)
+        if prefix < low:
+            return True
+        if prefix >= high:
+            return False
+        prefix, bits = (prefix << 64) | source.bits(64), bits + 64
+
+
+def enclose_power_exp(ratio: Fraction, power: int, gamma: Fraction, bits: int) -> tuple[int, int]:
+    """Enclose 2^bits·ratio^power·e^{-gamma}, which is at most 2^bits; ``gamma`` may be negative, ``power`` < 2^30."""
+    context = _context(math.ceil(0.302 * bits) + 10)
+    log = context.ln(context.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
+    slope = context.divide(Decimal(gamma.numerator), Decimal(gamma.denominator))
+    exponent = context.subtract(context.multiply(log, Decimal(power)), slope)
+    if exponent < -bits:
+        return 0, 1
+    value = context.multiply(context.exp(exponent), Decimal(1 << bits))
+    # The quotient errs by a unit of its last place, the logarithm of it by that and its own, ``power`` times; the
+    # difference by what both terms do. e^x passes an absolute error on as a relative one.
+    size = context.add(context.multiply(context.add(abs(log), Decimal(1)), Decimal(power)), abs(slope))
+    relative = context.multiply(context.add(size, Decimal(4)), Decimal(10) ** (2 - context.prec))
+    return _around(value, relative, context)
+
+
+def enclose_product(numerator: int, denominators: Iterable[int], bits: int) -> tuple[int, int]:
+    """Enclose 2^bits·∏ numerator/d over fewer than 2^30 denominators d, each at least ``numerator``."""
+    context = _context(math.ceil(0.302 * bits) + 10)
+    value = Decimal(1 << bits)
+    for denominator in denominators:
+        value = context.divide(context.multiply(value, Decimal(numerator)), Decimal(denominator))
+    # Three roundings for each factor, each of a unit of the last place.
+    return _around(value, Decimal(10) ** (14 - context.prec), context)
+
+
+def _around(value: Decimal, relative: Decimal, context: decimal.Context) -> tuple[int, int]:
+    margin = context.multiply(value, relative)
+    return int(context.subtract(value, margin)), int(context.add(value, margin)) + 1

@@ -1,19 +1,23 @@
 """Draws for metric privacy: noise shaped by a norm, a channel on finitely many states, noise that moves mass.
 
-All act on lattices with integer arithmetic, as the draws of `Release` do; the derivations stand in docs/metric.md.
+All act on lattices with integer arithmetic, as the draws of `Draws` do; the derivations stand in docs/metric.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from skprivate.privacy import _samplers
-from skprivate.privacy._events import PrivacyEvent, PureEvent
+from skprivate.privacy import _samplers, _selection
+from skprivate.privacy._channel import CHANNEL_BITS, channel_price, quantise_channel
+from skprivate.privacy._events import BoundedRangeEvent, PrivacyEvent, PureEvent
+from skprivate.privacy._guarantee import Adjacency
+from skprivate.privacy._k_norm import NORMS, Norm, add_on_lattice, k_norm_noise, norm_lattice
 from skprivate.privacy._lattice import (
     WIDER,
     FloatArray,
@@ -23,66 +27,15 @@ from skprivate.privacy._lattice import (
     finite,
     integers,
     laplace_lattice,
-    snap,
 )
+from skprivate.privacy._net import net_costs, net_lattice
 from skprivate.privacy._randomness import BitSource
+from skprivate.privacy._tape import Draw
 
-Norm: TypeAlias = Literal["l1", "l2", "linf"]
-
-#: Total weight of every row of a channel, as an integer.
-_CHANNEL_BITS = 62
-#: Channels may cost this much more per unit of distance than asked for, relative; the true price is charged.
-_CHANNEL_SLACK = 2.0**-40
-#: Largest dimension in which ℓ2-shaped noise is drawn by rejection from the cube.
-_MAX_REJECTION = 6
-_MAX_DIRECTION_SCALE = 2**40
-
-
-def quantise_channel(channel: ArrayLike) -> NDArray[np.int64]:
-    """Integer weights of every row, adding up to 2⁶² exactly: what `MetricDraws.channel` draws from.
-
-    A probability that is zero stays zero, any other becomes at least one.
-    """
-    matrix = finite(channel)
-    if matrix.ndim != 2 or 0 in matrix.shape or np.any(matrix < 0):
-        raise ValueError(
-            "channel must be a matrix of nonnegative probabilities, shape (n_states, n_outputs)."
-        )
-    sums = matrix.sum(axis=1)
-    if np.any(np.abs(sums - 1) > 1e-6):
-        raise ValueError("every row of channel must add up to 1.")
-    total = 1 << _CHANNEL_BITS
-    # 2^62·p below 2^61 first, so that no row overflows before its largest weight takes the rest.
-    weights = np.rint(matrix / sums[:, None] * float(total) * 0.5).astype(np.int64) * 2
-    weights = np.where((matrix > 0) & (weights == 0), 1, weights)
-    largest = weights.argmax(axis=1)
-    rows = np.arange(weights.shape[0])
-    weights[rows, largest] = 0
-    weights[rows, largest] = total - weights.sum(axis=1)
-    return weights
-
-
-def channel_price(weights: NDArray[np.int64], distances: ArrayLike) -> float:
-    """Largest |log P(y|x) − log P(y|x′)| / ρ(x, x′): the ε per unit of distance of a channel (``inf`` if none).
-
-    States at distance 0 must have the same row.
-    """
-    rho = np.asarray(distances, dtype=np.float64)
-    if rho.shape != (weights.shape[0],) * 2:
-        raise ValueError(f"distances must have shape {(weights.shape[0],) * 2}, got {rho.shape}.")
-    used = weights.max(axis=0) > 0
-    with np.errstate(divide="ignore"):
-        logs = np.log(weights[:, used].astype(np.float64))
-    price = 0.0
-    for x in range(weights.shape[0]):
-        with np.errstate(invalid="ignore"):
-            gaps = np.abs(logs - logs[x])
-        gaps[np.isnan(gaps)] = 0.0  # both probabilities are zero
-        worst = gaps.max(axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(worst > 0, worst / rho[x], 0.0)
-        price = max(price, float(ratio.max()))
-    return price
+# Binary digits of masses that are added up as integers, and further ones whose carry counts.
+_MASS_BITS, _CARRY_BITS = 61, 32
+# Scores held at a time by the draws from a net.
+_BLOCK = 1 << 20
 
 
 class MetricDraws:
@@ -90,37 +43,130 @@ class MetricDraws:
 
     if TYPE_CHECKING:
         _source: BitSource
+        _metric: str | None
+        adjacency: Adjacency
 
-        def _charge(self, events: dict[PrivacyEvent, int]) -> None: ...
+        def _perform(self, draw: Draw, sample: Callable[[], Any]) -> Any: ...
+
+    def _require_metric(self, what: str, norm: str | None = None) -> None:
+        """Refuse a draw whose price means nothing for the neighbours of this release."""
+        if self.adjacency is not Adjacency.METRIC:
+            raise ValueError(
+                f"{what} needs adjacency='metric', its price is per unit of distance; the release has "
+                f"adjacency={str(self.adjacency)!r}."
+            )
+        if norm is None:
+            return
+        if norm not in NORMS:
+            raise ValueError(f"norm must be 'l1', 'l2' or 'linf', got {norm!r}.")
+        if self._metric in NORMS and norm != self._metric:
+            raise ValueError(f"norm must be the metric of the release, {self._metric!r}, got {norm!r}.")
 
     def k_norm(self, rows: ArrayLike, *, norm: Norm, epsilon: float) -> FloatArray:
         """Add noise with density ∝ exp(−ε‖z‖) to every row: ε-metric privacy for one row under ``norm``.
 
         The K-norm mechanism of Hardt and Talwar (2010); in the plane with "l2" the planar Laplace mechanism of
         Andrés et al. (2013). Valid where row i is the data of unit i alone (the local model), so it is charged once.
+        Rows are rounded to a lattice first: rows at distance ρ ≥ 2⁻¹¹/ε differ by at most e^{ερ}, closer ones by at
+        most e^{ερ + 2⁻³²} (docs/metric.md, Theorem 5).
 
         Parameters
         ----------
         rows : array-like of shape (n_units, n_features)
+            Finite, at most 2¹⁸ columns.
         norm : {"l1", "l2", "linf"}
+            The metric of the release, if that is one of them.
         epsilon : float
-            Price per unit of distance.
+            Price per unit of distance, from 2⁻⁹⁰⁰ to 2⁹⁰⁰.
 
         Returns
         -------
         ndarray of float64, same shape
-            On a lattice 2³² times finer than the noise.
+            On a lattice at least 2³² times finer than the noise.
+
+        Raises
+        ------
+        ValueError
+            If the release is not metric or has another norm as its metric, or for parameters outside of their range;
+            nothing is spent.
         """
-        array = finite(rows)
+        self._require_metric("k_norm", norm)
+        array = _rows(rows)
         check_positive(epsilon=epsilon)
-        if array.ndim != 2 or array.shape[1] == 0:
-            raise ValueError(f"rows must have shape (n_units, n_features), got {array.shape}.")
-        if norm not in ("l1", "l2", "linf"):
-            raise ValueError(f"norm must be 'l1', 'l2' or 'linf', got {norm!r}.")
-        self._charge({PureEvent(epsilon, "K-norm"): 1})
-        lattice = laplace_lattice(1.0, epsilon, array.shape[1])
-        noise = _k_norm_noise(array.shape[0], array.shape[1], norm, lattice.scale, self._source)
-        return snap(array, lattice.step) + noise * lattice.step
+        lattice = norm_lattice(norm, array.shape[1], epsilon)
+
+        def sample() -> FloatArray:
+            noise = k_norm_noise(array.shape[0], array.shape[1], norm, lattice.scale, self._source)
+            return add_on_lattice(array, noise, lattice.step)
+
+        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "K-norm"): 1}
+        drawn: FloatArray = self._perform(
+            Draw("k_norm", array, 1.0, "unit", events, None, {"norm": norm}), sample
+        )
+        return drawn
+
+    def nearest(
+        self,
+        rows: ArrayLike,
+        *,
+        points: ArrayLike,
+        bounds: tuple[ArrayLike, ArrayLike],
+        norm: Norm,
+        epsilon: float,
+    ) -> IntArray:
+        """Choose a point near every row by the exponential mechanism: P(point) ∝ exp(−(ε/2)·‖row − point‖).
+
+        Valid where row i is the data of unit i alone (the local model), so it is charged once. Rows are rounded to a
+        lattice: the log-ratio of rows at distance ρ is at most ε(ρ + a)/(1 + 2⁻²⁰), a ≤ 2⁻³²/ε for boxes up to a
+        thousand times 1/ε (docs/metric.md, Theorem 6).
+
+        Parameters
+        ----------
+        rows : array-like of shape (n_units, n_features)
+            Clipped to ``bounds``.
+        points : array-like of shape (n_points, n_features)
+            The public net, inside of ``bounds``; at most 2²⁰ points.
+        bounds : pair of array-like of shape (n_features,)
+            Lower and upper ends of a public box.
+        norm : {"l1", "l2", "linf"}
+            The metric of the release, if that is one of them.
+        epsilon : float
+            Price per unit of distance, from 2⁻⁹⁰⁰ to 2⁹⁰⁰.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_units,)
+            Row numbers of ``points``.
+        """
+        self._require_metric("nearest", norm)
+        array, net = _rows(rows), _rows(points, "points")
+        check_positive(epsilon=epsilon)
+        lower, upper = (finite(end) for end in bounds)
+        if not (array.shape[1] == net.shape[1] and lower.shape == upper.shape == array.shape[1:]):
+            raise ValueError(
+                f"rows, points and bounds must have the same number of columns, got {array.shape[1]}, {net.shape[1]} "
+                f"and ends of shapes {lower.shape} and {upper.shape}."
+            )
+        if not 1 <= net.shape[0] <= 2**20 or np.any((net < lower) | (net > upper)):
+            raise ValueError("points must be one to 2**20 points inside of bounds.")
+        lattice = net_lattice(norm, lower, upper, epsilon)
+
+        def sample() -> IntArray:
+            drawn = np.empty(array.shape[0], dtype=np.int64)
+            block = max(1, _BLOCK // net.shape[0])
+            for start in range(0, drawn.size, block):
+                costs = net_costs(
+                    np.clip(array[start : start + block], lower, upper), net, lower, norm, lattice
+                )
+                drawn[start : start + block] = _selection.exponential_select_rows(
+                    costs, 1 / lattice.scale, self._source
+                )
+            return drawn
+
+        events: dict[PrivacyEvent, int] = {BoundedRangeEvent(epsilon): 1}
+        options = {"norm": norm, "points": net, "bounds": (lower, upper)}
+        chosen: IntArray = self._perform(Draw("nearest", array, 1.0, "unit", events, None, options), sample)
+        return chosen
 
     def channel(
         self, states: ArrayLike, *, channel: ArrayLike, distances: ArrayLike, epsilon: float
@@ -128,7 +174,8 @@ class MetricDraws:
         """Send every state through a channel, after measuring what the channel costs.
 
         The price is the largest log-ratio per unit of distance of the integer weights that are drawn from, computed
-        here; it must not exceed ``epsilon``. Valid where state i is the data of unit i alone: charged once.
+        here and rounded up (by less than 2⁻⁴⁷ of it); it must not exceed ``epsilon``. Valid where state i is the data
+        of unit i alone: charged once.
 
         Parameters
         ----------
@@ -137,7 +184,7 @@ class MetricDraws:
         channel : array-like of shape (n_states, n_outputs)
             Probabilities; each row adds up to 1.
         distances : array-like of shape (n_states, n_states)
-            The metric.
+            The metric: finite, nonnegative, symmetric, 0 on the diagonal. States at distance 0 must have the same row.
         epsilon : float
             Largest price per unit of distance.
 
@@ -149,27 +196,37 @@ class MetricDraws:
         Raises
         ------
         ValueError
-            If the channel costs more than ``epsilon``; nothing is drawn.
+            If the release is not metric, or if the channel costs more than ``epsilon``; nothing is drawn or spent.
         """
+        self._require_metric("channel")
         index = integers(states)
         check_positive(epsilon=epsilon)
         weights = quantise_channel(channel)
         if index.ndim != 1 or (index.size and not (index.min() >= 0 and index.max() < weights.shape[0])):
             raise ValueError(f"states must be row numbers below {weights.shape[0]}.")
         price = channel_price(weights, distances)
-        if not price <= epsilon * (1 + _CHANNEL_SLACK):
+        if not price <= epsilon:
             raise ValueError(
                 f"channel is not private enough: it needs epsilon = {price:.6g} per unit of distance, got {epsilon:g}."
             )
+
+        def sample() -> IntArray:
+            drawn = np.empty(index.shape, dtype=np.int64)
+            words = (self._source.words(index.size) >> np.uint64(64 - CHANNEL_BITS)).astype(np.int64)
+            order = np.argsort(index, kind="stable")
+            for rows in np.split(order, np.flatnonzero(np.diff(index[order])) + 1):
+                if rows.size:
+                    ends = np.cumsum(weights[index[rows[0]]])
+                    drawn[rows] = np.searchsorted(ends, words[rows], side="right")
+            return drawn
+
         # A channel that ignores its input costs nothing, but an event has a positive price.
-        self._charge({PureEvent(min(max(price, np.finfo(float).tiny), epsilon), "channel"): 1})
-        drawn = np.empty(index.shape, dtype=np.int64)
-        words = (self._source.words(index.size) >> np.uint64(64 - _CHANNEL_BITS)).astype(np.int64)
-        order = np.argsort(index, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(index[order])) + 1):
-            if rows.size:
-                drawn[rows] = np.searchsorted(np.cumsum(weights[index[rows[0]]]), words[rows], side="right")
-        return drawn
+        price = min(max(price, float(np.finfo(float).tiny)), epsilon)
+        events: dict[PrivacyEvent, int] = {PureEvent(price, "channel"): 1}
+        chosen: IntArray = self._perform(
+            Draw("channel", index, 1.0, "unit", events, None, {"weights": weights}), sample
+        )
+        return chosen
 
     def flow_laplace(self, mass: ArrayLike, *, length: float, epsilon: float) -> FloatArray:
         """Add to a mass distribution on a grid the divergence of a Laplace flow along the grid's edges.
@@ -191,27 +248,51 @@ class MetricDraws:
         ndarray of float64, same shape
             Adds up to 1; may be negative.
         """
+        self._require_metric("flow_laplace")
         array = finite(mass)
         check_positive(length=length, epsilon=epsilon)
-        if array.ndim == 0 or abs(array.sum() - 1) > 1e-6:
-            raise ValueError("mass must be an array that adds up to 1.")
-        # Rounding the cumulated mass displaces at most one step of it from every node to the next in memory order,
-        # which is at most d edges away on average.
+        if array.ndim == 0 or bool(np.any(array < 0)) or abs(array.sum() - 1) > 1e-6:
+            raise ValueError("mass must be an array of nonnegative numbers that adds up to 1.")
+        # Rounding the cumulated mass displaces at most a step of it (2^-11 more) from every node to the next in
+        # memory order, which is at most d edges away on average.
         lattice = _mass_lattice(length, epsilon, array.size * array.ndim)
-        self._charge({PureEvent(epsilon, "Laplace flow"): 1})
-        cumulated = np.rint(np.cumsum(array.ravel()) / lattice.step).astype(np.int64)
+        cumulated = _cumulated_steps(array.ravel(), lattice.step)
         cumulated[-1] = round(1.0 / lattice.step)
-        noisy = np.diff(cumulated, prepend=np.int64(0)).reshape(array.shape)
-        for axis, size in enumerate(array.shape):
-            edges = list(array.shape)
-            edges[axis] = size - 1
-            flow = _samplers.integer_noise("laplace", lattice.scale, math.prod(edges), self._source)
-            flow = np.moveaxis(flow.reshape(edges), axis, 0)
-            target = np.moveaxis(noisy, axis, 0)
-            target[:-1] -= flow
-            target[1:] += flow
-        result: FloatArray = noisy * lattice.step
+        steps = np.diff(cumulated, prepend=np.int64(0)).reshape(array.shape)
+
+        def sample() -> FloatArray:
+            noisy = steps.copy()
+            for axis in range(array.ndim):
+                edges = list(array.shape)
+                edges[axis] -= 1
+                flow = _samplers.integer_noise("laplace", lattice.scale, math.prod(edges), self._source)
+                flow = np.moveaxis(flow.reshape(edges), axis, 0)
+                target = np.moveaxis(noisy, axis, 0)
+                target[:-1] -= flow
+                target[1:] += flow
+            return np.asarray(noisy * lattice.step)
+
+        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "Laplace flow"): 1}
+        draw = Draw("flow_laplace", steps, 1.0 / length, "flow", events, lattice.step)
+        result: FloatArray = self._perform(draw, sample)
         return result
+
+
+def _rows(rows: ArrayLike, name: str = "rows") -> FloatArray:
+    array = finite(rows)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"{name} must have shape (n_units, n_features), got {array.shape}.")
+    return array
+
+
+def _cumulated_steps(mass: FloatArray, step: float) -> IntArray:
+    """Partial sums of masses in steps, rounded once: float64 sums of many would err by many steps."""
+    units = np.minimum(mass, 1.0) * 2.0**_MASS_BITS
+    whole = np.floor(units)
+    carry = np.cumsum(np.rint((units - whole) * 2.0**_CARRY_BITS).astype(np.int64)) >> _CARRY_BITS
+    shift = _MASS_BITS + round(math.log2(step))
+    steps: IntArray = (np.cumsum(whole.astype(np.int64)) + carry + (1 << shift - 1)) >> shift
+    return steps
 
 
 def _mass_lattice(length: float, epsilon: float, coordinates: int) -> Lattice:
@@ -224,81 +305,4 @@ def _mass_lattice(length: float, epsilon: float, coordinates: int) -> Lattice:
     return Lattice(step, max(scale, Fraction(1)))
 
 
-def _k_norm_noise(n: int, d: int, norm: Norm, scale: Fraction, source: BitSource) -> NDArray[Any]:
-    """Draw ``n`` lattice points with P(z) ∝ exp(−‖z‖ / scale)."""
-    if norm == "l1" or d == 1:
-        return _samplers.integer_noise("laplace", scale, n * d, source).reshape(n, d)
-    if norm == "linf":
-        return _cube_noise(n, d, scale, source)
-    if d > _MAX_REJECTION:
-        return _radial_noise(n, d, scale, source)
-    kept: list[NDArray[np.int64]] = []
-    missing = n
-    while missing:
-        points = _cube_noise(missing, d, scale, source)
-        z = points.astype(np.float64)
-        excess = np.sqrt(np.einsum("ij,ij->i", z, z)) - np.abs(z).max(axis=1)
-        accepted = points[_accept(np.exp(-excess / float(scale)), source)]
-        kept.append(accepted)
-        missing -= accepted.shape[0]
-    return np.concatenate(kept) if kept else np.zeros((0, d), dtype=np.int64)
-
-
-def _accept(probability: FloatArray, source: BitSource) -> NDArray[np.bool_]:
-    digits = (source.words(probability.size) >> np.uint64(11)).astype(np.float64)
-    return digits < probability * 2.0**53
-
-
-def _geometric(scale: Fraction, size: int, source: BitSource) -> NDArray[np.int64]:
-    """P(k) ∝ exp(−k / scale), k ≥ 0."""
-    result = np.empty(0, dtype=np.int64)
-    while result.size < size:
-        draws = _samplers.integer_noise("laplace", scale, size - result.size, source)
-        # Given that it is not zero, |X| − 1 is geometric.
-        result = np.concatenate([result, np.abs(draws[draws != 0]) - 1])
-    return result
-
-
-def _cube_noise(n: int, d: int, scale: Fraction, source: BitSource) -> NDArray[np.int64]:
-    """Draw P(z) ∝ exp(−max|z_i| / scale): a uniform point of a cube of random half-width R.
-
-    P(R) ∝ (2R + 1)^d e^{−R/scale}: the sum of d + 1 geometric variables has C(R + d, d) in the place of (2R + 1)^d
-    and is accepted with probability ∏ (R + ½)/(R + i) · const, which is nearly one on a fine lattice.
-    """
-    radii = np.empty(0, dtype=np.int64)
-    while radii.size < n:
-        missing = n - radii.size
-        draws = _geometric(scale, missing * (d + 1), source).reshape(missing, d + 1).sum(axis=1)
-        # ∏ (R + ½)/(R + i) rises to 1 in R for i ≥ 1.
-        ratio = np.prod([(draws + 0.5) / (draws + float(i)) for i in range(1, d + 1)], axis=0)
-        radii = np.concatenate([radii, draws[_accept(ratio, source)]])
-    points = np.empty((n, d), dtype=np.int64)
-    width = 2 * radii + 1
-    for column in range(d):
-        points[:, column] = _uniform_below(width, source) - radii
-    return points
-
-
-def _uniform_below(widths: NDArray[np.int64], source: BitSource) -> NDArray[np.int64]:
-    """Exactly uniform integers below each of ``widths`` (< 2⁶²), by rejection."""
-    result = np.zeros(widths.shape, dtype=np.int64)
-    bits = np.ceil(np.log2(widths.astype(np.float64) + 1.0)).astype(np.uint64) + np.uint64(1)
-    open_ = np.arange(widths.size)
-    while open_.size:
-        words = (source.words(open_.size) >> (np.uint64(64) - bits[open_])).astype(np.int64)
-        done = words < widths[open_]
-        result[open_[done]] = words[done]
-        open_ = open_[~done]
-    return result
-
-
-def _radial_noise(n: int, d: int, scale: Fraction, source: BitSource) -> FloatArray:
-    """Round a continuous draw to the lattice (post-processing): Gamma(d) radius, Gaussian direction."""
-    radius = _geometric(scale, n * d, source).reshape(n, d).sum(axis=1).astype(np.float64)
-    direction = _samplers.integer_noise("gaussian", _MAX_DIRECTION_SCALE, n * d, source).reshape(n, d)
-    unit = direction / np.linalg.norm(direction.astype(np.float64), axis=1, keepdims=True)
-    noise: FloatArray = np.rint(radius[:, None] * unit)
-    return noise
-
-
-__all__ = ["MetricDraws", "Norm", "channel_price", "quantise_channel"]
+__all__ = ["MetricDraws", "Norm"]

@@ -231,6 +231,69 @@ def discrete_gaussian(sigma: float | int | Fraction, size: int, source: BitSourc
     return _fill(_check_size(size), lambda n: _gaussian_block(exact, n, source), 1.5)
 
 
+def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, source: BitSource) -> Int64Array:
+    """Draw ``columns`` discrete Gaussian numbers for each of many standard deviations σ = multiple·2^-unit_bits.
+
+    Rejection from cells of ℓ = ⌈σ/t⌉ neighbours, t a power of two: the number w of the cell is geometric,
+    P(w) ∝ e^{-w/t}, the place in it uniform, and k = ℓw + place on the one side of zero, one more on the other. As
+    k ≥ wσ/t, k²/(2σ²) exceeds w/t - 1/2 by at least (w/t - 1)²/2: the difference is the γ of the test.
+
+    Parameters
+    ----------
+    multiples : ndarray of shape (n,), int64
+        At least 1; σ below 2**60.
+    unit_bits : int
+        From 0 to 62.
+    columns : int
+    source : BitSource
+
+    Returns
+    -------
+    ndarray of shape (n, columns), int64
+    """
+    largest = int(multiples.max(initial=1)) >> unit_bits
+    if largest >= 2**60:
+        raise ValueError("multiples must stay below 2**60 units of 2**unit_bits.")
+    t_bits = largest.bit_length() // 2
+    t = 1 << t_bits
+    # ⌈σ/t⌉ ≤ 2^31
+    cell = (-(-multiples >> min(unit_bits + t_bits, 63))).astype(np.uint64)
+    uneven = (np.uint64(2**32) - cell) % cell
+    sigma = np.ldexp(multiples.astype(np.float64), -unit_bits)
+    result = np.empty(multiples.size * columns, dtype=np.int64)
+    waiting, start = np.empty(0, dtype=np.int64), 0
+    while start < result.size or waiting.size:
+        stop = min(result.size, start + _BLOCK - waiting.size)
+        lanes = np.concatenate([waiting, np.arange(start, stop)])
+        start, rows = stop, lanes // columns
+        words = source.words(lanes.size)
+        w = _quantiles(words, Fraction(t), False, source)
+        # 32 uniform bits times ℓ: the upper half is uniform below ℓ given that the lower half is not among the
+        # first 2^32 mod ℓ values (Lemire 2019).
+        scaled = (source.words(lanes.size) >> np.uint64(32)) * cell[rows]
+        even = (scaled & np.uint64(2**32 - 1)) >= uneven[rows]
+        values = w * cell[rows].view(np.int64) + (scaled >> np.uint64(32)).view(np.int64)
+        minus = words.view(np.int64) >> 63
+        values -= minus
+        # γ ≤ 100 has w/t ≤ 16 and k²/(2σ²) ≤ 116, which errs by less than 2^-50 of itself.
+        z = values / sigma[rows]
+        z *= z
+        z *= -0.5
+        z += w * (1.0 / t) - 0.5
+
+        def exact(lane: int, values=values, rows=rows, w=w) -> Fraction:  # type: ignore[no-untyped-def]
+            square = Fraction(int(values[lane]) << unit_bits, int(multiples[rows[lane]])) ** 2
+            return square / 2 - Fraction(int(w[lane]), t) + Fraction(1, 2)
+
+        accept = _bernoulli_exp(z, 2.0**-40, exact, source)
+        accept &= even
+        values ^= minus
+        values -= minus
+        result[lanes[accept]] = values[accept]
+        waiting = lanes[~accept]
+    return result.reshape(multiples.size, columns)
+
+
 def uniform_below(n: int, size: int, source: BitSource) -> Int64Array:
     """Draw ``size`` exactly uniform integers of 0, …, n - 1 (1 <= n <= 2**63)."""
     if not 1 <= n <= 2**63:

@@ -1,37 +1,27 @@
 """Draws for metric privacy: laws, prices, refusals."""
 
+import itertools
 import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
-from skprivate.privacy import BudgetExceededError, open_release, public_generator
-from skprivate.privacy._metric_draws import channel_price, quantise_channel
+from skprivate.privacy import BudgetExceededError, _samplers, open_release, public_generator
+from skprivate.privacy._channel import channel_price, quantise_channel
+from skprivate.privacy._net import net_costs, net_lattice
+from tests.privacy._scripted_bits import CONTEXT
 
 
 def release(epsilon, seed=None):
     return open_release(epsilon=epsilon, unit="row", adjacency="metric", metric="test", random_state=seed)
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
-@pytest.mark.parametrize("d", [1, 2, 3, 8])
-def test_k_norm_radius_is_gamma(norm, d):
-    # Kolmogorov-Smirnov at level 1e-7 for each of 12 cases.
-    rows = np.full((20_000, d), 3.0)
-    noise = release(0.5).k_norm(rows, norm=norm, epsilon=0.5) - rows
-    radius = {
-        "l1": np.abs(noise).sum(axis=1),
-        "l2": np.sqrt((noise**2).sum(axis=1)),
-        "linf": np.abs(noise).max(axis=1),
-    }[norm]
-    assert stats.kstest(radius, stats.gamma(d, scale=2.0).cdf).pvalue > 1e-7
-    # Directions: every coordinate is symmetric, and all have the same law.
-    assert stats.binomtest(int((noise[:, 0] > 0).sum()), 20_000).pvalue > 1e-7
-    assert stats.ks_2samp(noise[:, 0], noise[:, -1]).pvalue > 1e-7 or d == 1
-
-
-@pytest.mark.parametrize("d", [2, 6])
+@pytest.mark.parametrize("d", [2, 6, 30])
 def test_cube_and_ball_directions(d):
     noise = release(1.0).k_norm(np.zeros((20_000, d)), norm="linf", epsilon=1.0)
     unit = noise / np.abs(noise).max(axis=1, keepdims=True)
@@ -61,6 +51,190 @@ def test_k_norm_is_priced_and_refused():
         release(1.0, 0).k_norm([[0.0]], norm="l3", epsilon=1.0)
     with pytest.raises(ValueError, match="rows must have shape"):
         release(1.0, 0).k_norm([0.0], norm="l2", epsilon=1.0)
+
+
+def release_of(adjacency, metric=None):
+    return open_release(epsilon=1.0, unit="row", adjacency=adjacency, metric=metric, random_state=None)
+
+
+DRAWS = {
+    "k_norm": lambda r, norm="l2": r.k_norm([[0.0], [1000.0]], norm=norm, epsilon=1.0),
+    "nearest": lambda r, norm="l2": r.nearest(
+        [[0.3]], points=[[0.0], [1.0]], bounds=([0.0], [1.0]), norm=norm, epsilon=1.0
+    ),
+    "channel": lambda r: r.channel([0], channel=[[0.5, 0.5]], distances=[[0]], epsilon=1.0),
+    "flow_laplace": lambda r: r.flow_laplace([0.5, 0.5], length=1.0, epsilon=1.0),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_draws_of_metric_privacy_need_a_metric_release(draw, adjacency):
+    opened = release_of(adjacency)
+    with pytest.raises(ValueError, match=f"{draw} needs adjacency='metric'.*adjacency='{adjacency}'"):
+        DRAWS[draw](opened)
+    assert opened.close().events == ()
+    DRAWS[draw](release_of("metric", "l2"))
+
+
+@pytest.mark.parametrize("draw", ["k_norm", "nearest"])
+def test_norm_is_the_metric_of_the_release(draw):
+    opened = release_of("metric", "l2")
+    with pytest.raises(ValueError, match="metric of the release, 'l2', got 'linf'"):
+        DRAWS[draw](opened, "linf")
+    assert opened.close().events == ()
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e300, math.nan, -1.0])
+@pytest.mark.parametrize("draw", ["k_norm", "nearest"])
+def test_nothing_is_spent_on_parameters_out_of_range(draw, epsilon):
+    opened = open_release(epsilon=1e301, unit="row", adjacency="metric", metric="l2")
+    keywords = {"norm": "l2", "epsilon": epsilon}
+    if draw == "nearest":
+        keywords |= {"points": [[0.5]], "bounds": ([0.0], [1.0])}
+    with pytest.raises(ValueError, match="epsilon must"):
+        getattr(opened, draw)([[0.0]], **keywords)
+    assert opened.close().events == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"points": [[2.0, 0.0]]}, "inside of bounds"),
+        ({"points": [[0.5]]}, "same number of columns"),
+        ({"points": np.zeros((0, 2))}, "one to 2\\*\\*20 points"),
+        ({"bounds": ([0.0], [1.0])}, "same number of columns"),
+        ({"rows": [0.0]}, "rows must have shape"),
+        ({"norm": "l3"}, "norm must be"),
+    ],
+)
+def test_refusals_of_draws_from_a_net(change, message):
+    keywords = {
+        "rows": [[0.1, 0.2]],
+        "points": [[0.5, 0.5]],
+        "bounds": ([0.0, 0.0], [1.0, 1.0]),
+        "norm": "l1",
+    }
+    opened = release(1.0)
+    with pytest.raises(ValueError, match=message):
+        opened.nearest(**(keywords | change), epsilon=1.0)
+    assert opened.close().events == ()
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    norm=st.sampled_from(["l1", "l2", "linf"]),
+    d=st.integers(1, 4),
+    seed=st.integers(0, 10**6),
+    scale=st.integers(-40, 40),
+    epsilon=st.sampled_from([1e-3, 1.0, 17.0, 1e5]),
+    near=st.floats(-18, 0),
+)
+def test_price_of_draws_from_a_net_at_every_distance(norm, d, seed, scale, epsilon, near):
+    # The theorem from the costs that are drawn with: log-ratio ≤ 2·rate·max |difference| ≤ ε(ρ + a)/(1 + 2^-20).
+    rng = public_generator(seed)
+    epsilon = epsilon * 2.0**-scale
+    lower = rng.normal(size=d) * rng.choice([0.0, 1.0, 1e6]) * 2.0**scale
+    upper = lower + 2.0**scale
+    points = np.clip(lower + rng.random((5, d)) * 2.0**scale, lower, upper)
+    x = np.clip(lower + rng.random((40, d)) * 2.0**scale, lower, upper)
+    other = np.clip(x + 10.0**near * rng.normal(size=x.shape) * 2.0**scale, lower, upper)
+    lattice = net_lattice(norm, lower, upper, epsilon)
+    costs = [net_costs(rows, points, lower, norm, lattice) for rows in (x, other)]
+    loss = [2 * int(gap) / lattice.scale for gap in np.abs(costs[0] - costs[1]).max(axis=1)]
+    most = max(Fraction(1, 2**32) / Fraction(epsilon), Fraction(2.0**scale) * (6 * d * d) / 2**46)
+    for row, price in zip(range(len(loss)), loss, strict=True):
+        gaps = [
+            abs(Fraction(a) - Fraction(b)) for a, b in zip(x[row].tolist(), other[row].tolist(), strict=True)
+        ]
+        if norm == "l2":
+            square = sum(gap * gap for gap in gaps)
+            bits = 2 ** max(0, 2 * (square.denominator.bit_length() - square.numerator.bit_length()) + 200)
+            rho = Fraction(math.isqrt(int(square * bits * bits)) + 1, bits)
+        else:
+            rho = sum(gaps) if norm == "l1" else max(gaps)
+        assert price <= Fraction(epsilon) * (rho + most) / (1 + Fraction(1, 2**20))
+    # The row alone decides.
+    assert np.array_equal(net_costs(x[:1], points, lower, norm, lattice), costs[0][:1])
+    assert np.array_equal(net_costs(x[::-1].copy(order="F"), points, lower, norm, lattice)[::-1], costs[0])
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("d", [1, 2, 5, 12])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 300.0])
+def test_rows_on_both_sides_of_a_corner_of_the_lattice(norm, d, epsilon):
+    # All coordinates are rounded apart, at a distance of next to nothing: what that costs is within 2^-32.
+    lower, upper = np.zeros(d), np.ones(d)
+    lattice = net_lattice(norm, lower, upper, epsilon)
+    middle = (math.floor(0.5 / lattice.step) + 0.5) * lattice.step
+    rows = np.array([np.full(d, middle - 2.0**-50), np.full(d, middle + 2.0**-50)])
+    points = np.array([lower, upper, np.full(d, 0.25)])
+    below, above = net_costs(rows, points, lower, norm, lattice)
+    assert np.abs(below - above).max() >= 1
+    rho = 2.0**-49 * d
+    assert 2 * int(np.abs(below - above).max()) / lattice.scale <= Fraction(epsilon) * Fraction(
+        rho
+    ) + Fraction(1, 2**32)
+
+
+def test_flow_rounds_exact_sums_of_masses(monkeypatch):
+    # Without noise: the cumulated masses, each rounded once. Sums in float64 err by hundreds of steps in the middle.
+    monkeypatch.setattr(
+        _samplers, "integer_noise", lambda kind, scale, size, source: np.zeros(size, np.int64)
+    )
+    mass = np.full(100_000, 1e-5)
+    released = release(1e6).flow_laplace(mass, length=1e-5, epsilon=1e6)
+    step = 2.0**-48
+    steps = np.cumsum(np.rint(released / step).astype(np.int64))
+    assert np.all(released == np.rint(released / step) * step) and steps[-1] == 2**48
+    exact = [Fraction(1e-5) * (i + 1) / Fraction(step) for i in range(mass.size - 1)]
+    assert max(abs(a - b) for a, b in zip(steps[:-1].tolist(), exact, strict=True)) < 1
+
+
+def test_flow_refuses_negative_masses():
+    opened = release(1.0)
+    with pytest.raises(ValueError, match="nonnegative"):
+        opened.flow_laplace([1.5, -0.5], length=1.0, epsilon=1.0)
+    assert opened.close().events == ()
+
+
+def log(value):
+    return CONTEXT.ln(Decimal(value.numerator)) - CONTEXT.ln(Decimal(value.denominator))
+
+
+@pytest.mark.parametrize("gap", [1e-15, 1e-13, 1e-12, 1e-9, 1e-6, 1e-3, 1.0])
+@pytest.mark.parametrize("distance", [1.0, 0.3, 1e-300, 1e9])
+def test_channel_price_is_right_to_the_last_digit_upwards(gap, distance):
+    weights = quantise_channel([[0.5 + gap / 4, 0.5 - gap / 4], [0.5 - gap / 4, 0.5 + gap / 4], [0.5, 0.5]])
+    distances = distance * (1 - np.eye(3))
+    with localcontext(CONTEXT):
+        exact = max(
+            Fraction(abs(log(Fraction(int(a), int(b))))) / Fraction(distance)
+            for row, other in itertools.combinations(weights, 2)
+            for a, b in zip(row, other, strict=True)
+        )
+    price = Fraction(channel_price(weights, distances))
+    assert exact <= price <= exact * (1 + Fraction(1, 2**47))
+
+
+@pytest.mark.parametrize(
+    ("distances", "message"),
+    [
+        ([[0, math.nan], [math.nan, 0]], "finite"),
+        ([[math.nan, 1], [1, math.nan]], "finite"),
+        ([[0, math.inf], [math.inf, 0]], "finite"),
+        ([[0, -1], [-1, 0]], "nonnegative"),
+        ([[0, 1], [2, 0]], "symmetric"),
+        ([[1, 1], [1, 1]], "0 on the diagonal"),
+        ([[0, 1, 1], [1, 0, 1]], "shape"),
+    ],
+)
+@pytest.mark.parametrize("matrix", [np.eye(2), np.full((2, 2), 0.5)])
+def test_channel_refuses_what_is_no_metric(distances, message, matrix):
+    opened = release(1.0)
+    with pytest.raises(ValueError, match=message):
+        opened.channel([0], channel=matrix, distances=distances, epsilon=1.0)
+    assert opened.close().events == ()
 
 
 def test_channel_price_is_the_exact_log_ratio():

@@ -37,7 +37,7 @@ def test_projection_to_bounds(metric):
     result = model.transform(3 * X)
     assert result.min() == 0 and result.max() == 1
     with pytest.raises(ValueError, match="outside bounds"):
-        model.set_params(out_of_bounds="raise").transform(3 * X)
+        model.set_params(out_of_bounds="raise").fit(X).transform(3 * X)
 
 
 @pytest.mark.parametrize("metric", ["l1", "l2", "linf"])
@@ -116,6 +116,83 @@ def test_guarantee_is_that_of_each_call():
         model.transform(X)
     assert model.privacy_guarantee_.epsilon == 1.0
     assert str(model.privacy_guarantee_.adjacency) == "metric"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epsilon", 5.0),
+        ("metric", "l1"),
+        ("mechanism", "exponential"),
+        ("bounds", (0, 2)),
+        ("random_state", 3),
+    ],
+)
+def test_parameters_set_after_fit_are_not_drawn_with(name, value):
+    ledger = PrivacyLedger(epsilon=10.0, unit="row")
+    X = np.zeros((3, 2))
+    model = MetricPrivatizer(1.0, bounds=(0, 1), ledger=ledger).fit(X)
+    model.set_params(**{name: value})
+    with pytest.raises(ValueError, match=f"{name} changed since fit"):
+        model.transform(X)
+    assert not ledger.entries()
+    model.fit(X).transform(X)
+    assert model.privacy_guarantee_.epsilon == model.epsilon
+    # A ledger may come later, and a copy is what it was.
+    later = PrivacyLedger(epsilon=1.0, unit="row")
+    model = pickle.loads(pickle.dumps(MetricPrivatizer(1.0, bounds=(0, 1)).fit(X)))
+    model.set_params(ledger=later).transform(X)
+    assert [entry.epsilon for entry in later.entries()] == [1.0]
+
+
+def test_bounds_changed_in_place_do_not_count():
+    bounds = [[0.0], [1.0]]
+    model = MetricPrivatizer(0.01, bounds=bounds).fit([[0.5]])
+    bounds[1][0] = 1000.0
+    assert model.transform(np.full((100, 1), 0.5)).max() <= 1.0
+
+
+def test_refit_forgets_the_net():
+    X = np.full((50, 1), 0.5)
+    model = MetricPrivatizer(1.0, mechanism="exponential", bounds=(0, 1), resolution=2).fit(X)
+    assert set(model.transform(X).ravel()) <= {0.25, 0.75}
+    model.set_params(mechanism="k-norm").fit(X)
+    assert not hasattr(model, "net_")
+    assert len(set(model.transform(X).ravel()) - {0.0, 1.0}) > 2
+    model.set_params(metric="precomputed", mechanism="auto", bounds=None, distances=[[0, 1], [1, 0]])
+    model.fit([[0]])
+    model.set_params(metric="l2", distances=None).fit(X)
+    assert not hasattr(model, "channel_") and not hasattr(model, "states_")
+
+
+@pytest.mark.parametrize("metric", ["l1", "l2", "linf"])
+def test_exponential_mechanism_knows_no_unit_of_distance(metric):
+    # Two rows 10^-6/ε apart, at the distance from a point of the net where scores rounded to 2^-20 of a unit would
+    # jump: their outputs had a log-ratio of 4.7. Homogeneity at level 1e-7.
+    n = 20_000
+    model = MetricPrivatizer(1e7, metric=metric, mechanism="exponential", bounds=([0.0], [1e-6])).fit([[0.0]])
+    x = float(model.net_[3, 0]) + 2.0**-21
+    drawn = [model.transform(np.full((n, 1), x + shift)).ravel() for shift in (-5e-13, 5e-13)]
+    table = np.array([[(part == point).sum() for point in model.net_.ravel()] for part in drawn])
+    table = table[:, table.sum(axis=0) >= 20]
+    assert stats.chi2_contingency(table).pvalue > 1e-7
+    assert table.shape[1] > 5 and table[:, 0].sum() < n  # near points are more frequent
+
+
+@pytest.mark.parametrize("mechanism", ["exponential", "optimal"])
+@pytest.mark.parametrize("epsilon", [1e-9, 1.0, 1000.0])
+def test_finite_metrics_of_any_size_keep_their_price(mechanism, epsilon):
+    # Distances in metres: probabilities below the least float64, next to pairs of states that are close.
+    points = np.array([0.0, 0.5, 1.0, 700.0, 700.0, 9000.0, 1e5])
+    distances = np.abs(np.subtract.outer(points, points))  # a pseudometric: two states are one place
+    model = MetricPrivatizer(epsilon, metric="precomputed", distances=distances, mechanism=mechanism)
+    X = np.arange(7)[:, None]
+    assert model.fit(X).transform(X).shape == X.shape
+    assert model.privacy_guarantee_.epsilon <= epsilon
+    assert np.array_equal(model.channel_[3], model.channel_[4])
+    if epsilon == 1000.0:
+        far = model.channel_ @ points  # the answer is about right
+        assert np.abs(far - points)[[0, 3, 5, 6]].max() < 2.0
 
 
 def test_fit_does_not_look_at_rows():
