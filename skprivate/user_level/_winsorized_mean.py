@@ -138,7 +138,9 @@ def winsorized_mean(
     radius = rotated_radius(tau, d, n_users, gamma)
     # A rotated coordinate of a vector of norm at most B is at most B; the paper's √d·B is looser.
     means = [
-        winsorized_mean_1d(np.ascontiguousarray(column), epsilon=share, tau=radius, bound=bound, release=release)
+        winsorized_mean_1d(
+            np.ascontiguousarray(column), epsilon=share, tau=radius, bound=bound, release=release
+        )
         for column in rotated.T
     ]
     return rotation.backward(np.array(means))
