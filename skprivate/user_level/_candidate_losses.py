@@ -78,4 +78,4 @@ def _row_losses(model: Any, X: FloatArray, y: npt.NDArray[Any], loss: Loss) -> F
             predicted, y = predicted.astype(np.float64), y.astype(np.float64)
         return np.asarray(predicted != y, dtype=np.float64)
     difference = predicted.astype(np.float64) - y
-    return np.square(difference) if loss == "squared_error" else np.abs(difference)
+    return np.asarray(np.square(difference) if loss == "squared_error" else np.abs(difference))

@@ -88,7 +88,7 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
         offsets = np.asarray(x, dtype=np.float64) - middle
         contributions = interval_contributions(offsets, -half, half, bits=CONTRIBUTION_BITS)
     total = exact_sum(contributions)
-    noisy = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon / 2.0)
+    noisy: float = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon / 2.0)
     return middle + half * (noisy * 2.0 * CONTRIBUTION_STEP / len(x))
 
 
