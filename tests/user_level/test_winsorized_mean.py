@@ -187,7 +187,7 @@ def sum_of(x, tau, bound, seed=0):
 extreme = st.floats(allow_nan=True, allow_infinity=True)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(
     st.floats(1e-12, 1e12),
     st.floats(0.0, 60.0),
