@@ -31,7 +31,7 @@ from skprivate.privacy._ledger import LedgerEntry, PrivacyLedger
 from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
-from skprivate.privacy._repeated import select_repeatedly
+from skprivate.privacy._repeated import repeated_events, select_repeatedly
 from skprivate.privacy._simulation import (
     SimulatedNoiseError,
     SimulatedNoiseWarning,
@@ -72,6 +72,7 @@ __all__ = [
     "open_branches",
     "open_release",
     "public_generator",
+    "repeated_events",
     "select_repeatedly",
     "upper_root",
     "warn_caller",
