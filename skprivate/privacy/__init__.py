@@ -4,6 +4,7 @@ from skprivate.privacy._accounting import (
     bounded_range_delta,
     compose_delta,
     compose_epsilon,
+    filter_epsilon,
     gaussian_noise_multiplier,
 )
 from skprivate.privacy._errors import BudgetExceededError
@@ -19,6 +20,7 @@ from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUni
 from skprivate.privacy._ledger import LedgerEntry, PrivacyLedger
 from skprivate.privacy._randomness import SimulatedNoiseWarning, public_generator
 from skprivate.privacy._release import Release, open_release
+from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
 
 __all__ = [
     "Adjacency",
@@ -38,7 +40,10 @@ __all__ = [
     "bounded_range_delta",
     "compose_delta",
     "compose_epsilon",
+    "epsilon_of_rho",
+    "filter_epsilon",
     "gaussian_noise_multiplier",
     "open_release",
     "public_generator",
+    "rho_of_epsilon",
 ]

@@ -23,8 +23,14 @@ from hypothesis import strategies as st
 from ledger_workers import create_process, hammer, hammer_process, reserve
 from sklearn.base import BaseEstimator, clone
 
-from skprivate.privacy import BudgetExceededError, PrivacyLedger, open_release
-from skprivate.privacy._ledger_rules import epsilon_of_rho, exact, largest_rho, round_down, round_up
+from skprivate.privacy import (
+    BudgetExceededError,
+    PrivacyLedger,
+    epsilon_of_rho,
+    open_release,
+    rho_of_epsilon,
+)
+from skprivate.privacy._ledger_rules import exact, round_down, round_up
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -231,8 +237,8 @@ def test_rounding_is_tight(value):
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.05, 1e-9), (8.0, 1e-5), (0.5, 0.1)])
-def test_largest_rho_against_the_closed_form(epsilon, delta):
-    rho = largest_rho(epsilon, delta)
+def test_rho_of_epsilon_against_the_closed_form(epsilon, delta):
+    rho = rho_of_epsilon(epsilon, delta)
     assert epsilon_of_rho(rho, delta) <= epsilon < epsilon_of_rho(rho * (1 + 1e-9), delta)
     # ρ-zCDP ⇒ (ρ + 2√(ρ ln(1/δ)), δ)-DP (Bun & Steinke 2016, proposition 1.3) is valid and looser.
     loose = (math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))) ** 2
