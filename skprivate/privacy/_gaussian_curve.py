@@ -22,6 +22,7 @@ FloatArray = NDArray[np.float64]
 _SMALL = 0.01
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 _ULP = 2.0**-50
+_LOG_ROOT = 0.5 * math.log(2 * math.pi)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -44,21 +45,21 @@ def log_gaussian_delta(mu: float, epsilon: ArrayLike) -> FloatArray:
             # 1 − xR(x) is 1/x² to first order: beyond this, where δ has long underflowed, an upper bound does.
             difference = np.where(a > 1e3, mu / np.square(near), difference)
             error = _ULP * (32 + 8 * np.square(a) + near * centre)
-            logs = -np.square(a) / 2 - 0.5 * math.log(2 * math.pi) + np.log(difference)
+            logs = -np.square(a) / 2 - _LOG_ROOT + np.log(difference)
         else:
-            difference = _mills(near) - np.where(a > 0, _mills(centre + mu / 2), 0.0)
-            right = -np.square(a) / 2 - 0.5 * math.log(2 * math.pi) + np.log(difference)
             b = centre + mu / 2
-            left = np.log(ndtr(-a) - np.exp(-np.square(a) / 2) / math.sqrt(2 * math.pi) * _mills(b))
+            ratio, density = _mills(near), -np.square(a) / 2 - _LOG_ROOT
             # Where the ratios of a long tail agree to all digits, Φ(−a) alone is a bound.
-            whole = -np.square(a) / 2 + np.log(_mills(near) / math.sqrt(2 * math.pi))
-            logs = np.where(a > 0, np.where(near > 1e3, whole, right), left)
+            logs = density + np.log(ratio - np.where(near > 1e3, 0.0, _mills(b)))
+            if (a <= 0).any():
+                logs = np.where(a <= 0, np.log(ndtr(-a) - np.exp(density) * _mills(b)), logs)
             error = _ULP * (32 + np.square(near) + near * (centre + mu) + (near + 1) / min(mu, 1.0))
-        logs = logs + error * (1 + np.zeros_like(a))
-        # δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε), by the symmetry of the pair.
-        mirrored = np.log(-np.expm1(-positive) + np.exp(logs - positive))
-        mirrored += _ULP * (4 + np.abs(mirrored))
-        return np.asarray(np.minimum(np.where(epsilon < 0, mirrored, logs), 0.0))
+        logs = logs + error
+        if (epsilon < 0).any():
+            # δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε), by the symmetry of the pair.
+            mirrored = np.log(-np.expm1(-positive) + np.exp(logs - positive))
+            logs = np.where(epsilon < 0, mirrored + _ULP * (4 + np.abs(mirrored)), logs)
+        return np.asarray(np.minimum(logs, 0.0))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

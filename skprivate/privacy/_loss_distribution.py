@@ -156,7 +156,8 @@ def tilted_loss(kinds: Kinds, mu: float, tilt: float, answer: float) -> TiltedLo
     return TiltedLoss(
         mu=mu,
         tilt=tilt,
-        losses=step * (low + merge * np.arange(composed.size, dtype=np.float64)),
+        # Up by more than the grid's rounding of any sum of ε.
+        losses=step * (low + merge * np.arange(composed.size, dtype=np.float64) + 2.0**-49 * reach),
         weights=composed,
         log_total=log_total,
         rounding=rounding,

@@ -251,6 +251,18 @@ def test_rho_of_epsilon_against_the_closed_form(epsilon, delta):
     assert exact_delta <= delta
 
 
+@pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.3, 1.0, 3.0])
+def test_a_zcdp_ledger_fits_the_one_fit_it_was_made_for(epsilon):
+    from skprivate import CuratedBagGAMClassifier
+
+    ledger = PrivacyLedger(epsilon=epsilon, delta=1e-6, unit="label", composition="zcdp")
+    X = [[i % 3] for i in range(30)]
+    CuratedBagGAMClassifier(epsilon=epsilon, mechanism="discrete_gaussian", delta=1e-6, ledger=ledger).fit(
+        X, [i % 2 for i in range(30)]
+    )
+    assert 0.999 * epsilon < ledger.spent[0] <= epsilon and ledger.spent[1] == 1e-6
+
+
 def test_zcdp_rule_adds_up_rho(make_ledger):
     ledger = make_ledger(epsilon=1.0, delta=1e-6, composition="zcdp")
     rho = ledger.remaining_rho
