@@ -105,7 +105,11 @@ def upper_bound_epsilon(events: Events, delta: float) -> float:
 def within_budget(events: Events, epsilon: float, delta: float) -> bool:
     """Whether the ``events`` are proven to fit (ε, δ): `compose_epsilon` at most ε, cheapest bounds first."""
     counts = frozenset(count_events(events).items())
-    return _cheap_epsilon(counts, delta) <= epsilon or _compose_epsilon(counts, float(delta)) <= epsilon
+    return (
+        _pure_sum(counts) <= epsilon
+        or _cheap_epsilon(counts, delta) <= epsilon
+        or _compose_epsilon(counts, float(delta)) <= epsilon
+    )
 
 
 def filter_epsilon(events: Events, delta: float = 0.0) -> float:

@@ -43,7 +43,7 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
     --------
     >>> from skprivate.privacy import epsilon_of_rho
     >>> round(epsilon_of_rho(0.02, 1e-6), 4)
-    0.8946
+    0.8999
     """
     if not rho >= 0:
         raise ValueError(f"rho must be at least 0, got {rho!r}.")
