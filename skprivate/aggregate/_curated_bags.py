@@ -144,7 +144,6 @@ class CuratedBags:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings: ``json.dumps`` of it is a report that another process can learn from."""
-        guarantee = self.guarantee
         return {
             "columns": [column_to_dict(column) for column in self.columns],
             "tables": [table.to_dict() for table in self.tables],
@@ -152,23 +151,12 @@ class CuratedBags:
             "classes": None if self.classes is None else list(self.classes),
             "square_sum": self.square_sum,
             "label_bounds": None if self.label_bounds is None else list(self.label_bounds),
-            "guarantee": {
-                "epsilon": None if np.isinf(guarantee.epsilon) else guarantee.epsilon,
-                "delta": guarantee.delta,
-                "unit": str(guarantee.unit),
-                "adjacency": str(guarantee.adjacency),
-                "assumptions": list(guarantee.assumptions),
-                "theorem": guarantee.theorem,
-                "valid_for_release": guarantee.valid_for_release,
-            },
+            "guarantee": self.guarantee.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> CuratedBags:
         """Inverse of `to_dict`."""
-        said = dict(plain["guarantee"])
-        said["epsilon"] = np.inf if said["epsilon"] is None else said["epsilon"]
-        said["assumptions"] = tuple(said["assumptions"])
         classes, bounds = plain.get("classes"), plain.get("label_bounds")
         return cls(
             columns=tuple(column_from_dict(column) for column in plain["columns"]),
@@ -177,7 +165,7 @@ class CuratedBags:
             classes=None if classes is None else tuple(classes),
             square_sum=plain.get("square_sum"),
             label_bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
-            guarantee=PrivacyGuarantee(**said),
+            guarantee=PrivacyGuarantee.from_dict(plain["guarantee"]),
         )
 
     def __repr__(self) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
 
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import (
@@ -22,8 +21,8 @@ from skprivate.privacy import (
     PureEvent,
     Release,
     ZeroConcentratedEvent,
-    compose_epsilon,
     gaussian_noise_multiplier,
+    rho_of_epsilon,
 )
 
 #: Events that a release reserves before anything is drawn.
@@ -161,7 +160,7 @@ def plan_label_noise(
         multiplier = gaussian_noise_multiplier(epsilon, delta, size=size) / (math.sqrt(share) * margin)
         candidates.append(LabelNoise("gaussian", l2, multiplier, sensitivity.integers))
     if mechanism == "discrete_gaussian":
-        candidates.append(LabelNoise(mechanism, l2, share * _largest_rho(epsilon, delta), True))
+        candidates.append(LabelNoise(mechanism, l2, share * rho_of_epsilon(epsilon, delta), True))
     return min(candidates, key=lambda noise: noise.variance)
 
 
@@ -207,13 +206,3 @@ def private_label_bound(labels: FloatArray, noise: LabelNoise, release: Release)
         return 2.0
     quartile = int(np.searchsorted(np.cumsum(noisy), 0.75 * noisy.sum()))
     return float(2 * np.exp2(_EXPONENTS[quartile]))
-
-
-def _largest_rho(epsilon: float, delta: float) -> float:
-    def excess(log_rho: float) -> float:
-        return compose_epsilon([(ZeroConcentratedEvent(math.exp(log_rho)), 1)], delta) - epsilon
-
-    rho = math.exp(brentq(excess, -50.0, math.log(2 * epsilon + 1), xtol=1e-12))
-    while compose_epsilon([(ZeroConcentratedEvent(rho), 1)], delta) > epsilon:
-        rho *= 1 - 1e-9
-    return rho

@@ -106,7 +106,6 @@ class RandomBags:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON."""
-        guarantee = self.guarantee
         return {
             "members": [part.tolist() for part in np.split(self.members, np.cumsum(self.sizes)[:-1])],
             "label_sums": self.label_sums.tolist(),
@@ -114,26 +113,13 @@ class RandomBags:
             "label_release": self.label_release,
             "noise_variance": self.noise_variance,
             "classes": None if self.classes is None else list(self.classes),
-            "guarantee": {
-                "epsilon": None if np.isinf(guarantee.epsilon) else guarantee.epsilon,
-                "delta": guarantee.delta,
-                "unit": str(guarantee.unit),
-                "adjacency": str(guarantee.adjacency),
-                "assumptions": list(guarantee.assumptions),
-                "theorem": guarantee.theorem,
-                "valid_for_release": guarantee.valid_for_release,
-            },
+            "guarantee": self.guarantee.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RandomBags:
         """Inverse of `to_dict`; ``guarantee`` may be left out."""
-        said = dict(plain.get("guarantee") or {})
-        extra = {}
-        if said:
-            said["epsilon"] = np.inf if said["epsilon"] is None else said["epsilon"]
-            said["assumptions"] = tuple(said["assumptions"])
-            extra["guarantee"] = PrivacyGuarantee(**said)
+        said = plain.get("guarantee")
         sums = np.asarray(plain["label_sums"], dtype=np.float64)
         classes = plain.get("classes")
         return cls(
@@ -144,7 +130,7 @@ class RandomBags:
             label_release=plain.get("label_release", "mean"),
             noise_variance=float(plain.get("noise_variance", 0.0)),
             classes=None if classes is None else tuple(classes),
-            **extra,
+            **({"guarantee": PrivacyGuarantee.from_dict(said)} if said else {}),
         )
 
     def __repr__(self) -> str:

@@ -38,6 +38,7 @@ from skprivate.privacy._simulation import (
     forbid_simulated_noise,
     warn_caller,
 )
+from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
 
 __all__ = [
     "CONTRIBUTION_BITS",
@@ -64,6 +65,7 @@ __all__ = [
     "bounded_range_delta",
     "compose_delta",
     "compose_epsilon",
+    "epsilon_of_rho",
     "exact_sum",
     "filter_epsilon",
     "forbid_simulated_noise",
@@ -73,6 +75,7 @@ __all__ = [
     "open_release",
     "public_generator",
     "repeated_events",
+    "rho_of_epsilon",
     "select_repeatedly",
     "upper_root",
     "warn_caller",
