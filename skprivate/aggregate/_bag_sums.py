@@ -35,8 +35,21 @@ class BagSums:
         return int(self.sizes.size)
 
     def appearances(self) -> int:
-        """Largest number of bags that one row is in."""
+        """Largest number of times that one row is in a bag."""
         return int(np.bincount(self.members, minlength=1).max())
+
+    @property
+    def bag_sizes(self) -> IntArray:
+        return self.sizes
+
+    def label_sums(self, targets: FloatArray) -> FloatArray:
+        """Private: sums (n_bags, n_outputs) of the targets (n_outputs, n_samples)."""
+        return np.ascontiguousarray(self.add(targets[:, self.members]).T)
+
+    def integer_sums(self, contributions: FloatArray) -> IntArray:
+        """Private: exact sums (n_bags, n_outputs) of integers (n_outputs, n_samples) of at most 2³⁰."""
+        members = contributions.astype(np.int64)[:, self.members]
+        return np.ascontiguousarray(np.add.reduceat(members, self.starts, axis=-1).T)
 
     def add(self, member_values: FloatArray) -> FloatArray:
         """Sum of member values (..., n_memberships) over each bag."""
