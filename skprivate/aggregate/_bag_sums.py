@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
@@ -48,8 +50,9 @@ class BagSums:
 
     def integer_sums(self, contributions: FloatArray) -> IntArray:
         """Private: exact sums (n_bags, n_outputs) of integers (n_outputs, n_samples) of at most 2³⁰."""
-        members = contributions.astype(np.int64)[:, self.members]
-        return np.ascontiguousarray(np.add.reduceat(members, self.starts, axis=-1).T)
+        # In float64, 2²² of them stay below 2⁵³.
+        exact: NDArray[Any] = contributions if self.sizes.max() <= 1 << 22 else contributions.astype(np.int64)
+        return self.label_sums(exact).astype(np.int64)
 
     def add(self, member_values: FloatArray) -> FloatArray:
         """Sum of member values (..., n_memberships) over each bag."""

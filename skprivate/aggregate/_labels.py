@@ -18,7 +18,7 @@ Bounds = tuple[float, float]
 #: The interval of a number has this many steps: 2³⁰.
 LABEL_STEPS = 1 << CONTRIBUTION_BITS
 #: Bounds no further from 0 and no closer together: squares of sums neither overflow nor underflow.
-_LARGEST_BOUND, _SMALLEST_WIDTH = 1e100, 1e-100
+_LARGEST_BOUND, _SMALLEST_WIDTH = 1e50, 1e-50
 
 
 def check_label_privacy(epsilon: float | None, delta: float) -> None:
@@ -94,8 +94,8 @@ def one_hot(codes: NDArray[Any], n_classes: int) -> FloatArray:
 def number_contributions(labels: NDArray[Any], low: float, high: float) -> FloatArray:
     """Numbers from [low, high] about its middle, as integers of at most `LABEL_STEPS` / 2 in absolute value.
 
-    Exchanging one label moves its integer by at most `LABEL_STEPS`, however far the interval is from zero: labels are
-    clipped and the lower bound is subtracted first, without rounding where labels are integers.
+    Exchanging one label moves its integer by at most `LABEL_STEPS`, however far the interval is from zero: the lower
+    bound is subtracted first, without rounding where labels are integers. Labels outside are clipped.
 
     Returns
     -------
@@ -103,8 +103,8 @@ def number_contributions(labels: NDArray[Any], low: float, high: float) -> Float
         Integers.
     """
     if labels.dtype.kind not in "iu":
-        inside = np.clip(labels.astype(np.float64, copy=False), float(low), float(high))
-        return interval_contributions(inside - float(low), 0.0, float(high - low), bits=CONTRIBUTION_BITS)
+        offsets = labels.astype(np.float64, copy=False) - float(low)
+        return interval_contributions(offsets, 0.0, float(high - low), bits=CONTRIBUTION_BITS)
     wide = np.uint64 if labels.dtype.kind == "u" else np.int64
     limits = np.iinfo(wide)
     least, most = (min(max(b, limits.min), limits.max) for b in (math.floor(low), math.ceil(high)))
