@@ -126,9 +126,10 @@ def make_curated_bags(
         Bags of fewer rows are merged into one.
     classes : sequence, "auto" or None, default="auto"
         Public class labels. "auto" takes the distinct labels, as if they were public, where y holds strings,
-        booleans or at most 20 integers; None treats labels as numbers.
+        booleans or at most 20 integers; None treats labels as numbers. With ``epsilon``, a label outside given classes
+        counts as none of them (for two classes: not as the second): an error would tell that there is one.
     label_bounds : (float, float), optional
-        Public interval that numbers are clipped to; otherwise a tenth of the budget finds one.
+        Public interval that numbers are clipped to, within ±1e50; otherwise a tenth of the budget finds one.
     mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
     categorical_features : "from_dtype", "all", or iterable of names or positions, default="from_dtype"
         Columns taken as they are; "from_dtype" takes those that are not numeric. Others are cut into bins.
@@ -147,8 +148,9 @@ def make_curated_bags(
     Notes
     -----
     ε-label differential privacy, replace-one: replacing one label moves one bag sum in each of the k feature sets by
-    at most 1 (2 in ℓ1 for several classes, the width of ``label_bounds`` for numbers). Features and counts are not
-    protected.
+    at most 1 (2 in ℓ1 for several classes, the width of ``label_bounds`` for numbers, whose squares are one more sum).
+    Labels become integers (numbers in steps of 2⁻³⁰ of the interval) and are added exactly. Features and counts are
+    not protected.
 
     References
     ----------

@@ -31,7 +31,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         Probability, in [0, 1), that the bound may fail.
     loss : {"squared", "poisson"}, default="squared"
     label_bounds : (float, float), optional
-        Public interval; labels outside are clipped. By default a tenth of the budget finds one privately, which
+        Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately, which
         needs some hundreds of rows at ε = 1.
     feature_sets : {"pairs", "singles"}, int, or list, default="pairs"
         As in `CuratedBagGAMClassifier`.

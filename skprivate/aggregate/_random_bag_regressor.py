@@ -43,7 +43,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         Ridge penalty on scaled features. "evidence" maximises the marginal likelihood of the released labels.
     fit_intercept : bool, default=True
     label_bounds : (float, float), optional
-        Public interval; labels outside are clipped. By default a tenth of the budget finds one privately.
+        Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately.
     random_state : None, int or RandomState, default=None
         None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
     ledger : PrivacyLedger, optional

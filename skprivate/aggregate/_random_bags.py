@@ -308,7 +308,7 @@ def make_random_bags(
     numbers : bool, default=False
         Whether labels are numbers.
     label_bounds : (float, float), optional
-        Public interval that numbers are clipped to; otherwise a tenth of the budget finds one.
+        Public interval that all numbers are clipped to, within ±1e50; otherwise a tenth of the budget finds one.
     random_state : None, int or RandomState
     ledger : PrivacyLedger, optional
 
