@@ -31,8 +31,8 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         Probability, in [0, 1), that the bound may fail.
     loss : {"squared", "poisson"}, default="squared"
     label_bounds : (float, float), optional
-        Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately, which
-        needs some hundreds of rows at ε = 1.
+        Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one
+        privately, which needs some hundreds of rows at ε = 1.
     feature_sets : {"pairs", "singles"}, int, or list, default="pairs"
         As in `CuratedBagGAMClassifier`.
     min_size : int, optional
