@@ -1,11 +1,10 @@
-"""Draws for metric privacy: noise shaped by a norm, a channel on finitely many states, noise that moves mass.
+"""Draws for metric privacy: noise shaped by a norm, a channel on finitely many states.
 
 All act on lattices with integer arithmetic, as the draws of `Release` do; the derivations stand in docs/metric.md.
 """
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -15,10 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from skprivate.privacy import _samplers
 from skprivate.privacy._events import PrivacyEvent, PureEvent
 from skprivate.privacy._lattice import (
-    WIDER,
     FloatArray,
     IntArray,
-    Lattice,
     check_positive,
     finite,
     integers,
@@ -170,58 +167,6 @@ class MetricDraws:
             if rows.size:
                 drawn[rows] = np.searchsorted(np.cumsum(weights[index[rows[0]]]), words[rows], side="right")
         return drawn
-
-    def flow_laplace(self, mass: ArrayLike, *, length: float, epsilon: float) -> FloatArray:
-        """Add to a mass distribution on a grid the divergence of a Laplace flow along the grid's edges.
-
-        If ν = μ + div f for a flow f of cost ``length`` · ‖f‖₁, then ν + div Z = μ + div(Z + f) and the law of the
-        flow Z changes by at most exp(ε · cost): ε-metric privacy for the transport cost over the edges.
-
-        Parameters
-        ----------
-        mass : array-like of shape (k_1, …, k_d)
-            A probability measure on the nodes of a grid; neighbours along an axis are joined by edges.
-        length : float
-            Distance by which one unit of mass moves along one edge.
-        epsilon : float
-            Price per unit of distance.
-
-        Returns
-        -------
-        ndarray of float64, same shape
-            Adds up to 1; may be negative.
-        """
-        array = finite(mass)
-        check_positive(length=length, epsilon=epsilon)
-        if array.ndim == 0 or abs(array.sum() - 1) > 1e-6:
-            raise ValueError("mass must be an array that adds up to 1.")
-        # Rounding the cumulated mass displaces at most one step of it from every node to the next in memory order,
-        # which is at most d edges away on average.
-        lattice = _mass_lattice(length, epsilon, array.size * array.ndim)
-        self._charge({PureEvent(epsilon, "Laplace flow"): 1})
-        cumulated = np.rint(np.cumsum(array.ravel()) / lattice.step).astype(np.int64)
-        cumulated[-1] = round(1.0 / lattice.step)
-        noisy = np.diff(cumulated, prepend=np.int64(0)).reshape(array.shape)
-        for axis, size in enumerate(array.shape):
-            edges = list(array.shape)
-            edges[axis] = size - 1
-            flow = _samplers.integer_noise("laplace", lattice.scale, math.prod(edges), self._source)
-            flow = np.moveaxis(flow.reshape(edges), axis, 0)
-            target = np.moveaxis(noisy, axis, 0)
-            target[:-1] -= flow
-            target[1:] += flow
-        result: FloatArray = noisy * lattice.step
-        return result
-
-
-def _mass_lattice(length: float, epsilon: float, coordinates: int) -> Lattice:
-    """As `laplace_lattice`, with a step that divides a total mass of 1 and leaves room for the noise in 64 bits."""
-    step = min(max(laplace_lattice(1.0 / length, epsilon, coordinates).step, 2.0**-50), 2.0**-20)
-    steps = 1 / (Fraction(length) * Fraction(step)) + 2 * coordinates + 2
-    scale = steps / Fraction(epsilon) * WIDER
-    if scale > 2**47:
-        raise ValueError(f"epsilon={epsilon:g} is too small: the noise exceeds the whole mass 2**27 times.")
-    return Lattice(step, max(scale, Fraction(1)))
 
 
 def _k_norm_noise(n: int, d: int, norm: Norm, scale: Fraction, source: BitSource) -> NDArray[Any]:
