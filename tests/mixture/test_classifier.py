@@ -128,7 +128,7 @@ def test_masks_with_both_labels_among_public_rows(strategy):
     private = (y == 1) & (np.arange(len(y)) % 2 == 0)
     fitted = model(strategy=strategy).fit(X, y, private=private)
     assert fitted.score(X, y) > 0.85
-    assert "exactly the rows of the private label are private" not in fitted.privacy_guarantee_.assumptions
+    assert "rows outside the privacy mask are public" in fitted.privacy_guarantee_.assumptions
 
 
 def test_masks_with_both_labels_among_private_rows():

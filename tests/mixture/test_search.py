@@ -14,7 +14,7 @@ from skprivate.mixture._cuts import (
 )
 from skprivate.mixture._problem import Hypothesis, Problem
 from skprivate.mixture._search import (
-    PrivateSearch,
+    HalfspaceSearch,
     SearchPlan,
     neighbouring_directions,
     plan_search,
@@ -128,10 +128,10 @@ def test_the_price_is_the_sum_of_the_draws(rule, monotone):
     candidates = candidates_of(problem)
     adjacency = "add-remove" if monotone else "replace-one"
     release = open_release(epsilon=2.0, unit="private row", adjacency=adjacency, random_state=0)
-    search = PrivateSearch(problem, release, rule=rule, monotone=monotone)
-    search.run(candidates, SearchPlan(2, 0.8, 3, 0.4, 4))
-    assert [draw.name for draw in search.draws] == ["joint", "move", "move", "move"]
-    assert sum(draw.epsilon for draw in search.draws) == pytest.approx(2.0)
+    search = HalfspaceSearch(SearchPlan(2, 0.8, 3, 0.4, 4), candidates, rule=rule, monotone=monotone)
+    _, draws = search.run(problem, release)
+    assert [draw.name for draw in draws] == ["joint", "move", "move", "move"]
+    assert sum(draw.epsilon for draw in draws) == pytest.approx(2.0)
     assert release.close().epsilon == pytest.approx(2.0)
 
 
@@ -139,15 +139,14 @@ def test_with_a_huge_epsilon_moves_never_lose_and_the_joint_draw_is_optimal():
     _, problem = make_problem()
     candidates = candidates_of(problem)
     release = open_release(epsilon=1e9, unit="private row", adjacency="replace-one", random_state=0)
-    search = PrivateSearch(problem, release, rule="exponential", monotone=False)
-    plan = SearchPlan(2, 1e8, 4, 1e8, 4)
-    present = search.joint(candidates, plan)
+    search = HalfspaceSearch(SearchPlan(2, 1e8, 4, 1e8, 4), candidates)
+    present, _ = search.joint(problem, release)
     bins = candidates.bins(problem.scaled)
     family = CutIntersections(bins, candidates.n_cuts, problem.signed, 2, offset=problem.offset)
     assert errors_of(problem, present) == min(errors for _, errors in family.all_errors())
     errors = [errors_of(problem, present)]
     for _ in range(4):
-        present = search.move(present, candidates, plan)
+        present, _ = search.move(present, problem, release)
         errors.append(errors_of(problem, present))
         assert len(present.intercepts) <= 4
         np.testing.assert_allclose(np.linalg.norm(present.normals, axis=1), 1)
@@ -180,8 +179,7 @@ def test_every_option_of_a_move_has_the_errors_it_was_offered_with(start, monkey
 
     def moved(answer):
         release = ListingRelease(answer)
-        search = PrivateSearch(problem, release, rule="exponential", monotone=False)
-        return search.move(present, candidates, plan), release.scores
+        return HalfspaceSearch(plan, candidates).move(present, problem, release)[0], release.scores
 
     unchanged, scores = moved(0)
     assert unchanged is present and -scores[0] == errors_of(problem, present)
@@ -207,8 +205,7 @@ def test_scores_of_a_move_change_by_at_most_the_sensitivity():
                 rows, private=private, has_private_label=private, weights=weights, size_is_public=True
             )
             release = ListingRelease(0)
-            search = PrivateSearch(changed, release, rule="exponential", monotone=False)
-            search.move(present, candidates_of(changed), plan)
+            HalfspaceSearch(plan, candidates_of(changed)).move(present, changed, release)
             return release.scores, changed
 
         before, problem = scores(X)
