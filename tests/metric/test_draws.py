@@ -92,39 +92,3 @@ def test_channel_refuses_what_costs_too_much():
     with pytest.raises(ValueError, match="add up to 1"):
         opened.channel([0], channel=[[0.5, 0.4]], distances=[[0]], epsilon=1.0)
     assert opened.close().epsilon == 0.0
-
-
-def test_flow_noise_is_the_divergence_of_independent_laplace_noise():
-    # On two nodes the noise is one Laplace variable that moves mass from one to the other.
-    noise = np.array(
-        [
-            release(2.0, seed).flow_laplace([0.5, 0.5], length=0.25, epsilon=2.0)[0] - 0.5
-            for seed in range(3000)
-        ]
-    )
-    assert stats.kstest(noise, stats.laplace(scale=2.0).cdf).pvalue > 1e-7
-
-
-def test_flow_noise_keeps_the_mass_and_has_the_covariance_of_a_laplacian():
-    mass = np.full((3, 3), 1 / 9)
-    noisy = np.array(
-        [release(10.0, seed).flow_laplace(mass, length=0.5, epsilon=10.0) - mass for seed in range(3000)]
-    ).reshape(-1, 9)
-    np.testing.assert_allclose(noisy.sum(axis=1), 0, atol=1e-12)
-    covariance = noisy.T @ noisy / len(noisy) / (2 * 0.2**2)
-    degree = np.array([2, 3, 2, 3, 4, 3, 2, 3, 2])
-    np.testing.assert_allclose(np.diag(covariance), degree, rtol=0.25)
-    assert covariance[0, 1] == pytest.approx(-1, abs=0.3)
-    assert covariance[0, 4] == pytest.approx(0, abs=0.3)
-
-
-def test_flow_is_priced_and_refused():
-    opened = release(1.0, 0)
-    with pytest.raises(ValueError, match="adds up to 1"):
-        opened.flow_laplace([0.5, 0.4], length=1.0, epsilon=1.0)
-    with pytest.raises(ValueError, match="too small"):
-        opened.flow_laplace([0.5, 0.5], length=1.0, epsilon=1e-9)
-    assert opened.close().events == ()
-    opened = release(1.0, 0)
-    opened.flow_laplace([0.5, 0.5], length=1.0, epsilon=1.0)
-    assert opened.close().epsilon == 1.0
