@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from skprivate.privacy import _samplers
 from skprivate.privacy._contributions import add_exactly
-from skprivate.privacy._events import PureEvent
+from skprivate.privacy._events import PrivacyEvent, PureEvent
 from skprivate.privacy._guarantee import Adjacency
 from skprivate.privacy._lattice import WIDER, IntArray, check_positive, integers
 from skprivate.privacy._randomness import BitSource
@@ -64,7 +64,7 @@ class FlowDraws:
             raise ValueError(f"mass must have one axis per dimension of the grid, got shape {array.shape}.")
         scale = max(Fraction(sensitivity) / Fraction(epsilon) * WIDER, _LEAST_SCALE)
         _samplers.check_scale(scale)
-        events = {PureEvent(epsilon, "Laplace flow"): 1}
+        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "Laplace flow"): 1}
 
         def sample() -> NDArray[Any]:
             total = array

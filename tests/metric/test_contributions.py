@@ -11,8 +11,13 @@ from hypothesis.extra.numpy import arrays
 from skprivate.metric import _binary_hierarchy, _grid_flows
 from skprivate.metric._binary_hierarchy import HierarchyPlan, leaf_counts
 from skprivate.metric._box import Box
-from skprivate.metric._grid_flows import hat_sums
-from skprivate.privacy import public_generator
+from skprivate.metric._grid_flows import LaplaceFlow, hat_sums
+from skprivate.metric._hat_measures import HatMoments
+from skprivate.metric._hierarchy_release import BinaryHierarchy, BoxedHierarchy
+from skprivate.metric._private_bounds import PrivateBounds
+from skprivate.privacy import open_release, public_generator
+from skprivate.privacy._events import count_events
+from skprivate.privacy._tape import run_tape
 
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1e-308, 1.0, 1 - 2**-53, 1 + 2**-52, 1 / 3, 1e308, -1.7e308, 2.0**-60]
 VALUES = st.one_of(
@@ -110,3 +115,53 @@ def test_snapping_moves_a_row_by_less_than_a_step():
         gap = abs(place * denominator - numerator * (cells << bits))
         assert gap < denominator
     assert math.prod(hats.shape) == cells + 1
+
+
+class Counting:
+    """Adds up the prices of the draws."""
+
+    def __init__(self):
+        self.events = []
+
+    def draw(self, draw, sample):
+        self.events += draw.events.items()
+        return sample()
+
+
+def hierarchy(depth=None, n_groups=None, bounds=None):
+    box = Box(np.zeros(2), np.ones(2)) if bounds is None else bounds
+    return BoxedHierarchy(box, BinaryHierarchy(0.9, 2, depth, n_groups))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: LaplaceFlow(1.0, n, 2, "linf", 3),
+        lambda n: HatMoments(1.0, n, 2, "l2", 2),
+        lambda n: hierarchy(),
+        lambda n: hierarchy(depth=5),
+        lambda n: hierarchy(n_groups=5),
+        lambda n: hierarchy(bounds=PrivateBounds(0.1, 2)),
+    ],
+)
+@pytest.mark.parametrize(
+    "rows",
+    [np.full((1, 2), 0.3), np.zeros((3000, 2)), public_generator(0).uniform(size=(500, 2)), np.zeros((0, 2))],
+    ids=["one row", "equal rows", "uniform rows", "no row"],
+)
+def test_a_run_draws_its_events_whatever_the_rows(make, rows):
+    mechanism, tape = make(max(len(rows), 1)), Counting()
+    metric = isinstance(mechanism, (LaplaceFlow, HatMoments))
+    groups = None if metric or mechanism.hierarchy.n_groups is None else np.arange(len(rows)) % 5
+    with run_tape(tape):
+        release = open_release(
+            epsilon=1.0,
+            unit="data set" if metric else "row",
+            adjacency="metric" if metric else "add-remove",
+            metric="W1" if metric else None,
+            random_state=0,
+            plan=mechanism.events,
+        )
+        mechanism.run(rows if metric else (rows, groups), release)
+    assert count_events(tape.events) == count_events(mechanism.events)
+    assert dict(release.close().events) == count_events(mechanism.events)

@@ -12,6 +12,7 @@ from skprivate.mixture._cuts import (
     count_cut_intersections,
     quantile_cuts,
 )
+from skprivate.mixture._exact import ExactDraw
 from skprivate.mixture._problem import Hypothesis, Problem
 from skprivate.mixture._search import (
     HalfspaceSearch,
@@ -21,8 +22,10 @@ from skprivate.mixture._search import (
     public_directions,
     some_rows,
 )
-from skprivate.mixture._selection import ErrorWeights
+from skprivate.mixture._selection import ErrorWeights, selection_event
 from skprivate.privacy import open_release
+from skprivate.privacy._events import count_events
+from skprivate.privacy._tape import run_tape
 
 PLAIN = ErrorWeights(1, 1, 1)
 
@@ -133,6 +136,46 @@ def test_the_price_is_the_sum_of_the_draws(rule, monotone):
     assert [draw.name for draw in draws] == ["joint", "move", "move", "move"]
     assert sum(draw.epsilon for draw in draws) == pytest.approx(2.0)
     assert release.close().epsilon == pytest.approx(2.0)
+
+
+class Counting:
+    """Adds up the prices of the draws."""
+
+    def __init__(self):
+        self.events = []
+
+    def draw(self, draw, sample):
+        self.events += draw.events.items()
+        return sample()
+
+
+@pytest.mark.parametrize("rule", ["exponential", "permute-and-flip"])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize(("n_public", "n_private"), [(0, 5), (1, 5), (2, 5), (60, 0), (60, 40)])
+def test_a_run_draws_its_events_whatever_the_rows(n_public, n_private, epsilon, rule, monkeypatch):
+    # No branch ends early: not without candidates, nor after drawing "all private", nor where nothing is left to add.
+    monkeypatch.setattr(_search, "MOVE_DIRECTIONS", 12)
+    _, problem = make_problem(n_public=n_public, n_private=n_private, size_is_public=False)
+    plan = SearchPlan(1, 0.1 * epsilon, 3, 0.3 * epsilon, 1 if n_public == 2 else 3)
+    for mechanism in (
+        HalfspaceSearch(plan, candidates_of(problem), rule),
+        ExactDraw(epsilon, 1 if rule == "exponential" else 0, rule),
+    ):
+        tape = Counting()
+        with run_tape(tape):
+            release = open_release(
+                epsilon=epsilon,
+                unit="private row",
+                adjacency="replace-one",
+                random_state=0,
+                plan=mechanism.events,
+            )
+            _, records = mechanism.run(problem, release)
+        assert count_events(tape.events) == count_events(mechanism.events)
+        assert dict(release.close().events) == count_events(mechanism.events)
+        assert count_events((selection_event(rule, record.epsilon), 1) for record in records) == count_events(
+            mechanism.events
+        )
 
 
 def test_with_a_huge_epsilon_moves_never_lose_and_the_joint_draw_is_optimal():
