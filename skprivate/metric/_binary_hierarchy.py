@@ -15,15 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from skprivate.privacy import PrivacyEvent, PureEvent, Release
+from skprivate.privacy import Release
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-#: Share of the budget for the number of rows, which sets the depth and scales nothing else.
-SIZE_SHARE = 0.05
-#: Share of the budget for coarse counts, which tell how much of the cube the rows fill.
-PILOT_SHARE = 0.1
 #: No hierarchy is deeper: 2^22 boxes.
 MAX_DEPTH = 22
 #: Levels with a smaller share of the budget than this are not counted at all.
@@ -336,89 +332,3 @@ def extra_depth(pilot: FloatArray, n_features: int) -> int:
     share = pilot[pilot > 0] / total
     deficit = math.log2(pilot.size) + float(share @ np.log2(share))
     return max(round(0.6 * deficit + (0.65 if n_features >= 3 else -0.7)), 0)
-
-
-def hierarchy_events(epsilon: float, depth: int | None = None) -> list[tuple[PrivacyEvent, int]]:
-    """Events of `hierarchy_measure`, whatever the data."""
-    if depth is not None:
-        return [(PureEvent(epsilon, "discrete Laplace"), 1)]
-    prices = [SIZE_SHARE * epsilon, PILOT_SHARE * epsilon]
-    prices.append(epsilon - prices[0] - prices[1])
-    return [(PureEvent(price, "discrete Laplace"), 1) for price in prices]
-
-
-def hierarchy_measure(
-    unit_rows: FloatArray,
-    release: Release,
-    *,
-    epsilon: float,
-    depth: int | None = None,
-    groups: IntArray | None = None,
-    n_groups: int = 1,
-) -> FloatArray:
-    """ε-differentially private measure on the boxes of a binary hierarchy of the unit cube.
-
-    Without ``depth``, the number of rows and a coarse pilot are released first; they choose the depth, and the pilot's
-    counts take part in the least squares. The three prices are fixed shares of ``epsilon``.
-
-    Parameters
-    ----------
-    unit_rows : ndarray of shape (n, d)
-    release : Release
-        Under add-remove adjacency.
-    epsilon : float
-        Price of everything drawn here.
-    depth : int, optional
-        Number of splits.
-    groups : ndarray of int64, optional
-        Combination of categories of every row, below ``n_groups``; split first.
-    n_groups : int
-
-    Returns
-    -------
-    ndarray
-        Probability per leaf box, one axis per coordinate, after one for the combination if there are ``groups``.
-    """
-    n_rows, n_features = unit_rows.shape
-    bits = (n_groups - 1).bit_length()
-    pilot: FloatArray | None = None
-    rest, pilot_epsilon, pilot_depth = epsilon, PILOT_SHARE * epsilon, 0
-    if depth is None:
-        size_epsilon = SIZE_SHARE * epsilon
-        rest = epsilon - size_epsilon - pilot_epsilon
-        size = float(release.discrete_laplace([n_rows], sensitivity=1, epsilon=size_epsilon)[0])
-        pilot_depth = max(choose_depth(size, pilot_epsilon, n_features), bits)
-        pilot_plan = HierarchyPlan(n_features, pilot_depth, bits)
-        boxes = pilot_plan.flatten(pilot_plan.count(unit_rows, groups))
-        pilot = release.discrete_laplace(boxes, sensitivity=1, epsilon=pilot_epsilon).astype(np.float64)
-        coarse = consistent_leaves(
-            [*[None] * pilot_depth, pilot],
-            np.full(pilot_depth + 1, 1.0),
-            n_leaves=n_groups << (pilot_depth - bits),
-        )
-        depth = min(choose_depth(size, rest, n_features) + extra_depth(coarse, n_features), MAX_DEPTH)
-        depth = max(depth, pilot_depth if groups is not None else 0)
-    plan = HierarchyPlan(n_features, depth, bits)
-    n_leaves = n_groups << (depth - bits)
-    noisy = release_counts(plan.count(unit_rows, groups), plan, release, epsilon=rest)
-    variances = level_variances(plan, rest)
-    if pilot is not None:
-        _add_counts(noisy, variances, pilot_depth, pilot, discrete_laplace_variance(pilot_epsilon))
-    leaves = consistent_leaves(noisy, variances, n_leaves=n_leaves)
-    total = leaves.sum()
-    weights = leaves / total if total > 0 else (np.arange(leaves.size) < n_leaves) / n_leaves
-    grid = plan.unflatten(weights)
-    return grid[0] if groups is None else grid[:n_groups]
-
-
-def _add_counts(
-    noisy: list[FloatArray | None], variances: FloatArray, level: int, counts: FloatArray, variance: float
-) -> None:
-    """Let further counts of a level take part, averaged with those that are there."""
-    own = noisy[level]
-    if own is None:
-        noisy[level], variances[level] = counts, variance
-    elif variances[level] + variance > 0:
-        share = variance / (variances[level] + variance)
-        noisy[level] = share * own + (1 - share) * counts
-        variances[level] *= share

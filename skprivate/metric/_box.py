@@ -28,14 +28,19 @@ class Box:
     def widths(self) -> FloatArray:
         return self.upper - self.lower
 
-    def to_unit(self, X: FloatArray, out_of_bounds: OutOfBounds = "clip") -> FloatArray:
-        """Scale rows to the unit cube."""
-        if out_of_bounds == "raise" and bool(np.any((self.lower > X) | (self.upper < X))):
-            # How many and where is private: the message says that, and nothing of the rows.
+    def refuse_outside(self, X: FloatArray) -> None:
+        """Raise ValueError if a value lies outside; how many and where is private, and not said."""
+        if bool(np.any((self.lower > X) | (self.upper < X))):
             raise ValueError(
                 "X has values outside bounds and out_of_bounds='raise'; widen the bounds or use out_of_bounds='clip'."
             )
-        return np.clip((X - self.lower) / self.widths, 0.0, 1.0)
+
+    def to_unit(self, X: FloatArray, out_of_bounds: OutOfBounds = "clip") -> FloatArray:
+        """Scale rows to the unit cube, each by itself; its corners are 0 and 1 exactly."""
+        if out_of_bounds == "raise":
+            self.refuse_outside(X)
+        # Clipped first, no difference overflows and no quotient exceeds 1.
+        return (np.clip(X, self.lower, self.upper) - self.lower) / self.widths
 
     def from_unit(self, unit: FloatArray) -> FloatArray:
         """Scale points of the unit cube back to the box."""

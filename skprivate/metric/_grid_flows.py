@@ -1,29 +1,38 @@
 """Measures on a grid, privacy under Wasserstein-1, and noise that only moves mass along edges.
 
-The mechanism goes beyond the hierarchy of hat functions (`skprivate.metric._hat_measures`): rows are spread over the
-corners of their grid cell by multilinear weights, and Laplace noise is put on the *flow along the grid's edges*.
+The mechanism goes beyond the hierarchy of hat functions (`skprivate.metric._hat_measures`): every row is spread over
+the corners of the simplex of a grid that it lies in, and Laplace noise is put on the *flow along the grid's edges*.
 Two measures at transport distance ρ differ by a flow of cost ρ, so the shift of the noise costs exp(ε ρ) and no more:
 one level, no split of the budget, and noise of total mass zero whose positive and negative parts lie side by side.
+
+Everything up to the noise is integer: rows are snapped to a fine lattice of the cube, and a row that moves by one
+step of it along an axis moves one step of mass along one edge.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from skprivate.privacy import Release
+from skprivate.privacy import Mechanism, PureEvent, Release
+from skprivate.privacy._events import Events
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 GroundNorm: TypeAlias = Literal["l1", "l2", "linf"]
 
 #: No grid has more nodes.
 MAX_NODES = 1 << 18
-_BLOCK = 1 << 17
+#: A row has at most 2^36 steps of mass, so that the histograms of a block, in float64, are exact.
+_MOST_BITS = 36
+_BLOCK = 1 << 16
+# Axes are numbered by so many bits: a grid of 2^18 nodes has at most 18 of them.
+_AXIS_BITS = 5
 
 
 def l1_factor(ground: GroundNorm, n_features: int) -> float:
@@ -55,12 +64,33 @@ def choose_cells(epsilon: float, n_features: int, ground: GroundNorm) -> int:
     return int(min(max(round(effective ** (1 / (n_features + 1))), 1), most))
 
 
-def hat_moments(unit_rows: FloatArray, cells: int) -> FloatArray:
-    """Mean of the multilinear hat functions: each row spread over the corners of its grid cell.
+def hat_bits(n_rows: int, cells: int, n_features: int, ground: GroundNorm, epsilon: float) -> int:
+    """Bits of a row's mass, from public numbers: a row has 2^bits steps, and an edge of the grid as many.
 
-    The map from measures on the cube to measures on the nodes is 1-Lipschitz from W1 with ℓ1 ground distance to the
-    transport cost along the grid's edges: moving a point by t along one axis inside a cell moves the mass t·K along
-    edges of length 1/K.
+    As fine as exact arithmetic allows: up to 2^36 steps per edge, 2^50 per side of the cube, 2^60 in all sums, and
+    noise of up to about 2^46 steps.
+    """
+    noise = 46 - math.log2(max(n_rows * cells * l1_factor(ground, n_features), 1) / epsilon)
+    bits = min(_MOST_BITS, noise, 50 - math.log2(cells), 60 - math.log2(max(n_rows, 1) * cells))
+    return max(math.floor(bits), 0)
+
+
+def steps_per_distance(n_rows: int, steps: int, n_features: int, ground: GroundNorm) -> int:
+    """Lattice steps along the axes that ``n_rows`` rows move by per unit of W1, at most; ``steps`` to a side."""
+    total = n_rows * steps
+    if ground == "l2":
+        return math.isqrt(max(n_features * total**2 - 1, 0)) + 1
+    return total * (n_features if ground == "linf" else 1)
+
+
+def hat_sums(unit_rows: FloatArray, cells: int, bits: int) -> IntArray:
+    """Exact sum of all rows' masses on the nodes of a grid, 2^bits steps each.
+
+    A row is snapped to the nearest point of the lattice with cells · 2^bits steps a side, which depends on that row
+    alone. Its cell is cut into simplices along the orders of the coordinates (Kuhn's triangulation): with fractions
+    f_σ(1) ≥ … ≥ f_σ(d) the corners 0, e_σ(1), e_σ(1) + e_σ(2), … get the masses 1 − f_σ(1), f_σ(1) − f_σ(2), …,
+    f_σ(d). These are values of continuous hat functions that add up to 1 and reproduce the row as their mean. One step
+    along axis i moves one step of mass along one edge of axis i, and nothing else.
 
     Parameters
     ----------
@@ -68,30 +98,44 @@ def hat_moments(unit_rows: FloatArray, cells: int) -> FloatArray:
         Rows in the unit cube.
     cells : int
         Cells per coordinate.
+    bits : int
+        At most 36, and n · cells · 2^bits below 2^62 (`hat_bits`).
 
     Returns
     -------
-    ndarray of shape (cells + 1,) * d, adding up to 1
+    ndarray of int64, shape (cells + 1,) * d
+        Adds up to n · 2^bits.
     """
-    n_rows, n_features = unit_rows.shape
-    size = (cells + 1) ** n_features
-    moments = np.zeros(size)
-    for start in range(0, n_rows, _BLOCK):
-        position = unit_rows[start : start + _BLOCK] * cells
-        corner = np.minimum(position.astype(np.int64), cells - 1)
-        fraction = position - corner
-        base = np.zeros(position.shape[0], dtype=np.int64)
-        for column in range(n_features):
-            base = base * (cells + 1) + corner[:, column]
-        for shifts in itertools.product((0, 1), repeat=n_features):
-            weight = np.ones(position.shape[0])
-            offset = 0
-            for column, shift in enumerate(shifts):
-                weight *= fraction[:, column] if shift else 1 - fraction[:, column]
-                offset = offset * (cells + 1) + shift
-            moments += np.bincount(base + offset, weights=weight, minlength=size)
-    moments /= n_rows
-    return moments.reshape((cells + 1,) * n_features)
+    n_features = unit_rows.shape[1]
+    shape = (cells + 1,) * n_features
+    size = math.prod(shape)
+    strides = np.array([(cells + 1) ** (n_features - 1 - axis) for axis in range(n_features)], dtype=np.int64)
+    sums = np.zeros(size, dtype=np.int64)
+    for start in range(0, unit_rows.shape[0], _BLOCK):
+        block = unit_rows[start : start + _BLOCK]
+        node = np.zeros(block.shape[0], dtype=np.int64)
+        keys = []  # the fraction along each axis, and the number of the axis in the last bits
+        for axis in range(n_features):
+            position = np.rint(block[:, axis] * float(cells << bits)).astype(np.int64)
+            corner = np.minimum(position >> bits, cells - 1)
+            node += corner * strides[axis]
+            keys.append(((position - (corner << bits)) << _AXIS_BITS) | axis)
+        for last in range(n_features - 1, 0, -1):
+            for i in range(last):
+                keys[i], keys[i + 1] = np.maximum(keys[i], keys[i + 1]), np.minimum(keys[i], keys[i + 1])
+        above = np.full(block.shape[0], 1 << bits, dtype=np.int64)
+        for key in keys:
+            fraction = key >> _AXIS_BITS
+            sums += _counts(node, above - fraction, size)
+            node += strides[key & ((1 << _AXIS_BITS) - 1)]
+            above = fraction
+        sums += _counts(node, above, size)
+    return sums.reshape(shape)
+
+
+def _counts(nodes: IntArray, masses: IntArray, size: int) -> IntArray:
+    """Sum of a block's masses per node: below 2^53, hence exact in the float64 of a weighted histogram."""
+    return np.bincount(nodes, weights=masses, minlength=size).astype(np.int64)
 
 
 def graph_laplacian(values: FloatArray) -> FloatArray:
@@ -152,35 +196,61 @@ def nearest_measure(signed: FloatArray, *, max_iter: int = 2000) -> FloatArray:
     return result
 
 
-def flow_measure(
-    unit_rows: FloatArray, release: Release, *, epsilon: float, ground: GroundNorm, cells: int | None = None
-) -> FloatArray:
+@dataclass(frozen=True)
+class LaplaceFlow(Mechanism):
     """ε-metrically private measure on the nodes of a grid of the unit cube, for W1 between data sets.
 
     Parameters
     ----------
-    unit_rows : ndarray of shape (n, d)
-        Rows in the unit cube.
-    release : Release
-        Under metric adjacency.
     epsilon : float
         Price per unit of W1 distance between the empirical measures (unit cube, ``ground`` distance).
+    n_rows : int
+        Public, the same in all neighbours.
+    n_features : int
     ground : {"l1", "l2", "linf"}
         Ground distance of W1.
-    cells : int, optional
+    cells : int
         Cells per coordinate (`choose_cells`).
-
-    Returns
-    -------
-    ndarray of shape (cells + 1,) * d
-        Nonnegative, adds up to 1.
     """
-    n_features = unit_rows.shape[1]
-    cells = choose_cells(epsilon, n_features, ground) if cells is None else cells
-    moments = hat_moments(unit_rows, cells)
-    # In ground-distance units an edge is shorter by the factor that ℓ1 exceeds the ground norm with.
-    length = 1 / (cells * l1_factor(ground, n_features))
-    return nearest_measure(release.flow_laplace(moments, length=length, epsilon=epsilon))
+
+    epsilon: float
+    n_rows: int
+    n_features: int
+    ground: GroundNorm
+    cells: int
+    theorem = "Laplace flow on a grid (docs/metric.md, proposition 1)"
+
+    def __post_init__(self) -> None:
+        if self.n_rows * self.cells * l1_factor(self.ground, self.n_features) > 2.0**50 * self.epsilon:
+            raise ValueError(
+                f"epsilon={self.epsilon:g} is too small: the noise exceeds the mass of all rows 2**50 times."
+            )
+
+    @property
+    def events(self) -> Events:
+        return [(PureEvent(self.epsilon, "Laplace flow"), 1)]
+
+    @property
+    def bits(self) -> int:
+        """Of a row's mass."""
+        return hat_bits(self.n_rows, self.cells, self.n_features, self.ground, self.epsilon)
+
+    def run(self, data: FloatArray, release: Release) -> FloatArray:
+        """Noisy measure of ``n_rows`` rows in the unit cube.
+
+        Returns
+        -------
+        ndarray of shape (cells + 1,) * n_features
+            Nonnegative, adds up to 1.
+        """
+        noisy = release.flow_laplace(
+            hat_sums(data, self.cells, self.bits),
+            sensitivity=steps_per_distance(
+                self.n_rows, self.cells << self.bits, self.n_features, self.ground
+            ),
+            epsilon=self.epsilon,
+        )
+        return nearest_measure(noisy.astype(np.float64) / (self.n_rows << self.bits))
 
 
 def check_nodes(cells: int, n_features: int) -> None:

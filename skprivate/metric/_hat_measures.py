@@ -1,21 +1,31 @@
 """The multilevel hat-function mechanism: exact metric privacy for Wasserstein-1 at the optimal exponent.
 
-Level j has a grid of spacing 2^−j with multilinear hat functions, a partition of unity. Their moments change by at
-most 2·2^j·(ℓ1 distance) in ℓ1 when a unit mass moves, so Laplace noise on every level with a split of ε is metrically
-private by composition. `skprivate.metric._grid_flows` is the same idea without the levels and has a smaller error;
-this module is kept as the mechanism that the theory describes, and for comparison.
+Level j has a grid of spacing 2^−j with piecewise linear hat functions, a partition of unity. Their moments change by
+at most 2·2^j·(ℓ1 distance) in ℓ1 when a unit mass moves, so Laplace noise on every level with a split of ε is
+metrically private by composition. `skprivate.metric._grid_flows` is the same idea without the levels and has a smaller
+error; this module is kept as the mechanism that the theory describes, and for comparison.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from skprivate.metric._grid_flows import GroundNorm, choose_cells, hat_moments, l1_factor
-from skprivate.privacy import PrivacyEvent, PureEvent, Release
+from skprivate.metric._grid_flows import (
+    GroundNorm,
+    choose_cells,
+    hat_bits,
+    hat_sums,
+    l1_factor,
+    steps_per_distance,
+)
+from skprivate.privacy import Mechanism, PureEvent, Release
+from skprivate.privacy._events import Events
 
 FloatArray = NDArray[np.float64]
 
@@ -23,32 +33,35 @@ FloatArray = NDArray[np.float64]
 def hat_sensitivity(level: int, n_features: int, ground: GroundNorm) -> float:
     """Lipschitz constant of the level's hat moments: ℓ1 change per unit of W1 with the given ground distance.
 
-    Moving a point along one axis by t changes two faces of its cell by t·2^j each: 2·2^j·‖t‖₁ in all, and ‖t‖₁ is at
-    most d^(1 − 1/p)‖t‖_p. The constant is attained at corners of the grid.
+    Moving a point along one axis by t moves the mass t·2^j along edges: 2·2^j·‖t‖₁ in all, and ‖t‖₁ is at most
+    d^(1 − 1/p)‖t‖_p. The constant is attained by moving every second coordinate up and the others down.
     """
     return 2.0 * 2.0**level * l1_factor(ground, n_features)
 
 
-def restrict(moments: FloatArray) -> FloatArray:
-    """Moments of the next coarser level (half as many cells): φ_{j−1,k} = φ_{j,2k} + ½(φ_{j,2k−1} + φ_{j,2k+1})."""
-    for axis in range(moments.ndim):
-        fine = np.moveaxis(moments, axis, 0)
-        coarse = fine[::2].copy()
-        coarse[:-1] += 0.5 * fine[1::2]
-        coarse[1:] += 0.5 * fine[1::2]
-        moments = np.moveaxis(coarse, 0, axis)
-    return moments
+def restrict(sums: NDArray[Any]) -> NDArray[Any]:
+    """Sums of the next coarser level (half as many cells), in steps half as large: integers of integers.
+
+    A node of the fine grid is the middle of the two coarse ones that rounding its coordinates down and up leads to
+    (its own place, twice, where all are even), and a coarse hat is linear between them.
+    """
+    down = up = sums
+    for axis in range(sums.ndim):
+        down, up = (np.moveaxis(part, axis, 0) for part in (down, up))
+        lower, upper = down[::2].copy(), up[::2].copy()
+        lower[:-1] += down[1::2]
+        upper[1:] += up[1::2]
+        down, up = (np.moveaxis(part, 0, axis) for part in (lower, upper))
+    return np.asarray(down + up)
 
 
 def prolong(values: FloatArray) -> FloatArray:
-    """Transpose of `restrict`: multilinear interpolation to the next finer grid."""
-    for axis in range(values.ndim):
-        coarse = np.moveaxis(values, axis, 0)
-        fine = np.zeros((2 * coarse.shape[0] - 1, *coarse.shape[1:]))
-        fine[::2] = coarse
-        fine[1::2] = 0.5 * (coarse[:-1] + coarse[1:])
-        values = np.moveaxis(fine, 0, axis)
-    return values
+    """Transpose of `restrict`: twice the linear interpolation to the next finer grid."""
+    fine = [np.arange(2 * size - 1) for size in values.shape]
+    result: FloatArray = (
+        values[np.ix_(*(i // 2 for i in fine))] + values[np.ix_(*((i + 1) // 2 for i in fine))]
+    )
+    return result
 
 
 def level_budgets(n_levels: int, epsilon: float, n_features: int) -> list[float]:
@@ -64,47 +77,70 @@ def choose_levels(epsilon: float, n_features: int, ground: GroundNorm) -> int:
     return max(round(math.log2(choose_cells(epsilon, n_features, ground))), 0)
 
 
-def hat_events(epsilon: float, n_features: int, levels: int) -> list[tuple[PrivacyEvent, int]]:
-    """Events of `hat_measure`."""
-    return [(PureEvent(budget, "Laplace"), 1) for budget in level_budgets(levels + 1, epsilon, n_features)]
-
-
-def hat_measure(
-    unit_rows: FloatArray, release: Release, *, epsilon: float, ground: GroundNorm, levels: int
-) -> FloatArray:
+@dataclass(frozen=True)
+class HatMoments(Mechanism):
     """ε-metrically private measure on the finest grid of the hat hierarchy.
 
     Parameters
     ----------
-    unit_rows : ndarray of shape (n, d)
-        Rows in the unit cube.
-    release : Release
-        Under metric adjacency.
     epsilon : float
-        Price per unit of W1 distance.
+        Price per unit of W1 distance between the empirical measures (unit cube, ``ground`` distance).
+    n_rows : int
+        Public, the same in all neighbours.
+    n_features : int
     ground : {"l1", "l2", "linf"}
+        Ground distance of W1.
     levels : int
-        The finest level J; 2^J cells per coordinate.
-
-    Returns
-    -------
-    ndarray of shape (2^J + 1,) * d
-        Nonnegative, adds up to 1.
+        The finest level J (`choose_levels`); 2^J cells per coordinate.
     """
-    n_features = unit_rows.shape[1]
-    moments = [hat_moments(unit_rows, 2**levels)]
-    for _ in range(levels):
-        moments.append(restrict(moments[-1]))
-    moments.reverse()
-    budgets = level_budgets(levels + 1, epsilon, n_features)
-    scales = [hat_sensitivity(level, n_features, ground) / budget for level, budget in enumerate(budgets)]
-    noisy = [
-        release.laplace(
-            exact.ravel(), sensitivity=hat_sensitivity(level, n_features, ground), epsilon=budgets[level]
-        ).reshape(exact.shape)
-        for level, exact in enumerate(moments)
-    ]
-    return fit_moments(noisy, scales)
+
+    epsilon: float
+    n_rows: int
+    n_features: int
+    ground: GroundNorm
+    levels: int
+    theorem = "Laplace noise on hat moments (docs/metric.md, proposition 2)"
+
+    @property
+    def budgets(self) -> list[float]:
+        """Price of each level."""
+        return level_budgets(self.levels + 1, self.epsilon, self.n_features)
+
+    @property
+    def events(self) -> Events:
+        return [(PureEvent(budget, "Laplace"), 1) for budget in self.budgets]
+
+    @property
+    def bits(self) -> int:
+        """Of a row's mass on the finest level."""
+        return hat_bits(self.n_rows, 1 << self.levels, self.n_features, self.ground, self.budgets[0])
+
+    def run(self, data: FloatArray, release: Release) -> FloatArray:
+        """Measure fitted to noisy moments of ``n_rows`` rows in the unit cube.
+
+        Returns
+        -------
+        ndarray of shape (2^levels + 1,) * n_features
+            Nonnegative, adds up to 1.
+        """
+        sums = [hat_sums(data, 1 << self.levels, self.bits)]
+        for _ in range(self.levels):
+            sums.append(restrict(sums[-1]))
+        side = 1 << (self.levels + self.bits)
+        # One step of the lattice moves one step of mass from a node to another, on every level.
+        sensitivity = 2 * steps_per_distance(self.n_rows, side, self.n_features, self.ground)
+        noisy = [
+            release.laplace(
+                exact.ravel(), sensitivity=sensitivity, epsilon=budget, step=2.0**level / side
+            ).reshape(exact.shape)
+            / self.n_rows
+            for level, (exact, budget) in enumerate(zip(reversed(sums), self.budgets, strict=True))
+        ]
+        scales = [
+            hat_sensitivity(level, self.n_features, self.ground) / budget
+            for level, budget in enumerate(self.budgets)
+        ]
+        return fit_moments(noisy, scales)
 
 
 def fit_moments(noisy: list[FloatArray], scales: list[float], *, max_iter: int = 1000) -> FloatArray:
@@ -116,12 +152,12 @@ def fit_moments(noisy: list[FloatArray], scales: list[float], *, max_iter: int =
     def objective(flat: FloatArray) -> tuple[float, FloatArray]:
         moments = [flat.reshape(shape)]
         for _ in noisy[1:]:
-            moments.append(restrict(moments[-1]))
+            moments.append(0.5 * restrict(moments[-1]))
         residuals = [moment - target for moment, target in zip(reversed(moments), noisy, strict=True)]
         value = 0.5 * sum(w * float((r * r).sum()) for w, r in zip(weights, residuals, strict=True))
         gradient = weights[0] * residuals[0]
         for weight, residual in zip(weights[1:], residuals[1:], strict=True):
-            gradient = prolong(gradient) + weight * residual
+            gradient = 0.5 * prolong(gradient) + weight * residual
         # The total mass is known: it counts as ten nodes, and is set exactly in the end.
         excess = float(flat.sum()) - 1.0
         return value + 5.0 * excess**2, gradient.ravel() + 10.0 * excess

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate.metric._box import Box
 from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._transport import GroundNorm, wasserstein_samples
 from skprivate.privacy import public_generator
@@ -51,6 +52,11 @@ class MixedColumns:
     @property
     def n_combinations(self) -> int:
         return math.prod(self.sizes)
+
+    @property
+    def bits(self) -> int:
+        """Of the number of a combination."""
+        return (self.n_combinations - 1).bit_length()
 
     def encode(self, X: NDArray[Any]) -> tuple[FloatArray, IntArray]:
         """Numeric columns, and the number of the combination of categories (the first column varies slowest).
@@ -188,7 +194,7 @@ class MixedMeasure:
             X = X[rng.choice(X.shape[0], _SAMPLES, replace=False)]
         points = []
         for numeric, combination in (self.columns.encode(X), self.draw(X.shape[0], rng)):
-            unit = np.clip((numeric - self.lower) / (self.upper - self.lower), 0.0, 1.0)
+            unit = Box(self.lower, self.upper).to_unit(numeric)
             points.append(np.concatenate([unit, self.columns.one_hot(combination, ground)], axis=1))
         return wasserstein_samples(points[0], points[1], ground)
 

@@ -8,17 +8,17 @@ magnitude, whose number enters through its logarithm.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.metric._box import Box
-from skprivate.privacy import BoundedRangeEvent, PrivacyEvent, Release
+from skprivate.privacy import BoundedRangeEvent, Mechanism, Release
+from skprivate.privacy._events import Events
 
 FloatArray = NDArray[np.float64]
 
-#: Share of the budget for the ranges of all columns together.
-RANGE_SHARE = 0.1
 _SELECTIONS = 4
 _STEPS_PER_OCTAVE = 4
 #: How much rarer twice the reach is a priori, in units of ln: what stops a range from being wider than its rows.
@@ -35,51 +35,60 @@ REACHES: FloatArray = 2.0 ** (
 )
 
 
-def bounds_events(epsilon: float, n_features: int) -> list[tuple[PrivacyEvent, int]]:
-    """Events of `private_bounds`, whatever the data."""
-    return [(BoundedRangeEvent(_price(epsilon, n_features)), _SELECTIONS * n_features)]
-
-
-def private_bounds(X: FloatArray, release: Release, *, epsilon: float) -> Box:
+@dataclass(frozen=True)
+class PrivateBounds(Mechanism):
     """Box that holds nearly all rows, ε-differentially private for one row more or less.
 
     Parameters
     ----------
-    X : ndarray of shape (n, d)
-    release : Release
-        Under add-remove adjacency.
     epsilon : float
-        Price of all selections together: 4·d of epsilon/(4·d) each.
-
-    Returns
-    -------
-    Box
-        About 8·d/epsilon rows per side stay outside for every doubling of the reach that would take them in. With
-        fewer than about 150·d/epsilon rows the box has little to do with them.
+        Price of all selections together: four per column, of the same price.
+    n_features : int
     """
-    price = _price(epsilon, X.shape[1])
-    lower, upper = [], []
-    for column in X.T:
+
+    epsilon: float
+    n_features: int
+    theorem = "bounds by the exponential mechanism (docs/metric.md, proposition 4)"
+
+    @property
+    def price(self) -> float:
+        """Of one selection."""
+        return self.epsilon / (_SELECTIONS * self.n_features)
+
+    @property
+    def events(self) -> Events:
+        return [(BoundedRangeEvent(self.price), _SELECTIONS * self.n_features)]
+
+    def run(self, data: FloatArray, release: Release) -> Box:
+        """The box of rows of shape (n, n_features).
+
+        Returns
+        -------
+        Box
+            About 8·d/epsilon rows per side stay outside for every doubling of the reach that would take them in. With
+            fewer than about 150·d/epsilon rows the box has little to do with them.
+        """
+        sides = [self._range(np.ascontiguousarray(column), release) for column in data.T]
+        lower, upper = np.array(sides).T
+        return Box(lower.copy(), upper.copy())
+
+    def _range(self, column: FloatArray, release: Release) -> tuple[float, float]:
+        """Lower and upper end of one column."""
         costs, multiplicity, first = centre_costs(column)
         run, member = release.select(
-            -costs, sensitivity=1, epsilon=price, monotone=True, multiplicity=multiplicity
+            -costs, sensitivity=1, epsilon=self.price, monotone=True, multiplicity=multiplicity
         )
         centre = float(CENTRES[int(first[run]) + int(member)])
         # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
         reaches = np.maximum(REACHES, abs(centre) * 2.0**-30)
-        costs = scale_costs(np.abs(column - centre), reaches)
-        reaches = reaches[release.select(-costs, sensitivity=1, epsilon=price, monotone=True) :]
-        below, above = (
-            reaches[
-                release.select(
-                    -reach_costs(offsets, reaches, price), sensitivity=1, epsilon=price, monotone=True
-                )
-            ]
-            for offsets in (centre - column, column - centre)
-        )
-        lower.append(centre - below)
-        upper.append(centre + above)
-    return Box(np.array(lower), np.array(upper))
+        scale = self._select(scale_costs(np.abs(column - centre), reaches), release)
+        reaches = reaches[scale:]
+        below = self._select(reach_costs(centre - column, reaches, self.price), release)
+        above = self._select(reach_costs(column - centre, reaches, self.price), release)
+        return centre - float(reaches[below]), centre + float(reaches[above])
+
+    def _select(self, costs: NDArray[np.int64], release: Release) -> int:
+        return int(release.select(-costs, sensitivity=1, epsilon=self.price, monotone=True))
 
 
 def centre_costs(column: FloatArray) -> tuple[NDArray[np.int64], list[int], NDArray[np.int64]]:
@@ -119,7 +128,3 @@ def reach_costs(offsets: FloatArray, reaches: FloatArray, price: float) -> NDArr
     within = np.searchsorted(np.sort(offsets), reaches, side="right")
     steps: NDArray[np.int64] = np.arange(reaches.size, dtype=np.int64) * penalty
     return offsets.size - within.astype(np.int64) + steps
-
-
-def _price(epsilon: float, n_features: int) -> float:
-    return epsilon / (_SELECTIONS * n_features)

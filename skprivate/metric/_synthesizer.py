@@ -11,16 +11,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._binary_hierarchy import MAX_DEPTH, hierarchy_events, hierarchy_measure
+from skprivate.metric._binary_hierarchy import MAX_DEPTH
 from skprivate.metric._box import Box, check_bounds
-from skprivate.metric._grid_flows import check_nodes, flow_measure
+from skprivate.metric._grid_flows import LaplaceFlow, check_nodes, choose_cells
 from skprivate.metric._grid_measure import GridMeasure
-from skprivate.metric._hat_measures import choose_levels, hat_events, hat_measure
+from skprivate.metric._hat_measures import HatMoments, choose_levels
+from skprivate.metric._hierarchy_release import RANGE_SHARE, BinaryHierarchy, BoxedHierarchy
 from skprivate.metric._mixed import MixedMeasure, check_categories
-from skprivate.metric._private_bounds import RANGE_SHARE, bounds_events, private_bounds
+from skprivate.metric._private_bounds import PrivateBounds
 from skprivate.metric._score import distance_to_rows
-from skprivate.privacy import PrivacyGuarantee, PureEvent, public_generator
+from skprivate.privacy import PrivacyGuarantee, public_generator
 
+_SIZE_IS_PUBLIC = "the number of rows is public"
 _DIAMETER = {"l1": lambda d: d, "l2": lambda d: d**0.5, "linf": lambda d: 1.0}
 
 
@@ -28,8 +30,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     """Private measure of the rows in a box, to draw synthetic rows from.
 
     ``metric="hamming"`` is plain ε-differential privacy for one row. ``metric="wasserstein"`` protects the data
-    set as a whole: the laws of the output for two data sets whose empirical measures have the Wasserstein distance
-    ρ differ by at most a factor of e^{ερ}, whichever rows differ.
+    set as a whole: the laws of the output for two data sets of the same size whose empirical measures have the
+    Wasserstein distance ρ differ by at most a factor of e^{ερ}, whichever rows differ.
 
     Parameters
     ----------
@@ -79,7 +81,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     -----
     **Formal guarantee.** "hamming": the law of `measure_` changes by at most a factor e^ε when one row is added or
     removed (pure ε-differential privacy). "wasserstein": by at most e^{ε·W1(μ, ν)}, μ and ν being the empirical
-    measures of the data sets in the unit cube. Released are `measure_` and, with
+    measures of two data sets with the same number of rows, which is public, in the unit cube, snapped to a lattice
+    with 2³⁶ steps per cell of the grid (fewer where that is far below the noise). Released are `measure_` and, with
     ``bounds="private"``, `bounds_`; rows drawn from it cost
     nothing more. The exponents of the expected W1 error, −1/(d+1) and (for d ≥ 2) −1/d in n·ε, are optimal. Proofs
     and limits: docs/metric.md.
@@ -157,101 +160,74 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             If bounds are missing or degenerate, if the grid is too large, or, with ``out_of_bounds="raise"``, if a
             value lies outside.
         """
-        if self.categories is not None:
-            return self._fit_mixed(X)
-        X = validate_data(self, X, dtype=np.float64)
-        box = self._check_box(X.shape[1])
-        resolution = self._check_resolution(X.shape[1])
+        X, groups, columns = self._check_rows(X)
+        n_features = X.shape[1]
+        box = self._check_box(n_features)
+        resolution = self._check_resolution(n_features, 0 if columns is None else columns.bits)
+        if box is not None and self.out_of_bounds == "raise":
+            box.refuse_outside(X)
+        assumptions = ("bounds are public",) if box is not None and n_features else ()
         if self.metric == "hamming":
-            box, weights, guarantee = self._fit_hamming(X, box, resolution)
+            mechanism = self._hierarchy(n_features, box, resolution, columns)
+            terms = {"unit": "row", "adjacency": "add-remove"}
+            assumptions += () if columns is None else ("categories are public",)
+            data = (X, groups)
         else:
-            weights, guarantee = self._fit_wasserstein(box.to_unit(X, self.out_of_bounds), resolution)
-        kind = "cells" if self.metric == "hamming" else "nodes"
-        self.measure_ = GridMeasure(box.lower, box.upper, weights, kind)
+            mechanism = self._flow_or_hats(X.shape, resolution)
+            metric = f"Wasserstein-1 over {self.ground} distance in fractions of the bounds"
+            terms = {"unit": "data set", "adjacency": "metric", "metric": metric}
+            assumptions += (_SIZE_IS_PUBLIC,)
+            data = box.to_unit(X)
+        with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
+            released = mechanism.run(data, release)
+        box, weights = released if self.metric == "hamming" else (box, released)
+        if columns is None:
+            kind = "cells" if self.metric == "hamming" else "nodes"
+            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind)
+        else:
+            self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights)
         self.bounds_ = (box.lower, box.upper)
-        self.privacy_guarantee_ = guarantee
         return self
 
-    def _fit_mixed(self, X):
-        """Categorical columns beside numeric ones: one hierarchy, whose first splits are between categories."""
+    def _check_rows(self, X):
+        """Numeric columns, and with ``categories`` the combination of each row and what the columns are."""
+        if self.categories is None:
+            return validate_data(self, X, dtype=np.float64), None, None
         if self.metric != "hamming":
             raise ValueError(f"categories need metric='hamming', got metric={self.metric!r}.")
-        as_frame = hasattr(X, "iloc")
+        self._as_frame = hasattr(X, "iloc")
         X = validate_data(self, X, dtype=None, ensure_all_finite=False)
-        columns = check_categories(
-            self.categories, self.n_features_in_, getattr(self, "feature_names_in_", None)
-        )
-        n_numeric = len(columns.numeric)
-        bits = (columns.n_combinations - 1).bit_length()
-        box = self._check_box(n_numeric) if n_numeric else Box(np.empty(0), np.empty(0))
-        resolution = self._check_resolution(n_numeric, bits) if n_numeric else 1
-        numeric, groups = columns.encode(X)
-        box, weights, guarantee = self._fit_hamming(numeric, box, resolution, groups, columns.n_combinations)
-        self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights)
-        self.bounds_ = (box.lower, box.upper)
-        self.privacy_guarantee_ = guarantee
-        self._as_frame = as_frame
-        return self
+        names = getattr(self, "feature_names_in_", None)
+        columns = check_categories(self.categories, self.n_features_in_, names)
+        return *columns.encode(X), columns
 
-    def _fit_hamming(self, X, box, resolution, groups=None, n_groups=1):
-        n_features = X.shape[1]
-        bits = (n_groups - 1).bit_length()
-        depth = None if resolution is None else bits + n_features * (resolution.bit_length() - 1)
+    def _hierarchy(self, n_features, box, resolution, columns):
         range_epsilon = RANGE_SHARE * self.epsilon if box is None else 0.0
-        epsilon = self.epsilon - range_epsilon
-        plan = hierarchy_events(epsilon, depth)
-        theorem = "discrete Laplace noise on the counts of a binary hierarchy (docs/metric.md, proposition 3)"
-        if box is None:
-            plan = bounds_events(range_epsilon, n_features) + plan
-            theorem += " after bounds by the exponential mechanism (proposition 4)"
-        else:
-            unit_rows = box.to_unit(X, self.out_of_bounds)
-        assumptions = ("bounds are public",) if box is not None and n_features else ()
-        release = self._open_release(
-            unit="row",
-            adjacency="add-remove",
-            theorem=theorem,
-            assumptions=assumptions + (("categories are public",) if groups is not None else ()),
-            plan=plan,
+        hierarchy = BinaryHierarchy(
+            self.epsilon - range_epsilon,
+            n_features,
+            depth=None
+            if resolution is None
+            else (0 if columns is None else columns.bits) + n_features * (resolution.bit_length() - 1),
+            n_groups=None if columns is None else columns.n_combinations,
         )
-        if box is None:
-            box = private_bounds(X, release, epsilon=range_epsilon)
-            unit_rows = box.to_unit(X)
-        weights = hierarchy_measure(
-            unit_rows, release, epsilon=epsilon, depth=depth, groups=groups, n_groups=n_groups
-        )
-        return box, weights, release.close()
+        return BoxedHierarchy(PrivateBounds(range_epsilon, n_features) if box is None else box, hierarchy)
 
-    def _fit_wasserstein(self, unit_rows, resolution):
-        flow = self.mechanism == "flow"
-        if flow:
-            plan = [(PureEvent(self.epsilon, "Laplace flow"), 1)]
-        else:
-            if resolution is None:
-                levels = choose_levels(self.epsilon, unit_rows.shape[1], self.ground)
-            else:
-                levels = resolution.bit_length() - 1
-            plan = hat_events(self.epsilon, unit_rows.shape[1], levels)
-        release = self._open_release(
-            unit="data set",
-            adjacency="metric",
-            metric=f"Wasserstein-1 over {self.ground} distance in fractions of the bounds",
-            theorem="Laplace flow on a grid (docs/metric.md, proposition 1)"
-            if flow
-            else "Laplace noise on hat moments (docs/metric.md, proposition 2)",
-            assumptions=("bounds are public",),
-            plan=plan,
+    def _flow_or_hats(self, shape, resolution):
+        if self.mechanism == "flow":
+            cells = choose_cells(self.epsilon, shape[1], self.ground) if resolution is None else resolution
+            return LaplaceFlow(self.epsilon, *shape, self.ground, cells)
+        levels = (
+            choose_levels(self.epsilon, shape[1], self.ground)
+            if resolution is None
+            else resolution.bit_length() - 1
         )
-        if flow:
-            weights = flow_measure(
-                unit_rows, release, epsilon=self.epsilon, ground=self.ground, cells=resolution
-            )
-        else:
-            weights = hat_measure(unit_rows, release, epsilon=self.epsilon, ground=self.ground, levels=levels)
-        return weights, release.close()
+        return HatMoments(self.epsilon, *shape, self.ground, levels)
 
     def _check_box(self, n_features):
         """The public box, or None where a private one is to be found."""
+        if n_features == 0:
+            return Box(np.empty(0), np.empty(0))
         if self.bounds is None:
             raise ValueError(
                 "bounds must be given: the range of the columns decides the noise and must not be taken from the data "
@@ -275,6 +251,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     def _check_resolution(self, n_features, bits=0):
         """The parameter as an int or None ("auto"), refused if its grid is too large; nothing is private here."""
+        if n_features == 0:
+            return 1
         resolution = None if self.resolution == "auto" else int(self.resolution)
         dyadic = self.metric == "hamming" or self.mechanism == "hats"
         if dyadic and resolution is not None and resolution & (resolution - 1):
@@ -364,7 +342,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             delta=0.0,
             unit="row",
             adjacency="replace-one",
-            assumptions=(*guarantee.assumptions, f"the number of rows, {n_samples}, is public"),
+            assumptions=(*guarantee.assumptions, f"the number of rows is {n_samples}"),
             theorem=guarantee.theorem,
             valid_for_release=guarantee.valid_for_release,
         )

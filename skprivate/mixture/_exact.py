@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from skprivate.mixture._cuts import CutIntersections, point_cuts
 from skprivate.mixture._geometry import Floats, count_supporting_pairs, products, supporting_pairs
 from skprivate.mixture._intersections import Intersections, count_intersections
 from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem
-from skprivate.mixture._selection import draw_hypothesis
-from skprivate.privacy import Release, SelectionRule
+from skprivate.mixture._selection import draw_hypothesis, selection_event
+from skprivate.privacy import Mechanism, Release, SelectionRule
+from skprivate.privacy._events import Events
 
 #: Pairs of opposite halfspaces whose memberships are kept in memory.
 MOST_PAIRS = 20_000
@@ -30,62 +33,78 @@ def on_basis(problem: Problem, scaled: Floats) -> Floats:
     return products(problem.frame.basis, scaled).T
 
 
-def draw_exact(
-    problem: Problem,
-    release: Release,
-    *,
-    epsilon: float,
-    max_halfspaces: int,
-    rule: SelectionRule,
-    monotone: bool,
-    n_jobs: int | None,
-) -> tuple[Hypothesis, DrawRecord]:
-    """Draw the hypothesis.
+@dataclass(frozen=True)
+class ExactDraw(Mechanism):
+    """One draw from all intersections of at most ``max_halfspaces`` supported halfspaces.
 
     As many halfspaces as the span has dimensions are enough for Lemma 4.5: within the span V, the convex sets
     are the candidates' traces and the best halfspace's, and Helly's theorem in dimension dim V needs dim V +
     1 of them.
+
+    Parameters
+    ----------
+    epsilon : float
+    max_halfspaces : int
+    rule, monotone
+        As in `Release.select`.
+    n_jobs : int, optional
+        Threads.
     """
-    frame = problem.frame
-    size = min(max_halfspaces, frame.dimension)
-    public = on_basis(problem, problem.public)
-    family: Intersections | CutIntersections | None
-    if frame.empty:
-        family = None
-    elif frame.dimension == 1:
-        # On a line the errors of all halfspaces are cumulative sums.
-        cuts = point_cuts(public, frame.slack)
-        family = CutIntersections(
-            cuts.bins(on_basis(problem, problem.scaled)),
-            cuts.n_cuts,
-            problem.signed,
-            size,
-            offset=problem.offset,
-            resolution=problem.unit,
+
+    epsilon: float
+    max_halfspaces: int
+    rule: SelectionRule = "exponential"
+    monotone: bool = False
+    n_jobs: int | None = None
+    theorem = "Bassily, Moran, Nandi 2020, Lemma 4.1"
+
+    @property
+    def events(self) -> Events:
+        return [(selection_event(self.rule, self.epsilon), 1)]
+
+    def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...]]:
+        """The drawn hypothesis, and what it was drawn from."""
+        problem = data
+        frame = problem.frame
+        size = min(self.max_halfspaces, frame.dimension)
+        public = on_basis(problem, problem.public)
+        family: Intersections | CutIntersections | None
+        if frame.empty:
+            family = None
+        elif frame.dimension == 1:
+            # On a line the errors of all halfspaces are cumulative sums.
+            cuts = point_cuts(public, frame.slack)
+            family = CutIntersections(
+                cuts.bins(on_basis(problem, problem.scaled)),
+                cuts.n_cuts,
+                problem.signed,
+                size,
+                offset=problem.offset,
+                resolution=problem.unit,
+            )
+        else:
+            pairs = supporting_pairs(public, frame.slack)
+            positive, negative = pairs.memberships(on_basis(problem, problem.scaled))
+            family = Intersections(
+                positive, negative, problem.signed, size, offset=problem.offset, resolution=problem.unit
+            )
+        record = DrawRecord("exact", 1 if family is None else len(family) + 1, self.epsilon)
+        chosen = draw_hypothesis(
+            family,
+            problem.offset // problem.unit,
+            release,
+            epsilon=self.epsilon,
+            sensitivity=problem.sensitivity,
+            rule=self.rule,
+            monotone=self.monotone,
+            n_jobs=self.n_jobs,
         )
-    else:
-        pairs = supporting_pairs(public, frame.slack)
-        positive, negative = pairs.memberships(on_basis(problem, problem.scaled))
-        family = Intersections(
-            positive, negative, problem.signed, size, offset=problem.offset, resolution=problem.unit
-        )
-    record = DrawRecord("exact", 1 if family is None else len(family) + 1, epsilon)
-    chosen = draw_hypothesis(
-        family,
-        problem.offset // problem.unit,
-        release,
-        epsilon=epsilon,
-        sensitivity=problem.sensitivity,
-        rule=rule,
-        monotone=monotone,
-        n_jobs=n_jobs,
-    )
-    if chosen is None:
-        return Hypothesis.calling_all_private(problem.scaled.shape[1]), record
-    if isinstance(family, CutIntersections):
-        sides = [cuts.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
-        normals = np.array([normal for normal, _ in sides]).reshape(-1, 1)
-        intercepts = np.array([intercept for _, intercept in sides])
-    else:
-        normals, intercepts = pairs.sides(chosen)
-    return Hypothesis(normals @ frame.basis, intercepts), record
+        if chosen is None:
+            return Hypothesis.calling_all_private(problem.scaled.shape[1]), (record,)
+        if isinstance(family, CutIntersections):
+            sides = [cuts.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
+            normals = np.array([normal for normal, _ in sides]).reshape(-1, 1)
+            intercepts = np.array([intercept for _, intercept in sides])
+        else:
+            normals, intercepts = pairs.sides(chosen)
+        return Hypothesis(normals @ frame.basis, intercepts), (record,)

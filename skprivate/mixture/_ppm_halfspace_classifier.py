@@ -14,19 +14,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts
-from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, count_exact_hypotheses, draw_exact
+from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, ExactDraw, count_exact_hypotheses
 from skprivate.mixture._planning import selection_loss
 from skprivate.mixture._problem import Problem, margins
 from skprivate.mixture._roles import assign_roles, error_weights
 from skprivate.mixture._search import (
     CUT_POINTS,
-    PrivateSearch,
-    SearchPlan,
+    HalfspaceSearch,
     plan_search,
     public_directions,
     some_rows,
 )
-from skprivate.privacy import BoundedRangeEvent, PureEvent, public_generator
+from skprivate.privacy import public_generator
 from skprivate.privacy._selection import MAX_FLIPS
 
 logger = logging.getLogger(__name__)
@@ -250,31 +249,14 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             size_is_public=self.adjacency == "replace-one",
         )
         strategy = self._choose_strategy(problem)
-        candidates, plan = self._plan(problem, strategy)
-        prices = [plan.joint_epsilon] + [plan.move_epsilon] * plan.n_moves
-        release = self._open_release(
+        mechanism = self._mechanism(problem, strategy)
+        with self._releasing(
+            mechanism,
             unit="private row",
             adjacency=self.adjacency,
-            theorem="Bassily, Moran, Nandi 2020, Lemma 4.1" + (" and composition" if plan.n_moves else ""),
             assumptions=self._assumptions(roles),
-            plan=[(self._event(price), 1) for price in prices],
-        )
-        options = {"rule": self.selection, "monotone": self.adjacency == "add-remove"}
-        if strategy == "exact":
-            hypothesis, record = draw_exact(
-                problem,
-                release,
-                epsilon=plan.joint_epsilon,
-                max_halfspaces=plan.max_halfspaces,
-                n_jobs=self.n_jobs,
-                **options,
-            )
-            self.draws_ = (record,)
-        else:
-            search = PrivateSearch(problem, release, **options)
-            hypothesis = search.run(candidates, plan)
-            self.draws_ = tuple(search.draws)
-        self.privacy_guarantee_ = release.close()
+        ) as release:
+            hypothesis, self.draws_ = mechanism.run(problem, release)
         self._store(roles, problem, hypothesis, strategy)
         logger.info("strategy %r compared %d hypotheses in its first draw", strategy, self.n_hypotheses_)
         return self
@@ -305,12 +287,12 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         quick = dimension <= 1 or n_hypotheses * problem.planning_rows <= MOST_WORK
         return "exact" if fits and quick else "greedy"
 
-    def _plan(self, problem, strategy):
+    def _mechanism(self, problem, strategy):
         """Candidates and prices, from public numbers."""
-        dimension = problem.frame.dimension
+        rule = {"rule": self.selection, "monotone": self.adjacency == "add-remove"}
         if strategy == "exact":
-            size = dimension if self.max_halfspaces is None else self.max_halfspaces
-            return None, SearchPlan(size, float(self.epsilon), 0, 0.0, size)
+            size = problem.frame.dimension if self.max_halfspaces is None else self.max_halfspaces
+            return ExactDraw(float(self.epsilon), size, n_jobs=self.n_jobs, **rule)
         rng = public_generator(self.random_state)
         public = some_rows(problem.public, CUT_POINTS, rng)
         directions = public_directions(public, rng)
@@ -322,19 +304,15 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             max_halfspaces=5 if self.max_halfspaces is None else self.max_halfspaces,
             max_candidates=self.max_candidates,
             moves=strategy == "greedy",
-            monotone=self.adjacency == "add-remove",
+            monotone=rule["monotone"],
         )
-        return candidates, plan
-
-    def _event(self, price):
-        if self.selection == "exponential":
-            return BoundedRangeEvent(price)
-        return PureEvent(price, "permute-and-flip")
+        return HalfspaceSearch(plan, candidates, **rule)
 
     def _assumptions(self, roles):
         assumptions = ["rows outside the privacy mask are public"]
         if roles.label_determined:
-            assumptions.append("exactly the rows of the private label are private")
+            label = roles.classes[roles.private_index]
+            assumptions = [f"exactly the rows with label {str(label)!r} are private, all others are public"]
         if self.classes is None:
             assumptions.append("the label set is public")
         if self.adjacency == "replace-one":

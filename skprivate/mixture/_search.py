@@ -23,10 +23,12 @@ from skprivate.mixture._cuts import (
     count_cut_intersections,
     quantile_cuts,
 )
+from skprivate.mixture._exact import ExactDraw
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem
-from skprivate.mixture._selection import Integers, draw_hypothesis
-from skprivate.privacy import Release, SelectionRule
+from skprivate.mixture._selection import Integers, draw_hypothesis, selection_event
+from skprivate.privacy import Mechanism, Release, SelectionRule
+from skprivate.privacy._events import Events
 
 #: Directions of the joint draw are filled up to this number where the features are fewer.
 FEWEST_DIRECTIONS = 32
@@ -141,35 +143,45 @@ def public_directions(public: Floats, rng: np.random.Generator) -> Floats:
     return np.array(directions)
 
 
-class PrivateSearch:
-    """The draws of a plan.
+@dataclass(frozen=True, eq=False)
+class HalfspaceSearch(Mechanism):
+    """The draws of a plan: the joint one, and then every move, whatever was drawn before.
 
     Parameters
     ----------
-    problem : Problem
-    release : Release
-        Pays and draws.
+    plan : SearchPlan
+    candidates : CutCandidates
+        Of the joint draw; from public points.
     rule, monotone
         As in `Release.select`.
     """
 
-    def __init__(self, problem: Problem, release: Release, *, rule: SelectionRule, monotone: bool) -> None:
-        self.problem = problem
-        self.release = release
-        self.rule = rule
-        self.monotone = monotone
-        self.draws: list[DrawRecord] = []
+    plan: SearchPlan
+    candidates: CutCandidates
+    rule: SelectionRule = "exponential"
+    monotone: bool = False
 
-    def run(self, candidates: CutCandidates, plan: SearchPlan) -> Hypothesis:
-        """The joint draw and the moves of a plan."""
-        present = self.joint(candidates, plan)
-        for _ in range(plan.n_moves):
-            present = self.move(present, candidates, plan)
-        return present
+    @property
+    def theorem(self) -> str:  # type: ignore[override]
+        return ExactDraw.theorem + (" and composition" if self.plan.n_moves else "")
 
-    def joint(self, candidates: CutCandidates, plan: SearchPlan) -> Hypothesis:
+    @property
+    def events(self) -> Events:
+        prices = [self.plan.joint_epsilon] + [self.plan.move_epsilon] * self.plan.n_moves
+        return [(selection_event(self.rule, price), 1) for price in prices]
+
+    def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...]]:
+        """The hypothesis after the last move, and what each draw compared."""
+        present, record = self.joint(data, release)
+        records = [record]
+        for _ in range(self.plan.n_moves):
+            present, record = self.move(present, data, release)
+            records.append(record)
+        return present, tuple(records)
+
+    def joint(self, problem: Problem, release: Release) -> tuple[Hypothesis, DrawRecord]:
         """Draw from all intersections of at most ``joint_size`` cuts."""
-        problem = self.problem
+        candidates, plan = self.candidates, self.plan
         family = None
         if not problem.frame.empty:
             family = CutIntersections(
@@ -180,32 +192,31 @@ class PrivateSearch:
                 offset=problem.offset,
                 resolution=problem.unit,
             )
-        n_hypotheses = 1 if family is None else len(family) + 1
-        self.draws.append(DrawRecord("joint", n_hypotheses, plan.joint_epsilon))
+        record = DrawRecord("joint", 1 if family is None else len(family) + 1, plan.joint_epsilon)
         chosen = draw_hypothesis(
             family,
             problem.offset // problem.unit,
-            self.release,
+            release,
             epsilon=plan.joint_epsilon,
             sensitivity=problem.sensitivity,
             rule=self.rule,
             monotone=self.monotone,
         )
         if chosen is None:
-            return Hypothesis.calling_all_private(problem.scaled.shape[1])
+            return Hypothesis.calling_all_private(problem.scaled.shape[1]), record
         sides = [candidates.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
         normals = np.array([normal for normal, _ in sides]).reshape(-1, problem.scaled.shape[1])
-        return Hypothesis(normals, np.array([intercept for _, intercept in sides]))
+        return Hypothesis(normals, np.array([intercept for _, intercept in sides])), record
 
-    def move(self, present: Hypothesis, candidates: CutCandidates, plan: SearchPlan) -> Hypothesis:
+    def move(self, present: Hypothesis, problem: Problem, release: Release) -> tuple[Hypothesis, DrawRecord]:
         """Redraw one halfspace, add one, or stay."""
-        problem, n_present = self.problem, len(present.intercepts)
+        candidates, plan, n_present = self.candidates, self.plan, len(present.intercepts)
         inside = present.contain(problem.scaled)
         slots = list(range(n_present))
         if n_present < plan.max_halfspaces:
             slots.append(n_present)
         per_slot = max(1, MOVE_DIRECTIONS // max(1, len(slots)))
-        public = some_rows(problem.public, MOVE_POINTS, self.release.public_rng)
+        public = some_rows(problem.public, MOVE_POINTS, release.public_rng)
         options: list[tuple[int, CutCandidates]] = []
         stay = problem.offset
         if not present.all_private:
@@ -220,31 +231,32 @@ class PrivateSearch:
                 others = np.all(inside, axis=0)
             cuts = quantile_cuts(public, directions, FINE_KEPT_FRACTIONS, candidates.slack)
             options.append((slot, cuts))
-            scores.append(self._errors_with(cuts, others))
+            scores.append(errors_with(problem, cuts, others))
         errors = np.concatenate(scores) // problem.unit
-        self.draws.append(DrawRecord("move", errors.size, plan.move_epsilon))
-        chosen = self.release.select(
+        chosen = release.select(
             -errors,
             sensitivity=problem.sensitivity,
             epsilon=plan.move_epsilon,
             rule=self.rule,
             monotone=self.monotone,
         )
-        return _moved(present, options, int(chosen) - 1)
+        record = DrawRecord("move", errors.size, plan.move_epsilon)
+        return _moved(present, options, int(chosen) - 1), record
 
-    def _errors_with(self, cuts: CutCandidates, others: NDArray[np.bool_]) -> Integers:
-        """Errors of each cut intersected with the other halfspaces, direction by direction."""
-        rows = np.flatnonzero(others)
-        weights = self.problem.signed[rows].astype(np.float64)
-        totals = [np.zeros(count) for count in cuts.n_cuts]
-        step = max(1, PROJECTIONS // len(totals))
-        for low in range(0, rows.size, step):
-            part = slice(low, low + step)
-            bins = cuts.bins(self.problem.scaled[rows[part]])
-            for k, count in enumerate(cuts.n_cuts):
-                sums = np.bincount(bins[k], weights=weights[part], minlength=count + 1)
-                totals[k] += np.cumsum(sums[:count])
-        return self.problem.offset + np.concatenate(totals).astype(np.int64)
+
+def errors_with(problem: Problem, cuts: CutCandidates, others: NDArray[np.bool_]) -> Integers:
+    """Errors of each cut intersected with the other halfspaces, direction by direction."""
+    rows = np.flatnonzero(others)
+    weights = problem.signed[rows].astype(np.float64)
+    totals = [np.zeros(count) for count in cuts.n_cuts]
+    step = max(1, PROJECTIONS // len(totals))
+    for low in range(0, rows.size, step):
+        part = slice(low, low + step)
+        bins = cuts.bins(problem.scaled[rows[part]])
+        for k, count in enumerate(cuts.n_cuts):
+            sums = np.bincount(bins[k], weights=weights[part], minlength=count + 1)
+            totals[k] += np.cumsum(sums[:count])
+    return problem.offset + np.concatenate(totals).astype(np.int64)
 
 
 def _moved(present: Hypothesis, options: list[tuple[int, CutCandidates]], chosen: int) -> Hypothesis:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.privacy import Release, SelectionRule
+from skprivate.privacy import BoundedRangeEvent, PrivacyEvent, PureEvent, Release, SelectionRule
 
 Integers = NDArray[np.int64]
 
@@ -90,6 +90,11 @@ def merge_occurrences(parts: list[tuple[Integers, Integers]]) -> tuple[Integers,
     counts = np.zeros(values.size, dtype=np.int64)
     np.add.at(counts, position, np.concatenate([count for _, count in parts]))
     return values, counts
+
+
+def selection_event(rule: SelectionRule, epsilon: float) -> PrivacyEvent:
+    """What one selection by a rule costs."""
+    return BoundedRangeEvent(epsilon) if rule == "exponential" else PureEvent(epsilon, "permute-and-flip")
 
 
 class ErrorFamily(Protocol):

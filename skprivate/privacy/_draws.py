@@ -25,6 +25,7 @@ from skprivate.privacy._events import (
     PureEvent,
     ZeroConcentratedEvent,
 )
+from skprivate.privacy._flow_draws import FlowDraws
 from skprivate.privacy._lattice import (
     WIDER,
     FloatArray,
@@ -53,7 +54,7 @@ SelectionRule = Literal["exponential", "permute-and-flip"]
 _LEAST_SCALE = Fraction(1, 2**20)
 
 
-class Draws(MetricDraws):
+class Draws(MetricDraws, FlowDraws):
     """Everything that may be drawn on private data."""
 
     delta: float

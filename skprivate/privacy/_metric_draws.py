@@ -1,39 +1,32 @@
-"""Draws for metric privacy: noise shaped by a norm, a channel on finitely many states, noise that moves mass.
+"""Draws for metric privacy: noise shaped by a norm, a channel on finitely many states.
 
 All act on lattices with integer arithmetic, as the draws of `Draws` do; the derivations stand in docs/metric.md.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skprivate.privacy import _samplers, _selection
+from skprivate.privacy import _selection
 from skprivate.privacy._channel import CHANNEL_BITS, channel_price, quantise_channel
 from skprivate.privacy._events import BoundedRangeEvent, PrivacyEvent, PureEvent
 from skprivate.privacy._guarantee import Adjacency
 from skprivate.privacy._k_norm import NORMS, Norm, add_on_lattice, k_norm_noise, norm_lattice
 from skprivate.privacy._lattice import (
-    WIDER,
     FloatArray,
     IntArray,
-    Lattice,
     check_positive,
     finite,
     integers,
-    laplace_lattice,
 )
 from skprivate.privacy._net import net_costs, net_lattice
 from skprivate.privacy._randomness import BitSource
 from skprivate.privacy._tape import Draw
 
-# Binary digits of masses that are added up as integers, and further ones whose carry counts.
-_MASS_BITS, _CARRY_BITS = 61, 32
 # Scores held at a time by the draws from a net.
 _BLOCK = 1 << 20
 
@@ -228,81 +221,12 @@ class MetricDraws:
         )
         return chosen
 
-    def flow_laplace(self, mass: ArrayLike, *, length: float, epsilon: float) -> FloatArray:
-        """Add to a mass distribution on a grid the divergence of a Laplace flow along the grid's edges.
-
-        If ν = μ + div f for a flow f of cost ``length`` · ‖f‖₁, then ν + div Z = μ + div(Z + f) and the law of the
-        flow Z changes by at most exp(ε · cost): ε-metric privacy for the transport cost over the edges.
-
-        Parameters
-        ----------
-        mass : array-like of shape (k_1, …, k_d)
-            A probability measure on the nodes of a grid; neighbours along an axis are joined by edges.
-        length : float
-            Distance by which one unit of mass moves along one edge.
-        epsilon : float
-            Price per unit of distance.
-
-        Returns
-        -------
-        ndarray of float64, same shape
-            Adds up to 1; may be negative.
-        """
-        self._require_metric("flow_laplace")
-        array = finite(mass)
-        check_positive(length=length, epsilon=epsilon)
-        if array.ndim == 0 or bool(np.any(array < 0)) or abs(array.sum() - 1) > 1e-6:
-            raise ValueError("mass must be an array of nonnegative numbers that adds up to 1.")
-        # Rounding the cumulated mass displaces at most a step of it (2^-11 more) from every node to the next in
-        # memory order, which is at most d edges away on average.
-        lattice = _mass_lattice(length, epsilon, array.size * array.ndim)
-        cumulated = _cumulated_steps(array.ravel(), lattice.step)
-        cumulated[-1] = round(1.0 / lattice.step)
-        steps = np.diff(cumulated, prepend=np.int64(0)).reshape(array.shape)
-
-        def sample() -> FloatArray:
-            noisy = steps.copy()
-            for axis in range(array.ndim):
-                edges = list(array.shape)
-                edges[axis] -= 1
-                flow = _samplers.integer_noise("laplace", lattice.scale, math.prod(edges), self._source)
-                flow = np.moveaxis(flow.reshape(edges), axis, 0)
-                target = np.moveaxis(noisy, axis, 0)
-                target[:-1] -= flow
-                target[1:] += flow
-            return np.asarray(noisy * lattice.step)
-
-        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "Laplace flow"): 1}
-        draw = Draw("flow_laplace", steps, 1.0 / length, "flow", events, lattice.step)
-        result: FloatArray = self._perform(draw, sample)
-        return result
-
 
 def _rows(rows: ArrayLike, name: str = "rows") -> FloatArray:
     array = finite(rows)
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"{name} must have shape (n_units, n_features), got {array.shape}.")
     return array
-
-
-def _cumulated_steps(mass: FloatArray, step: float) -> IntArray:
-    """Partial sums of masses in steps, rounded once: float64 sums of many would err by many steps."""
-    units = np.minimum(mass, 1.0) * 2.0**_MASS_BITS
-    whole = np.floor(units)
-    carry = np.cumsum(np.rint((units - whole) * 2.0**_CARRY_BITS).astype(np.int64)) >> _CARRY_BITS
-    shift = _MASS_BITS + round(math.log2(step))
-    steps: IntArray = (np.cumsum(whole.astype(np.int64)) + carry + (1 << shift - 1)) >> shift
-    return steps
-
-
-def _mass_lattice(length: float, epsilon: float, coordinates: int) -> Lattice:
-    """As `laplace_lattice`, with a step that divides a total mass of 1 and leaves room for the noise in 64 bits."""
-    step = min(max(laplace_lattice(1.0 / length, epsilon, coordinates).step, 2.0**-50), 2.0**-20)
-    steps = 1 / (Fraction(length) * Fraction(step)) + 2 * coordinates + 2
-    scale = steps / Fraction(epsilon) * WIDER
-    if scale > 2**47:
-        raise ValueError(f"epsilon={epsilon:g} is too small: the noise exceeds the whole mass 2**27 times.")
-    return Lattice(step, max(scale, Fraction(1)))
 
 
 __all__ = ["MetricDraws", "Norm"]

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivate.metric._binary_hierarchy import (
-    PILOT_SHARE,
-    SIZE_SHARE,
     HierarchyPlan,
     choose_depth,
     combined_variances,
@@ -19,14 +17,13 @@ from skprivate.metric._binary_hierarchy import (
     discrete_laplace_variance,
     extra_depth,
     from_tree_order,
-    hierarchy_events,
-    hierarchy_measure,
     leaf_counts,
     level_variances,
     release_counts,
     split_budget,
     to_tree_order,
 )
+from skprivate.metric._hierarchy_release import PILOT_SHARE, SIZE_SHARE, BinaryHierarchy
 from skprivate.privacy import open_release, public_generator
 
 
@@ -162,13 +159,14 @@ def test_noise_of_each_level_has_the_planned_variance():
 @pytest.mark.parametrize(("d", "depth"), [(1, None), (2, None), (3, None), (1, 6), (2, 5)])
 def test_whole_release_costs_epsilon(d, depth):
     rows = public_generator(0).uniform(size=(500, d))
+    mechanism = BinaryHierarchy(0.7, d, depth)
     opened = open_release(
-        epsilon=0.7, unit="row", adjacency="add-remove", random_state=0, plan=hierarchy_events(0.7, depth)
+        epsilon=0.7, unit="row", adjacency="add-remove", random_state=0, plan=mechanism.events
     )
-    weights = hierarchy_measure(rows, opened, epsilon=0.7, depth=depth)
+    weights = mechanism.run((rows, None), opened)
     guarantee = opened.close()
     assert guarantee.epsilon == pytest.approx(0.7, rel=1e-12) and guarantee.epsilon <= 0.7
-    assert dict(guarantee.events) == dict(hierarchy_events(0.7, depth))
+    assert dict(guarantee.events) == dict(mechanism.events)
     assert weights.sum() == pytest.approx(1) and weights.min() >= 0
 
 
@@ -196,7 +194,7 @@ def test_privacy_of_a_count_is_what_it_costs(share):
 
 def test_empty_and_constant_data():
     for rows in (np.zeros((0, 2)), np.zeros((1, 2)), np.ones((100, 2))):
-        weights = hierarchy_measure(rows, release(1.0), epsilon=1.0)
+        weights = BinaryHierarchy(1.0, 2).run((rows, None), release(1.0))
         assert weights.sum() == pytest.approx(1)
 
 
@@ -205,7 +203,7 @@ def test_extra_depth_follows_the_entropy():
     assert extra_depth(np.zeros(128), 2) == 0
     assert extra_depth(np.ones(128), 3) == 1
     assert extra_depth(np.eye(256)[0], 2) == 4  # eight bits less than uniform
-    prices = [event.epsilon for event, _ in hierarchy_events(1.0)]
+    prices = [event.epsilon for event, _ in BinaryHierarchy(1.0, 2).events]
     assert prices == pytest.approx([SIZE_SHARE, PILOT_SHARE, 1 - SIZE_SHARE - PILOT_SHARE])
 
 

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from skprivate.metric import MetricPrivateSynthesizer, _private_bounds
+from skprivate.metric import MetricPrivateSynthesizer
+from skprivate.metric._hierarchy_release import RANGE_SHARE
 from skprivate.metric._private_bounds import (
     CENTRES,
-    RANGE_SHARE,
     REACHES,
-    bounds_events,
+    PrivateBounds,
     centre_costs,
-    private_bounds,
     reach_costs,
     scale_costs,
 )
@@ -84,7 +83,7 @@ def test_the_range_is_found_at_every_scale(scale, law):
     widths = []
     for seed in range(5):
         release = open_release(epsilon=1.0, unit="row", adjacency="add-remove", random_state=seed)
-        box = private_bounds(column[:, np.newaxis], release, epsilon=1.0)
+        box = PrivateBounds(1.0, 1).run(column[:, np.newaxis], release)
         assert release.close().epsilon == pytest.approx(1.0)
         assert box.lower[0] < low and box.upper[0] > high
         # Reaching t doublings beyond all rows has a probability of at most about e^−2t: 10 of them, 1e-8.
@@ -96,7 +95,7 @@ def test_the_range_is_found_at_every_scale(scale, law):
 @pytest.mark.parametrize("value", [0.0, 1.0, -3.3, 1e9, -1e15, 1e-30])
 def test_constant_columns_have_a_box(value):
     release = open_release(epsilon=1e4, unit="row", adjacency="add-remove", random_state=0)
-    box = private_bounds(np.full((1000, 1), value), release, epsilon=1e4)
+    box = PrivateBounds(1e4, 1).run(np.full((1000, 1), value), release)
     assert box.lower[0] < box.upper[0]
     if abs(value) < 1e12:
         assert box.lower[0] <= value <= box.upper[0]
@@ -104,7 +103,7 @@ def test_constant_columns_have_a_box(value):
 
 
 def test_the_plan_adds_up_and_is_the_same_for_all_data():
-    assert sum(event.epsilon * n for event, n in bounds_events(0.3, 4)) == pytest.approx(0.3)
+    assert sum(event.epsilon * n for event, n in PrivateBounds(0.3, 4).events) == pytest.approx(0.3)
     rng = public_generator(0)
     spent = []
     for X in (rng.normal(size=(3000, 2)), np.full((3000, 2), 7e5)):
@@ -144,4 +143,4 @@ def test_refusals(keywords, message):
 
 def test_the_share_is_fixed():
     assert 0 < RANGE_SHARE < 0.5
-    assert _private_bounds.bounds_events(RANGE_SHARE, 1)[0][1] == 4
+    assert PrivateBounds(RANGE_SHARE, 1).events[0][1] == 4

@@ -128,7 +128,16 @@ def test_masks_with_both_labels_among_public_rows(strategy):
     private = (y == 1) & (np.arange(len(y)) % 2 == 0)
     fitted = model(strategy=strategy).fit(X, y, private=private)
     assert fitted.score(X, y) > 0.85
-    assert "exactly the rows of the private label are private" not in fitted.privacy_guarantee_.assumptions
+    assert "rows outside the privacy mask are public" in fitted.privacy_guarantee_.assumptions
+
+
+@pytest.mark.parametrize(("private_label", "named"), [(None, "ill"), ("healthy", "healthy")])
+def test_the_guarantee_names_the_protected_label(private_label, named):
+    X, y = blobs()
+    names = np.where(y == 1, "ill", "healthy")
+    fitted = model(private_label=private_label).fit(X, names)
+    expected = f"exactly the rows with label {named!r} are private, all others are public"
+    assert fitted.privacy_guarantee_.assumptions[0] == expected
 
 
 def test_masks_with_both_labels_among_private_rows():

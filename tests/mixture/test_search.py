@@ -12,17 +12,20 @@ from skprivate.mixture._cuts import (
     count_cut_intersections,
     quantile_cuts,
 )
+from skprivate.mixture._exact import ExactDraw
 from skprivate.mixture._problem import Hypothesis, Problem
 from skprivate.mixture._search import (
-    PrivateSearch,
+    HalfspaceSearch,
     SearchPlan,
     neighbouring_directions,
     plan_search,
     public_directions,
     some_rows,
 )
-from skprivate.mixture._selection import ErrorWeights
+from skprivate.mixture._selection import ErrorWeights, selection_event
 from skprivate.privacy import open_release
+from skprivate.privacy._events import count_events
+from skprivate.privacy._tape import run_tape
 
 PLAIN = ErrorWeights(1, 1, 1)
 
@@ -128,26 +131,65 @@ def test_the_price_is_the_sum_of_the_draws(rule, monotone):
     candidates = candidates_of(problem)
     adjacency = "add-remove" if monotone else "replace-one"
     release = open_release(epsilon=2.0, unit="private row", adjacency=adjacency, random_state=0)
-    search = PrivateSearch(problem, release, rule=rule, monotone=monotone)
-    search.run(candidates, SearchPlan(2, 0.8, 3, 0.4, 4))
-    assert [draw.name for draw in search.draws] == ["joint", "move", "move", "move"]
-    assert sum(draw.epsilon for draw in search.draws) == pytest.approx(2.0)
+    search = HalfspaceSearch(SearchPlan(2, 0.8, 3, 0.4, 4), candidates, rule=rule, monotone=monotone)
+    _, draws = search.run(problem, release)
+    assert [draw.name for draw in draws] == ["joint", "move", "move", "move"]
+    assert sum(draw.epsilon for draw in draws) == pytest.approx(2.0)
     assert release.close().epsilon == pytest.approx(2.0)
+
+
+class Counting:
+    """Adds up the prices of the draws."""
+
+    def __init__(self):
+        self.events = []
+
+    def draw(self, draw, sample):
+        self.events += draw.events.items()
+        return sample()
+
+
+@pytest.mark.parametrize("rule", ["exponential", "permute-and-flip"])
+@pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize(("n_public", "n_private"), [(0, 5), (1, 5), (2, 5), (60, 0), (60, 40)])
+def test_a_run_draws_its_events_whatever_the_rows(n_public, n_private, epsilon, rule, monkeypatch):
+    # No branch ends early: not without candidates, nor after drawing "all private", nor where nothing is left to add.
+    monkeypatch.setattr(_search, "MOVE_DIRECTIONS", 12)
+    _, problem = make_problem(n_public=n_public, n_private=n_private, size_is_public=False)
+    plan = SearchPlan(1, 0.1 * epsilon, 3, 0.3 * epsilon, 1 if n_public == 2 else 3)
+    for mechanism in (
+        HalfspaceSearch(plan, candidates_of(problem), rule),
+        ExactDraw(epsilon, 1 if rule == "exponential" else 0, rule),
+    ):
+        tape = Counting()
+        with run_tape(tape):
+            release = open_release(
+                epsilon=epsilon,
+                unit="private row",
+                adjacency="replace-one",
+                random_state=0,
+                plan=mechanism.events,
+            )
+            _, records = mechanism.run(problem, release)
+        assert count_events(tape.events) == count_events(mechanism.events)
+        assert dict(release.close().events) == count_events(mechanism.events)
+        assert count_events((selection_event(rule, record.epsilon), 1) for record in records) == count_events(
+            mechanism.events
+        )
 
 
 def test_with_a_huge_epsilon_moves_never_lose_and_the_joint_draw_is_optimal():
     _, problem = make_problem()
     candidates = candidates_of(problem)
     release = open_release(epsilon=1e9, unit="private row", adjacency="replace-one", random_state=0)
-    search = PrivateSearch(problem, release, rule="exponential", monotone=False)
-    plan = SearchPlan(2, 1e8, 4, 1e8, 4)
-    present = search.joint(candidates, plan)
+    search = HalfspaceSearch(SearchPlan(2, 1e8, 4, 1e8, 4), candidates)
+    present, _ = search.joint(problem, release)
     bins = candidates.bins(problem.scaled)
     family = CutIntersections(bins, candidates.n_cuts, problem.signed, 2, offset=problem.offset)
     assert errors_of(problem, present) == min(errors for _, errors in family.all_errors())
     errors = [errors_of(problem, present)]
     for _ in range(4):
-        present = search.move(present, candidates, plan)
+        present, _ = search.move(present, problem, release)
         errors.append(errors_of(problem, present))
         assert len(present.intercepts) <= 4
         np.testing.assert_allclose(np.linalg.norm(present.normals, axis=1), 1)
@@ -180,8 +222,7 @@ def test_every_option_of_a_move_has_the_errors_it_was_offered_with(start, monkey
 
     def moved(answer):
         release = ListingRelease(answer)
-        search = PrivateSearch(problem, release, rule="exponential", monotone=False)
-        return search.move(present, candidates, plan), release.scores
+        return HalfspaceSearch(plan, candidates).move(present, problem, release)[0], release.scores
 
     unchanged, scores = moved(0)
     assert unchanged is present and -scores[0] == errors_of(problem, present)
@@ -207,8 +248,7 @@ def test_scores_of_a_move_change_by_at_most_the_sensitivity():
                 rows, private=private, has_private_label=private, weights=weights, size_is_public=True
             )
             release = ListingRelease(0)
-            search = PrivateSearch(changed, release, rule="exponential", monotone=False)
-            search.move(present, candidates_of(changed), plan)
+            HalfspaceSearch(plan, candidates_of(changed)).move(present, changed, release)
             return release.scores, changed
 
         before, problem = scores(X)
