@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 from skprivate._sklearn import Interval
 from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
@@ -29,11 +29,19 @@ class PrivateEstimatorMixin:
     where its mechanism is approximate, ``delta``. Its ``fit`` reads as a straight line: validate, make the mechanism
     from public numbers, run it inside ``with self._releasing(mechanism, …) as release:``, store what it returns.
 
+    `_releasing` has an underscore because users of an estimator do not call it; classes that inherit may, and it is
+    as stable as what has none.
+
     Attributes
     ----------
+    releases_in : {"fit", "transform"}
+        Class attribute: the method that spends. A randomiser of rows (the local model) says "transform"; its ``fit``
+        must then leave nothing that depends on the data.
     privacy_guarantee_ : PrivacyGuarantee
         Set when `_releasing` ends without an error.
     """
+
+    releases_in: ClassVar[str] = "fit"
 
     def _open_release(
         self,

@@ -61,10 +61,15 @@ def private_bounds(X: FloatArray, release: Release, *, epsilon: float) -> Box:
     lower, upper = [], []
     for column in X.T:
         costs, multiplicity, first = centre_costs(column)
-        run, member = release.select(
-            -costs, sensitivity=1, epsilon=price, monotone=True, multiplicity=multiplicity
+        chosen = release.select(
+            -costs,
+            sensitivity=1,
+            epsilon=price,
+            monotone=True,
+            multiplicity=multiplicity,
+            locate=lambda run, member, first=first: int(first[run]) + member,
         )
-        centre = float(CENTRES[int(first[run]) + int(member)])
+        centre = float(CENTRES[chosen])
         # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
         reaches = np.maximum(REACHES, abs(centre) * 2.0**-30)
         costs = scale_costs(np.abs(column - centre), reaches)

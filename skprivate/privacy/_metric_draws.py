@@ -6,6 +6,7 @@ All act on lattices with integer arithmetic, as the draws of `Release` do; the d
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -26,6 +27,7 @@ from skprivate.privacy._lattice import (
     snap,
 )
 from skprivate.privacy._randomness import BitSource
+from skprivate.privacy._tape import Draw
 
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
@@ -91,7 +93,7 @@ class MetricDraws:
     if TYPE_CHECKING:
         _source: BitSource
 
-        def _charge(self, events: dict[PrivacyEvent, int]) -> None: ...
+        def _perform(self, draw: Draw, sample: Callable[[], Any]) -> Any: ...
 
     def k_norm(self, rows: ArrayLike, *, norm: Norm, epsilon: float) -> FloatArray:
         """Add noise with density ∝ exp(−ε‖z‖) to every row: ε-metric privacy for one row under ``norm``.
@@ -117,10 +119,17 @@ class MetricDraws:
             raise ValueError(f"rows must have shape (n_units, n_features), got {array.shape}.")
         if norm not in ("l1", "l2", "linf"):
             raise ValueError(f"norm must be 'l1', 'l2' or 'linf', got {norm!r}.")
-        self._charge({PureEvent(epsilon, "K-norm"): 1})
         lattice = laplace_lattice(1.0, epsilon, array.shape[1])
-        noise = _k_norm_noise(array.shape[0], array.shape[1], norm, lattice.scale, self._source)
-        return snap(array, lattice.step) + noise * lattice.step
+        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "K-norm"): 1}
+
+        def sample() -> FloatArray:
+            noise = _k_norm_noise(array.shape[0], array.shape[1], norm, lattice.scale, self._source)
+            return snap(array, lattice.step) + noise * lattice.step
+
+        noisy: FloatArray = self._perform(
+            Draw("k_norm", array, 1, "unit", events, None, {"norm": norm}), sample
+        )
+        return noisy
 
     def channel(
         self, states: ArrayLike, *, channel: ArrayLike, distances: ArrayLike, epsilon: float
@@ -162,14 +171,23 @@ class MetricDraws:
                 f"channel is not private enough: it needs epsilon = {price:.6g} per unit of distance, got {epsilon:g}."
             )
         # A channel that ignores its input costs nothing, but an event has a positive price.
-        self._charge({PureEvent(min(max(price, np.finfo(float).tiny), epsilon), "channel"): 1})
-        drawn = np.empty(index.shape, dtype=np.int64)
-        words = (self._source.words(index.size) >> np.uint64(64 - _CHANNEL_BITS)).astype(np.int64)
-        order = np.argsort(index, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(index[order])) + 1):
-            if rows.size:
-                drawn[rows] = np.searchsorted(np.cumsum(weights[index[rows[0]]]), words[rows], side="right")
-        return drawn
+        events: dict[PrivacyEvent, int] = {
+            PureEvent(min(max(price, np.finfo(float).tiny), epsilon), "channel"): 1
+        }
+
+        def sample() -> IntArray:
+            drawn = np.empty(index.shape, dtype=np.int64)
+            words = (self._source.words(index.size) >> np.uint64(64 - _CHANNEL_BITS)).astype(np.int64)
+            order = np.argsort(index, kind="stable")
+            for rows in np.split(order, np.flatnonzero(np.diff(index[order])) + 1):
+                if rows.size:
+                    ends = np.cumsum(weights[index[rows[0]]])
+                    drawn[rows] = np.searchsorted(ends, words[rows], side="right")
+            return drawn
+
+        public = {"weights": weights, "distances": np.asarray(distances, dtype=np.float64)}
+        chosen: IntArray = self._perform(Draw("channel", index, 1, "unit", events, None, public), sample)
+        return chosen
 
     def flow_laplace(self, mass: ArrayLike, *, length: float, epsilon: float) -> FloatArray:
         """Add to a mass distribution on a grid the divergence of a Laplace flow along the grid's edges.
@@ -198,19 +216,23 @@ class MetricDraws:
         # Rounding the cumulated mass displaces at most one step of it from every node to the next in memory order,
         # which is at most d edges away on average.
         lattice = _mass_lattice(length, epsilon, array.size * array.ndim)
-        self._charge({PureEvent(epsilon, "Laplace flow"): 1})
-        cumulated = np.rint(np.cumsum(array.ravel()) / lattice.step).astype(np.int64)
-        cumulated[-1] = round(1.0 / lattice.step)
-        noisy = np.diff(cumulated, prepend=np.int64(0)).reshape(array.shape)
-        for axis, size in enumerate(array.shape):
-            edges = list(array.shape)
-            edges[axis] = size - 1
-            flow = _samplers.integer_noise("laplace", lattice.scale, math.prod(edges), self._source)
-            flow = np.moveaxis(flow.reshape(edges), axis, 0)
-            target = np.moveaxis(noisy, axis, 0)
-            target[:-1] -= flow
-            target[1:] += flow
-        result: FloatArray = noisy * lattice.step
+        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "Laplace flow"): 1}
+
+        def sample() -> FloatArray:
+            cumulated = np.rint(np.cumsum(array.ravel()) / lattice.step).astype(np.int64)
+            cumulated[-1] = round(1.0 / lattice.step)
+            noisy = np.diff(cumulated, prepend=np.int64(0)).reshape(array.shape)
+            for axis, size in enumerate(array.shape):
+                edges = list(array.shape)
+                edges[axis] = size - 1
+                flow = _samplers.integer_noise("laplace", lattice.scale, math.prod(edges), self._source)
+                flow = np.moveaxis(flow.reshape(edges), axis, 0)
+                target = np.moveaxis(noisy, axis, 0)
+                target[:-1] -= flow
+                target[1:] += flow
+            return noisy * lattice.step
+
+        result: FloatArray = self._perform(Draw("flow_laplace", array, 1 / length, "flow", events), sample)
         return result
 
 

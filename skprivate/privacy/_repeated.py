@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
+import numpy as np
+
 from skprivate.privacy._branches import Branch
-from skprivate.privacy._events import Events, PureEvent, count_events
+from skprivate.privacy._events import Events, PrivacyEvent, PureEvent, count_events
 from skprivate.privacy._release import Release
+from skprivate.privacy._tape import Draw
 
 
 def select_repeatedly(
@@ -45,15 +48,22 @@ def select_repeatedly(
     price = sum(event.pure_epsilon * count for event, count in events.items())
     if not mean_repetitions >= 1.0:
         raise ValueError(f"mean_repetitions must be at least 1, got {mean_repetitions!r}.")
-    # ε > 0 is checked by the event; an infinite price (a draw that needs δ) is refused there as well.
-    release._charge({PureEvent(3.0 * price, "private selection"): 1})
-    # The number of repetitions hides which of them won: it is drawn like noise, exactly and from the noise's source.
     mean = Fraction(mean_repetitions)
+
+    def sample() -> list[int]:
+        # The number of repetitions hides which of them won: it is drawn like noise, exactly and from the noise's source.
+        candidates = [release._source.integer_below(n_candidates)]
+        while release._source.integer_below(mean.numerator) >= mean.denominator:
+            candidates.append(release._source.integer_below(n_candidates))
+        return candidates
+
+    # ε > 0 is checked by the event; an infinite price (a draw that needs δ) is refused there as well.
+    paid: dict[PrivacyEvent, int] = {PureEvent(3.0 * price, "private selection"): 1}
+    public = {"n_candidates": n_candidates, "mean_repetitions": mean_repetitions}
+    draw = Draw("repetitions", np.zeros(0, dtype=np.int64), 0, "l1", paid, None, public)
     best, best_score = -1, float("-inf")
-    while True:
-        candidate = release._source.integer_below(n_candidates)
+    for candidate in release._perform(draw, sample):
         score = evaluate(candidate, Branch(release, events))
         if best < 0 or score > best_score:
             best, best_score = candidate, score
-        if release._source.integer_below(mean.numerator) < mean.denominator:
-            return best
+    return best

@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.privacy._events import PrivacyEvent
@@ -31,8 +30,9 @@ class Draw:
     sensitivity : Any
         Largest change of the statistic between neighbours, in its own units.
     norm : str
-        In which norm: "l1", "l2", "linf" (of all coordinates together, or of each score), or "unit" where row i of the
-        statistic belongs to unit i alone.
+        In which norm: "l1", "l2", "linf" (of all coordinates together, or of each score), "flow" (ℓ1 of a flow along
+        the edges of a grid that turns one mass into the other), or "unit" where row i of the statistic belongs to
+        unit i alone.
     events : dict of PrivacyEvent to int
         The price.
     step : float or None
@@ -74,8 +74,3 @@ def run_tape(tape: Tape) -> Iterator[None]:
         yield
     finally:
         _RUNNING.reset(token)
-
-
-def same_statistic(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Whether two statistics are equal to the last bit."""
-    return first.shape == second.shape and bool(np.all(first == second))

@@ -55,10 +55,15 @@ def private_range(
     total = n_bins(bound, tau)
     occupied, counts = np.unique(snap(x, tau, bound), return_counts=True)
     starts, lengths, costs = _runs(occupied, counts, total)
-    run, member = release.select(
-        -costs, sensitivity=1, epsilon=epsilon, monotone=monotone, multiplicity=lengths
+    chosen = release.select(
+        -costs,
+        sensitivity=1,
+        epsilon=epsilon,
+        monotone=monotone,
+        multiplicity=lengths,
+        locate=lambda run, member: int(starts[run]) + member,
     )
-    midpoint = min(-bound + (2.0 * (int(starts[run]) + int(member)) + 1.0) * tau, bound)
+    midpoint = min(-bound + (2.0 * chosen + 1.0) * tau, bound)
     return midpoint - 2.0 * tau, midpoint + 2.0 * tau
 
 
@@ -76,8 +81,9 @@ def _runs(
     starts = np.concatenate([gap_starts, occupied])
     lengths = np.concatenate([gap_ends - gap_starts, np.ones(len(occupied), np.int64)])
     costs = np.concatenate([gap_costs, bin_costs])
-    nonempty = lengths > 0
-    return starts[nonempty], lengths[nonempty], costs[nonempty]
+    order = np.argsort(starts)
+    order = order[lengths[order] > 0]
+    return starts[order], lengths[order], costs[order]
 
 
 #: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
