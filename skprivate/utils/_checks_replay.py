@@ -12,10 +12,10 @@ from sklearn.base import clone
 
 from skprivate._sklearn import StrOptions
 from skprivate.privacy import (
-    Adjacency,
     BoundedRangeEvent,
     GaussianEvent,
     LaplaceEvent,
+    PrivacyUnit,
     PureEvent,
     ZeroConcentratedEvent,
     public_generator,
@@ -34,7 +34,8 @@ from skprivate.utils._leaves import leaves
 from skprivate.utils._neighbours import changes, environments, neighbours
 from skprivate.utils._replay import Recording, Replay, ReplayReport, replay
 
-_ROWS = 30
+#: Small data, and as many neighbours as take about a second; `replay_estimator` looks at more.
+_ROWS, _NEIGHBOURS = 20, 40
 #: Samples of the noise of one draw, and how many draws of one price are looked at.
 _SAMPLES, _EACH = 400, 2
 #: Standard deviations that a mean may be off: a correct draw fails with probability below 1e-10.
@@ -48,8 +49,8 @@ def check_replay(name: str, estimator: Any, *, make_data: MakeData = default_dat
     sensitivity, in exact arithmetic, and the fitted estimator must be the same. Neighbours are the worst one unit can
     do: subnormal and huge numbers, ties, one row or many. With both adjacencies where the estimator has them.
     """
-    for variant in private_variants(estimator):
-        replay_estimator(variant, make_data=make_data).raise_failures(name)
+    for variant in private_variants(estimator, make_data):
+        replay_estimator(variant, make_data=make_data, at_most=_NEIGHBOURS).raise_failures(name)
 
 
 def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = default_data) -> None:
@@ -58,9 +59,8 @@ def check_unit_isolation(name: str, estimator: Any, *, make_data: MakeData = def
     With the released values frozen, the change of one unit must change every statistic by the same amount on the data
     and on other data, in which all other units are shuffled, alike, or extreme.
     """
-    for variant in private_variants(estimator):
-        data = make_data(variant, public_generator(16), _ROWS)
-        failures = isolation_failures(variant, data, public_generator(17))
+    for variant in private_variants(estimator, make_data):
+        failures = isolation_failures(variant, make_data=make_data, at_most=_NEIGHBOURS // 5)
         assert not failures, f"{name}: {failures[0]} (1 of {len(failures)} failures.)"
 
 
@@ -70,15 +70,15 @@ def check_noise_has_its_price(name: str, estimator: Any, *, make_data: MakeData 
     Draws are sampled 400 times; the mean size of the noise must not be below what its price says by 6.5 standard
     errors (1e-10), nor the mean cost of a selection by the exponential mechanism.
     """
-    for variant in private_variants(estimator):
-        data = make_data(variant, public_generator(18), _ROWS)
+    for variant in private_variants(estimator, make_data):
+        variant, data, _ = _prepare(variant, make_data, _ROWS, 18)
         tape = NoiseTape()
         with run_tape(tape):
             fit_and_release(variant, data)
         assert not tape.failures, f"{name}: {tape.failures[0]}"
 
 
-def private_variants(estimator: Any) -> Iterator[Any]:
+def private_variants(estimator: Any, make_data: MakeData = default_data) -> Iterator[Any]:
     """The estimator under each adjacency that it has; nothing if it releases nothing."""
     if not (releases_something(estimator) or releases_in_transform(estimator)):
         return
@@ -87,7 +87,14 @@ def private_variants(estimator: Any) -> Iterator[Any]:
     yield estimator
     for option in options:
         if option != estimator.adjacency:
-            yield clone(estimator).set_params(adjacency=option)
+            variant = clone(estimator).set_params(adjacency=option)
+            try:
+                _prepare(variant, make_data, _ROWS, 14)
+            except ValueError as error:
+                if "adjacency" in str(error):  # together with its other parameters it is refused
+                    continue
+                raise
+            yield variant
 
 
 def fit_and_release(estimator: Any, data: CheckData) -> Any:
@@ -99,66 +106,95 @@ def fit_and_release(estimator: Any, data: CheckData) -> Any:
 
 
 def replay_estimator(
-    estimator: Any, *, make_data: MakeData = default_data, n_rows: int = _ROWS, n_units: int = 2, seed: int = 14
+    estimator: Any,
+    *,
+    make_data: MakeData = default_data,
+    n_rows: int = _ROWS,
+    n_units: int = 1,
+    at_most: int | None = None,
+    seed: int = 14,
 ) -> ReplayReport:
-    """Replay a fit on neighbours of common data.
+    """Replay a fit on neighbours of common data: the long version of `check_replay`.
 
     Parameters
     ----------
     estimator : estimator
-    make_data : callable
-        As in `check_privacy`.
-    n_rows, n_units : int
-        Size of the data, and how many units change, one at a time, each in some fifty ways.
-    seed : int
+        Not fitted. It must draw through `skprivate.privacy.Release`.
+    make_data : callable, default=default_data
+        ``make_data(estimator, rng, n_rows)`` returns `CheckData` that suit the estimator.
+    n_rows : int, default=20
+        Size of the data.
+    n_units : int, default=1
+        How many units change, one at a time, each in up to a hundred ways.
+    at_most : int, optional
+        Most neighbours, evenly chosen among all.
+    seed : int, default=14
         Of the public randomness.
 
     Returns
     -------
     ReplayReport
     """
-    try:
-        data = make_data(estimator, public_generator(seed), n_rows)
-        guarantee = fit_clone(estimator, data, random_state=0).guarantee
-    except ValueError as error:
-        if "adjacency" in str(error):  # this adjacency needs something else, too
-            return ReplayReport(0, 0)
-        raise
-    rng = public_generator(seed + 1)
-
-    def run(data: CheckData) -> Any:
-        return fit_and_release(estimator, data)
-
-    return replay(run, data, neighbours(estimator, data, guarantee, rng, n_units))
+    estimator, data, guarantee = _prepare(estimator, make_data, n_rows, seed)
+    around = list(neighbours(estimator, data, guarantee, public_generator(seed + 1), n_units))
+    return replay(lambda other: fit_and_release(estimator, other), data, _evenly(around, at_most))
 
 
-def isolation_failures(estimator: Any, data: CheckData, rng: Any, n_units: int = 1, every: int = 4) -> list[str]:
-    """Noised sums in which a unit counts for something else when other units are others."""
-    try:
-        guarantee = fit_clone(estimator, data, random_state=0).guarantee
-    except ValueError as error:
-        if "adjacency" in str(error):
-            return []
-        raise
-    if guarantee.adjacency is Adjacency.METRIC and str(guarantee.unit) == "data set":
+def isolation_failures(
+    estimator: Any,
+    *,
+    make_data: MakeData = default_data,
+    n_rows: int = _ROWS,
+    n_units: int = 1,
+    at_most: int | None = None,
+    seed: int = 16,
+) -> list[str]:
+    """Noised sums to which a unit adds something else when other units are others: `check_unit_isolation`, long.
+
+    Parameters
+    ----------
+    estimator, make_data, n_rows, n_units, at_most, seed
+        As in `replay_estimator`; each change is made in up to five environments.
+
+    Returns
+    -------
+    list of str
+    """
+    estimator, data, guarantee = _prepare(estimator, make_data, n_rows, seed)
+    if guarantee.unit is PrivacyUnit.DATASET:
         return []
 
     def run(other: CheckData) -> Any:
         return fit_and_release(estimator, other)
 
+    rng = public_generator(seed + 1)
     recording = Recording(run, data)
     found = []
-    for number, step in enumerate(changes(estimator, data, guarantee, rng, n_units)):
-        if number % every:
-            continue
+    for step in _evenly(list(changes(estimator, data, guarantee, rng, n_units)), at_most):
         here = Replay(recording, run, step.apply(data))
         for other in environments(data, guarantee.unit, step.rows, rng):
             pair = Replay(recording, run, other), Replay(recording, run, step.apply(other))
-            found += _different_changes(step.name, (recording, here), pair)
+            found += different_changes(step.name, (recording, here), pair)
     return found
 
 
-def _different_changes(name: str, here: Any, there: Any) -> list[str]:
+def _prepare(estimator: Any, make_data: MakeData, n_rows: int, seed: int) -> Any:
+    """The estimator, knowing the classes where the adjacency hides them; data; what it promises."""
+    data = make_data(estimator, public_generator(seed), n_rows)
+    parameters = estimator.get_params(deep=False)
+    if parameters.get("adjacency") == "add-remove" and "classes" in parameters and data.y is not None:
+        estimator = clone(estimator).set_params(classes=np.unique(data.y).tolist())
+    return estimator, data, fit_clone(estimator, data, random_state=0).guarantee
+
+
+def _evenly(items: list[Any], at_most: int | None) -> list[Any]:
+    if at_most is None or len(items) <= at_most:
+        return items
+    return [items[k * len(items) // at_most] for k in range(at_most)]
+
+
+def different_changes(name: str, here: Any, there: Any) -> list[str]:
+    """Complaints where a change has another effect on the sums of one pair of runs than on those of another."""
     for each in (here[1], *there):
         if each.failure:
             return [f"on {name} or other environments, {each.failure}"]

@@ -134,7 +134,11 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
     share = float(found_cost / allowed) if allowed else np.inf
     share = share**0.5 if norm == "l2" else share
     if found_cost > allowed:
-        return max(share, np.nextafter(1.0, 2.0)), f"it moved by {share:.9g} times its sensitivity"
+        over = float(found_cost / allowed - 1) if allowed else np.inf
+        return max(share, np.nextafter(1.0, 2.0)), (
+            f"it moved by {share:.6g} times its sensitivity"
+            + (f" ({over:.2g} more than once, relative)" if over < 1e-3 else "")
+        )
     if first.options.get("monotone") and min(steps) < 0 < max(steps):
         return np.inf, "it is declared monotone, but some scores rose and others fell"
     return share, None
