@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Real
 from typing import Any, ClassVar
 
-from skprivate._sklearn import Interval
+from skprivate._sklearn import Interval, _fit_context
 from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
 
-__all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin"]
+__all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
 
 #: Constraints of the parameters that every private estimator has.
 PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
@@ -20,6 +20,44 @@ PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
 }
 #: Constraint of ``delta`` for estimators whose mechanism is approximate.
 DELTA_CONSTRAINT: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed="neither")]}
+
+
+def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any], Any]:
+    """Decorator of ``fit``: validates parameters, and keeps training data out of error messages.
+
+    Parameters are validated by ``_parameter_constraints``, as scikit-learn's own estimators do. scikit-learn's
+    messages about malformed data quote them; here they do not.
+
+    Parameters
+    ----------
+    prefer_skip_nested_validation : bool, default=True
+        False if the estimator has estimators among its parameters.
+
+    Returns
+    -------
+    decorator : callable
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> from sklearn.utils.validation import validate_data
+    >>> from skprivate.base import PRIVACY_CONSTRAINTS, fit_context
+    >>> class Example(BaseEstimator):
+    ...     _parameter_constraints = PRIVACY_CONSTRAINTS
+    ...
+    ...     def __init__(self, epsilon=1.0, *, random_state=None, ledger=None):
+    ...         self.epsilon, self.random_state, self.ledger = epsilon, random_state, ledger
+    ...
+    ...     @fit_context()
+    ...     def fit(self, X):
+    ...         validate_data(self, X)
+    >>> Example().fit([1.234])
+    Traceback (most recent call last):
+    ValueError: Expected 2D array, got 1D array instead.
+    Reshape your data ...
+    """
+    decorator: Callable[[Any], Any] = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
+    return decorator
 
 
 class PrivateEstimatorMixin:

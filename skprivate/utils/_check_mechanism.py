@@ -90,14 +90,15 @@ def check_mechanism(
         return {"result": result, "events": tuple(planned.items())}
 
     for data in datasets:
-        tape = NoiseTape()
-        with run_tape(tape):
-            run(data)
-        assert not tape.failures, f"{name}: {tape.failures[0]}"
+        run(data)
         around = default_neighbours(data, adjacency) if neighbours is None else neighbours(data)
         replay(run, data, around).raise_failures(name)
         if neighbours is None:
             _check_isolation(name, run, data, adjacency)
+        tape = NoiseTape()
+        with run_tape(tape):
+            run(data)
+        assert not tape.failures, f"{name}: {tape.failures[0]}"
         assert count_events(mechanism.events) == planned, f"the events of {name} change when it runs."
         after = leaves(mechanism)
         same = before.keys() == after.keys() and all(np.all(equal_leaves(v, after[k])) for k, v in before.items())

@@ -105,7 +105,8 @@ def statistic_doubled():
 
 def scale_leaks():
     return draws_altered(
-        sensitivity=lambda draw: draw.sensitivity * (1 + 1e-9 * float(np.abs(draw.statistic.astype(float).ravel()[0])))
+        sensitivity=lambda draw: draw.sensitivity
+        * (1 + 1e-9 * float(np.abs(draw.statistic.astype(float).ravel() @ np.arange(draw.statistic.size))))
     )
 
 
@@ -143,7 +144,7 @@ def test_a_faulty_door_is_found_below_each_package(estimator, fault):
         stack.enter_context(fault())
         report = checks.replay_estimator(estimator, at_most=24)
     # More than the rounding of float64 could be blamed for.
-    assert max(report.worst.values()) > 1.2 or any("is not the same" in text for text in report.failures)
+    assert max(report.worst.values(), default=0.0) > 1.2 or any("is not the same" in text for text in report.failures)
 
 
 @pytest.mark.parametrize("estimator", [e for e in ESTIMATORS if "PPM" not in type(e).__name__], ids=lambda e: type(e).__name__)
