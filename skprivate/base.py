@@ -56,7 +56,9 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any]
     ValueError: Expected 2D array, got 1D array instead.
     Reshape your data ...
     """
-    decorator: Callable[[Any], Any] = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
+    decorator: Callable[[Any], Any] = _fit_context(
+        prefer_skip_nested_validation=prefer_skip_nested_validation
+    )
     return decorator
 
 

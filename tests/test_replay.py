@@ -16,7 +16,10 @@ from skprivate.utils._neighbours import EXTREMES
 from skprivate.utils.discovery import all_estimators
 from skprivate.utils.estimator_checks import Neighbour, isolation_failures, replay, replay_estimator
 
-pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
 
 CASES = [
     pytest.param(estimator, make, id=f"{kind.__name__}-{k}-{make.__name__}")
@@ -85,7 +88,14 @@ def test_curated_bags(mechanism, kind):
 
     def release(labels):
         return make_curated_bags(
-            X, labels, epsilon=1.0, delta=1e-5, mechanism=mechanism, categorical_features="all", random_state=0, **terms
+            X,
+            labels,
+            epsilon=1.0,
+            delta=1e-5,
+            mechanism=mechanism,
+            categorical_features="all",
+            random_state=0,
+            **terms,
         )
 
     report = replay(release, y, label_neighbours(y, values, RNG))
@@ -103,7 +113,11 @@ def test_random_bags(disjoint, n_outputs, kind):
         y, values, terms = RNG.integers(0, 2, size=shape), (0, 1), {}
     else:
         low, high = bounds or (-1.0, 1.0)
-        y, values, terms = RNG.uniform(low, high, size=shape), (*NUMBERS, low, high), {"numbers": True, "label_bounds": bounds}
+        y, values, terms = (
+            RNG.uniform(low, high, size=shape),
+            (*NUMBERS, low, high),
+            {"numbers": True, "label_bounds": bounds},
+        )
 
     def release(labels):
         return make_random_bags(X, labels, 4, disjoint=disjoint, epsilon=1.0, random_state=0, **terms)

@@ -56,8 +56,18 @@ def ties_and_extremes(estimator, rng, n_rows):
     """All rows alike or extreme, and users of one row beside users of many."""
     data = users_of_many_rows(estimator, rng, n_rows)
     X = rng.choice([0.0, 1.0, -1.0, 5e-324, 1.5e-162, 1.6e154, 1e300], size=data.X.shape)
-    y = data.y if data.y is None or data.y.dtype.kind != "f" else rng.choice([0.0, 1.0, -1e9, 1e300], size=n_rows)
+    y = (
+        data.y
+        if data.y is None or data.y.dtype.kind != "f"
+        else rng.choice([0.0, 1.0, -1e9, 1e300], size=n_rows)
+    )
     return dataclasses.replace(data, X=X, y=y)
+
+
+def wide_rows(estimator, rng, n_rows):
+    """Many columns: where every square underflows, a norm of all of them is far from what it should be."""
+    data = users_of_many_rows(estimator, rng, n_rows)
+    return dataclasses.replace(data, X=rng.normal(size=(n_rows, 60)))
 
 
 def private_by_label(estimator, rng, n_rows):
@@ -77,7 +87,8 @@ def states(estimator, rng, n_rows):
     return CheckData(rng.choice(values, size=(n_rows, 1)).astype(object))
 
 
-_USER_DATA = (default_data, users_of_many_rows, rows_of_one_user_each, ties_and_extremes)
+_USER_DATA = (default_data, users_of_many_rows, rows_of_one_user_each, ties_and_extremes, wide_rows)
+_TREE = {"a": "r", "b": "r", "c": "s", "r": "t", "s": "t"}
 _DISTANCES = [[0, 1, 2], [1, 0, 1.5], [2, 1.5, 0]]
 
 #: {class: [(instance, makers of data)]}
@@ -108,9 +119,12 @@ VARIANTS = {
         for loss in ("log_loss", "smoothed_hinge")
     ],
     sp.UserLevelSelector: [
-        *((sp.UserLevelSelector(_candidates(), adjacency=a), _USER_DATA) for a in ("replace-one", "add-remove")),
-        (sp.UserLevelSelector(_candidates(), rule="means"), _USER_DATA),
-        (sp.UserLevelSelector(_classifiers()), _USER_DATA),
+        *(
+            (sp.UserLevelSelector(_candidates(), adjacency=a), _USER_DATA[:4])
+            for a in ("replace-one", "add-remove")
+        ),
+        (sp.UserLevelSelector(_candidates(), rule="means"), _USER_DATA[:4]),
+        (sp.UserLevelSelector(_classifiers()), _USER_DATA[:4]),
     ],
     sp.CuratedBagGAMClassifier: [
         (sp.CuratedBagGAMClassifier(mechanism=mechanism, classes=[0, 1], n_bins=4), (default_data,))
@@ -143,7 +157,10 @@ VARIANTS = {
         (sp.MetricPrivateSynthesizer(bounds=(0, 1), epsilon=50.0), (default_data,)),
         (sp.MetricPrivateSynthesizer(bounds=(-10, 10), ground="l1", epsilon=50.0), (default_data,)),
         (sp.MetricPrivateSynthesizer(bounds=(0, 1), mechanism="hats", epsilon=50.0), (default_data,)),
-        (sp.MetricPrivateSynthesizer(bounds=(0, 1), mechanism="hats", ground="l1", epsilon=50.0), (default_data,)),
+        (
+            sp.MetricPrivateSynthesizer(bounds=(0, 1), mechanism="hats", ground="l1", epsilon=50.0),
+            (default_data,),
+        ),
         (sp.MetricPrivateSynthesizer(metric="hamming", bounds=(0, 1)), (default_data,)),
         (sp.MetricPrivateSynthesizer(metric="hamming", bounds="private"), (default_data,)),
         (
@@ -155,7 +172,10 @@ VARIANTS = {
     ],
     sp.MetricPrivatizer: [
         *(
-            (sp.MetricPrivatizer(metric=metric, mechanism=mechanism, bounds=(0, 1), resolution=4), (default_data,))
+            (
+                sp.MetricPrivatizer(metric=metric, mechanism=mechanism, bounds=(0, 1), resolution=4),
+                (default_data,),
+            )
             for metric in ("l1", "l2", "linf")
             for mechanism in ("k-norm", "exponential")
         ),
@@ -165,7 +185,11 @@ VARIANTS = {
             for mechanism in ("optimal", "exponential")
         ),
         (
-            sp.MetricPrivatizer(metric="tree", parents={"a": "r", "b": "r", "c": "s", "r": "t", "s": "t"}, states=["a", "b", "c"]),
+            sp.MetricPrivatizer(
+                metric="tree",
+                parents={"a": "r", "b": "r", "c": "s", "r": "t", "s": "t"},
+                states=["a", "b", "c"],
+            ),
             (states,),
         ),
     ],

@@ -8,6 +8,7 @@ magnitude, whose number enters through its logarithm.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ def private_bounds(X: FloatArray, release: Release, *, epsilon: float) -> Box:
             epsilon=price,
             monotone=True,
             multiplicity=multiplicity,
-            locate=lambda run, member, first=first: int(first[run]) + member,
+            locate=partial(_candidate, first),
         )
         centre = float(CENTRES[chosen])
         # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
@@ -85,6 +86,10 @@ def private_bounds(X: FloatArray, release: Release, *, epsilon: float) -> Box:
         lower.append(centre - below)
         upper.append(centre + above)
     return Box(np.array(lower), np.array(upper))
+
+
+def _candidate(first: NDArray[np.int64], run: int, member: int) -> int:
+    return int(first[run]) + member
 
 
 def centre_costs(column: FloatArray) -> tuple[NDArray[np.int64], list[int], NDArray[np.int64]]:

@@ -101,7 +101,9 @@ def check_mechanism(
         assert not tape.failures, f"{name}: {tape.failures[0]}"
         assert count_events(mechanism.events) == planned, f"the events of {name} change when it runs."
         after = leaves(mechanism)
-        same = before.keys() == after.keys() and all(np.all(equal_leaves(v, after[k])) for k, v in before.items())
+        same = before.keys() == after.keys() and all(
+            np.all(equal_leaves(v, after[k])) for k, v in before.items()
+        )
         assert same, f"{name}.run changes the mechanism, which must be frozen."
     if dataclasses.is_dataclass(mechanism):
         frozen = type(mechanism).__dataclass_params__.frozen
@@ -154,8 +156,11 @@ def _changes(data: Any, adjacency: Adjacency | str) -> Iterator[tuple[int, Calla
                 edit = _with
             else:
                 continue
-            yield place, lambda other, at=place, new=new, edit=edit: _each(
-                lambda part, row: edit(part, at, row), other, new
+            yield (
+                place,
+                lambda other, at=place, new=new, edit=edit: _each(
+                    lambda part, row: edit(part, at, row), other, new
+                ),
             )
 
 

@@ -31,8 +31,8 @@ from skprivate.utils._check_data import (
 )
 from skprivate.utils._draw_distance import NOISE, change, exact
 from skprivate.utils._leaves import leaves
-from skprivate.utils._neighbours import changes, environments, neighbours
-from skprivate.utils._replay import Recording, Replay, ReplayReport, replay
+from skprivate.utils._neighbours import changes, environments, evenly
+from skprivate.utils._replay import Neighbour, Recording, Replay, ReplayReport, replay
 
 #: Small data, and as many neighbours as take about a second; `replay_estimator` looks at more.
 _ROWS, _NEIGHBOURS = 20, 40
@@ -102,7 +102,10 @@ def fit_and_release(estimator: Any, data: CheckData) -> Any:
     fitted = fit_clone(estimator, data, random_state=0)
     if not releases_in_transform(estimator):
         return fitted.leaves()
-    return {**fitted.leaves(), **{f"transform{k}": v for k, v in leaves(fitted.estimator.transform(data.X)).items()}}
+    return {
+        **fitted.leaves(),
+        **{f"transform{k}": v for k, v in leaves(fitted.estimator.transform(data.X)).items()},
+    }
 
 
 def replay_estimator(
@@ -136,8 +139,9 @@ def replay_estimator(
     ReplayReport
     """
     estimator, data, guarantee = _prepare(estimator, make_data, n_rows, seed)
-    around = list(neighbours(estimator, data, guarantee, public_generator(seed + 1), n_units))
-    return replay(lambda other: fit_and_release(estimator, other), data, _evenly(around, at_most))
+    steps = evenly(changes(estimator, data, guarantee, public_generator(seed + 1), n_units), at_most)
+    around = (Neighbour(step.name, step.apply(data), step.distance) for step in steps)
+    return replay(lambda other: fit_and_release(estimator, other), data, around)
 
 
 def isolation_failures(
@@ -170,7 +174,7 @@ def isolation_failures(
     rng = public_generator(seed + 1)
     recording = Recording(run, data)
     found = []
-    for step in _evenly(list(changes(estimator, data, guarantee, rng, n_units)), at_most):
+    for step in evenly(changes(estimator, data, guarantee, rng, n_units), at_most):
         here = Replay(recording, run, step.apply(data))
         for other in environments(data, guarantee.unit, step.rows, rng):
             pair = Replay(recording, run, other), Replay(recording, run, step.apply(other))
@@ -185,12 +189,6 @@ def _prepare(estimator: Any, make_data: MakeData, n_rows: int, seed: int) -> Any
     if parameters.get("adjacency") == "add-remove" and "classes" in parameters and data.y is not None:
         estimator = clone(estimator).set_params(classes=np.unique(data.y).tolist())
     return estimator, data, fit_clone(estimator, data, random_state=0).guarantee
-
-
-def _evenly(items: list[Any], at_most: int | None) -> list[Any]:
-    if at_most is None or len(items) <= at_most:
-        return items
-    return [items[k * len(items) // at_most] for k in range(at_most)]
 
 
 def different_changes(name: str, here: Any, there: Any) -> list[str]:
@@ -230,9 +228,13 @@ class NoiseTape:
         centre = np.array([float(value) for value in exact(draw.statistic)[0].tolist()])
         step = 1.0 if draw.step is None or not exact(draw.statistic)[1] else draw.step
         noise = np.abs(real - centre * step)
-        noise = noise[:, np.abs(centre) * 2.0**-48 * step < _size(draw) * step]  # beyond, float64 has no digits left
+        noise = noise[
+            :, np.abs(centre) * 2.0**-48 * step < _size(draw) * step
+        ]  # beyond, float64 has no digits left
         expected, deviation = _mean_and_deviation(draw)
-        if noise.size and float(noise.mean()) < step * (expected - _SIGMAS * deviation / math.sqrt(noise.size)):
+        if noise.size and float(noise.mean()) < step * (
+            expected - _SIGMAS * deviation / math.sqrt(noise.size)
+        ):
             self.failures.append(
                 f"the noise of {draw.kind} is {noise.mean():.4g} on average; {list(draw.events)} at sensitivity "
                 f"{draw.sensitivity:g} promise {step * expected:.4g}."

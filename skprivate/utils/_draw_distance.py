@@ -32,7 +32,9 @@ def change(first: Any, second: Any) -> dict[int, Fraction | int]:
         if largest(a) < 2**62 and largest(b) < 2**62:
             steps = b - a
             return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
-    differ = [k for k in range(a.size) if a[k] != b[k]] if object in (a.dtype, b.dtype) else np.flatnonzero(a != b)
+    differ = (
+        [k for k in range(a.size) if a[k] != b[k]] if object in (a.dtype, b.dtype) else np.flatnonzero(a != b)
+    )
     number = int if whole and also_whole else Fraction
     return {int(k): number(b[k].item() if hasattr(b[k], "item") else b[k])
             - number(a[k].item() if hasattr(a[k], "item") else a[k]) for k in differ}  # fmt: skip
@@ -147,7 +149,9 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
 def _transport(first: np.ndarray, second: np.ndarray) -> Fraction:
     """Least ℓ1 norm of a flow along the edges of the grid that turns one mass into the other."""
     if first.ndim == 1:
-        flows = accumulate(Fraction(b) - Fraction(a) for a, b in zip(first.tolist(), second.tolist(), strict=True))
+        flows = accumulate(
+            Fraction(b) - Fraction(a) for a, b in zip(first.tolist(), second.tolist(), strict=True)
+        )
         return sum((abs(flow) for flow in flows), Fraction(0))
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, hstack
@@ -168,6 +172,9 @@ def _transport(first: np.ndarray, second: np.ndarray) -> Fraction:
     net -= net.mean()
     scale = np.abs(net).max()
     solved = linprog(
-        np.ones(2 * tail.size), A_eq=hstack([incidence, -incidence]).tocsr(), b_eq=net / scale, bounds=(0, None)
+        np.ones(2 * tail.size),
+        A_eq=hstack([incidence, -incidence]).tocsr(),
+        b_eq=net / scale,
+        bounds=(0, None),
     )
     return Fraction(float(solved.fun * scale))

@@ -13,7 +13,6 @@ import numpy as np
 
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.utils._check_data import CheckData, private_rows
-from skprivate.utils._replay import Neighbour
 
 _MOST = float(np.finfo(np.float64).max)
 #: Where float64 arithmetic breaks first: zeros of both signs, subnormals, squares that underflow or overflow, sums
@@ -37,12 +36,15 @@ class Change:
         From data to the data after the change.
     distance : float or None
         Under metric adjacency.
+    moves_rows : bool
+        Whether rows come, go or change places, rather than values: few such changes exist, and all are tried.
     """
 
     name: str
     rows: np.ndarray
     apply: Callable[[CheckData], CheckData]
     distance: float | None = None
+    moves_rows: bool = False
 
 
 def random_floats(rng: Any, size: Any) -> np.ndarray:
@@ -85,12 +87,14 @@ def changes(
             yield from _replacements(data, unit, rows, rng)
 
 
-def neighbours(
-    estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, rng: Any, n_units: int = 2
-) -> Iterator[Neighbour]:
-    """`changes`, applied to the data."""
-    for change in changes(estimator, data, guarantee, rng, n_units):
-        yield Neighbour(change.name, change.apply(data), change.distance)
+def evenly(steps: Iterator[Change], at_most: int | None) -> list[Change]:
+    """All changes of places, and of the others as many as there is room for, from all kinds."""
+    steps = sorted(steps, key=lambda step: not step.moves_rows)
+    first = sum(step.moves_rows for step in steps)
+    if at_most is None or len(steps) <= at_most:
+        return steps
+    room = max(at_most - first, 1)
+    return steps[:first] + [steps[first + k * (len(steps) - first) // room] for k in range(room)]
 
 
 def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: Any) -> Iterator[CheckData]:
@@ -211,18 +215,23 @@ def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterat
         "a further row": lambda n: np.append(np.arange(n), rows[0]),
         "three times the rows of all": lambda n: np.append(np.arange(n), np.resize(rows, 3 * n)),
         "its rows at the end": lambda n: np.append(np.setdiff1d(np.arange(n), rows), rows),
-        "its rows at the beginning, reversed": lambda n: np.append(rows[::-1], np.setdiff1d(np.arange(n), rows)),
+        "its rows at the beginning, reversed": lambda n: np.append(
+            rows[::-1], np.setdiff1d(np.arange(n), rows)
+        ),
     }
     for name, order in cases.items():
-        yield Change(f"{who} with {name}", rows, select(order))
-    yield Change(f"{who} under another name", rows, rename)
+        yield Change(f"{who} with {name}", rows, select(order), moves_rows=True)
+    yield Change(f"{who} under another name", rows, rename, moves_rows=True)
 
 
 def _additions(
     data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any, *, first: bool
 ) -> Iterator[Change]:
     who = f"{unit} at row {rows[0]}"
-    yield Change(f"{who} removed", rows, lambda other: _take(other, np.setdiff1d(np.arange(len(other.X)), rows)))
+    removed: Callable[[CheckData], CheckData] = lambda other: _take(  # noqa: E731
+        other, np.setdiff1d(np.arange(len(other.X)), rows)
+    )
+    yield Change(f"{who} removed", rows, removed, moves_rows=True)
     if not first:
         return
     none = np.zeros(0, dtype=np.int64)
@@ -247,7 +256,9 @@ def _additions(
     for k, (name, X) in enumerate(_rows_values(data, single, rng)):
         text, y = labels[k % len(labels)] if labels else ("", None)
         times = (1, 2, 7)[k % 3] if unit is PrivacyUnit.USER and "user_ids" in data.metadata else 1
-        yield Change(f"a further {unit} ({times} rows) with {name} {text}", none, added(X, y, times, k % 2 == 1))
+        yield Change(
+            f"a further {unit} ({times} rows) with {name} {text}", none, added(X, y, times, k % 2 == 1)
+        )
     for text, y in labels:
         yield Change(f"a further {unit} with {text}", none, added(None, y, 1, False))
 

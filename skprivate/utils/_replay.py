@@ -202,7 +202,11 @@ def differing_results(first: dict[str, Any], second: dict[str, Any]) -> list[str
 
 
 def _leaves_of(run: Callable[[Any], Any], data: Any, tape: Any) -> dict[str, Any]:
-    with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed, run_tape(tape):
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        redirect_stdout(StringIO()) as printed,
+        run_tape(tape),
+    ):
         warnings.simplefilter("always")
         result = run(data)
     said = [f"{item.category.__name__}: {item.message}" for item in caught]
@@ -215,7 +219,9 @@ def _kept(draw: Draw) -> Draw:
 
 def _same_candidate(recorded: Draw, draw: Draw, output: tuple[int, int]) -> tuple[int, int]:
     """(category, member) of the candidate that was chosen, in the categories of another draw."""
-    before, now = (list(accumulate(int(c) for c in each.options["multiplicity"])) for each in (recorded, draw))
+    before, now = (
+        list(accumulate(int(c) for c in each.options["multiplicity"])) for each in (recorded, draw)
+    )
     category, member = output
     place = (before[category - 1] if category else 0) + member
     category = bisect_right(now, place)

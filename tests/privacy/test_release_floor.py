@@ -162,7 +162,14 @@ def test_leaving_the_block_closes_unless_there_was_an_error():
 
 def simulated(**changes):
     return open_release(
-        **{"epsilon": 1e9, "delta": 1e-6, "unit": "row", "adjacency": "replace-one", "random_state": 0, **changes}
+        **{
+            "epsilon": 1e9,
+            "delta": 1e-6,
+            "unit": "row",
+            "adjacency": "replace-one",
+            "random_state": 0,
+            **changes,
+        }
     )
 
 
@@ -210,12 +217,19 @@ def test_steps_are_powers_of_two_and_scale_the_result():
             release.laplace(total, sensitivity=1.0, epsilon=1.0, step=step)
 
 
-@pytest.mark.parametrize("sensitivity, epsilon", [(3 * 2**20, 1e-12), (3, 1e-3), (3, 1.0), (2**40, 1e-5), (3, 1e4)])
+@pytest.mark.parametrize(
+    "sensitivity, epsilon", [(3 * 2**20, 1e-12), (3, 1e-3), (3, 1.0), (2**40, 1e-5), (3, 1e4)]
+)
 def test_noise_on_integers_has_its_scale_on_fine_and_coarse_lattices(sensitivity, epsilon):
     """Failure below 1e-6 in all: the level of each test is 1e-7, and a tenth less noise must fail it."""
     release = simulated(epsilon=1e15)
     zeros, scale = np.zeros(20_000, int), sensitivity / epsilon
-    cases = [(release.laplace(zeros, sensitivity=sensitivity, epsilon=epsilon, norm="linf"), stats.laplace(scale=scale))]
+    cases = [
+        (
+            release.laplace(zeros, sensitivity=sensitivity, epsilon=epsilon, norm="linf"),
+            stats.laplace(scale=scale),
+        )
+    ]
     if epsilon > 1e-9:  # below, the rounding of 20 000 coordinates is not small against the sensitivity
         noise = release.gaussian(zeros, sensitivity=sensitivity, noise_multiplier=1 / epsilon)
         cases.append((noise, stats.norm(scale=scale)))
@@ -233,7 +247,9 @@ def test_noise_on_integers_has_its_scale_on_fine_and_coarse_lattices(sensitivity
         lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, multiplicity=[0, 0]),
         lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, multiplicity=[-1, 3]),
         lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, multiplicity=[1.5, 1]),
-        lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, rule="permute-and-flip", multiplicity=[1, 10**12]),
+        lambda r: r.select(
+            [0, 1], sensitivity=1, epsilon=1.0, rule="permute-and-flip", multiplicity=[1, 10**12]
+        ),
         lambda r: r.select([0.0, 1.0], sensitivity=5e-324, epsilon=1.0),
         lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, locate=lambda category, member: 0),
         lambda r: r.laplace(0.0, sensitivity=5e-324, epsilon=1.0),

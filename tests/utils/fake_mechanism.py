@@ -176,7 +176,8 @@ FAULTS = {
     ),
     "scale of the data": _fault("Scaled", contributions=lambda self, data: _scale(data)),
     "centres by the mean": _fault(
-        "Centred", contributions=lambda self, data: Summary.contributions(self, data - np.clip(data, -1, 1).mean(0))
+        "Centred",
+        contributions=lambda self, data: Summary.contributions(self, data - np.clip(data, -1, 1).mean(0)),
     ),
     "drops duplicates": _fault("Unique", contributions=_unique),
     "ranks the rows": _fault(
@@ -240,7 +241,9 @@ ADD_REMOVE_FAULTS = {
     "other arithmetic for more rows": _fault("Switch", contributions=_switch),
     "divides by the number of rows": _fault(
         "Divides",
-        direction=lambda self, r, total: Summary.direction(self, r, np.asarray(total) // (1 + abs(int(total[0])) % 2)),
+        direction=lambda self, r, total: Summary.direction(
+            self, r, np.asarray(total) // (1 + abs(int(total[0])) % 2)
+        ),
     ),
     "returns the number of rows": _fault("Size", run=lambda self, x, r: (*Summary.run(self, x, r), len(x))),
     "bins by the number of rows": _fault(

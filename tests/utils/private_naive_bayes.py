@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -48,7 +49,7 @@ class ClassMoments(Mechanism):
 class PrivateGaussianNB(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Gaussian naive Bayes; one row is protected."""
 
-    _parameter_constraints = {
+    _parameter_constraints: ClassVar[dict] = {
         **PRIVACY_CONSTRAINTS,
         "bounds": [tuple],
         "classes": ["array-like", None],

@@ -70,7 +70,9 @@ def float_sums():
 def one_unit_twice():
     block_sum = _contributions._block_sum
     with mock.patch.object(
-        _contributions, "_block_sum", lambda block, axis: block_sum(block, axis) + block.max(axis=axis).astype(int)
+        _contributions,
+        "_block_sum",
+        lambda block, axis: block_sum(block, axis) + block.max(axis=axis).astype(int),
     ):
         yield
 
@@ -105,17 +107,26 @@ def statistic_doubled():
 
 def scale_leaks():
     return draws_altered(
-        sensitivity=lambda draw: draw.sensitivity
-        * (1 + 1e-9 * float(np.abs(draw.statistic.astype(float).ravel() @ np.arange(draw.statistic.size))))
+        sensitivity=lambda draw: (
+            draw.sensitivity
+            * (
+                1
+                + 1e-9 * float(np.abs(draw.statistic.astype(float).ravel() @ np.arange(draw.statistic.size)))
+            )
+        )
     )
 
 
 def order_leaks():
     """A statistic that depends on which unit comes first."""
-    return draws_altered(statistic=lambda draw: np.roll(draw.statistic, int(np.sum(draw.statistic.astype(float)))))
+    return draws_altered(
+        statistic=lambda draw: np.roll(draw.statistic, int(np.sum(draw.statistic.astype(float))))
+    )
 
 
-@pytest.mark.parametrize("fault", [margin_forgotten, float_sums, one_unit_twice, sensitivity_halved, checks.half_noise])
+@pytest.mark.parametrize(
+    "fault", [margin_forgotten, float_sums, one_unit_twice, sensitivity_halved, checks.half_noise]
+)
 def test_a_faulty_floor_is_found_below_a_mechanism(fault):
     with fault(), pytest.raises(AssertionError):
         checks.check_mechanism(fake_mechanism.Summary(), DATA)
@@ -144,10 +155,14 @@ def test_a_faulty_door_is_found_below_each_package(estimator, fault):
         stack.enter_context(fault())
         report = checks.replay_estimator(estimator, at_most=24)
     # More than the rounding of float64 could be blamed for.
-    assert max(report.worst.values(), default=0.0) > 1.2 or any("is not the same" in text for text in report.failures)
+    assert max(report.worst.values(), default=0.0) > 1.2 or any(
+        "is not the same" in text for text in report.failures
+    )
 
 
-@pytest.mark.parametrize("estimator", [e for e in ESTIMATORS if "PPM" not in type(e).__name__], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "estimator", [e for e in ESTIMATORS if "PPM" not in type(e).__name__], ids=lambda e: type(e).__name__
+)
 def test_half_the_noise_is_found_below_each_package(estimator):
     with checks.half_noise(), pytest.raises(AssertionError, match="on average"):
         checks.check_noise_has_its_price(type(estimator).__name__, estimator)
