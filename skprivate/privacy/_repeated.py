@@ -51,7 +51,7 @@ def select_repeatedly(
     mean = Fraction(mean_repetitions)
 
     def sample() -> list[int]:
-        # The number of repetitions hides which of them won: it is drawn like noise, exactly and from the noise's source.
+        # Their number hides which of them won: it is drawn like noise, exactly and from the noise's source.
         candidates = [release._source.integer_below(n_candidates)]
         while release._source.integer_below(mean.numerator) >= mean.denominator:
             candidates.append(release._source.integer_below(n_candidates))

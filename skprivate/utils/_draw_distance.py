@@ -28,16 +28,13 @@ def exact(statistic: Any) -> tuple[np.ndarray, bool]:
 def change(first: Any, second: Any) -> dict[int, Fraction | int]:
     """Coordinates in which two statistics of one shape differ, and by how much, exactly."""
     (a, whole), (b, also_whole) = exact(first), exact(second)
-    if whole and also_whole and a.dtype != object and b.dtype != object:
-        if largest(a) < 2**62 and largest(b) < 2**62:
-            steps = b - a
-            return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
-    differ = (
-        [k for k in range(a.size) if a[k] != b[k]] if object in (a.dtype, b.dtype) else np.flatnonzero(a != b)
-    )
+    small = object not in (a.dtype, b.dtype) and whole and also_whole and max(largest(a), largest(b)) < 2**62
+    if small:
+        steps = b - a
+        return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
     number = int if whole and also_whole else Fraction
-    return {int(k): number(b[k].item() if hasattr(b[k], "item") else b[k])
-            - number(a[k].item() if hasattr(a[k], "item") else a[k]) for k in differ}  # fmt: skip
+    pairs = enumerate(zip(a.tolist(), b.tolist(), strict=True))
+    return {k: number(there) - number(here) for k, (here, there) in pairs if here != there}
 
 
 def expanded_change(first: Draw, second: Draw) -> list[Fraction | int]:
