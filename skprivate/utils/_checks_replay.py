@@ -130,7 +130,7 @@ def replay_estimator(
     n_units : int, default=1
         How many units change, one at a time, each in up to a hundred ways.
     at_most : int, optional
-        Most neighbours, evenly chosen among all.
+        Most changes of values, evenly chosen among all; changes that move rows are all made.
     seed : int, default=14
         Of the public randomness.
 

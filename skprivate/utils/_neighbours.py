@@ -88,13 +88,13 @@ def changes(
 
 
 def evenly(steps: Iterator[Change], at_most: int | None) -> list[Change]:
-    """All changes of places, and of the others as many as there is room for, from all kinds."""
-    steps = sorted(steps, key=lambda step: not step.moves_rows)
-    first = sum(step.moves_rows for step in steps)
-    if at_most is None or len(steps) <= at_most:
-        return steps
-    room = max(at_most - first, 1)
-    return steps[:first] + [steps[first + k * (len(steps) - first) // room] for k in range(room)]
+    """All changes that move rows, and at most so many of the others, of all kinds."""
+    all_steps = list(steps)
+    moves = [step for step in all_steps if step.moves_rows]
+    others = [step for step in all_steps if not step.moves_rows]
+    if at_most is not None and len(others) > at_most:
+        others = [others[k * len(others) // at_most] for k in range(at_most)]
+    return moves + others
 
 
 def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: Any) -> Iterator[CheckData]:

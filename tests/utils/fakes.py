@@ -310,3 +310,21 @@ class KeepsDataAsPublic(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
         return tags
+
+
+class HalvesSensitivity(NoisyMean):
+    def _draw(self, release, total, z):
+        return release.gaussian(total, sensitivity=2 ** (BITS - 1), noise_multiplier=z, step=2.0 ** (1 - BITS))
+
+
+class SumsFloats(NoisyMean):
+    def _draw(self, release, total, z):
+        return release.gaussian(float(total) * 2.0 ** (1 - BITS) / 3, sensitivity=2 / 3, noise_multiplier=z) * 3
+
+
+class HalvesNoise(NoisyMean):
+    def _draw(self, release, total, z):
+        from skprivate.utils.estimator_checks import half_noise
+
+        with half_noise():
+            return super()._draw(release, total, z)
