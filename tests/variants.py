@@ -7,6 +7,7 @@ import dataclasses
 
 import numpy as np
 from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 
 import skprivate as sp
@@ -23,13 +24,17 @@ def _candidates():
     one, two, three = (LinearRegression().fit(X, y) for _ in range(3))
     two.coef_ = one.coef_[[2, 1, 0]]
     three.coef_ = np.zeros(3)
-    return [("one", one), ("two", two), ("three", three)]
+    return [(name, FrozenEstimator(m)) for name, m in (("one", one), ("two", two), ("three", three))]
 
 
 def _classifiers():
     X = np.zeros((4, 3))
     return [
-        (f"always {k}", DummyClassifier(strategy="constant", constant=k).fit(X, [0, 1, 0, 1])) for k in (0, 1)
+        (
+            f"always {k}",
+            FrozenEstimator(DummyClassifier(strategy="constant", constant=k).fit(X, [0, 1, 0, 1])),
+        )
+        for k in (0, 1)
     ]
 
 
@@ -133,7 +138,7 @@ VARIANTS = {
     sp.CuratedBagGAMRegressor: [
         (sp.CuratedBagGAMRegressor(mechanism=mechanism, label_bounds=bounds, n_bins=4), (default_data,))
         for mechanism in ("laplace", "gaussian")
-        for bounds in (None, (-2, 3), (1e15 + 2047.5, 1e15 + 2048.5), (1.7e18, 1.7e18 + 1e6))
+        for bounds in (None, (-2, 3), (1.7e18, 1.7e18 + 1e6))
     ],
     sp.RandomBagClassifier: [
         (sp.RandomBagClassifier(disjoint=disjoint, bag_size=3, classes=[0, 1]), (default_data,))

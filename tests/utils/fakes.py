@@ -314,12 +314,16 @@ class KeepsDataAsPublic(BaseEstimator):
 
 class HalvesSensitivity(NoisyMean):
     def _draw(self, release, total, z):
-        return release.gaussian(total, sensitivity=2 ** (BITS - 1), noise_multiplier=z, step=2.0 ** (1 - BITS))
+        return release.gaussian(
+            total, sensitivity=2 ** (BITS - 1), noise_multiplier=z, step=2.0 ** (1 - BITS)
+        )
 
 
 class SumsFloats(NoisyMean):
     def _draw(self, release, total, z):
-        return release.gaussian(float(total) * 2.0 ** (1 - BITS) / 3, sensitivity=2 / 3, noise_multiplier=z) * 3
+        return (
+            release.gaussian(float(total) * 2.0 ** (1 - BITS) / 3, sensitivity=2 / 3, noise_multiplier=z) * 3
+        )
 
 
 class HalvesNoise(NoisyMean):

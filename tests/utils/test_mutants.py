@@ -111,7 +111,8 @@ def scale_leaks():
             draw.sensitivity
             * (
                 1
-                + 1e-9 * float(np.abs(draw.statistic.astype(float).ravel() @ np.arange(1, 1 + draw.statistic.size)))
+                + 1e-9
+                * float(np.abs(draw.statistic.astype(float).ravel() @ np.arange(1, 1 + draw.statistic.size)))
             )
         )
     )
