@@ -51,10 +51,11 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any]
     ...     @fit_context()
     ...     def fit(self, X):
     ...         validate_data(self, X)
-    >>> Example().fit([1.234])
-    Traceback (most recent call last):
-    ValueError: Expected 2D array, got 1D array instead.
-    Reshape your data ...
+    >>> try:
+    ...     Example().fit([1.234])
+    ... except ValueError as error:
+    ...     print(str(error).splitlines()[0])
+    Expected 2D array, got 1D array instead.
     """
     decorator: Callable[[Any], Any] = _fit_context(
         prefer_skip_nested_validation=prefer_skip_nested_validation
