@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
-from skprivate._sklearn import Interval
+from skprivate._sklearn import Interval, _fit_context
 from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
 
-__all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin"]
+__all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
 
 #: Constraints of the parameters that every private estimator has.
 PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
@@ -22,6 +22,47 @@ PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
 DELTA_CONSTRAINT: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed="neither")]}
 
 
+def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any], Any]:
+    """Decorator of ``fit``: validates parameters, and keeps training data out of error messages.
+
+    Parameters are validated by ``_parameter_constraints``, as scikit-learn's own estimators do. scikit-learn's
+    messages about malformed data quote them; here they do not.
+
+    Parameters
+    ----------
+    prefer_skip_nested_validation : bool, default=True
+        False if the estimator has estimators among its parameters.
+
+    Returns
+    -------
+    decorator : callable
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> from sklearn.utils.validation import validate_data
+    >>> from skprivate.base import PRIVACY_CONSTRAINTS, fit_context
+    >>> class Example(BaseEstimator):
+    ...     _parameter_constraints = PRIVACY_CONSTRAINTS
+    ...
+    ...     def __init__(self, epsilon=1.0, *, random_state=None, ledger=None):
+    ...         self.epsilon, self.random_state, self.ledger = epsilon, random_state, ledger
+    ...
+    ...     @fit_context()
+    ...     def fit(self, X):
+    ...         validate_data(self, X)
+    >>> try:
+    ...     Example().fit([1.234])
+    ... except ValueError as error:
+    ...     print(str(error).splitlines()[0])
+    Expected 2D array, got 1D array instead.
+    """
+    decorator: Callable[[Any], Any] = _fit_context(
+        prefer_skip_nested_validation=prefer_skip_nested_validation
+    )
+    return decorator
+
+
 class PrivateEstimatorMixin:
     """Opens the one door for an estimator's mechanism and stores what it cost.
 
@@ -29,11 +70,19 @@ class PrivateEstimatorMixin:
     where its mechanism is approximate, ``delta``. Its ``fit`` reads as a straight line: validate, make the mechanism
     from public numbers, run it inside ``with self._releasing(mechanism, …) as release:``, store what it returns.
 
+    `_releasing` has an underscore because users of an estimator do not call it; classes that inherit may, and it is
+    as stable as what has none.
+
     Attributes
     ----------
+    releases_in : {"fit", "transform"}
+        Class attribute: the method that spends. A randomiser of rows (the local model) says "transform"; its ``fit``
+        must then leave nothing that depends on the data.
     privacy_guarantee_ : PrivacyGuarantee
         Set when `_releasing` ends without an error.
     """
+
+    releases_in: ClassVar[str] = "fit"
 
     def _open_release(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,10 +76,15 @@ class PrivateBounds(Mechanism):
     def _range(self, column: FloatArray, release: Release) -> tuple[float, float]:
         """Lower and upper end of one column."""
         costs, multiplicity, first = centre_costs(column)
-        run, member = release.select(
-            -costs, sensitivity=1, epsilon=self.price, monotone=True, multiplicity=multiplicity
+        chosen = release.select(
+            -costs,
+            sensitivity=1,
+            epsilon=self.price,
+            monotone=True,
+            multiplicity=multiplicity,
+            locate=partial(_candidate, first),
         )
-        centre = float(CENTRES[int(first[run]) + int(member)])
+        centre = float(CENTRES[chosen])
         # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
         reaches = np.maximum(REACHES, abs(centre) * 2.0**-30)
         scale = self._select(scale_costs(np.abs(column - centre), reaches), release)
@@ -89,6 +95,10 @@ class PrivateBounds(Mechanism):
 
     def _select(self, costs: NDArray[np.int64], release: Release) -> int:
         return int(release.select(-costs, sensitivity=1, epsilon=self.price, monotone=True))
+
+
+def _candidate(first: NDArray[np.int64], run: int, member: int) -> int:
+    return int(first[run]) + member
 
 
 def centre_costs(column: FloatArray) -> tuple[NDArray[np.int64], list[int], NDArray[np.int64]]:

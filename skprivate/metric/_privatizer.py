@@ -110,7 +110,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
     """
 
     #: `fit` is free: the common privacy checks of `fit` do not apply, those of `transform` stand in the tests.
-    _releases_in_transform = True
+    releases_in: ClassVar[str] = "transform"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,

@@ -146,14 +146,19 @@ def draw_hypothesis(
             errors, counts = np.insert(errors, own, errors_of_all_private), np.insert(counts, own, 0)
         # It is the last member of its category.
         counts[own] += 1
-    category, member = release.select(
+
+    def locate(category: int, member: int) -> tuple[int, ...] | None:
+        if family is None or (category == own and member == counts[own] - 1):
+            return None
+        return family.locate(int(errors[category]), member)
+
+    chosen: tuple[int, ...] | None = release.select(
         -errors,
         sensitivity=sensitivity,
         epsilon=epsilon,
         rule=rule,
         monotone=monotone,
         multiplicity=counts.tolist(),
+        locate=locate,
     )
-    if family is None or (category == own and member == counts[own] - 1):
-        return None
-    return family.locate(int(errors[category]), int(member))
+    return chosen

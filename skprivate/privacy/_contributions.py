@@ -81,12 +81,17 @@ def _block_sum(block: NDArray[Any], axis: int) -> NDArray[Any]:
     block = np.asarray(block)
     count = block.shape[axis]
     if block.dtype.kind == "f":
+        most = max(float(np.max(block, initial=0.0)), -float(np.min(block, initial=0.0)))
+        if not math.isfinite(most) or not np.array_equal(np.trunc(block), block):
+            raise ValueError("contributions must be integers, got floats that are not.")
         # Sums of integers below 2⁵³ are exact in float64, in any order.
-        most = float(np.max(np.abs(block), initial=0.0))
-        if not most * max(count, 1) < 2.0**53:
-            block = block.astype(object) if most >= _SAFE else block.astype(np.int64)
-        else:
+        if most * max(count, 1) < 2.0**53:
             return np.asarray(np.sum(block, axis=axis)).astype(np.int64)
+        if most < _SAFE:
+            block = block.astype(np.int64)
+        else:
+            whole = [int(value) for value in block.ravel().tolist()]
+            block = np.array(whole, dtype=object).reshape(block.shape)
     if block.dtype.kind == "b":
         block = block.astype(np.int64)
     if block.dtype == object:
@@ -166,7 +171,7 @@ def ball_contributions(
     factor = np.full(n_units, math.ldexp(ball_margin(n_coordinates), bits))
     if weights is not None:
         factor *= weights
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # of those that do not count
         factor = np.where(usable, factor / length, 0.0)
     for j in range(n_coordinates):
         row = np.where(usable, scaled[j], 0.0)

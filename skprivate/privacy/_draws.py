@@ -206,6 +206,7 @@ class Draws(MetricDraws, FlowDraws):
         rule: SelectionRule = "exponential",
         monotone: bool = False,
         multiplicity: Sequence[int] | None = None,
+        locate: Callable[[int, int], Any] | None = None,
     ) -> Any:
         """Choose an index with a high score.
 
@@ -222,12 +223,16 @@ class Draws(MetricDraws, FlowDraws):
         monotone : bool
             Whether between neighbours all scores change in the same direction; halves the sensitivity.
         multiplicity : sequence of int, optional
-            Number of candidates that share each score; a uniform member of the category is drawn as well.
+            Number of candidates that share each score; a uniform member of the category is drawn as well. Where
+            the categories are runs of an ordered list of candidates they stand in its order.
+        locate : callable, optional
+            Turns (category, member) into the candidate itself. How candidates fall into categories depends on
+            private data; the candidate does not, and is what may be released.
 
         Returns
         -------
-        int, or (int, int) with ``multiplicity``
-            The index, or (category, member).
+        int, or (int, int) with ``multiplicity``, or what ``locate`` returns
+            The index, or (category, member), or the candidate.
         """
         check_positive(sensitivity=sensitivity, epsilon=epsilon)
         costs, steps = selection_costs(scores, sensitivity, epsilon)
@@ -242,10 +247,23 @@ class Draws(MetricDraws, FlowDraws):
             raise ValueError(f"rule must be 'exponential' or 'permute-and-flip', got {rule!r}.")
         _selection.check_selection(costs, multiplicity, rule)
         rate = selection_rate(epsilon, steps, monotone)
-        options = {"rule": rule, "monotone": monotone, "multiplicity": multiplicity}
+        if multiplicity is None and locate is not None:
+            raise ValueError("locate needs multiplicity.")
+        options = {
+            "rule": rule,
+            "monotone": monotone,
+            "multiplicity": multiplicity,
+            "located": locate is not None,
+        }
         draw = Draw("select", np.asarray(scores), sensitivity, "linf", {event: 1}, None, options)
-        category, member = self._perform(draw, lambda: choose(costs, rate, self._source, multiplicity))
-        return category if multiplicity is None else (category, member)
+
+        def sample() -> Any:
+            category, member = choose(costs, rate, self._source, multiplicity)
+            if multiplicity is None:
+                return category
+            return (category, member) if locate is None else locate(category, member)
+
+        return self._perform(draw, sample)
 
     def select_each(
         self, scores: ArrayLike, *, sensitivity: float, epsilon: float, monotone: bool = False
@@ -284,14 +302,6 @@ class Draws(MetricDraws, FlowDraws):
         """Pay, then draw."""
         self._charge(draw.events)
         return sample() if self._tape is None else self._tape.draw(draw, sample)
-
-    def _toss(self, n: int) -> int:
-        """Uniform integer below ``n``: a coin of a mechanism, free, secret, and blind to the data.
-
-        It passes through the tape, so that a harness that replays draws can follow the mechanism's course.
-        """
-        draw = Draw("toss", np.zeros(0, dtype=np.int64), 0, "linf", {}, None, {"below": n})
-        return int(self._perform(draw, lambda: self._source.integer_below(n)))
 
     def _require_delta(self, what: str) -> None:
         if self.delta == 0:

@@ -216,9 +216,8 @@ class MetricDraws:
         # A channel that ignores its input costs nothing, but an event has a positive price.
         price = min(max(price, float(np.finfo(float).tiny)), epsilon)
         events: dict[PrivacyEvent, int] = {PureEvent(price, "channel"): 1}
-        chosen: IntArray = self._perform(
-            Draw("channel", index, 1.0, "unit", events, None, {"weights": weights}), sample
-        )
+        public = {"weights": weights, "distances": np.asarray(distances, dtype=np.float64)}
+        chosen: IntArray = self._perform(Draw("channel", index, 1.0, "unit", events, None, public), sample)
         return chosen
 
 

@@ -11,9 +11,12 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+import numpy as np
+
 from skprivate.privacy._branches import Branch
 from skprivate.privacy._events import Events, PrivacyEvent, PureEvent, count_events
 from skprivate.privacy._release import Release
+from skprivate.privacy._tape import Draw
 
 
 def repeated_events(plan: Events) -> list[tuple[PrivacyEvent, int]]:
@@ -74,14 +77,21 @@ def select_repeatedly(
     if not 1.0 <= mean_repetitions < math.inf:
         raise ValueError(f"mean_repetitions must be finite and at least 1, got {mean_repetitions!r}.")
     mean = Fraction(mean_repetitions)
-    release._charge(count_events(repeated_events(events)))
-    # The number of repetitions hides which of them won: it is drawn like noise, exactly and from the noise's source.
+
+    def sample() -> list[int]:
+        # Their number hides which of them won: it is drawn like noise, exactly and from the noise's source.
+        candidates = [release._source.integer_below(n_candidates)]
+        while release._source.integer_below(mean.numerator) >= mean.denominator:
+            candidates.append(release._source.integer_below(n_candidates))
+        return candidates
+
+    public = {"n_candidates": n_candidates, "mean_repetitions": mean_repetitions}
+    paid = count_events(repeated_events(events))
+    draw = Draw("repetitions", np.zeros(0, dtype=np.int64), 0, "l1", paid, None, public)
     best, best_score = -1, -math.inf
-    while True:
-        candidate = release._toss(n_candidates)
+    for candidate in release._perform(draw, sample):
         with Branch(release, events) as branch:
             score = evaluate(candidate, branch)
         if best < 0 or score > best_score:
             best, best_score = candidate, score
-        if release._toss(mean.numerator) < mean.denominator:
-            return best
+    return best

@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.privacy._events import PrivacyEvent
@@ -25,8 +24,8 @@ class Draw:
     Attributes
     ----------
     kind : str
-        Name of the method of `skprivate.privacy.Release` that draws; or "toss" for a coin of a mechanism (a uniform
-        integer below ``options["below"]``), which sees no data and has no price.
+        Name of the method of `skprivate.privacy.Release` that draws; or "repetitions", which candidates
+        `select_repeatedly` evaluates.
     statistic : ndarray
         The private statistic: integers in lattice steps where ``step`` is not None, otherwise float64.
     sensitivity : Any
@@ -75,8 +74,3 @@ def run_tape(tape: Tape) -> Iterator[None]:
         yield
     finally:
         _RUNNING.reset(token)
-
-
-def same_statistic(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Whether two statistics are equal to the last bit."""
-    return first.shape == second.shape and bool(np.all(first == second))

@@ -44,10 +44,15 @@ def private_middle(
     """Middle of the interval of `private_range`, which is what it draws."""
     occupied, counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
     starts, lengths, costs = _runs(occupied, counts, n_bins(bound, tau))
-    run, member = release.select(
-        -costs, sensitivity=1, epsilon=epsilon, monotone=monotone, multiplicity=lengths
+    chosen = release.select(
+        -costs,
+        sensitivity=1,
+        epsilon=epsilon,
+        monotone=monotone,
+        multiplicity=lengths,
+        locate=lambda run, member: int(starts[run]) + member,
     )
-    return min(-bound + (2.0 * (int(starts[run]) + int(member)) + 1.0) * tau, bound)
+    return float(min(-bound + (2.0 * chosen + 1.0) * tau, bound))
 
 
 def private_range(

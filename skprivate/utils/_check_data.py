@@ -176,11 +176,11 @@ def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
     return Fitted(estimator, messages, printed.getvalue())
 
 
-def releases_something(estimator: Any) -> bool:
-    """Whether fitting the estimator spends a privacy budget of its own.
+def releases_in_transform(estimator: Any) -> bool:
+    """Whether the estimator is a row-wise randomiser (the local model), which spends in ``transform``."""
+    return getattr(estimator, "releases_in", "fit") == "transform"
 
-    Row-wise randomisers (the local model) spend it in ``transform`` and say so with
-    ``_releases_in_transform``.
-    """
-    in_transform = getattr(estimator, "_releases_in_transform", False)
-    return "epsilon" in estimator.get_params(deep=False) and not in_transform
+
+def releases_something(estimator: Any) -> bool:
+    """Whether fitting the estimator spends a privacy budget of its own."""
+    return "epsilon" in estimator.get_params(deep=False) and not releases_in_transform(estimator)

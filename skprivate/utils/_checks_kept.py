@@ -19,6 +19,7 @@ from skprivate.utils._check_data import (
     fit_clone,
     other_data,
     private_numbers,
+    releases_in_transform,
     releases_something,
 )
 from skprivate.utils._leaves import equal_leaves, numbers
@@ -194,8 +195,9 @@ def _seeded(estimator: Any) -> dict[str, Any]:
 
 def _stateless(estimator: Any) -> bool:
     """Whether ``fit`` says that it learns nothing: what it leaves must then not depend on the data at all."""
-    in_transform = getattr(estimator, "_releases_in_transform", False)
-    return not releases_something(estimator) and (in_transform or not get_tags(estimator).requires_fit)
+    return not releases_something(estimator) and (
+        releases_in_transform(estimator) or not get_tags(estimator).requires_fit
+    )
 
 
 def _unit(fitted: Fitted) -> PrivacyUnit:

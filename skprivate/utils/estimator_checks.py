@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from skprivate.utils._check_data import CheckData, MakeData, default_data
+from skprivate.utils._check_mechanism import check_mechanism
 from skprivate.utils._checks_budget import (
     check_bad_input_spends_nothing,
     check_events_within_budget,
@@ -30,10 +31,20 @@ from skprivate.utils._checks_kept import (
     check_no_unnoised_statistic,
     check_size_independent_of_rows,
 )
+from skprivate.utils._checks_replay import (
+    check_noise_has_its_price,
+    check_replay,
+    check_unit_isolation,
+    isolation_failures,
+    replay_estimator,
+)
 from skprivate.utils._lower_bound import check_epsilon_lower_bound, epsilon_lower_bound, half_noise
+from skprivate.utils._replay import Neighbour, ReplayReport, replay
 
 __all__ = [
     "CheckData",
+    "Neighbour",
+    "ReplayReport",
     "check_bad_input_spends_nothing",
     "check_copies_share_the_ledger",
     "check_epsilon_lower_bound",
@@ -41,18 +52,25 @@ __all__ = [
     "check_events_within_budget",
     "check_fresh_noise",
     "check_ledger_is_asked_first",
+    "check_mechanism",
     "check_metadata_is_carried",
     "check_no_training_value_kept",
     "check_no_unnoised_statistic",
+    "check_noise_has_its_price",
     "check_parameters_untouched",
     "check_privacy",
+    "check_replay",
     "check_simulated_noise_is_marked",
     "check_size_independent_of_rows",
+    "check_unit_isolation",
     "default_data",
     "epsilon_lower_bound",
     "half_noise",
+    "isolation_failures",
     "parametrize_with_privacy_checks",
     "privacy_checks",
+    "replay",
+    "replay_estimator",
 ]
 
 _CHECKS = (
@@ -68,6 +86,9 @@ _CHECKS = (
     check_ledger_is_asked_first,
     check_copies_share_the_ledger,
     check_metadata_is_carried,
+    check_replay,
+    check_unit_isolation,
+    check_noise_has_its_price,
 )
 
 

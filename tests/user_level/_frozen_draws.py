@@ -6,7 +6,7 @@ import numpy as np
 
 
 class FrozenDraws:
-    """Returns statistics without noise; selections and tosses depend on nothing but the seed and the public numbers.
+    """Returns statistics without noise; selections and repetitions depend on nothing but the seed and the public numbers.
 
     A selection takes a uniform member of the line of candidates (categories with a multiplicity are runs of it), so
     that two neighbouring data sets get the same one.
@@ -18,13 +18,16 @@ class FrozenDraws:
 
     def draw(self, draw, sample):
         self.draws.append(draw)
-        if draw.kind == "toss":
-            return int(self.rng.integers(draw.options["below"]))
+        if draw.kind == "repetitions":
+            return self.rng.integers(draw.options["n_candidates"], size=5).tolist()
         if draw.kind != "select":
             return np.asarray(draw.statistic, dtype=float) * (draw.step or 1.0)
         lengths = draw.options["multiplicity"]
-        lengths = np.ones(len(draw.statistic), dtype=int) if lengths is None else lengths
+        if lengths is None:
+            return int(self.rng.integers(len(draw.statistic)))
         position = int(self.rng.integers(sum(int(length) for length in lengths)))
+        if draw.options["located"]:
+            return position
         category = 0
         while position >= lengths[category]:
             position -= int(lengths[category])

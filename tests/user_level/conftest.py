@@ -25,7 +25,7 @@ class RecordingRelease:
         self.draws.append({"kind": "laplace", "value": value, "sensitivity": sensitivity, "epsilon": epsilon})
         return value + self.noise * self.rng.laplace(scale=sensitivity / epsilon, size=value.shape)
 
-    def select(self, scores, *, sensitivity, epsilon, monotone=False, multiplicity=None):
+    def select(self, scores, *, sensitivity, epsilon, monotone=False, multiplicity=None, locate=None):
         scores = np.asarray(scores, dtype=float)
         self.draws.append(
             {"kind": "select", "value": scores, "epsilon": epsilon, "multiplicity": multiplicity}
@@ -35,7 +35,10 @@ class RecordingRelease:
             logits = logits + np.log(np.asarray(multiplicity, dtype=float))
         weights = np.exp(logits - logits.max())
         index = int(self.rng.choice(len(scores), p=weights / weights.sum()))
-        return index if multiplicity is None else (index, int(self.rng.integers(multiplicity[index])))
+        if multiplicity is None:
+            return index
+        member = int(self.rng.integers(multiplicity[index]))
+        return (index, member) if locate is None else locate(index, member)
 
 
 @pytest.fixture

@@ -49,6 +49,11 @@ FAULTS = [
     (fakes.ForgetsLedger, checks.check_ledger_is_asked_first, "drew noise before"),
     (fakes.CopiesLedger, checks.check_copies_share_the_ledger, "in the ledger that they share"),
     (fakes.DropsRoutedUsers, checks.check_metadata_is_carried, "user_ids"),
+    (fakes.HalvesSensitivity, checks.check_replay, "times its sensitivity"),
+    (fakes.KeepsStatistic, checks.check_replay, "besides what was drawn"),
+    (fakes.PlansFromData, checks.check_replay, "is not the same"),
+    (fakes.SumsFloats, checks.check_unit_isolation, "depends on the data of other units"),
+    (fakes.HalvesNoise, checks.check_noise_has_its_price, "on average"),
 ]
 
 

@@ -1,0 +1,177 @@
+"""How far two draws are apart, in exact arithmetic, and whether that is what was paid for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from skprivate.privacy._lattice import as_integers, largest
+from skprivate.privacy._tape import Draw
+
+#: Draws that add noise to a sum over units.
+NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
+#: Relative error of a transport cost that linear programming finds.
+_TRANSPORT_ERROR = Fraction(1, 2**30)
+
+
+def exact(statistic: Any) -> tuple[np.ndarray, bool]:
+    """The statistic as int64, Python integers or float64, flat, and whether it is one of integers."""
+    whole = as_integers(statistic)
+    if whole is not None:
+        return whole.ravel(), True
+    return np.asarray(statistic, dtype=np.float64).ravel(), False
+
+
+def change(first: Any, second: Any) -> dict[int, Fraction | int]:
+    """Coordinates in which two statistics of one shape differ, and by how much, exactly."""
+    (a, whole), (b, also_whole) = exact(first), exact(second)
+    small = object not in (a.dtype, b.dtype) and whole and also_whole and max(largest(a), largest(b)) < 2**62
+    if small:
+        steps = b - a
+        return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
+    number = int if whole and also_whole else Fraction
+    pairs = enumerate(zip(a.tolist(), b.tolist(), strict=True))
+    return {k: number(there) - number(here) for k, (here, there) in pairs if here != there}
+
+
+def expanded_change(first: Draw, second: Draw) -> list[Fraction | int]:
+    """Changes of the scores of all candidates, one for each stretch of candidates with the same change.
+
+    Runs may be encoded in different ways in the two draws: the score as a function of the candidate counts.
+    """
+    tracks = []
+    for draw in (first, second):
+        scores, whole = exact(draw.statistic)
+        number = int if whole else Fraction
+        ends = list(accumulate(int(count) for count in draw.options["multiplicity"]))
+        tracks.append(([number(score) for score in scores.tolist()], ends))
+    (a, a_ends), (b, b_ends) = tracks
+    found: list[Fraction | int] = []
+    i = j = at = 0
+    while i < len(a) and j < len(b):
+        end = min(a_ends[i], b_ends[j])
+        if end > at:
+            found.append(b[j] - a[i])
+            at = end
+        i, j = i + (a_ends[i] == end), j + (b_ends[j] == end)
+    return found
+
+
+def public_difference(first: Draw, second: Draw) -> str | None:
+    """What two draws differ in besides the statistic; None if nothing."""
+    for name in ("kind", "norm", "sensitivity", "step", "events"):
+        if getattr(first, name) != getattr(second, name):
+            return f"its {name} is {getattr(first, name)!r} on one and {getattr(second, name)!r} on the other"
+    if exact(first.statistic)[1] != exact(second.statistic)[1]:
+        return "its statistic is of integers on one and of floats on the other"
+    runs = first.options.get("multiplicity") is not None
+    if runs != (second.options.get("multiplicity") is not None):
+        return "only one of them has multiplicities"
+    if runs:
+        totals = [sum(int(count) for count in draw.options["multiplicity"]) for draw in (first, second)]
+        if totals[0] != totals[1]:
+            return f"there are {totals[0]} and {totals[1]} candidates"
+    elif first.statistic.shape != second.statistic.shape:
+        return f"its shape is {first.statistic.shape} on one and {second.statistic.shape} on the other"
+    for name in sorted({*first.options, *second.options} - {"multiplicity"}):
+        here, there = first.options.get(name), second.options.get(name)
+        if not (np.shape(here) == np.shape(there) and np.all(np.asarray(here == there))):
+            return f"its {name} differs"
+    return None
+
+
+def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, str | None]:
+    """Distance of two draws as a share of what was paid for, and what is wrong with it, if anything.
+
+    Parameters
+    ----------
+    first, second : Draw
+        Of neighbours, with the same public parameters.
+    distance : float or None
+        Of the neighbours, under metric adjacency. Draws on real values may add 2⁻³² / ε to it, for their lattice.
+
+    Returns
+    -------
+    share : float
+        At most 1 if the draw keeps its sensitivity; 0 where nothing changed.
+    complaint : str or None
+    """
+    if first.options.get("multiplicity") is not None:
+        steps = expanded_change(first, second)
+        coordinates: list[int] = []
+    else:
+        found = change(first.statistic, second.statistic)
+        steps, coordinates = list(found.values()), list(found)
+    steps = [step for step in steps if step != 0]
+    if not steps:
+        return 0.0, None
+    norm = first.norm
+    if norm == "unit":
+        width = max(1, first.statistic.size // max(1, first.statistic.shape[0]))
+        rows = {k // width for k in coordinates}
+        if len(rows) > 1:
+            return np.inf, f"the rows of {len(rows)} units differ, although one unit changed"
+        norm = first.options.get("norm", "linf")
+        if first.kind == "channel":
+            return 1.0, None
+    allowed = Fraction(first.sensitivity)
+    if distance is not None:
+        pure = min(event.pure_epsilon for event in first.events)
+        slack = Fraction(0) if exact(first.statistic)[1] else Fraction(1, 2**32) / Fraction(pure)
+        allowed = allowed * (Fraction(distance) + slack)
+    if norm == "flow":
+        found_cost = _transport(first.statistic, second.statistic) / (1 + _TRANSPORT_ERROR)
+    elif norm == "l1":
+        found_cost = Fraction(sum(abs(step) for step in steps))
+    elif norm == "l2":
+        found_cost, allowed = Fraction(sum(step * step for step in steps)), allowed * allowed
+    else:
+        found_cost = Fraction(max(abs(step) for step in steps))
+    share = float(found_cost / allowed) if allowed else np.inf
+    share = share**0.5 if norm == "l2" else share
+    if found_cost > allowed:
+        over = float(found_cost / allowed - 1) if allowed else np.inf
+        return max(share, np.nextafter(1.0, 2.0)), (
+            f"it moved by {share:.6g} times its sensitivity"
+            + (f" ({over:.2g} more than once, relative)" if over < 1e-3 else "")
+        )
+    if first.options.get("monotone") and min(steps) < 0 < max(steps):
+        return np.inf, "it is declared monotone, but some scores rose and others fell"
+    return share, None
+
+
+def _transport(first: np.ndarray, second: np.ndarray) -> Fraction:
+    """Least ℓ1 norm of a flow along the edges of the grid that turns one mass into the other."""
+    if first.ndim == 1:
+        flows = accumulate(
+            Fraction(b) - Fraction(a) for a, b in zip(first.tolist(), second.tolist(), strict=True)
+        )
+        return sum((abs(flow) for flow in flows), Fraction(0))
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, hstack
+
+    numbers = np.arange(first.size).reshape(first.shape)
+    tails, heads = [], []
+    for axis, size in enumerate(first.shape):
+        tails.append(np.take(numbers, range(size - 1), axis=axis).ravel())
+        heads.append(np.take(numbers, range(1, size), axis=axis).ravel())
+    tail, head = np.concatenate(tails), np.concatenate(heads)
+    edges = np.arange(tail.size)
+    ones = np.ones(tail.size)
+    incidence = coo_array(
+        (np.concatenate([-ones, ones]), (np.concatenate([tail, head]), np.concatenate([edges, edges]))),
+        shape=(first.size, tail.size),
+    )
+    net = (second - first).ravel()
+    net -= net.mean()
+    scale = np.abs(net).max()
+    solved = linprog(
+        np.ones(2 * tail.size),
+        A_eq=hstack([incidence, -incidence]).tocsr(),
+        b_eq=net / scale,
+        bounds=(0, None),
+    )
+    return Fraction(float(solved.fun * scale))

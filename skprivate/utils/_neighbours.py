@@ -1,0 +1,300 @@
+"""Data that differ in one unit, by the worst that one unit can do."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.utils._check_data import CheckData, private_rows
+
+_MOST = float(np.finfo(np.float64).max)
+#: Where float64 arithmetic breaks first: zeros of both signs, subnormals, squares that underflow or overflow, sums
+#: that lose their small terms, ties, the ends of the range.
+EXTREMES = (
+    0.0, -0.0, 1.0, -1.0, 0.5, 5e-324, -5e-324, 1e-310, 1.5e-162, -1e-162, 1e-300, 1e-9, 1e9, -1e9, 2.0**53,
+    1.6e154, -1.4e154, 1e300, -1e300, _MOST, -_MOST, math.nextafter(1.0, 2.0), math.nextafter(1.0, 0.0),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of one unit.
+
+    Attributes
+    ----------
+    name : str
+    rows : ndarray of int
+        Rows of the unit before the change; the same in all data that it is applied to.
+    apply : callable
+        From data to the data after the change.
+    distance : float or None
+        Under metric adjacency.
+    moves_rows : bool
+        Whether rows come, go or change places, rather than values: few such changes exist, and all are tried.
+    """
+
+    name: str
+    rows: np.ndarray
+    apply: Callable[[CheckData], CheckData]
+    distance: float | None = None
+    moves_rows: bool = False
+
+
+def random_floats(rng: Any, size: Any) -> np.ndarray:
+    """Floats of all magnitudes: random signs, exponents and digits, none of them infinite or NaN."""
+    words = rng.integers(0, 2**64, size=size, dtype=np.uint64)
+    values = words.view(np.float64)
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def changes(
+    estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, rng: Any, n_units: int = 2
+) -> Iterator[Change]:
+    """Changes of single units, worst cases first, as the guarantee's unit and adjacency allow them.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its ``bounds`` are used where distances are in fractions of them.
+    data : CheckData
+    guarantee : PrivacyGuarantee
+    rng : numpy Generator
+        Public randomness.
+    n_units : int, default=2
+        How many units to change, one at a time.
+    """
+    unit, adjacency = guarantee.unit, guarantee.adjacency
+    allowed = np.flatnonzero(private_rows(data, unit))
+    if unit is PrivacyUnit.PRIVATE_ROW and "private" not in data.metadata:
+        allowed = np.flatnonzero(data.y == np.unique(data.y)[-1])
+    users = data.metadata.get("user_ids") if unit is PrivacyUnit.USER else None
+    for k in range(n_units):
+        rows = np.array([rng.choice(allowed)])
+        if users is not None:
+            rows = np.flatnonzero(users == users[rows[0]])
+        if adjacency is Adjacency.METRIC:
+            yield from _moves(estimator, data, guarantee, int(rows[0]), rng)
+        elif adjacency is Adjacency.ADD_REMOVE and unit is not PrivacyUnit.LABEL:
+            yield from _additions(data, unit, rows, rng, first=k == 0)
+        else:
+            yield from _replacements(data, unit, rows, rng)
+
+
+def evenly(steps: Iterator[Change], at_most: int | None) -> list[Change]:
+    """All changes that move rows, and at most so many of the others, of all kinds."""
+    all_steps = list(steps)
+    moves = [step for step in all_steps if step.moves_rows]
+    others = [step for step in all_steps if not step.moves_rows]
+    if at_most is not None and len(others) > at_most:
+        others = [others[k * len(others) // at_most] for k in range(at_most)]
+    return moves + others
+
+
+def environments(data: CheckData, unit: PrivacyUnit, kept: np.ndarray, rng: Any) -> Iterator[CheckData]:
+    """Data in which everything private but the rows ``kept`` is another, in the same places."""
+    n = len(data.X)
+    others = np.setdiff1d(np.flatnonzero(private_rows(data, unit)), kept)
+    if unit is PrivacyUnit.PRIVATE_ROW and "private" not in data.metadata:
+        others = np.setdiff1d(np.flatnonzero(data.y == np.unique(data.y)[-1]), kept)
+    if others.size == 0:
+        return
+    order = np.arange(n)
+    order[others] = rng.permutation(others)
+    yield _rows_from(data, order, unit)
+    order = np.arange(n)
+    order[others] = others[0]
+    yield _rows_from(data, order, unit, labels=unit is not PrivacyUnit.LABEL and _is_numeric(data.y))
+    if unit is not PrivacyUnit.LABEL and data.X.dtype.kind == "f":
+        X = data.X.copy()
+        X[others] = rng.choice(EXTREMES, size=X[others].shape)
+        yield dataclasses.replace(data, X=X)
+    if _is_numeric(data.y):
+        y = data.y.copy()
+        y[others] = rng.choice(EXTREMES, size=others.size)
+        yield dataclasses.replace(data, y=y)
+
+
+# --- one unit's rows ------------------------------------------------------------------------------------------------
+
+
+def _is_numeric(y: Any) -> bool:
+    return y is not None and y.dtype.kind == "f"
+
+
+def _rows_from(data: CheckData, order: np.ndarray, unit: PrivacyUnit, labels: bool = True) -> CheckData:
+    """Data whose rows come from others; ids and roles stay where they are."""
+    X = data.X if unit is PrivacyUnit.LABEL else data.X[order]
+    y = data.y if data.y is None or not labels or unit is PrivacyUnit.PRIVATE_ROW else data.y[order]
+    return dataclasses.replace(data, X=X, y=y)
+
+
+def _take(data: CheckData, order: np.ndarray) -> CheckData:
+    """Rows in another number or order, with all that belongs to them."""
+    metadata = {key: values[order] for key, values in data.metadata.items()}
+    return CheckData(data.X[order], None if data.y is None else data.y[order], metadata)
+
+
+def _with_rows(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, X: Any, y: Any) -> CheckData:
+    new_X, new_y = data.X, data.y
+    if X is not None and unit is not PrivacyUnit.LABEL:
+        new_X = data.X.copy()
+        new_X[rows] = X
+    if y is not None and data.y is not None:
+        new_y = data.y.copy()
+        new_y[rows] = y
+    return dataclasses.replace(data, X=new_X, y=new_y)
+
+
+def _rows_values(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, np.ndarray]]:
+    shape = (rows.size, data.X.shape[1])
+    if data.X.dtype.kind != "f":  # categories: what others have
+        for _ in range(4):
+            yield "a category", np.stack([rng.choice(column, rows.size) for column in data.X.T], axis=1)
+        return
+    for value in EXTREMES:
+        yield f"all {value!r}", np.full(shape, value)
+    yield "extremes", rng.choice(EXTREMES, size=shape)
+    yield "any floats", random_floats(rng, shape)
+    yield "the values of another row", data.X[rng.integers(len(data.X), size=rows.size)]
+    yield "the other sign", -data.X[rows]
+    yield "a last bit", np.nextafter(data.X[rows], np.inf)
+    one = np.zeros(shape)
+    one[:, 0] = 1.5e-162
+    yield "one coordinate", one
+
+
+def _labels(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, Any]]:
+    if data.y is None:
+        return
+    if _is_numeric(data.y):
+        for value in (*EXTREMES, float(data.y[rng.integers(len(data.y))]), float(random_floats(rng, 1)[0])):
+            yield f"y = {value!r}", value
+        return
+    for label in np.unique(data.y):
+        yield f"y = {label!r}", label
+
+
+def _replacements(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any) -> Iterator[Change]:
+    who = f"{unit} at row {rows[0]}"
+    labels = list(_labels(data, rows, rng)) if unit is not PrivacyUnit.PRIVATE_ROW else []
+    if unit is not PrivacyUnit.LABEL:
+        for k, (name, X) in enumerate(_rows_values(data, rows, rng)):
+            text, y = labels[k % len(labels)] if labels else ("", None)
+            yield Change(
+                f"{who} with {name} {text}".rstrip(),
+                rows,
+                lambda other, X=X, y=y: _with_rows(other, unit, rows, X, y),
+            )
+    for text, y in labels:
+        yield Change(f"{who} with {text}", rows, lambda other, y=y: _with_rows(other, unit, rows, None, y))
+    if unit is PrivacyUnit.USER and "user_ids" in data.metadata:
+        yield from _other_rows_of_a_user(data, rows, who)
+
+
+def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterator[Change]:
+    """One row, two rows, many rows; at the end; the same rows in another order; under another name."""
+
+    def select(order: Callable[[int], np.ndarray]) -> Callable[[CheckData], CheckData]:
+        return lambda other: _take(other, order(len(other.X)))
+
+    def rename(other: CheckData) -> CheckData:
+        ids = other.metadata["user_ids"].copy()
+        ids[rows] = np.max(ids) + 1 if ids.dtype.kind in "iu" else ids[rows][0]
+        return dataclasses.replace(other, metadata={**other.metadata, "user_ids": ids})
+
+    cases = {
+        "one row": lambda n: np.setdiff1d(np.arange(n), rows[1:]),
+        "one row twice": lambda n: np.append(np.setdiff1d(np.arange(n), rows[1:]), rows[0]),
+        "a further row": lambda n: np.append(np.arange(n), rows[0]),
+        "three times the rows of all": lambda n: np.append(np.arange(n), np.resize(rows, 3 * n)),
+        "its rows at the end": lambda n: np.append(np.setdiff1d(np.arange(n), rows), rows),
+        "its rows at the beginning, reversed": lambda n: np.append(
+            rows[::-1], np.setdiff1d(np.arange(n), rows)
+        ),
+    }
+    for name, order in cases.items():
+        yield Change(f"{who} with {name}", rows, select(order), moves_rows=True)
+    yield Change(f"{who} under another name", rows, rename, moves_rows=True)
+
+
+def _additions(
+    data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any, *, first: bool
+) -> Iterator[Change]:
+    who = f"{unit} at row {rows[0]}"
+    removed: Callable[[CheckData], CheckData] = lambda other: _take(  # noqa: E731
+        other, np.setdiff1d(np.arange(len(other.X)), rows)
+    )
+    yield Change(f"{who} removed", rows, removed, moves_rows=True)
+    if not first:
+        return
+    none = np.zeros(0, dtype=np.int64)
+    labels = list(_labels(data, rows, rng)) if unit is not PrivacyUnit.PRIVATE_ROW else []
+    single = rows[:1]
+
+    def added(X: Any, y: Any, times: int, front: bool) -> Callable[[CheckData], CheckData]:
+        def apply(other: CheckData) -> CheckData:
+            n = len(other.X)
+            # The row that lends its role is looked up in the first data, which all others agree with there.
+            order = np.append(np.arange(n), np.repeat(single, times))
+            more = _take(other, order)
+            new = np.arange(n, n + times)
+            more = _with_rows(more, PrivacyUnit.ROW, new, X, y)
+            if "user_ids" in more.metadata and unit is PrivacyUnit.USER:
+                ids = more.metadata["user_ids"]
+                ids[new] = np.max(ids) + 1
+            return _take(more, np.roll(np.arange(n + times), times)) if front else more
+
+        return apply
+
+    for k, (name, X) in enumerate(_rows_values(data, single, rng)):
+        text, y = labels[k % len(labels)] if labels else ("", None)
+        times = (1, 2, 7)[k % 3] if unit is PrivacyUnit.USER and "user_ids" in data.metadata else 1
+        yield Change(
+            f"a further {unit} ({times} rows) with {name} {text}", none, added(X, y, times, k % 2 == 1)
+        )
+    for text, y in labels:
+        yield Change(f"a further {unit} with {text}", none, added(None, y, 1, False))
+
+
+def _moves(
+    estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any
+) -> Iterator[Change]:
+    """One row moves: near, far, along an axis, out of the bounds."""
+    rows = np.array([row])
+    if data.X.dtype.kind != "f":
+        for value in np.unique(data.X[:, 0]):
+            yield Change(
+                f"state {value!r} at row {row}",
+                rows,
+                lambda other, value=value: _with_rows(other, PrivacyUnit.ROW, rows, value, None),
+                0.0,
+            )
+        return
+    metric = str(guarantee.metric)
+    ground = next(iter(re.findall(r"\b(linf|l1|l2)\b", metric)), "l1")
+    width = np.ones(data.X.shape[1])
+    if "fractions of the bounds" in metric:
+        lower, upper = estimator.bounds
+        width = np.broadcast_to(np.asarray(upper, float) - np.asarray(lower, float), width.shape)
+    share = len(data.X) if guarantee.unit is PrivacyUnit.DATASET else 1
+    for scale in (5e-324, 1e-300, 1e-12, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 7.0, 1e6):
+        for axis in (None, 0):
+            step = rng.normal(size=width.shape) * scale
+            if axis is not None:
+                step = np.where(np.arange(width.size) == axis, scale, 0.0)
+            moved = data.X[row] + step
+            gap = np.abs(moved - data.X[row]) / width
+            norm = {"l1": gap.sum(), "linf": gap.max(), "l2": math.hypot(*gap)}[ground]
+            yield Change(
+                f"row {row} moved by {norm:.3g}",
+                rows,
+                lambda other, moved=moved: _with_rows(other, PrivacyUnit.ROW, rows, moved, None),
+                float(norm) * (1 + 2.0**-40) / share,
+            )
