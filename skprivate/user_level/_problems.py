@@ -224,13 +224,11 @@ class _LinearProblem(_ObjectiveProblem):
             derivative = self.objective.loss.derivative(  # type: ignore[union-attr]
                 _linear_predictor(columns, coef), np.ascontiguousarray(self.target[:, rows])
             )
-            vectors = np.empty((*coef.shape, users.stop - users.start))
-            for k, slope in enumerate(derivative):
-                vectors[k, :n_features] = self.groups.block_sums(columns * slope, users)
-                if self.objective.fit_intercept:
-                    vectors[k, n_features] = self.groups.block_sums(slope, users)
-            vectors /= self.groups.sizes[users]
-            yield users, vectors.reshape(self.n_coef, -1)
+            products = np.empty((*coef.shape, columns.shape[1]))
+            for product, slope in zip(products, derivative, strict=True):
+                np.multiply(columns, slope, out=product[:n_features])
+                product[n_features:] = slope
+            yield users, self.groups.block_means(products.reshape(self.n_coef, -1), users)
 
 
 def _linear_predictor(columns: FloatArray, coef: FloatArray) -> FloatArray:
@@ -257,8 +255,8 @@ class _GramProblem(_ObjectiveProblem):
 
     def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         d = self.n_coef
-        for first in range(0, self.groups.n_users, BLOCK_ROWS // d + 1):
-            users = slice(first, min(first + BLOCK_ROWS // d + 1, self.groups.n_users))
+        for first in range(0, self.groups.n_users, BLOCK_ROWS // 4):
+            users = slice(first, first + BLOCK_ROWS // 4)
             moments = self.moments[:, users]
             vectors = -moments[d * (d + 1) // 2 :]
             product = np.empty(vectors.shape[1])
@@ -288,10 +286,9 @@ def second_moments(X: FloatArray, y: FloatArray, groups: UserGroups, fit_interce
             block[d] = target[rows]
             first = 0
             for i in range(d):  # zᵢ times zᵢ … z_d
-                moments[first : first + d - i, users] = groups.block_sums(block[i:d] * block[i], users)
+                moments[first : first + d - i, users] = groups.block_means(block[i:d] * block[i], users)
                 first += d - i
-            moments[first:, users] = groups.block_sums(block[:d] * block[d], users)
-            moments[:, users] /= groups.sizes[users]
+            moments[first:, users] = groups.block_means(block[:d] * block[d], users)
     return moments
 
 
@@ -316,5 +313,4 @@ class _CustomProblem(_ObjectiveProblem):
                     f"loss.gradient must return an array of shape (n_rows, n_coef) = (…, {self.n_coef}), "
                     f"got {rowwise.ndim} dimensions with {rowwise.shape[-1] if rowwise.ndim else 0} columns."
                 )
-            vectors = self.groups.block_sums(np.ascontiguousarray(rowwise.T), users)
-            yield users, vectors / self.groups.sizes[users]
+            yield users, self.groups.block_means(rowwise.T.copy(), users)

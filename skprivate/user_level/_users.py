@@ -86,15 +86,15 @@ class UserGroups:
             yield slice(first, last), slice(int(self.starts[first]), int(self.starts[last]))
             first = last
 
-    def block_sums(self, values: FloatArray, users: slice) -> FloatArray:
-        """Sums over each user's rows, for the users of a block and their sorted rows: along the last axis.
+    def block_means(self, values: FloatArray, users: slice) -> FloatArray:
+        """Means over each user's rows, for the users of a block and their sorted rows: along the last axis.
 
-        The sum of one row is that row, so that users with one row do as well with or without the summation.
+        The mean of one row is that row, so a block of users with one row each comes out the same without summing.
         """
         if values.shape[-1] == users.stop - users.start:
             return values
         begins = self.starts[users] - self.starts[users.start]
-        return np.asarray(np.add.reduceat(values, begins, axis=-1))
+        return np.asarray(np.add.reduceat(values, begins, axis=-1) / self.sizes[users])
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Mean of each user's rows.
@@ -112,7 +112,7 @@ class UserGroups:
         means = np.empty((len(columns), self.n_users))
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             for users, rows in self.blocks():
-                means[:, users] = self.block_sums(columns[:, rows], users) / self.sizes[users]
+                means[:, users] = self.block_means(columns[:, rows], users)
         return means[0] if values.ndim == 1 else means
 
 
