@@ -194,7 +194,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         -------
         self : UserLevelSGDClassifier
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         classes, codes = self._encode(y)
         if not isinstance(self.loss, str):

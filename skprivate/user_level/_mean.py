@@ -144,7 +144,8 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         -------
         self : UserLevelMean
         """
-        X = validate_data(self, X, dtype=np.float64)
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            X = validate_data(self, X, dtype=np.float64)
         groups = UserGroups(encode_users(user_ids, len(X))[0], self.weight_cap)
         adjacency = Adjacency(self.adjacency)
         n_users = groups.n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users

@@ -193,7 +193,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         -------
         self : UserLevelSGDRegressor
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = y.astype(np.float64, copy=False)
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
