@@ -275,15 +275,14 @@ def second_moments(X: FloatArray, y: FloatArray, groups: UserGroups, fit_interce
     -------
     moments : ndarray of shape (d (d + 3) / 2, n_users)
     """
-    columns = groups.columns(X)
-    target = y if groups.in_order else y[groups.order]
-    d = len(columns) + fit_intercept
+    n_features = X.shape[1]
+    d = n_features + fit_intercept
     moments = np.empty((d * (d + 3) // 2, groups.n_users))
     with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
         for users, rows in groups.blocks():
             block = np.ones((d + 1, rows.stop - rows.start))
-            block[: len(columns)] = columns[:, rows]
-            block[d] = target[rows]
+            block[:n_features] = groups.sorted_rows(X, rows).T
+            block[d] = groups.sorted_rows(y, rows)
             first = 0
             for i in range(d):  # zᵢ times zᵢ … z_d
                 moments[first : first + d - i, users] = groups.block_means(block[i:d] * block[i], users)
@@ -297,15 +296,15 @@ class _CustomProblem(_ObjectiveProblem):
 
     def __init__(self, objective: Objective, data: UserData) -> None:
         super().__init__(objective, data)
-        self.columns = data.groups.columns(data.X)
-        self.target = data.y if data.groups.in_order else data.y[data.groups.order]
+        self.data = data
 
     def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         for users, rows in self.groups.blocks():
             block = np.ones((rows.stop - rows.start, self.n_coef))
-            block[:, : len(self.columns)] = self.columns[:, rows].T
+            block[:, : self.objective.n_features] = self.groups.sorted_rows(self.data.X, rows)
+            target = self.groups.sorted_rows(self.data.y, rows).copy()
             rowwise: Any = np.asarray(
-                self.objective.loss.gradient(block, self.target[rows].copy(), w.copy()),  # type: ignore[union-attr]
+                self.objective.loss.gradient(block, target, w.copy()),  # type: ignore[union-attr]
                 dtype=np.float64,
             )
             if rowwise.shape != block.shape:

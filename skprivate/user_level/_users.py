@@ -74,8 +74,12 @@ class UserGroups:
         columns = np.empty((X.shape[1], self.n_rows))
         for first in range(0, self.n_rows, BLOCK_ROWS):
             rows = slice(first, first + BLOCK_ROWS)
-            columns[:, rows] = (X[rows] if self.in_order else X[self.order[rows]]).T
+            columns[:, rows] = self.sorted_rows(X, rows).T
         return columns
+
+    def sorted_rows(self, values: FloatArray, rows: slice) -> FloatArray:
+        """Some of the rows sorted by user."""
+        return values[rows] if self.in_order else values[self.order[rows]]
 
     def blocks(self) -> Iterator[tuple[slice, slice]]:
         """Users and their sorted rows, block by block: at most `BLOCK_ROWS` rows unless one user alone has more."""
@@ -108,18 +112,18 @@ class UserGroups:
         means : ndarray of shape (n_users,) or (k, n_users)
             Coordinates first.
         """
-        columns = self.columns(values.reshape(self.n_rows, -1))
-        means = np.empty((len(columns), self.n_users))
+        means = np.empty((values.size // self.n_rows, self.n_users))
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             for users, rows in self.blocks():
-                means[:, users] = self.block_means(columns[:, rows], users)
+                block = self.sorted_rows(values, rows).reshape(-1, len(means))
+                means[:, users] = self.block_means(np.ascontiguousarray(block.T), users)
         return means[0] if values.ndim == 1 else means
 
 
 def user_magnitudes(y: FloatArray, groups: UserGroups) -> FloatArray:
     """Root mean square of each user's numbers, through the largest of them, so that squares stay in range."""
     begins = groups.starts[:-1]
-    sizes = np.abs(y if groups.in_order else y[groups.order])
+    sizes = np.abs(groups.sorted_rows(y, slice(None)))
     peak = np.maximum.reduceat(sizes, begins)
     ratios = sizes / np.repeat(np.where(peak > 0.0, peak, 1.0), groups.sizes)
     return np.asarray(peak * np.sqrt(np.add.reduceat(ratios * ratios, begins) / groups.sizes))
