@@ -28,9 +28,14 @@ CONTRIBUTION_BITS = 30
 #: The step of unit contributions.
 CONTRIBUTION_STEP = 2.0**-CONTRIBUTION_BITS
 _SAFE = 2**62
+# Between these, squares of a vector's entries neither overflow nor lose anything that counts by underflow: what is
+# lost is below n·2⁻¹⁰⁷⁵, and n·2⁻¹⁷⁵ of the whole.
+_LEAST_SQUARE, _LARGEST_SQUARE = 2.0**-900, 2.0**900
 
 
-def exact_sum(contributions: NDArray[Any] | Iterable[NDArray[Any]], *, axis: int = -1) -> NDArray[Any]:
+def exact_sum(
+    contributions: NDArray[Any] | Iterable[NDArray[Any]], *, axis: int = -1, bound: int | None = None
+) -> NDArray[Any]:
     """Sum integers along ``axis`` without rounding and without wrapping around.
 
     Parameters
@@ -40,6 +45,9 @@ def exact_sum(contributions: NDArray[Any] | Iterable[NDArray[Any]], *, axis: int
         integers (that is the caller's claim) and refused if they are not.
     axis : int, default=-1
         Along units.
+    bound : int, optional
+        What no entry of a float64 array passes in absolute value. The caller's claim, and that all entries are
+        integers is then the caller's claim too; both are looked for otherwise.
 
     Returns
     -------
@@ -53,10 +61,10 @@ def exact_sum(contributions: NDArray[Any] | Iterable[NDArray[Any]], *, axis: int
     array([6, 13835058055282163712], dtype=object)
     """
     if isinstance(contributions, np.ndarray):
-        return _block_sum(contributions, axis)
+        return _block_sum(contributions, axis, bound)
     total: NDArray[Any] | None = None
     for block in contributions:
-        part = _block_sum(block, axis)
+        part = _block_sum(block, axis, bound)
         total = part if total is None else add_exactly(total, part)
     if total is None:
         raise ValueError("there must be at least one block of contributions.")
@@ -77,14 +85,16 @@ def as_small_as_possible(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def _block_sum(block: NDArray[Any], axis: int) -> NDArray[Any]:
+def _block_sum(block: NDArray[Any], axis: int, bound: int | None) -> NDArray[Any]:
     block = np.asarray(block)
     count = block.shape[axis]
     if block.dtype.kind == "f":
+        # Sums of integers below 2⁵³ are exact in float64, in any order.
+        if bound is not None and bound * max(count, 1) < 2**53:
+            return np.asarray(np.sum(block, axis=axis)).astype(np.int64)
         most = max(float(np.max(block, initial=0.0)), -float(np.min(block, initial=0.0)))
         if not math.isfinite(most) or not np.array_equal(np.trunc(block), block):
             raise ValueError("contributions must be integers, got floats that are not.")
-        # Sums of integers below 2⁵³ are exact in float64, in any order.
         if most * max(count, 1) < 2.0**53:
             return np.asarray(np.sum(block, axis=axis)).astype(np.int64)
         if most < _SAFE:
@@ -122,6 +132,7 @@ def ball_contributions(
     *,
     weights: FloatArray | None = None,
     bits: int = CONTRIBUTION_BITS,
+    out: FloatArray | None = None,
 ) -> FloatArray:
     """Contributions weight·v/max(‖v‖, radius) in steps of 2⁻ᵇⁱᵗˢ, of ℓ2 norm at most 2ᵇⁱᵗˢ steps.
 
@@ -134,6 +145,8 @@ def ball_contributions(
     weights : ndarray of shape (n_units,), optional
         In [0, 1].
     bits : int, default=30
+    out : ndarray of shape (n_coordinates, n_units), optional
+        Where the result goes; may be ``values``.
 
     Returns
     -------
@@ -142,8 +155,8 @@ def ball_contributions(
 
     Notes
     -----
-    Dividing by the largest entry first keeps squares from underflowing and overflowing. The result is rounded towards
-    zero after a factor of `ball_margin`, so its integer norm is at most 2ᵇⁱᵗˢ whatever the rounding.
+    A unit whose squares may underflow or overflow is divided by its largest entry first. The result is rounded
+    towards zero after a factor of `ball_margin`, so its integer norm is at most 2ᵇⁱᵗˢ whatever the rounding.
 
     Examples
     --------
@@ -154,29 +167,39 @@ def ball_contributions(
            [12.,  6.]])
     """
     n_coordinates, n_units = values.shape
-    peak = np.zeros(n_units)
+    scale: FloatArray = np.full(n_units, math.ldexp(ball_margin(n_coordinates), bits))
+    if weights is not None:
+        scale *= weights
+    with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+        squares = np.zeros(n_units)
+        square = np.empty(n_units)
+        for row in values:
+            squares += np.multiply(row, row, out=square)
+        odd = np.flatnonzero(~((squares > _LEAST_SQUARE) & (squares < _LARGEST_SQUARE)))  # NaN is odd
+        rescaled = _ball_of_any_size(values[:, odd], radius, scale[odd]) if len(odd) else None
+        scale /= np.maximum(np.sqrt(squares), radius)
+        result = np.multiply(values, scale, out=out)
+        np.trunc(result, out=result)
+    if rescaled is not None:
+        result[:, odd] = rescaled
+    return result
+
+
+def _ball_of_any_size(values: FloatArray, radius: float, scale: FloatArray) -> FloatArray:
+    """The same for units whose squares underflow, overflow or are not numbers."""
+    peak: FloatArray = np.zeros(values.shape[1])
     for row in values:
         np.maximum(peak, np.abs(row), out=peak)  # NaN stays
     usable = np.isfinite(peak) & (peak > 0.0)
     divisor = np.where(usable, peak, 1.0)
-    scaled = np.empty((n_coordinates, n_units))
-    squares = np.zeros(n_units)
-    for j in range(n_coordinates):
-        np.divide(values[j], divisor, out=scaled[j])
-        squares += scaled[j] * scaled[j]
+    scaled = np.where(usable, values, 0.0) / divisor
+    squares = np.zeros(values.shape[1])
+    for row in scaled:
+        squares += row * row
     length = np.sqrt(squares)
     if radius > 0.0:
-        with np.errstate(over="ignore"):
-            np.maximum(length, radius / divisor, out=length)
-    factor = np.full(n_units, math.ldexp(ball_margin(n_coordinates), bits))
-    if weights is not None:
-        factor *= weights
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # of those that do not count
-        factor = np.where(usable, factor / length, 0.0)
-    for j in range(n_coordinates):
-        row = np.where(usable, scaled[j], 0.0)
-        np.trunc(row * factor, out=scaled[j])
-    return scaled
+        np.maximum(length, radius / divisor, out=length)
+    return np.asarray(np.trunc(scaled * np.where(usable, scale / length, 0.0)))
 
 
 def interval_contributions(values: FloatArray, low: float, high: float, *, bits: int) -> FloatArray:

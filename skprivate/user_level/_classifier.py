@@ -13,14 +13,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate.user_level._losses import (
-    LinearLoss,
     LogisticLoss,
     MultinomialLoss,
-    OneVersusRestLoss,
     SmoothedHingeLoss,
     check_custom_loss,
 )
-from skprivate.user_level._problems import CustomProblem, LinearProblem
+from skprivate.user_level._problems import Objective
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
@@ -103,8 +101,11 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy at user level, computed from the draws. All fitted attributes are released
-    values, except ``classes_`` where ``classes`` is not given. Labels outside ``classes`` are refused.
+    Guarantee: (ε, δ)-differential privacy for a user, or for a row where ``user_ids`` is not given, computed from the
+    draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's
+    own rows alone. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`). All fitted
+    attributes are released values, except ``classes_`` where ``classes`` is not given. Labels outside ``classes`` are
+    refused.
 
     References
     ----------
@@ -155,29 +156,27 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         random_state=None,
         ledger=None,
     ):
-        super().__init__(
-            epsilon,
-            delta=delta,
-            loss=loss,
-            solver=solver,
-            accounting=accounting,
-            aggregation=aggregation,
-            adjacency=adjacency,
-            n_users=n_users,
-            fit_intercept=fit_intercept,
-            alpha=alpha,
-            radius=radius,
-            max_iter=max_iter,
-            weight_cap=weight_cap,
-            concentration=concentration,
-            gradient_bound=gradient_bound,
-            step_size=step_size,
-            convexity=convexity,
-            random_state=random_state,
-            ledger=ledger,
-        )
+        self.epsilon = epsilon
+        self.delta = delta
+        self.loss = loss
         self.classes = classes
         self.feature_norm = feature_norm
+        self.solver = solver
+        self.accounting = accounting
+        self.aggregation = aggregation
+        self.adjacency = adjacency
+        self.n_users = n_users
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.radius = radius
+        self.max_iter = max_iter
+        self.weight_cap = weight_cap
+        self.concentration = concentration
+        self.gradient_bound = gradient_bound
+        self.step_size = step_size
+        self.convexity = convexity
+        self.random_state = random_state
+        self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, user_ids=None):
@@ -195,36 +194,32 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         -------
         self : UserLevelSGDClassifier
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         classes, codes = self._encode(y)
-        groups, names = self._groups(user_ids, len(X))
+        if not isinstance(self.loss, str):
+            check_custom_loss(self.loss)
+            if len(classes) > 2:
+                raise ValueError(f"a custom loss is for two classes, got {len(classes)} classes.")
         norm = float(np.sqrt(X.shape[1])) if self.feature_norm is None else self.feature_norm
         n_outputs = 1 if len(classes) == 2 else len(classes)
-        if isinstance(self.loss, str):
-            loss, target = self._loss_and_target(codes, n_outputs)
-            problem_type: Any = LinearProblem
-        else:
-            check_custom_loss(self.loss)
-            if n_outputs > 1:
-                raise ValueError(f"a custom loss is for two classes, got {len(classes)} classes.")
-            loss, target, problem_type = self.loss, 2.0 * codes - 1.0, CustomProblem
-        self.classes_ = classes
-        coef = self._minimise(
-            lambda rows, users, alpha: problem_type(
-                X[rows], target[rows], users, loss, fit_intercept=self.fit_intercept, alpha=alpha
-            ),
-            groups,
-            names,
-            n_coef=n_outputs * (X.shape[1] + self.fit_intercept),
-            magnitudes=None,
+        loss, target = self._loss_and_target(codes, n_outputs)
+        data, terms = self._users(X, target, user_ids)
+        mechanism = self._descent(
+            Objective(loss, X.shape[1], n_outputs, self.fit_intercept),
+            terms,
             smoothness=float(loss.smoothness) * norm**2,
+            record_ridge=0.0,
             most_steps=MOST_STEPS,
             # The median gradient is that of well classified users, no yardstick for the others (rare classes).
             select_clip=False,
             clip_radius=CLIP[self.aggregation] * norm,
+            select_scale=False,
             radius=LARGEST_MARGIN / norm,
-        ).reshape(n_outputs, -1)
+        )
+        coef = self._run(mechanism, data, user_ids).reshape(n_outputs, -1)
+        self.classes_ = classes
         self.coef_ = coef[:, : X.shape[1]]
         self.intercept_ = coef[:, -1].copy() if self.fit_intercept else np.zeros(n_outputs)
         return self
@@ -241,17 +236,21 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             raise ValueError("y has labels that are not in classes.")
         return classes, codes
 
-    def _loss_and_target(self, codes: np.ndarray, n_outputs: int) -> tuple[LinearLoss, np.ndarray]:
-        binary: LinearLoss = LogisticLoss() if self.loss == "log_loss" else SmoothedHingeLoss()
+    def _loss_and_target(self, codes: np.ndarray, n_outputs: int) -> tuple[Any, np.ndarray]:
+        """Loss, and each row's target: ±1, one column a class for several classes (0 and 1 if multinomial)."""
         if n_outputs == 1:
-            return binary, 2.0 * codes - 1.0
-        one_hot = np.eye(n_outputs)[codes]
+            signs = 2.0 * codes - 1.0
+            if not isinstance(self.loss, str):
+                return self.loss, signs
+            return LogisticLoss() if self.loss == "log_loss" else SmoothedHingeLoss(), signs
+        one_hot = np.zeros((len(codes), n_outputs), order="F")
+        one_hot[np.arange(len(codes)), codes] = 1.0
         if self.loss == "log_loss":
             return MultinomialLoss(), one_hot
-        return OneVersusRestLoss(binary), 2.0 * one_hot - 1.0
+        return SmoothedHingeLoss(), 2.0 * one_hot - 1.0
 
     def _assumptions(self) -> tuple[str, ...]:
-        return ("the set of labels is public",)
+        return (*super()._assumptions(), "the set of labels is public")
 
     def decision_function(self, X):
         """Linear predictor of each class; for two classes that of the second.

@@ -14,17 +14,29 @@ Derivations in docs/user_level.md.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.user_level._plan import DescentPlan
-from skprivate.user_level._private_range import select_median_scale
-from skprivate.user_level._problems import UserProblem
+from skprivate.privacy import Mechanism, PrivacyEvent
+from skprivate.user_level._plan import BudgetSplit, DescentPlan, Terms, default_steps, split_budget
+from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
+from skprivate.user_level._problems import Objective, UserData, UserProblem
+from skprivate.user_level._users import user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
 
+#: Projection radius in units of the private scale of the target.
+RADIUS_FACTOR = 2.0
+#: First step in units of the projection radius, and its length where there is none.
+FIRST_STEP = 0.15
+FIRST_STEP_UNBOUNDED = 0.5
+#: Above this noise level a projection radius that is a default, not a bound, shrinks, down to a quarter.
+SHRINK_LEVEL = 0.15
+SHRINK_MOST = 0.25
 #: Largest growth and decay of the log step in one step, while searching and while averaging.
 _SEARCH_GROWTH = 0.3
 _SEARCH_DECAY = 0.8
@@ -67,6 +79,7 @@ def adaptive_descent(
         The radius C used in it (released).
     """
     d = problem.n_coef
+    terms, clip_epsilon = plan.split.terms, plan.split.clip_epsilon
     centre = np.zeros(d) if start is None else start
     w = centre
     total = np.zeros(d)
@@ -79,19 +92,15 @@ def adaptive_descent(
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
-        if t == plan.search_steps and plan.clip_epsilon is not None:
-            with np.errstate(all="ignore"):
-                norms = problem.gradient_norms(w)
+        if t == plan.search_steps and clip_epsilon is not None:
             median = select_median_scale(
-                norms, epsilon=plan.clip_epsilon, release=release, monotone=plan.monotone
+                problem.gradient_norms(w), epsilon=clip_epsilon, release=release, monotone=terms.monotone
             )
             if plan.clip_decides:
                 radius = plan.clip_factor * median
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
-        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-            contributions = problem.contribution_sum(w, radius)
-        noisy_sum = release.gaussian(contributions, sensitivity=plan.sensitivity, noise_multiplier=multiplier)
-        direction = noisy_sum / plan.n_users
+        contributions = problem.contribution_sum(w, radius)
+        direction = terms.release_sum(contributions, multiplier, release) / plan.n_users
         if previous is not None:
             correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION
             vote = math.tanh(0.5 * math.sqrt(d) * correlation)
@@ -103,7 +112,7 @@ def adaptive_descent(
             else:
                 step *= math.exp(_REFINE_GAIN * vote)
         previous = direction
-        previous_power = d * (plan.sensitivity * multiplier / plan.n_users) ** 2
+        previous_power = d * (terms.sum_sensitivity * multiplier / plan.n_users) ** 2
         if pull:
             direction = direction + pull * (w - centre)
         velocity = direction if searching else plan.momentum * velocity + direction
@@ -118,3 +127,152 @@ def project(w: FloatArray, radius: float) -> FloatArray:
     """Nearest point of the ball of this radius."""
     norm = float(np.linalg.norm(w))
     return w if norm <= radius else w * (radius / norm)
+
+
+@dataclass(frozen=True)
+class LinearResult:
+    """What the fit of a linear model released.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_coef,)
+    n_users : float
+    radius, clip_radius : float
+        Projection and clipping radius as used.
+    noise_level : float
+        Norm of all the noise, where a unanimous vote of the users has norm 1.
+    scale_missed : bool
+        Whether the users were too few for the scale of the target that was wanted.
+    """
+
+    coef: FloatArray
+    n_users: float
+    radius: float
+    clip_radius: float
+    noise_level: float = 0.0
+    scale_missed: bool = False
+
+
+@dataclass(frozen=True)
+class Descent(Mechanism):
+    """A linear model by descent on all users: their number if it is private, a scale of the target, the steps.
+
+    Attributes
+    ----------
+    terms : Terms
+    objective : Objective
+        Its ``alpha`` is replaced by `alpha`.
+    given_alpha : float or None
+        Strength of the penalty; None for ``record_ridge``·d·ν² with the noise level ν of the fit, where the number
+        of users is public.
+    record_ridge : float
+    given_steps : int or None
+        Number of steps; None to choose by public numbers, at most ``most_steps``.
+    most_steps : int
+    select_clip : bool
+        Select a clipping radius privately if there are enough users; otherwise ``clip_radius``.
+    clip_factor : float
+        Clipping radius in units of the median gradient norm.
+    clip_radius : float
+    select_scale : bool
+        Find the projection radius from the users' magnitudes if there are enough users; otherwise ``radius``.
+    radius : float
+    shrink_radius : bool
+        Whether ``radius`` is a default rather than a bound, to be shrunk where noise is large.
+    """
+
+    terms: Terms
+    objective: Objective
+    given_alpha: float | None
+    record_ridge: float
+    given_steps: int | None
+    most_steps: int
+    select_clip: bool
+    clip_factor: float
+    clip_radius: float
+    select_scale: bool
+    radius: float
+    shrink_radius: bool
+    theorem = "user-normalised descent, docs/user_level.md"
+
+    @cached_property
+    def split(self) -> BudgetSplit:
+        return split_budget(
+            self.terms,
+            n_numbers=self.objective.n_coef * (self.given_steps or self.most_steps),
+            scales=int(self.select_scale),
+            clip=self.select_clip,
+        )
+
+    @property
+    def size(self) -> int:
+        """Numbers of one sum."""
+        return self.objective.n_coef
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps. Events have to be known before a private number of users is released."""
+        if self.given_steps is not None:
+            return self.given_steps
+        if self.terms.n_users is None:
+            return self.most_steps
+        return default_steps(self.split.level(self.terms.n_users, self.objective.n_coef), self.most_steps)
+
+    @property
+    def alpha(self) -> float:
+        """Strength of the penalty."""
+        if self.given_alpha is not None:
+            return self.given_alpha
+        if self.terms.n_users is None:
+            return 0.0
+        n_coef = self.objective.n_coef
+        return self.record_ridge * n_coef * self.split.level(self.terms.n_users, n_coef) ** 2
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        return [*self.split.other, *self.plan(float(self.terms.n_users or 1), self.radius).sums]
+
+    def plan(self, n_users: float, radius: float) -> DescentPlan:
+        """The steps for so many users."""
+        return DescentPlan(
+            self.split,
+            n_users,
+            self.n_steps,
+            self.objective.n_coef,
+            radius,
+            FIRST_STEP * radius if math.isfinite(radius) else FIRST_STEP_UNBOUNDED,
+            self.clip_factor,
+            self.clip_radius,
+        )
+
+    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+    def run(self, data: UserData, release: Any) -> LinearResult:
+        """Draw: the number of users, a scale of the target, the descent."""
+        n_users = self.split.count(data.groups.n_users, release)
+        level = self.split.level(n_users, self.objective.n_coef)
+        radius = self.radius
+        scale_missed = self.select_scale
+        price = self.split.scale_epsilon
+        if price is not None:
+            # Drawn in any case: which events are drawn must not depend on a released number of users.
+            scale = select_median_scale(
+                user_magnitudes(data.y, data.groups),
+                epsilon=price,
+                release=release,
+                monotone=self.terms.monotone,
+                scales=COARSE_SCALES,
+            )
+            if self.terms.decides(price, self.split.at_least(n_users), len(COARSE_SCALES)):
+                radius, scale_missed = RADIUS_FACTOR * scale, False
+        if self.shrink_radius:
+            radius *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
+        coef, clip_radius = self._descend(data, self.plan(n_users, radius), level, release)
+        return LinearResult(coef, n_users, radius, clip_radius, level, scale_missed)
+
+    def _descend(
+        self, data: UserData, plan: DescentPlan, level: float, release: Any
+    ) -> tuple[FloatArray, float]:
+        return adaptive_descent(self._problem(data), plan, release)
+
+    def _problem(self, data: UserData) -> UserProblem:
+        return replace(self.objective, alpha=self.alpha).problem(data)

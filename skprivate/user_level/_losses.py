@@ -1,7 +1,8 @@
 """Losses of linear models, through their derivative with respect to the linear predictor.
 
 A loss of a linear model is ℓ(w; x, y) = φ(⟨w, x⟩, y), so its gradient is φ'(⟨w, x⟩, y)·x: one number a row (one a
-class for several outputs). A custom loss gives per-row gradients itself, see `CustomLoss`.
+class for several outputs). All arithmetic is elementwise along rows, so that a row's derivative does not depend on
+other rows. A custom loss gives per-row gradients itself, see `CustomLoss`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import expit
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -22,11 +23,7 @@ class LinearLoss(Protocol):
     smoothness: float
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        """φ'(f, y), of the shape of ``f``."""
-        ...
-
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        """φ(f, y) of each row."""
+        """φ'(f, y) for contiguous ``f`` and ``y`` of shape (n_outputs, n_rows)."""
         ...
 
 
@@ -48,6 +45,10 @@ class CustomLoss(Protocol):
 
     def gradient(self, X: FloatArray, y: FloatArray, coef: FloatArray) -> FloatArray:
         """Gradient of each row's loss.
+
+        The privacy guarantee assumes that each row of the result depends on the same row of ``X`` and ``y`` and on
+        ``coef`` alone, to the last bit, and that no warning is raised. Matrix products by BLAS (``X @ coef``) round
+        a row differently according to where it stands; sums over columns, ``sum(X[:, j] * coef[j] …)``, do not.
 
         Parameters
         ----------
@@ -71,9 +72,6 @@ class SquaredLoss:
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         return f - y
 
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(0.5 * (f - y) ** 2)
-
 
 class HuberLoss:
     """φ(f, y) = (f − y)²/2 where |f − y| ≤ threshold, linear beyond."""
@@ -86,26 +84,21 @@ class HuberLoss:
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         return np.clip(f - y, -self.threshold, self.threshold)
 
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        residual = np.abs(f - y)
-        small = np.minimum(residual, self.threshold)
-        return np.asarray(small * (residual - 0.5 * small))
-
 
 class LogisticLoss:
-    """φ(f, y) = ln(1 + exp(−y f)) with y = ±1."""
+    """φ(f, y) = ln(1 + exp(−y f)) with y = ±1; for several outputs their sum, one class against the rest."""
 
     smoothness = 0.25
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(-y * expit(-y * f))
 
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(np.logaddexp(0.0, -y * f))
-
 
 class SmoothedHingeLoss:
-    """Hinge max(0, 1 − y f) smoothed quadratically on an interval of length ``width`` (y = ±1)."""
+    """Hinge max(0, 1 − y f) smoothed quadratically on an interval of length ``width`` (y = ±1).
+
+    For several outputs their sum, one class against the rest.
+    """
 
     def __init__(self, width: float = 0.5) -> None:
         self.width = width
@@ -114,36 +107,22 @@ class SmoothedHingeLoss:
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(-y * np.clip((1.0 - y * f) / self.width + 0.5, 0.0, 1.0))
 
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        slack = 1.0 - y * f + 0.5 * self.width
-        small = np.clip(slack, 0.0, self.width)
-        return np.asarray(small * (slack - 0.5 * small) / self.width)
-
 
 class MultinomialLoss:
-    """φ(f, y) = −log softmax(f)_y with f of shape (n_rows, n_classes) and y one-hot."""
+    """φ(f, y) = −log softmax(f)_y with one output a class and y one-hot."""
 
     smoothness = 0.5
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(softmax(f, axis=1) - y)
-
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(-(log_softmax(f, axis=1) * y).sum(axis=1))
-
-
-class OneVersusRestLoss:
-    """Sum over the classes of a binary loss, with f of shape (n_rows, n_classes) and y = ±1 of that shape."""
-
-    def __init__(self, binary: LinearLoss) -> None:
-        self.binary = binary
-        self.smoothness = binary.smoothness
-
-    def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        return self.binary.derivative(f, y)
-
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(self.binary.value(f, y).sum(axis=1))
+        # Loops over the classes: a sum along an axis may run in another order where there is one row.
+        top = f[0].copy()
+        for scores in f[1:]:
+            np.maximum(top, scores, out=top)
+        parts = np.exp(f - top)
+        total = parts[0].copy()
+        for part in parts[1:]:
+            total += part
+        return np.asarray(parts / total - y)
 
 
 def check_custom_loss(loss: Any) -> None:

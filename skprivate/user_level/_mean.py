@@ -11,10 +11,10 @@ from sklearn.utils.validation import validate_data
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.privacy import Adjacency
-from skprivate.user_level._plan import Neighbours
+from skprivate.privacy import Adjacency, PrivacyUnit
+from skprivate.user_level._plan import Terms
 from skprivate.user_level._sgd import warn_if_hopeless
-from skprivate.user_level._user_mean import MeanSettings, PreparedMean, clip_factor
+from skprivate.user_level._user_mean import UserMean, clip_factor
 from skprivate.user_level._users import UserGroups, encode_users
 
 
@@ -68,8 +68,9 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy at user level, computed from the draws. Beyond Algorithm 3 of the
-    reference; derivation in docs/user_level.md.
+    Guarantee: (ε, δ)-differential privacy for a user, or for a row where ``user_ids`` is not given, computed from the
+    draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, and selections by the
+    exponential mechanism. Beyond Algorithm 3 of the reference; derivation in docs/user_level.md.
 
     References
     ----------
@@ -143,29 +144,25 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         -------
         self : UserLevelMean
         """
-        X = validate_data(self, X, dtype=np.float64)
-        groups = UserGroups(encode_users(user_ids, len(X))[0], self.weight_cap)
-        settings = MeanSettings(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            neighbours=Neighbours(Adjacency(self.adjacency)),
-            n_users=groups.n_users if self.adjacency == "replace-one" else self.n_users,
-            tau=self.tau,
-            clip_factor=clip_factor(self.aggregation, X.shape[1]),
-            bound=self.bound,
-        )
-        prepared = PreparedMean(settings, X.shape[1])
-        release = self._open_release(
-            unit="user",
-            adjacency=self.adjacency,
-            theorem="winsorised mean about a private centre, docs/user_level.md",
-            assumptions=() if settings.n_users is None else ("the number of users is public",),
-            plan=prepared.events,
-        )
-        n_users = prepared.count(groups.n_users, release)
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-            result = prepared.run(groups.mean(X), groups, n_users, release)
-        self.privacy_guarantee_ = release.close()
+            X = validate_data(self, X, dtype=np.float64)
+        groups = UserGroups(encode_users(user_ids, len(X))[0], self.weight_cap)
+        adjacency = Adjacency(self.adjacency)
+        n_users = groups.n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
+        mechanism = UserMean(
+            Terms(self.epsilon, self.delta, adjacency, n_users),
+            X.shape[1],
+            clip_factor(self.aggregation, X.shape[1]),
+            self.tau,
+            self.bound,
+        )
+        with self._releasing(
+            mechanism,
+            unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
+            adjacency=adjacency,
+            assumptions=() if n_users is None else ("the number of users is public",),
+        ) as release:
+            result = mechanism.run((X, groups), release)
         warn_if_hopeless(result.n_users, self.epsilon, X.shape[1], result.noise_level)
         self.mean_ = result.mean
         self.confidence_radius_ = result.confidence_radius(self.beta)

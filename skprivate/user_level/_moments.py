@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.user_level._plan import Neighbours, decides
+from skprivate.privacy import Mechanism, PrivacyEvent, gaussian_noise_multiplier
+from skprivate.user_level._descent import LinearResult, project
+from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
-from skprivate.user_level._problems import GramProblem
-from skprivate.user_level._user_mean import MeanResult, PreparedMean
-from skprivate.user_level._users import UserGroups, user_magnitudes
+from skprivate.user_level._problems import UserData, second_moments
+from skprivate.user_level._user_mean import MeanResult, UserMean, clip_factor
+from skprivate.user_level._users import user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -25,72 +29,92 @@ def n_moments(n_coef: int) -> int:
     return n_coef * (n_coef + 3) // 2
 
 
-def noise_is_negligible(multiplier: float, neighbours: Neighbours, n_users: int, n_coef: int) -> bool:
-    """Whether moments of so many users carry hardly more privacy noise than sampling noise.
+def noise_is_negligible(terms: Terms, n_coef: int) -> bool:
+    """Whether moments of a public number of users carry hardly more privacy noise than sampling noise.
 
     In units of a user's spread the noise has norm Δ z √D/n, the sampling error 1/√n.
     """
-    noise = neighbours.sum_sensitivity * multiplier * math.sqrt(n_moments(n_coef)) / n_users
-    return noise <= NEGLIGIBLE / math.sqrt(n_users)
+    if terms.n_users is None:
+        return False
+    multiplier = gaussian_noise_multiplier(terms.epsilon, terms.delta)
+    noise = terms.sum_sensitivity * multiplier * math.sqrt(n_moments(n_coef)) / terms.n_users
+    return noise <= NEGLIGIBLE / math.sqrt(terms.n_users)
 
 
-def moments_regression(
-    X: FloatArray,
-    y: FloatArray,
-    groups: UserGroups,
-    prepared: PreparedMean,
-    *,
-    fit_intercept: bool,
-    alpha: float,
-    release: Any,
-) -> tuple[FloatArray, MeanResult]:
+@dataclass(frozen=True)
+class MomentsRegression(Mechanism):
     """Coefficients from a winsorised mean of every user's (zzᵀ, zy), with z = (x, 1) if an intercept is fitted.
 
-    Parameters
+    Attributes
     ----------
-    X : ndarray of shape (n_rows, n_features)
-    y : ndarray of shape (n_rows,)
-    groups : UserGroups
-    prepared : PreparedMean
-        For vectors of length `n_moments`, with two scales to select: that of y and that of the moments.
+    terms : Terms
+    n_features : int
     fit_intercept : bool
     alpha : float
         Strength of the ℓ2 penalty, not on the intercept.
-    release : Release
-
-    Returns
-    -------
-    coef : ndarray of shape (n_features + fit_intercept,)
-    result : MeanResult
+    aggregation : {"mean", "robust"}
+    radius : float
+        Coefficients are projected to this ball (``inf``: not at all).
     """
-    settings = prepared.settings
-    n_users = prepared.count(groups.n_users, release)
-    scale, price = 1.0, prepared.split.scale_epsilon
-    if price is not None:
-        found = select_median_scale(
-            user_magnitudes(y, groups),
-            epsilon=price,
-            release=release,
-            monotone=settings.neighbours.monotone,
-            scales=COARSE_SCALES,
-        )
-        if decides(price, prepared.split.at_least(n_users), settings.neighbours, len(COARSE_SCALES)):
-            scale = found
-    gram = GramProblem(X, y / scale, groups, fit_intercept=fit_intercept, alpha=0.0)
-    d = gram.n_coef
-    upper = np.triu_indices(d)
-    vectors = np.concatenate([gram.gram[:, *upper], gram.moment], axis=1)
-    result = prepared.run(vectors, groups, n_users, release)
-    second = np.zeros((d, d))
-    second[upper] = result.mean[: len(upper[0])]
-    second = second + np.triu(second, 1).T
-    # Noise moves the eigenvalues of a symmetric matrix by about √(2d) standard deviations: smaller ones say nothing.
-    noise = result.noise_scale if result.winsorised else 1.0
-    values, vectors_ = np.linalg.eigh(second)
-    floor = max(noise * math.sqrt(2.0 * d), 1e-12)
-    second = (vectors_ * np.maximum(values, floor)) @ vectors_.T
-    penalty = np.full(d, alpha)
-    if fit_intercept:
-        penalty[-1] = 0.0
-    coef = np.linalg.solve(second + np.diag(penalty), result.mean[len(upper[0]) :])
-    return scale * coef, result
+
+    terms: Terms
+    n_features: int
+    fit_intercept: bool
+    alpha: float
+    aggregation: str
+    radius: float = math.inf
+    n_steps = 1
+    theorem = "winsorised mean of second moments, docs/user_level.md"
+
+    @property
+    def size(self) -> int:
+        """Numbers of one sum."""
+        return n_moments(self.n_features + self.fit_intercept)
+
+    @cached_property
+    def mean(self) -> UserMean:
+        """The mean of the moments, with two scales to select: that of y and that of the moments."""
+        return UserMean(self.terms, self.size, clip_factor(self.aggregation, self.size), n_scales=2)
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        return self.mean.events
+
+    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+    def run(self, data: UserData, release: Any) -> LinearResult:
+        """Draw the scale of the target and the moments."""
+        split, groups = self.mean.split, data.groups
+        n_users = split.count(groups.n_users, release)
+        scale = 1.0
+        if split.scale_epsilon is not None:
+            found = select_median_scale(
+                user_magnitudes(data.y, groups),
+                epsilon=split.scale_epsilon,
+                release=release,
+                monotone=self.terms.monotone,
+                scales=COARSE_SCALES,
+            )
+            if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
+                scale = found
+        moments = second_moments(data.X, data.y / scale, groups, self.fit_intercept)
+        result = self.mean.mean_of_vectors(moments, groups, n_users, release)
+        coef = project(scale * self._solve(result), self.radius)
+        return LinearResult(coef, n_users, self.radius, result.clip_radius, result.noise_level)
+
+    def _solve(self, result: MeanResult) -> FloatArray:
+        """Coefficients from released moments."""
+        d = self.n_features + self.fit_intercept
+        upper = np.triu_indices(d)
+        second = np.zeros((d, d))
+        second[upper] = result.mean[: len(upper[0])]
+        second = second + np.triu(second, 1).T
+        # Noise moves the eigenvalues of a symmetric matrix by about √(2d) standard deviations: smaller ones say
+        # nothing.
+        noise = result.noise_scale if result.winsorised else 1.0
+        values, vectors = np.linalg.eigh(second)
+        floor = max(noise * math.sqrt(2.0 * d), 1e-12)
+        second = (vectors * np.maximum(values, floor)) @ vectors.T
+        penalty = np.full(d, self.alpha)
+        if self.fit_intercept:
+            penalty[-1] = 0.0
+        return np.asarray(np.linalg.solve(second + np.diag(penalty), result.mean[len(upper[0]) :]))

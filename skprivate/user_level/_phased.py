@@ -8,18 +8,17 @@ here and its λ = (G/R)·max(1/√n, noise) is public.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from skprivate._identifiers import hash_identifiers
-from skprivate.privacy import PrivacyEvent, open_branches
-from skprivate.user_level._descent import adaptive_descent
+from skprivate.privacy import open_branches
+from skprivate.user_level._descent import Descent, adaptive_descent
 from skprivate.user_level._plan import DescentPlan
-from skprivate.user_level._problems import UserProblem
+from skprivate.user_level._problems import UserData
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -39,44 +38,30 @@ def n_phases(level: float) -> int:
     return max(1, math.floor(math.log2(0.5 / level))) if level < 0.5 else 1
 
 
-def phased_descent(
-    make_problem: Callable[[npt.NDArray[np.int64]], UserProblem],
-    phases: npt.NDArray[np.int64],
-    plan: DescentPlan,
-    events: list[tuple[PrivacyEvent, int]],
-    level: float,
-    release: Any,
-) -> FloatArray:
-    """Solve the phases one after the other.
+@dataclass(frozen=True)
+class PhasedDescent(Descent):
+    """A linear model by descents on disjoint users, one after the other."""
 
-    Parameters
-    ----------
-    make_problem : callable
-        From the numbers of the users of a phase to their objective.
-    phases : ndarray of shape (n_users,), int64
-    plan : DescentPlan
-        Of one phase; ``n_users`` is that of all.
-    events : list of (PrivacyEvent, int)
-        What one phase draws.
-    level : float
-        Noise level of a descent on all users.
-    release : Release
-    """
-    count = n_phases(level)
-    branches = open_branches(release, count, events, fixed_assignment=True)
-    reach = plan.radius if math.isfinite(plan.radius) else 1.0
-    base = max(1.0 / math.sqrt(plan.n_users), level) / reach
-    w: FloatArray | None = None
-    for s, branch in enumerate(branches):
-        part = 0.5 ** min(s + 1, count - 1)  # 1/2, 1/4, …, and the last phase as the one before
-        phase = replace(
-            plan,
-            n_users=plan.n_users * part,
-            first_step=plan.first_step * 0.25**s,
-            momentum=0.0,
-            clip_epsilon=None,
-        )
-        problem = make_problem(np.flatnonzero(phases == s))
-        w, _ = adaptive_descent(problem, phase, branch, start=w, pull=4.0 ** (s + 1) * base if s else 0.0)
-    assert w is not None
-    return w
+    theorem = "Algorithm 5 (arXiv 2102.11845) with user-normalised descent, docs/user_level.md"
+
+    def _descend(
+        self, data: UserData, plan: DescentPlan, level: float, release: Any
+    ) -> tuple[FloatArray, float]:
+        count = n_phases(level)
+        phases = assign_phases(data.names, count, release.public_rng)
+        branches = open_branches(release, count, plan.sums, fixed_assignment=True)
+        reach = plan.radius if math.isfinite(plan.radius) else 1.0
+        base = max(1.0 / math.sqrt(plan.n_users), level) / reach
+        w: FloatArray | None = None
+        for s, branch in enumerate(branches):
+            part = 0.5 ** min(s + 1, count - 1)  # 1/2, 1/4, …, and the last phase as the one before
+            phase = replace(
+                plan,
+                n_users=plan.n_users * part,
+                first_step=plan.first_step * 0.25**s,
+                most_momentum=0.0,
+            )
+            problem = self._problem(data.subset(np.flatnonzero(phases == s)))
+            w, _ = adaptive_descent(problem, phase, branch, start=w, pull=4.0 ** (s + 1) * base if s else 0.0)
+        assert w is not None
+        return w, plan.clip_radius

@@ -1,4 +1,4 @@
-"""The public plan of a descent: how many steps, how much noise, what is selected. Never looks at data."""
+"""The public plan of a fit: how the budget is divided, how many steps, how much noise. Never looks at data."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from skprivate.privacy import (
+    CONTRIBUTION_STEP,
     Adjacency,
     BoundedRangeEvent,
     GaussianEvent,
@@ -37,20 +38,44 @@ WIDER = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
-class Neighbours:
-    """What the neighbouring relation means for sums over users of vectors of norm at most 1."""
+class Terms:
+    """What a fit promises, and what is public about its users.
 
+    Attributes
+    ----------
+    epsilon, delta : float
+    adjacency : Adjacency
+    n_users : int or None
+        Public number of users; None to release it with noise.
+    """
+
+    epsilon: float
+    delta: float
     adjacency: Adjacency
+    n_users: int | None
 
     @property
     def sum_sensitivity(self) -> float:
-        """ℓ2 change of the sum: a unit vector more or less, or one exchanged for another."""
+        """ℓ2 change of a sum of vectors of norm at most 1: one more or less, or one exchanged for another."""
         return 2.0 if self.adjacency is Adjacency.REPLACE_ONE else 1.0
 
     @property
     def monotone(self) -> bool:
         """Adding a user moves every count the same way; exchanging one does not."""
         return self.adjacency is Adjacency.ADD_REMOVE
+
+    def release_sum(self, contributions: Any, noise_multiplier: float, release: Any) -> Any:
+        """Exact sum of the users' integer contributions, released in units of a contribution of norm 1."""
+        return release.gaussian(
+            contributions,
+            sensitivity=self.sum_sensitivity / CONTRIBUTION_STEP,
+            noise_multiplier=noise_multiplier,
+            step=CONTRIBUTION_STEP,
+        )
+
+    def decides(self, epsilon: float, n_users: float, n_candidates: float = len(SCALES)) -> bool:
+        """Whether so many users decide the selection of a median among so many candidates at this price."""
+        return epsilon * (1.0 + 1e-12) >= selection_epsilon(n_users, n_candidates, monotone=self.monotone)
 
 
 @dataclass(frozen=True)
@@ -59,25 +84,28 @@ class BudgetSplit:
 
     Attributes
     ----------
+    terms : Terms
+    multiplier : float
+        z such that one Gaussian sum with this multiplier uses up all that the other draws leave. Sums with z/√share_i
+        use it up together if the shares add up to 1: Gaussians of any multipliers compose to exactly one with
+        1/z² = Σ 1/z_i², also if shares are chosen after looking at earlier results.
     count_multiplier : float or None
         Noise multiplier of the number of users, None where that is public.
     scale_epsilon, clip_epsilon : float or None
-        Prices of the selections of a target scale and of a clipping radius, None if they are not made.
+        Prices of the selections of a target scale, of which ``n_scales`` are made, and of a clipping radius; None if
+        they are not made.
     median_epsilon : float or None
         Price of the median of one coordinate, of which ``n_medians`` are found.
-    multiplier : float
-        z such that one Gaussian sum with this multiplier uses up all that is left. Sums with z/√share_i use it up
-        together if the shares add up to 1: Gaussians of any multipliers compose to exactly one with
-        1/z² = Σ 1/z_i², also if shares are chosen after looking at earlier results.
     """
 
-    count_multiplier: float | None
-    scale_epsilon: float | None
-    clip_epsilon: float | None
-    median_epsilon: float | None
-    n_medians: int
+    terms: Terms
     multiplier: float
+    count_multiplier: float | None = None
+    scale_epsilon: float | None = None
+    clip_epsilon: float | None = None
+    median_epsilon: float | None = None
     n_scales: int = 1
+    n_medians: int = 0
 
     def at_least(self, n_users: float) -> float:
         """Number of users that a selection may count on: three standard deviations below a noisy one."""
@@ -97,26 +125,28 @@ class BudgetSplit:
             events.append((BoundedRangeEvent(self.median_epsilon), self.n_medians))
         return tuple(events)
 
+    def level(self, n_users: float, n_coef: int) -> float:
+        """ν = Δ z √d / n: norm of all the noise together, where a unanimous vote of the users has norm 1."""
+        return self.terms.sum_sensitivity * self.multiplier * math.sqrt(n_coef) / n_users
+
+    def count(self, n_users: int, release: Any) -> float:
+        """The public number of users, or their private number with noise, at least its deviation and 1."""
+        if self.terms.n_users is not None:
+            return float(self.terms.n_users)
+        assert self.count_multiplier is not None
+        noisy = release.gaussian(int(n_users), sensitivity=1, noise_multiplier=self.count_multiplier)
+        return max(float(noisy), self.count_multiplier, 1.0)
+
 
 def split_budget(
-    epsilon: float,
-    delta: float,
-    neighbours: Neighbours,
-    *,
-    n_users: int | None,
-    n_numbers: int,
-    scales: int,
-    clip: bool,
-    medians: int = 0,
+    terms: Terms, *, n_numbers: int, scales: int = 0, clip: bool = False, medians: int = 0
 ) -> BudgetSplit:
     """Divide a budget by public numbers alone.
 
     Parameters
     ----------
-    epsilon, delta : float
-    neighbours : Neighbours
-    n_users : int or None
-        Where public; a selection that so few users cannot decide is left out. None: released with noise.
+    terms : Terms
+        Where the number of users is public, a selection that so few users cannot decide is left out.
     n_numbers : int
         Numbers released by all Gaussian sums together (matters for the lattice only).
     scales : int
@@ -126,28 +156,29 @@ def split_budget(
     medians : int
         Number of coordinates whose medians are wanted.
     """
-    alone = gaussian_noise_multiplier(epsilon, delta)
+    alone = gaussian_noise_multiplier(terms.epsilon, terms.delta)
     rho = 0.5 / alone**2
 
     def price(share: float, count: int, n_candidates: float = len(SCALES)) -> float | None:
         if not count:
             return None
         affordable = math.sqrt(8.0 * share * rho / count)
-        if n_users is None:
+        if terms.n_users is None:
             return affordable
-        needed = selection_epsilon(n_users, n_candidates, monotone=neighbours.monotone)
+        needed = selection_epsilon(terms.n_users, n_candidates, monotone=terms.monotone)
         return needed if needed <= affordable else None
 
     draft = BudgetSplit(
-        count_multiplier=alone / math.sqrt(COUNT_SHARE) if n_users is None else None,
+        terms,
+        alone,
+        count_multiplier=alone / math.sqrt(COUNT_SHARE) if terms.n_users is None else None,
         scale_epsilon=price(SCALE_SHARE, scales, len(COARSE_SCALES)),
         clip_epsilon=price(CLIP_SHARE, int(clip)),
         median_epsilon=price(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
         n_scales=scales,
         n_medians=medians,
-        multiplier=alone,
     )
-    z = remaining_multiplier(epsilon, delta, alone, draft.other, n_numbers)
+    z = remaining_multiplier(terms.epsilon, terms.delta, alone, draft.other, n_numbers)
     return replace(draft, multiplier=z * WIDER)
 
 
@@ -169,121 +200,83 @@ def remaining_multiplier(
         z *= (needed / epsilon) * (1.0 + 1e-4)
 
 
-def decides(
-    epsilon: float, n_users: float, neighbours: Neighbours, n_candidates: float = len(SCALES)
-) -> bool:
-    """Whether so many users decide the selection of a median among so many candidates at this price."""
-    return epsilon * (1.0 + 1e-12) >= selection_epsilon(n_users, n_candidates, monotone=neighbours.monotone)
-
-
-@dataclass(frozen=True)
-class DescentPlan:
-    """Noise and steps of `skprivate.user_level._descent.adaptive_descent`.
-
-    Attributes
-    ----------
-    n_users : float
-        Public or released number of users: the sum of contributions is divided by it.
-    sensitivity : float
-        ℓ2 sensitivity of a sum of contributions.
-    search_steps, refine_steps : int
-    search_multiplier, refine_multiplier : float
-        Noise multipliers of one step.
-    clip_epsilon : float or None
-        Price of the selection of the clipping radius between search and refinement.
-    clip_decides : bool
-        Whether the users are enough for that selection to mean anything. It is drawn in any case: which events are
-        drawn must not depend on a released number of users.
-    clip_factor : float
-        Clipping radius in units of the selected median gradient norm.
-    clip_radius : float
-        Clipping radius before or without a selection.
-    momentum : float
-        Of the refinement.
-    radius : float
-        Iterates are projected to this ball (``inf``: not at all).
-    first_step : float
-        Length of the first step.
-    """
-
-    n_users: float
-    sensitivity: float
-    monotone: bool
-    search_steps: int
-    refine_steps: int
-    search_multiplier: float
-    refine_multiplier: float
-    clip_epsilon: float | None
-    clip_decides: bool
-    clip_factor: float
-    clip_radius: float
-    radius: float
-    first_step: float
-    momentum: float
-
-    @property
-    def n_steps(self) -> int:
-        return self.search_steps + self.refine_steps
-
-    def events(self, n_coef: int) -> list[tuple[PrivacyEvent, int]]:
-        """Gaussian sums of the descent."""
-        return [
-            (GaussianEvent(self.search_multiplier, n_coef), self.search_steps),
-            (GaussianEvent(self.refine_multiplier, n_coef), self.refine_steps),
-        ]
-
-
-def noise_level(split: BudgetSplit, neighbours: Neighbours, n_users: float, n_coef: int) -> float:
-    """ν = Δ z √d / n: norm of all the noise together, where a unanimous vote of the users has norm 1."""
-    return neighbours.sum_sensitivity * split.multiplier * math.sqrt(n_coef) / n_users
-
-
 def default_steps(level: float, most: int) -> int:
     """As many steps as leave the noise of a single one about as large as the signal, between 20 and ``most``."""
     return int(min(most, max(20, round(1.0 / level**2))))
 
 
-def plan_descent(
-    split: BudgetSplit,
-    neighbours: Neighbours,
-    *,
-    n_users: float,
-    n_steps: int,
-    clip_factor: float,
-    clip_radius: float,
-    radius: float,
-    first_step: float,
-    n_coef: int,
-) -> DescentPlan:
-    """Noise of a descent that uses up what ``split`` left for Gaussian sums."""
-    search = max(1, round(SEARCH_PART * n_steps)) if n_steps > 1 else 0
-    refine = n_steps - search
-    share = SEARCH_SHARE if search else 0.0
-    refine_multiplier = split.multiplier * math.sqrt(refine / (1.0 - share)) * WIDER
-    # Momentum speeds up directions of little curvature, but widens the spread of the iterates by 1/(1 − β).
-    step_level = neighbours.sum_sensitivity * refine_multiplier * math.sqrt(n_coef) / n_users
-    return DescentPlan(
-        n_users=n_users,
-        sensitivity=neighbours.sum_sensitivity,
-        monotone=neighbours.monotone,
-        search_steps=search,
-        refine_steps=refine,
-        search_multiplier=split.multiplier * math.sqrt(search / share) * WIDER if search else 1.0,
-        refine_multiplier=refine_multiplier,
-        clip_epsilon=split.clip_epsilon,
-        clip_decides=split.clip_epsilon is not None
-        and decides(split.clip_epsilon, split.at_least(n_users), neighbours),
-        clip_factor=clip_factor,
-        clip_radius=clip_radius,
-        radius=radius,
-        first_step=first_step,
-        momentum=min(MOST_MOMENTUM, max(0.0, 1.0 - MOMENTUM_LOSS * step_level)),
-    )
+@dataclass(frozen=True)
+class DescentPlan:
+    """Noise and steps of a descent that uses up what ``split`` left for Gaussian sums.
 
+    Attributes
+    ----------
+    split : BudgetSplit
+        Its ``clip_epsilon`` is the price of the selection of the clipping radius between search and refinement.
+    n_users : float
+        Public or released number of users: the sum of contributions is divided by it.
+    n_steps, n_coef : int
+    radius : float
+        Iterates are projected to this ball (``inf``: not at all).
+    first_step : float
+        Length of the first step.
+    clip_factor : float
+        Clipping radius in units of the selected median gradient norm.
+    clip_radius : float
+        Clipping radius before or without a selection.
+    most_momentum : float
+    """
 
-def noisy_count(n_users: int, split: BudgetSplit, release: Any) -> float:
-    """Number of users released with noise, at least its standard deviation and 1."""
-    if split.count_multiplier is None:
-        raise ValueError("the number of users is public in this split.")
-    noisy = release.gaussian(float(n_users), sensitivity=1.0, noise_multiplier=split.count_multiplier)
-    return max(float(noisy), split.count_multiplier, 1.0)
+    split: BudgetSplit
+    n_users: float
+    n_steps: int
+    n_coef: int
+    radius: float
+    first_step: float
+    clip_factor: float = 1.0
+    clip_radius: float = 0.0
+    most_momentum: float = MOST_MOMENTUM
+
+    @property
+    def search_steps(self) -> int:
+        return max(1, round(SEARCH_PART * self.n_steps)) if self.n_steps > 1 else 0
+
+    @property
+    def refine_steps(self) -> int:
+        return self.n_steps - self.search_steps
+
+    @property
+    def search_multiplier(self) -> float:
+        """Noise multiplier of one step of the search."""
+        return self.split.multiplier * math.sqrt(self.search_steps / SEARCH_SHARE) * WIDER
+
+    @property
+    def refine_multiplier(self) -> float:
+        """Noise multiplier of one step of the refinement."""
+        share = SEARCH_SHARE if self.search_steps else 0.0
+        return self.split.multiplier * math.sqrt(self.refine_steps / (1.0 - share)) * WIDER
+
+    @property
+    def momentum(self) -> float:
+        """Of the refinement: it speeds up directions of little curvature, but spreads the iterates by 1/(1 − β)."""
+        level = (
+            self.split.terms.sum_sensitivity * self.refine_multiplier * math.sqrt(self.n_coef) / self.n_users
+        )
+        return min(self.most_momentum, max(0.0, 1.0 - MOMENTUM_LOSS * level))
+
+    @property
+    def clip_decides(self) -> bool:
+        """Whether the users are enough for the selection of the clipping radius to mean anything.
+
+        It is drawn in any case: which events are drawn must not depend on a released number of users.
+        """
+        price = self.split.clip_epsilon
+        return price is not None and self.split.terms.decides(price, self.split.at_least(self.n_users))
+
+    @property
+    def sums(self) -> list[tuple[PrivacyEvent, int]]:
+        """Gaussian sums of the descent."""
+        refine = (GaussianEvent(self.refine_multiplier, self.n_coef), self.refine_steps)
+        if not self.search_steps:
+            return [refine]
+        return [(GaussianEvent(self.search_multiplier, self.n_coef), self.search_steps), refine]

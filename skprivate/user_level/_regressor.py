@@ -10,15 +10,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
-from skprivate.privacy import Adjacency, gaussian_noise_multiplier
-from skprivate.user_level._descent import project
 from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_loss
-from skprivate.user_level._moments import moments_regression, n_moments, noise_is_negligible
-from skprivate.user_level._plan import Neighbours
-from skprivate.user_level._problems import CustomProblem, GramProblem, LinearProblem, UserProblem
-from skprivate.user_level._sgd import BaseUserLevelSGD, warn_if_hopeless
-from skprivate.user_level._user_mean import MeanSettings, PreparedMean, clip_factor
-from skprivate.user_level._users import UserGroups, user_magnitudes
+from skprivate.user_level._moments import MomentsRegression, noise_is_negligible
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import Objective
+from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
 MOST_STEPS = 50
@@ -105,8 +101,10 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy at user level, computed from the draws: Gaussian sums of vectors of norm at
-    most 1 per user, and selections by the exponential mechanism. All fitted attributes are released values.
+    Guarantee: (ε, δ)-differential privacy for a user, or for a row where ``user_ids`` is not given, computed from the
+    draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's
+    own rows alone, and selections by the exponential mechanism. All fitted attributes are released values. A custom
+    loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that.
 
     Scale features by public numbers before: the descent treats all directions alike.
 
@@ -159,28 +157,26 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         random_state=None,
         ledger=None,
     ):
-        super().__init__(
-            epsilon,
-            delta=delta,
-            loss=loss,
-            solver=solver,
-            accounting=accounting,
-            aggregation=aggregation,
-            adjacency=adjacency,
-            n_users=n_users,
-            fit_intercept=fit_intercept,
-            alpha=alpha,
-            radius=radius,
-            max_iter=max_iter,
-            weight_cap=weight_cap,
-            concentration=concentration,
-            gradient_bound=gradient_bound,
-            step_size=step_size,
-            convexity=convexity,
-            random_state=random_state,
-            ledger=ledger,
-        )
+        self.epsilon = epsilon
+        self.delta = delta
+        self.loss = loss
         self.huber_threshold = huber_threshold
+        self.solver = solver
+        self.accounting = accounting
+        self.aggregation = aggregation
+        self.adjacency = adjacency
+        self.n_users = n_users
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.radius = radius
+        self.max_iter = max_iter
+        self.weight_cap = weight_cap
+        self.concentration = concentration
+        self.gradient_bound = gradient_bound
+        self.step_size = step_size
+        self.convexity = convexity
+        self.random_state = random_state
+        self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, user_ids=None):
@@ -197,92 +193,49 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         -------
         self : UserLevelSGDRegressor
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = y.astype(np.float64, copy=False)
-        groups, names = self._groups(user_ids, len(X))
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
-        if self._uses_moments(groups, X.shape[1] + self.fit_intercept):
-            coef = self._fit_moments(X, y, groups)
-        else:
-            coef = self._fit_descent(X, y, groups, names, user_ids is None)
+        data, terms = self._users(X, y, user_ids)
+        coef = self._run(self._mechanism(X.shape[1], terms, user_ids is None), data, user_ids)
         self.coef_ = coef[: X.shape[1]]
         self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
         return self
 
-    def _fit_descent(
-        self, X: np.ndarray, y: np.ndarray, groups: UserGroups, names: np.ndarray, record_level: bool
-    ) -> np.ndarray:
-        return self._minimise(
-            lambda rows, users, alpha: self._problem(X[rows], y[rows], users, alpha),
-            groups,
-            names,
-            n_coef=X.shape[1] + self.fit_intercept,
-            magnitudes=user_magnitudes(y, groups),
-            smoothness=1.0 if isinstance(self.loss, str) else float(self.loss.smoothness),
+    def _mechanism(self, n_features: int, terms: Terms, record_level: bool) -> Any:
+        if self._uses_moments(n_features + self.fit_intercept, terms):
+            return MomentsRegression(
+                terms,
+                n_features,
+                self.fit_intercept,
+                self.alpha or 0.0,
+                self.aggregation,
+                np.inf if self.radius is None else self.radius,
+            )
+        loss: Any = self.loss
+        if isinstance(loss, str):
+            loss = SquaredLoss() if loss == "squared_error" else HuberLoss(self.huber_threshold)
+        return self._descent(
+            Objective(loss, n_features, 1, self.fit_intercept),
+            terms,
+            smoothness=float(loss.smoothness),
             record_ridge=3.0 if record_level else 0.0,
             most_steps=MOST_STEPS,
             select_clip=True,
             clip_radius=0.0,
+            select_scale=True,
             radius=UNIT_RADIUS,
         )
 
-    def _uses_moments(self, groups: UserGroups, n_coef: int) -> bool:
-        if self.solver == "moments":
-            if self.loss != "squared_error":
-                raise ValueError("solver='moments' needs loss='squared_error'.")
-            return True
-        if not (self.solver == "auto" and self.accounting == "tight" and self.aggregation == "mean"):
-            return False
-        n_users = groups.n_users if self.adjacency == "replace-one" else self.n_users
-        if n_users is None or not isinstance(self.loss, str) or self.loss != "squared_error":
-            return False
-        multiplier = gaussian_noise_multiplier(self.epsilon, self.delta)
-        return noise_is_negligible(multiplier, Neighbours(Adjacency(self.adjacency)), n_users, n_coef)
-
-    def _fit_moments(self, X: np.ndarray, y: np.ndarray, groups: UserGroups) -> np.ndarray:
-        n_coef = X.shape[1] + self.fit_intercept
-        size = n_moments(n_coef)
-        settings = MeanSettings(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            neighbours=Neighbours(Adjacency(self.adjacency)),
-            n_users=groups.n_users if self.adjacency == "replace-one" else self.n_users,
-            tau=None,
-            clip_factor=clip_factor(self.aggregation, size),
-            bound=None,
-            n_scales=2,
-        )
-        prepared = PreparedMean(settings, size)
-        release = self._open(prepared.events, "winsorised mean of second moments, docs/user_level.md")
-        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-            coef, result = moments_regression(
-                X,
-                y,
-                groups,
-                prepared,
-                fit_intercept=self.fit_intercept,
-                alpha=self.alpha or 0.0,
-                release=release,
-            )
-        self.privacy_guarantee_ = release.close()
-        warn_if_hopeless(result.n_users, self.epsilon, size, result.noise_level)
-        self.n_iter_ = 1
-        self.n_users_ = result.n_users
-        self.alpha_ = self.alpha or 0.0
-        self.radius_ = np.inf
-        self.clip_radius_ = result.clip_radius
-        return coef if self.radius is None else project(coef, self.radius)
-
-    def _problem(self, X: np.ndarray, y: np.ndarray, groups: UserGroups, alpha: float) -> UserProblem:
-        options: Any = {"fit_intercept": self.fit_intercept, "alpha": alpha}
-        if not isinstance(self.loss, str):
-            return CustomProblem(X, y, groups, self.loss, **options)
-        if self.loss == "huber":
-            return LinearProblem(X, y, groups, HuberLoss(self.huber_threshold), **options)
-        if groups.n_rows >= 2 * groups.n_users * X.shape[1]:
-            return GramProblem(X, y, groups, **options)
-        return LinearProblem(X, y, groups, SquaredLoss(), **options)
+    def _uses_moments(self, n_coef: int, terms: Terms) -> bool:
+        squared = isinstance(self.loss, str) and self.loss == "squared_error"
+        if self.solver == "moments" and not squared:
+            raise ValueError("solver='moments' needs loss='squared_error'.")
+        if self.solver == "auto" and self.accounting == "tight" and self.aggregation == "mean":
+            return squared and noise_is_negligible(terms, n_coef)
+        return bool(self.solver == "moments")
 
     def predict(self, X):
         """Predict the target.

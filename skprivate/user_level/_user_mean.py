@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2, norm
 
-from skprivate.privacy import GaussianEvent, PrivacyEvent
+from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._plan import (
     MEDIAN_BITS,
     WIDER,
     BudgetSplit,
     DescentPlan,
-    Neighbours,
-    decides,
+    Terms,
     default_steps,
-    noise_level,
-    noisy_count,
-    plan_descent,
     split_budget,
 )
 from skprivate.user_level._private_range import COARSE_SCALES, private_range, select_median_scale
-from skprivate.user_level._problems import MeanProblem, unit_scale
+from skprivate.user_level._problems import MeanProblem, vector_norms
 from skprivate.user_level._users import UserGroups
 
 FloatArray = npt.NDArray[np.float64]
@@ -47,36 +44,6 @@ def clip_factor(aggregation: str, n_features: int) -> float:
     users with fewer rows than others.
     """
     return 1.0 if aggregation == "robust" else max(2.0, 1.0 + 3.0 / math.sqrt(n_features))
-
-
-@dataclass(frozen=True)
-class MeanSettings:
-    """Public settings of a private mean.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-    neighbours : Neighbours
-    n_users : int or None
-        Public number of users; None to release it with noise.
-    tau : float or None
-        Public radius about their centre in which the users' means lie; None to select it privately.
-    clip_factor : float
-        Radius of the ball in units of the median distance from the centre.
-    bound : float or None
-        Public range [−B, B] in which the centre's coordinates are searched; None if it is near the origin anyway.
-    n_scales : int
-        Number of scales that are selected; more than that of the vectors if the caller needs others.
-    """
-
-    epsilon: float
-    delta: float
-    neighbours: Neighbours
-    n_users: int | None
-    tau: float | None
-    clip_factor: float
-    bound: float | None
-    n_scales: int = 1
 
 
 @dataclass(frozen=True)
@@ -112,158 +79,147 @@ class MeanResult:
         return noise + sampling + (self.offset * error / (1.0 - error) if error < 1.0 else math.inf)
 
 
-class PreparedMean:
-    """A private mean whose budget is divided and whose events are known, before anything is drawn."""
+@dataclass(frozen=True)
+class UserMean(Mechanism):
+    """Mean of one vector per user.
 
-    def __init__(self, settings: MeanSettings, n_features: int) -> None:
-        self.settings = settings
-        self.n_features = n_features
-        self.split: BudgetSplit = split_budget(
-            settings.epsilon,
-            settings.delta,
-            settings.neighbours,
-            n_users=settings.n_users,
-            n_numbers=n_features * (CENTRE_STEPS + 1),
-            scales=settings.n_scales,
-            clip=settings.tau is None,
-            medians=0 if settings.bound is None else n_features,
+    Attributes
+    ----------
+    terms : Terms
+    n_features : int
+    clip_factor : float
+        Radius of the ball in units of the median distance from the centre.
+    tau : float or None
+        Public radius about their centre in which the users' means lie; None to select it privately.
+    bound : float or None
+        Public range [−B, B] in which the centre's coordinates are searched; None if it is near the origin anyway.
+    n_scales : int
+        Number of scales that are selected; more than that of the vectors if the caller needs others.
+    """
+
+    terms: Terms
+    n_features: int
+    clip_factor: float
+    tau: float | None = None
+    bound: float | None = None
+    n_scales: int = 1
+    theorem = "winsorised mean about a private centre, docs/user_level.md"
+
+    @cached_property
+    def split(self) -> BudgetSplit:
+        return split_budget(
+            self.terms,
+            n_numbers=self.n_features * (CENTRE_STEPS + 1),
+            scales=self.n_scales,
+            clip=self.tau is None,
+            medians=0 if self.bound is None else self.n_features,
         )
-        # Where it is known that no radius can be found, all goes into the centre.
-        self.sums = settings.tau is not None or self.split.clip_epsilon is not None
-        self.centre_share = CENTRE_SHARE if self.sums else 1.0
-        if settings.n_users is None:
-            self.n_steps = CENTRE_STEPS
-        else:
-            self.n_steps = default_steps(
-                self.level(settings.n_users) / math.sqrt(self.centre_share), CENTRE_STEPS
-            )
-        self.sum_multiplier = self.split.multiplier / math.sqrt(1.0 - CENTRE_SHARE) * WIDER
-        plan = self._centre_plan(float(settings.n_users or 1), math.inf)
-        self.events: list[tuple[PrivacyEvent, int]] = [
-            *self.split.other,
-            *plan.events(n_features),
-            *([(GaussianEvent(self.sum_multiplier, n_features), 1)] if self.sums else []),
-        ]
 
-    def level(self, n_users: float) -> float:
-        """Norm of all the noise, where a unanimous vote of the users has norm 1."""
-        return noise_level(self.split, self.settings.neighbours, n_users, self.n_features)
+    @property
+    def sums(self) -> bool:
+        """Whether a sum about the centre is drawn. Where it is known that no radius can be found, it is not."""
+        return self.tau is not None or self.split.clip_epsilon is not None
 
-    def count(self, exact_users: int, release: Any) -> float:
-        """The public number of users, or their private number released with noise."""
-        return float(self.settings.n_users or noisy_count(exact_users, self.split, release))
+    @property
+    def sum_multiplier(self) -> float:
+        """Noise multiplier of the sum about the centre."""
+        return self.split.multiplier / math.sqrt(1.0 - CENTRE_SHARE) * WIDER
 
-    def run(self, vectors: FloatArray, groups: UserGroups, n_users: float, release: Any) -> MeanResult:
-        """Draw: the users' scale, the centre, the radius, the sum about the centre."""
-        settings = self.settings
-        monotone = settings.neighbours.monotone
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        sums = [(GaussianEvent(self.sum_multiplier, self.n_features), 1)] if self.sums else []
+        return [*self.split.other, *self._centre_plan(float(self.terms.n_users or 1), 1.0).sums, *sums]
+
+    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+    def run(self, data: tuple[FloatArray, UserGroups], release: Any) -> MeanResult:
+        """Draw the mean of the users' mean rows; ``data`` is (X, groups)."""
+        X, groups = data
+        n_users = self.split.count(groups.n_users, release)
+        return self.mean_of_vectors(groups.mean(X), groups, n_users, release)
+
+    def mean_of_vectors(
+        self, vectors: FloatArray, groups: UserGroups, n_users: float, release: Any
+    ) -> MeanResult:
+        """Draw: medians, the users' scale, the centre, the radius, the sum about the centre.
+
+        Parameters
+        ----------
+        vectors : ndarray of shape (n_features, n_users)
+        groups : UserGroups
+        n_users : float
+            Public or released.
+        release : Release
+        """
+        split = self.split
         start = self._medians(vectors, n_users, release)
-        vectors = vectors - start
-        scale = math.inf
-        if self.split.scale_epsilon is not None:
+        vectors = vectors - start[:, None]
+        scale = 1.0
+        if split.scale_epsilon is not None:
             # As every selection here it is drawn in any case: which events are drawn must not depend on a released
             # number of users.
             found = select_median_scale(
-                np.linalg.norm(vectors, axis=1),
-                epsilon=self.split.scale_epsilon,
+                vector_norms(vectors),
+                epsilon=split.scale_epsilon,
                 release=release,
-                monotone=monotone,
+                monotone=self.terms.monotone,
                 scales=COARSE_SCALES,
             )
-            if decides(
-                self.split.scale_epsilon,
-                self.split.at_least(n_users),
-                settings.neighbours,
-                len(COARSE_SCALES),
-            ):
+            if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
                 scale = found
         problem = MeanProblem(vectors, groups)
         centre, _ = adaptive_descent(problem, self._centre_plan(n_users, scale), release)
-        distances = problem.gradient_norms(centre)
-        radius = self._radius(distances, n_users, release)
-        if radius is None:
-            if self.sums:
-                self._sum(np.zeros(self.n_features), release)  # drawn in any case, see above
-            return MeanResult(
-                start + centre, n_users, 0.0, math.nan, 0.0, False, self.level(n_users), self._count_noise
-            )
-        # Σ weight·(x − centre)·C/max(‖x − centre‖, C), in units of C.
-        scaled = unit_scale(distances, radius) * groups.weights
-        inside = np.where(np.isfinite(distances)[:, None], vectors - centre, 0.0)
-        noisy_sum = release.gaussian(
-            scaled @ inside,
-            sensitivity=settings.neighbours.sum_sensitivity,
-            noise_multiplier=self.sum_multiplier,
-        )
-        offset = noisy_sum * (radius / n_users)
-        noise_scale = settings.neighbours.sum_sensitivity * self.sum_multiplier * radius / n_users
+        radius = self._radius(problem.gradient_norms(centre), n_users, release)
+        offset, noise_scale = np.zeros(self.n_features), math.nan
+        if self.sums:  # drawn in any case, see above; the gradient at the centre is centre − x
+            total = problem.contribution_sum(centre, radius or 0.0)
+            noisy = self.terms.release_sum(total, self.sum_multiplier, release)
+            if radius is not None:
+                offset = noisy * (-radius / n_users)
+                noise_scale = self.terms.sum_sensitivity * self.sum_multiplier * radius / n_users
         return MeanResult(
             mean=start + centre + offset,
             n_users=n_users,
-            clip_radius=radius,
+            clip_radius=radius or 0.0,
             noise_scale=noise_scale,
             offset=float(np.linalg.norm(offset)),
-            winsorised=True,
-            noise_level=self.level(n_users),
-            count_noise=self._count_noise,
+            winsorised=radius is not None,
+            noise_level=split.level(n_users, self.n_features),
+            count_noise=split.count_multiplier or 0.0,
         )
 
     def _medians(self, vectors: FloatArray, n_users: float, release: Any) -> FloatArray:
         """Private median of every coordinate, or the origin where there are too few users for that."""
         price = self.split.median_epsilon
-        neighbours = self.settings.neighbours
-        bound = self.settings.bound
-        if price is None or bound is None:
+        if price is None or self.bound is None:
             return np.zeros(self.n_features)
-        tau = bound * 2.0 ** (1 - MEDIAN_BITS)
         intervals = [
             private_range(
-                column, epsilon=price, tau=tau, bound=bound, release=release, monotone=neighbours.monotone
+                column,
+                epsilon=price,
+                tau=self.bound * 2.0 ** (1 - MEDIAN_BITS),
+                bound=self.bound,
+                release=release,
+                monotone=self.terms.monotone,
             )
-            for column in vectors.T
+            for column in vectors
         ]
-        if not decides(price, self.split.at_least(n_users), neighbours, 2.0**MEDIAN_BITS):
+        if not self.terms.decides(price, self.split.at_least(n_users), 2.0**MEDIAN_BITS):
             return np.zeros(self.n_features)
         return np.array([0.5 * (low + high) for low, high in intervals])
 
-    def _sum(self, value: FloatArray, release: Any) -> FloatArray:
-        """The sum about the centre, with its noise."""
-        return np.asarray(
-            release.gaussian(
-                value,
-                sensitivity=self.settings.neighbours.sum_sensitivity,
-                noise_multiplier=self.sum_multiplier,
-            )
-        )
-
     def _radius(self, distances: FloatArray, n_users: float, release: Any) -> float | None:
-        if self.settings.tau is not None:
-            return 2.0 * self.settings.tau
+        if self.tau is not None:
+            return 2.0 * self.tau
         price = self.split.clip_epsilon
         if price is None:
             return None
-        median = select_median_scale(
-            distances, epsilon=price, release=release, monotone=self.settings.neighbours.monotone
-        )
-        if not decides(price, self.split.at_least(n_users), self.settings.neighbours):
-            return None
-        return self.settings.clip_factor * median
-
-    @property
-    def _count_noise(self) -> float:
-        return self.split.count_multiplier or 0.0
+        median = select_median_scale(distances, epsilon=price, release=release, monotone=self.terms.monotone)
+        return self.clip_factor * median if self.terms.decides(price, self.split.at_least(n_users)) else None
 
     def _centre_plan(self, n_users: float, scale: float) -> DescentPlan:
         # The centre's descent gets its share of the Gaussian budget: its multipliers are widened by 1/√share.
-        share = BudgetSplit(None, None, None, None, 0, self.split.multiplier / math.sqrt(self.centre_share))
-        return plan_descent(
-            share,
-            self.settings.neighbours,
-            n_users=n_users,
-            n_steps=self.n_steps,
-            n_coef=self.n_features,
-            clip_factor=1.0,
-            clip_radius=0.0,
-            radius=math.inf,
-            first_step=0.5 * scale if math.isfinite(scale) else 0.5,
-        )
+        share = BudgetSplit(self.terms, self.split.multiplier / math.sqrt(CENTRE_SHARE if self.sums else 1.0))
+        steps = CENTRE_STEPS
+        if self.terms.n_users is not None:
+            steps = default_steps(share.level(self.terms.n_users, self.n_features), CENTRE_STEPS)
+        return DescentPlan(share, n_users, steps, self.n_features, math.inf, 0.5 * scale)

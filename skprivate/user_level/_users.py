@@ -1,21 +1,26 @@
 """Rows grouped by the user they belong to.
 
-The unit of privacy is a user, so everything that leaves this package passes through one vector per user. This
-module turns ``user_ids`` into a sparse grouping that sums rows by user without sorting or copying the data.
+The unit of privacy is a user, so everything that leaves this package passes through one vector per user. That vector
+must be a function of the user's own rows, to the last bit: rows are brought together user by user, and sums over a
+user's rows run over these rows alone, in their order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from skprivate._identifiers import encode_identifiers
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+#: Rows whose columns are held in cache together.
+BLOCK_ROWS = 8192
 
 
 class UserGroups:
@@ -35,8 +40,10 @@ class UserGroups:
         Rows of each user.
     weights : ndarray of shape (n_users,)
         Weight of each user, in (0, 1].
-    singletons : bool
-        Every user has exactly one row, in row order.
+    starts : ndarray of shape (n_users + 1,), int64
+        Where each user's rows begin when rows are sorted by user, and the number of rows.
+    in_order : bool
+        Whether the rows are sorted by user.
     """
 
     def __init__(self, codes: IntArray, weight_cap: int = 1) -> None:
@@ -45,77 +52,83 @@ class UserGroups:
         self.sizes: IntArray = np.bincount(codes).astype(np.int64)
         self.n_users = len(self.sizes)
         self.weights: FloatArray = np.minimum(self.sizes, weight_cap) / weight_cap
-        self._starts: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.sizes)])
-        self.order: IntArray = np.argsort(codes, kind="stable").astype(np.int64)
-        self._inverse_sizes: FloatArray = 1.0 / self.sizes
-        self.singletons = self.n_users == self.n_rows and bool((np.diff(codes) == 1).all())
+        self.starts: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.sizes)])
+        self.in_order = bool((codes[1:] >= codes[:-1]).all())
+        self._codes = codes
 
-    @property
-    def in_order(self) -> bool:
-        """Whether every user's rows lie together, in the order of the users."""
-        return bool((np.diff(self.order) == 1).all())
+    @cached_property
+    def order(self) -> IntArray:
+        """Rows sorted by user; those of one user in their own order."""
+        return np.argsort(self._codes, kind="stable").astype(np.int64, copy=False)
 
-    def sorted(self) -> UserGroups:
-        """The same users with their rows in ``order``."""
-        return UserGroups(np.repeat(np.arange(self.n_users), self.sizes), self.weight_cap)
-
-    def mean(self, rows: npt.NDArray[Any], row_factor: FloatArray | None = None) -> FloatArray:
-        """Mean over each user's rows of ``row_factor[i] * rows[i]``.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_rows, k) or (n_rows,)
-        row_factor : ndarray of shape (n_rows,), optional
-
-        Returns
-        -------
-        means : ndarray of shape (n_users, k) or (n_users,)
-        """
-        if self.singletons:
-            if row_factor is None:
-                return np.asarray(rows, dtype=np.float64)
-            return np.asarray((rows.T * row_factor).T, dtype=np.float64)
-        if row_factor is None:
-            factor = np.repeat(self._inverse_sizes, self.sizes)
-        else:
-            factor = row_factor[self.order] * np.repeat(self._inverse_sizes, self.sizes)
-        # A sparse product reads each row once and needs no sorted or scaled copy of the data.
-        averaging = sparse.csr_array((factor, self.order, self._starts), shape=(self.n_users, self.n_rows))
-        return np.asarray(averaging @ rows, dtype=np.float64)
-
-    def rows_of(self, users: IntArray) -> tuple[IntArray, IntArray]:
-        """Rows of some users, and the new number of the user of each."""
+    def subset(self, users: IntArray) -> tuple[IntArray, UserGroups]:
+        """Rows of some users, sorted by user, and these users alone."""
         sizes = self.sizes[users]
         ends = np.cumsum(sizes)
         within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
-        rows = self.order[np.repeat(self._starts[users], sizes) + within]
-        return rows, np.repeat(np.arange(len(users)), sizes)
+        rows = self.order[np.repeat(self.starts[users], sizes) + within]
+        return rows, UserGroups(np.repeat(np.arange(len(users)), sizes), self.weight_cap)
 
-    def batches_of_equal_size(self, max_rows: int) -> list[tuple[IntArray, IntArray]]:
-        """Users in batches whose members have equally many rows: (users, rows of shape (users, size)).
+    def columns(self, X: FloatArray) -> FloatArray:
+        """Rows sorted by user, coordinates first: shape (n_columns, n_rows). No copy where X is that already."""
+        if self.in_order and X.T.flags.c_contiguous:
+            return X.T
+        columns = np.empty((X.shape[1], self.n_rows))
+        for first in range(0, self.n_rows, BLOCK_ROWS):
+            rows = slice(first, first + BLOCK_ROWS)
+            columns[:, rows] = self.sorted_rows(X, rows).T
+        return columns
 
-        At most ``max_rows`` rows a batch unless one user alone has more, so that batched BLAS calls need neither
-        padding nor a loop over users.
+    def sorted_rows(self, values: FloatArray, rows: slice) -> FloatArray:
+        """Some of the rows sorted by user."""
+        return values[rows] if self.in_order else values[self.order[rows]]
+
+    def blocks(self) -> Iterator[tuple[slice, slice]]:
+        """Users and their sorted rows, block by block: at most `BLOCK_ROWS` rows unless one user alone has more."""
+        first = 0
+        while first < self.n_users:
+            limit = self.starts[first] + BLOCK_ROWS
+            last = max(first + 1, int(np.searchsorted(self.starts, limit, side="right")) - 1)
+            yield slice(first, last), slice(int(self.starts[first]), int(self.starts[last]))
+            first = last
+
+    def block_means(self, values: FloatArray, users: slice) -> FloatArray:
+        """Means over each user's rows, for the users of a block and their sorted rows: along the last axis.
+
+        The mean of one row is that row, so a block of users with one row each comes out the same without summing.
         """
-        batches = []
-        if self.n_users == 0:
-            return []
-        by_size = np.argsort(self.sizes, kind="stable")
-        boundaries = np.flatnonzero(np.diff(self.sizes[by_size])) + 1
-        for same in np.split(by_size, boundaries):
-            size = int(self.sizes[same[0]])
-            step = max(1, max_rows // size)
-            for first in range(0, len(same), step):
-                users = same[first : first + step]
-                rows = self.order[self._starts[users][:, None] + np.arange(size)]
-                batches.append((users, rows))
-        return batches
+        if values.shape[-1] == users.stop - users.start:
+            return values
+        begins = self.starts[users] - self.starts[users.start]
+        return np.asarray(np.add.reduceat(values, begins, axis=-1) / self.sizes[users])
+
+    def mean(self, values: FloatArray) -> FloatArray:
+        """Mean of each user's rows.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows,) or (n_rows, k)
+
+        Returns
+        -------
+        means : ndarray of shape (n_users,) or (k, n_users)
+            Coordinates first.
+        """
+        means = np.empty((values.size // self.n_rows, self.n_users))
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            for users, rows in self.blocks():
+                block = self.sorted_rows(values, rows).reshape(-1, len(means))
+                means[:, users] = self.block_means(np.ascontiguousarray(block.T), users)
+        return means[0] if values.ndim == 1 else means
 
 
 def user_magnitudes(y: FloatArray, groups: UserGroups) -> FloatArray:
-    """Root mean square of each user's numbers; infinite where it overflows."""
-    with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-        return np.asarray(np.sqrt(groups.mean(np.square(y))))
+    """Root mean square of each user's numbers, through the largest of them, so that squares stay in range."""
+    begins = groups.starts[:-1]
+    sizes = np.abs(groups.sorted_rows(y, slice(None)))
+    peak = np.maximum.reduceat(sizes, begins)
+    ratios = sizes / np.repeat(np.where(peak > 0.0, peak, 1.0), groups.sizes)
+    return np.asarray(peak * np.sqrt(np.add.reduceat(ratios * ratios, begins) / groups.sizes))
 
 
 def encode_users(user_ids: Any, n_rows: int) -> tuple[IntArray, npt.NDArray[Any]]:

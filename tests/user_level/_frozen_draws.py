@@ -6,7 +6,7 @@ import numpy as np
 
 
 class FrozenDraws:
-    """Returns statistics without noise; selections and repetitions depend on nothing but the seed and the public numbers.
+    """Returns statistics without noise; choices depend on nothing but the seed and public numbers.
 
     A selection takes a uniform member of the line of candidates (categories with a multiplicity are runs of it), so
     that two neighbouring data sets get the same one.

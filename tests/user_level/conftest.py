@@ -13,12 +13,14 @@ class RecordingRelease:
         self.noise = noise
         self.draws: list[dict] = []
 
-    def gaussian(self, value, *, sensitivity, noise_multiplier):
+    def gaussian(self, value, *, sensitivity, noise_multiplier, step=1.0):
         value = np.asarray(value, dtype=float)
         self.draws.append(
             {"kind": "gaussian", "value": value, "sensitivity": sensitivity, "multiplier": noise_multiplier}
         )
-        return value + self.noise * sensitivity * noise_multiplier * self.rng.normal(size=value.shape)
+        return (
+            value + self.noise * sensitivity * noise_multiplier * self.rng.normal(size=value.shape)
+        ) * step
 
     def laplace(self, value, *, sensitivity, epsilon):
         value = np.asarray(value, dtype=float)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,25 +18,41 @@ from skprivate.privacy import (
     GaussianEvent,
     compose_epsilon,
     gaussian_noise_multiplier,
+    open_release,
 )
+from skprivate.privacy._tape import run_tape
 from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor
-from skprivate.user_level._descent import adaptive_descent, project
-from skprivate.user_level._fit import DescentSettings, PreparedDescent
+from skprivate.user_level._descent import Descent, project
+from skprivate.user_level._losses import SquaredLoss
+from skprivate.user_level._moments import MomentsRegression
 from skprivate.user_level._paper import PaperPlan, winsorized_descent
-from skprivate.user_level._phased import assign_phases, n_phases
-from skprivate.user_level._plan import Neighbours, split_budget
-from skprivate.user_level._problems import MeanProblem
+from skprivate.user_level._phased import PhasedDescent, assign_phases, n_phases
+from skprivate.user_level._plan import Terms, split_budget
+from skprivate.user_level._problems import MeanProblem, Objective, UserData
+from skprivate.user_level._published import PublishedDescent
+from skprivate.user_level._user_mean import UserMean
 from skprivate.user_level._users import UserGroups
 
-REPLACE = Neighbours(Adjacency.REPLACE_ONE)
-ADD = Neighbours(Adjacency.ADD_REMOVE)
+REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
 
-def prepare(neighbours=REPLACE, n_users=2000, n_coef=5, **options):
+@dataclass(frozen=True)
+class Centre:
+    """The objective whose minimiser is the mean of the users' vectors."""
+
+    n_coef: int
+    alpha: float = 0.0
+
+    def problem(self, data):
+        return MeanProblem(np.ascontiguousarray(data.X.T), data.groups)
+
+
+def descent(adjacency=REPLACE, n_users=2000, n_coef=5, epsilon=1.0, delta=1e-6, kind=Descent, **options):
     options = {
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "n_steps": None,
+        "objective": Centre(n_coef),
+        "given_alpha": 0.0,
+        "record_ridge": 0.0,
+        "given_steps": None,
         "most_steps": 50,
         "select_clip": True,
         "clip_factor": 1.0,
@@ -43,7 +62,41 @@ def prepare(neighbours=REPLACE, n_users=2000, n_coef=5, **options):
         "shrink_radius": False,
         **options,
     }
-    return PreparedDescent(DescentSettings(neighbours=neighbours, n_users=n_users, **options), n_coef)
+    return kind(terms=Terms(epsilon, delta, adjacency, n_users), **options)
+
+
+def data_of(vectors):
+    n = len(vectors)
+    return UserData(vectors, np.linalg.norm(vectors, axis=1), UserGroups(np.arange(n)), np.arange(n))
+
+
+class Recorder:
+    """Keeps all draws; gives them the results of an earlier run where there is one."""
+
+    def __init__(self, earlier=None):
+        self.draws, self.results, self.earlier = [], [], earlier
+
+    def draw(self, draw, sample):
+        self.draws.append(draw)
+        self.results.append(self.earlier.results[len(self.results)] if self.earlier else sample())
+        return self.results[-1]
+
+
+def run_on(mechanism, data, terms, earlier=None):
+    tape = Recorder(earlier)
+    with (
+        run_tape(tape),
+        open_release(
+            epsilon=terms.epsilon,
+            delta=terms.delta,
+            unit="user",
+            adjacency=terms.adjacency,
+            random_state=0,
+            plan=mechanism.events,
+        ) as release,
+    ):
+        result = mechanism.run(data, release)
+    return result, tape
 
 
 @settings(deadline=None, max_examples=8)
@@ -54,114 +107,100 @@ def prepare(neighbours=REPLACE, n_users=2000, n_coef=5, **options):
     st.sampled_from([None, 50, 100_000]),
     st.booleans(),
 )
-def test_everything_planned_fits_the_budget_and_uses_it(epsilon, delta, neighbours, n_users, clip):
-    prepared = prepare(neighbours, n_users, epsilon=epsilon, delta=delta, select_clip=clip)
-    spent = compose_epsilon(prepared.events, delta)
+def test_everything_planned_fits_the_budget_and_uses_it(epsilon, delta, adjacency, n_users, clip):
+    spent = compose_epsilon(
+        descent(adjacency, n_users, epsilon=epsilon, delta=delta, select_clip=clip).events, delta
+    )
     assert spent <= epsilon * (1 + 2.0**-40)
     assert spent > 0.995 * epsilon
 
 
 def test_selections_are_planned_only_where_users_can_decide_them():
-    assert any(isinstance(event, BoundedRangeEvent) for event, _ in prepare(n_users=5000).events)
-    few = prepare(n_users=30)
+    assert any(isinstance(event, BoundedRangeEvent) for event, _ in descent(n_users=5000).events)
+    few = descent(n_users=30)
     assert all(isinstance(event, GaussianEvent) for event, _ in few.events)
     mu = math.sqrt(sum(count / event.noise_multiplier**2 for event, count in few.events))
     assert 1 / mu == pytest.approx(gaussian_noise_multiplier(1.0, 1e-6), rel=1e-6)
 
 
 def test_sensitivities_of_both_relations():
-    assert REPLACE.sum_sensitivity == 2.0 and not REPLACE.monotone
-    assert ADD.sum_sensitivity == 1.0 and ADD.monotone
-    assert split_budget(1.0, 1e-6, ADD, n_users=None, n_numbers=10, scales=0, clip=False).count_multiplier
-    assert (
-        split_budget(1.0, 1e-6, ADD, n_users=99, n_numbers=10, scales=0, clip=False).count_multiplier is None
-    )
+    replace, add, public = (Terms(1.0, 1e-6, *pair) for pair in ((REPLACE, 99), (ADD, None), (ADD, 99)))
+    assert replace.sum_sensitivity == 2.0 and not replace.monotone
+    assert add.sum_sensitivity == 1.0 and add.monotone
+    assert split_budget(add, n_numbers=10).count_multiplier
+    assert split_budget(public, n_numbers=10).count_multiplier is None
 
 
-@pytest.mark.parametrize("neighbours", [REPLACE, ADD])
-@pytest.mark.parametrize("n_users", [None, 3, 3000])
-def test_a_run_draws_exactly_its_plan(neighbours, n_users, recording_release):
+def mechanisms(terms):
+    """Every mechanism but phases (whose branches draw one plan several times), with data for n users."""
+    linear = Objective(SquaredLoss(), 2, 1, True)
+
+    def rows(n):
+        X = np.random.default_rng(0).normal(size=(2 * n, 2))
+        return UserData(X, X[:, 0] + 1.0, UserGroups(np.arange(2 * n) // 2), np.arange(n))
+
+    options = {"adjacency": terms.adjacency, "n_users": terms.n_users, "given_steps": 4}
+    yield descent(objective=linear, **options), rows
+    yield descent(objective=linear, select_clip=False, select_scale=False, **options), rows
+    yield MomentsRegression(terms, 2, True, 0.0, "mean"), rows
+    yield UserMean(terms, 2, 2.0, bound=1e9), lambda n: (rows(n).X, rows(n).groups)
+    yield UserMean(terms, 2, 2.0, tau=0.5), lambda n: (rows(n).X, rows(n).groups)
+    if terms.adjacency is REPLACE:
+        plan = PaperPlan(1.0, 1e-6, 2, 1.0, 10.0, 0.05, 0.5, math.inf, "convex")
+        yield PublishedDescent(linear, plan), rows
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "n_users"), [(REPLACE, 3), (REPLACE, 3000), (ADD, 3), (ADD, 3000), (ADD, None)]
+)
+def test_a_run_draws_exactly_its_plan(adjacency, n_users):
     """Also where the number of users is released: what is drawn must not depend on it."""
-    for exact in (3, 3000):
-        prepared = prepare(neighbours, n_users)
-        vectors = np.random.default_rng(0).normal(size=(exact, 5))
-        problem = MeanProblem(vectors, UserGroups(np.arange(exact)))
-        release = recording_release(0)
-        prepared.run(
-            lambda plan, level, rel, problem=problem: adaptive_descent(problem, plan, rel),
-            exact,
-            np.ones(exact),
-            release,
-        )
-        drawn: dict = {}
-        for draw in release.draws:
-            if draw["kind"] == "gaussian":
-                event = GaussianEvent(draw["multiplier"], draw["value"].size)
-            else:
-                event = BoundedRangeEvent(draw["epsilon"])
-            drawn[event] = drawn.get(event, 0) + 1
-        planned: dict = {}
-        for event, count in prepared.events:
-            planned[event] = planned.get(event, 0) + count
-        assert drawn == planned
+    terms = Terms(1.0, 1e-6, adjacency, n_users)
+    for mechanism, rows in mechanisms(terms):
+        for exact in (3, 3000) if adjacency is ADD else (n_users,):
+            _, tape = run_on(mechanism, rows(exact), terms)
+            drawn, planned = Counter(), Counter()
+            for draw in tape.draws:
+                drawn.update(draw.events)
+            for event, count in mechanism.events:
+                planned[event] += count
+            assert drawn == planned, type(mechanism).__name__
 
 
-def test_every_sum_of_a_run_has_the_stated_sensitivity(recording_release):
-    """Replay a run on a neighbour with the same released values: no sum moves by more than its sensitivity."""
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(300, 4))
-    other = vectors.copy()
-    other[7] = 1e6
-    prepared = prepare(REPLACE, 300, n_coef=4)
-
-    class Replay(recording_release):
-        def __init__(self, answers):
-            super().__init__(1)
-            self.answers = answers
-
-        def gaussian(self, value, **options):
-            super().gaussian(value, **options)
-            return self.answers[len(self.draws) - 1]
-
-        def select(self, scores, **options):
-            super().select(scores, **options)
-            return self.answers[len(self.draws) - 1]
-
-    class Recorder(recording_release):
-        def __init__(self):
-            super().__init__(1)
-            self.answers = []
-
-        def gaussian(self, value, **options):
-            self.answers.append(super().gaussian(value, **options))
-            return self.answers[-1]
-
-        def select(self, scores, **options):
-            self.answers.append(super().select(scores, **options))
-            return self.answers[-1]
-
-    first = Recorder()
-    runs = []
-    for data, release in ((vectors, first), (other, None)):
-        release = release or Replay(first.answers)
-        problem = MeanProblem(data, UserGroups(np.arange(300)))
-        prepared.run(
-            lambda plan, level, rel, problem=problem: adaptive_descent(problem, plan, rel),
-            300,
-            np.linalg.norm(data, axis=1),
-            release,
-        )
-        runs.append(release.draws)
-    assert len(runs[0]) == len(runs[1])
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_every_draw_of_a_run_has_the_stated_sensitivity(adjacency):
+    """Replay a run on a neighbour with the same released values: all sums are integers, and none moves too far."""
     moved = 0.0
-    for a, b in zip(*runs, strict=True):
-        if a["kind"] == "gaussian":
-            change = np.linalg.norm(a["value"] - b["value"])
-            assert change <= a["sensitivity"] + 1e-9
-            moved = max(moved, change)
+    for number, (mechanism, rows) in enumerate(mechanisms(Terms(1.0, 1e-6, adjacency, 300))):
+        data = rows(300)
+        X, groups = (data.X, data.groups) if isinstance(data, UserData) else data
+        if adjacency is REPLACE:
+            other = np.concatenate([X[:-2], [[1e6, -1e6], [1e-9, 3.0]]])
+            kept = groups
         else:
-            assert np.abs(a["value"] - b["value"]).max() <= 1
-    assert moved > 1.0  # a sensitivity of 1 would be wrong under replacement
+            other, kept = X[:-2], UserGroups(np.arange(598) // 2)
+        changed = (
+            UserData(other, other[:, 0] + 1.0, kept, np.arange(kept.n_users))
+            if isinstance(data, UserData)
+            else (other, kept)
+        )
+        if isinstance(mechanism, PublishedDescent):
+            continue  # its own means are tested beside it
+        terms = Terms(1.0, 1e-6, adjacency, 300)
+        _, first = run_on(mechanism, data, terms)
+        _, second = run_on(mechanism, changed, terms, earlier=first)
+        for a, b in zip(first.draws, second.draws, strict=True):
+            change = (np.asarray(a.statistic) - np.asarray(b.statistic)).astype(object)
+            assert np.asarray(a.statistic).dtype.kind in "iO", (number, a.kind)
+            if a.kind == "gaussian":
+                assert (change**2).sum() <= Fraction(a.sensitivity) ** 2
+                moved = max(moved, float((change**2).sum()) ** 0.5 * a.step)
+            else:
+                assert abs(change).max() <= 1
+                assert not a.options["monotone"] or (change.min() >= -1 and change.max() <= 0)
+    assert moved > (
+        1.0 if adjacency is REPLACE else 0.99
+    )  # a sensitivity of 1 would be wrong under replacement
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -169,14 +208,8 @@ def test_descent_finds_the_spatial_centre_without_any_scale(seed, recording_rele
     rng = np.random.default_rng(seed)
     scale = 10.0 ** rng.integers(-3, 4)
     vectors = scale * (3.0 + rng.normal(size=(5000, 4)) * 0.2)
-    prepared = prepare(ADD, 5000, n_coef=4, radius=math.inf)
-    problem = MeanProblem(vectors, UserGroups(np.arange(5000)))
-    result = prepared.run(
-        lambda plan, level, rel: adaptive_descent(problem, plan, rel),
-        5000,
-        np.linalg.norm(vectors, axis=1),
-        recording_release(seed),
-    )
+    mechanism = descent(ADD, 5000, n_coef=4, radius=math.inf)
+    result = mechanism.run(data_of(vectors), recording_release(seed))
     assert np.linalg.norm(result.coef - vectors.mean(axis=0)) < 0.05 * scale
     assert 0.2 * scale < result.clip_radius < 0.8 * scale
 
@@ -202,7 +235,7 @@ def test_algorithm_4_minimises(convexity, recording_release):
     vectors = 1.0 + 0.1 * np.random.default_rng(0).normal(size=(500, 3))
     plan = PaperPlan(1e9, 1e-6, 40, 1.0, 100.0, 0.05, 0.5, 10.0, convexity)
     release = recording_release(1, noise=0.0)
-    coef = winsorized_descent(MeanProblem(vectors, UserGroups(np.arange(500))), plan, release)
+    coef = winsorized_descent(MeanProblem(vectors.T.copy(), UserGroups(np.arange(500))), plan, release)
     # A random iterate may be an early one; the others converge.
     limit = 1.8 if convexity == "non-convex" else 0.1
     assert np.linalg.norm(coef - vectors.mean(axis=0)) < limit
@@ -217,6 +250,13 @@ def test_phases_halve_and_depend_on_a_user_alone():
     np.testing.assert_allclose(counts, [0.5, 0.25, 0.125, 0.125], atol=0.02)
     np.testing.assert_array_equal(assign_phases(names[5:], 4, rng(0)), phases[5:])
     assert n_phases(0.6) == 1 and n_phases(0.01) == 5
+
+
+def test_a_phase_without_users_is_run_all_the_same():
+    """Eight users and many phases: most phases are empty, and nothing may tell."""
+    mechanism = descent(ADD, 100_000, kind=PhasedDescent, given_steps=3, select_clip=False)
+    result, _ = run_on(mechanism, data_of(np.ones((8, 5))), mechanism.terms)
+    assert np.isfinite(result.coef).all()
 
 
 def test_phased_fit_costs_what_one_phase_costs():

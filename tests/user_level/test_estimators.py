@@ -50,6 +50,22 @@ def test_regression_recovers_coefficients_in_any_unit(adjacency, aggregation, lo
         assert model.privacy_guarantee_.unit == "user"
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        UserLevelSGDRegressor(random_state=0),
+        UserLevelSGDRegressor(solver="moments", random_state=0),
+        UserLevelSGDRegressor(accounting="paper", max_iter=2, random_state=0),
+        UserLevelSGDClassifier(random_state=0),
+        UserLevelMean(random_state=0),
+    ],
+)
+def test_without_users_the_unit_is_a_row(model):
+    X, y, users, _ = regression(m=2)
+    assert model.fit(X, y > 0).privacy_guarantee_.unit == "row"
+    assert model.fit(X, y > 0, user_ids=users).privacy_guarantee_.unit == "user"
+
+
 def test_solvers_agree():
     X, y, users, w = regression(n_users=5000, m=10)
     for solver in ("sgd", "phased", "moments"):
@@ -138,7 +154,9 @@ def test_labels_outside_the_public_set_are_refused():
     X, y = load_iris(return_X_y=True)
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-3, unit="user")
     with pytest.raises(ValueError, match="labels that are not in classes"):
-        UserLevelSGDClassifier(classes=[0, 1], random_state=0, ledger=ledger).fit(X, y)
+        UserLevelSGDClassifier(classes=[0, 1], random_state=0, ledger=ledger).fit(
+            X, y, user_ids=np.arange(150)
+        )
     assert ledger.entries() == []
 
 

@@ -62,7 +62,7 @@ def float_sums():
     def summed(contributions, axis=-1):
         return (np.sum(np.asarray(contributions) * 2.0**23, axis=axis) + 2.0**76) - 2.0**76
 
-    with mock.patch("skprivate.privacy.exact_sum", lambda c: summed(c).astype(np.int64) >> 23):
+    with mock.patch("skprivate.privacy.exact_sum", lambda c, **kw: summed(c).astype(np.int64) >> 23):
         yield
 
 
@@ -72,7 +72,7 @@ def one_unit_twice():
     with mock.patch.object(
         _contributions,
         "_block_sum",
-        lambda block, axis: block_sum(block, axis) + block.max(axis=axis).astype(int),
+        lambda block, axis, bound: block_sum(block, axis, bound) + block.max(axis=axis).astype(int),
     ):
         yield
 
