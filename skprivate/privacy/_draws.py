@@ -205,6 +205,7 @@ class Draws(MetricDraws):
         rule: SelectionRule = "exponential",
         monotone: bool = False,
         multiplicity: Sequence[int] | None = None,
+        locate: Callable[[int, int], Any] | None = None,
     ) -> Any:
         """Choose an index with a high score.
 
@@ -221,12 +222,16 @@ class Draws(MetricDraws):
         monotone : bool
             Whether between neighbours all scores change in the same direction; halves the sensitivity.
         multiplicity : sequence of int, optional
-            Number of candidates that share each score; a uniform member of the category is drawn as well.
+            Number of candidates that share each score; a uniform member of the category is drawn as well. Where
+            the categories are runs of an ordered list of candidates they stand in its order.
+        locate : callable, optional
+            Turns (category, member) into the candidate itself. How candidates fall into categories depends on
+            private data; the candidate does not, and is what may be released.
 
         Returns
         -------
-        int, or (int, int) with ``multiplicity``
-            The index, or (category, member).
+        int, or (int, int) with ``multiplicity``, or what ``locate`` returns
+            The index, or (category, member), or the candidate.
         """
         check_positive(sensitivity=sensitivity, epsilon=epsilon)
         costs, steps = selection_costs(scores, sensitivity, epsilon)
@@ -241,10 +246,90 @@ class Draws(MetricDraws):
             raise ValueError(f"rule must be 'exponential' or 'permute-and-flip', got {rule!r}.")
         _selection.check_selection(costs, multiplicity, rule)
         rate = selection_rate(epsilon, steps, monotone)
-        options = {"rule": rule, "monotone": monotone, "multiplicity": multiplicity}
+        if multiplicity is None and locate is not None:
+            raise ValueError("locate needs multiplicity.")
+        options = {
+            "rule": rule,
+            "monotone": monotone,
+            "multiplicity": multiplicity,
+            "located": locate is not None,
+        }
         draw = Draw("select", np.asarray(scores), sensitivity, "linf", {event: 1}, None, options)
-        category, member = self._perform(draw, lambda: choose(costs, rate, self._source, multiplicity))
-        return category if multiplicity is None else (category, member)
+
+        def sample() -> Any:
+            category, member = choose(costs, rate, self._source, multiplicity)
+            if multiplicity is None:
+                return category
+            return (category, member) if locate is None else locate(category, member)
+
+        return self._perform(draw, sample)
+
+    def select_parts(
+        self,
+        scores: Sequence[NDArray[Any]],
+        *,
+        sensitivity: float,
+        epsilon: float,
+        multiplicity: Sequence[Sequence[int]],
+        locate: Callable[[int, int, int], Any],
+    ) -> list[Any]:
+        """Choose a candidate for each of several parts of the data by the exponential mechanism, charged once.
+
+        Every unit has a share in each part, and its shares bound what it does there: no score of part i moves by more
+        than s_i, and s_1 + s_2 + … is at most ``sensitivity``. The range of the privacy loss of part i is then
+        ε·s_i/sensitivity, ranges of independent draws add up, and all parts together are ε-bounded-range.
+
+        Parameters
+        ----------
+        scores : sequence of ndarray of int
+            Of the categories of each part, used exactly.
+        sensitivity : float
+            Largest sum over the parts of the largest change of a score between neighbours.
+        epsilon : float
+            Price of all parts together.
+        multiplicity : sequence of sequence of int
+            Number of candidates in each category, as in `select`.
+        locate : callable
+            Turns (part, category, member) into the candidate itself.
+
+        Returns
+        -------
+        list
+            A candidate for each part.
+        """
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        if not scores or len(scores) != len(multiplicity):
+            raise ValueError(
+                f"scores and multiplicity must have one entry for each part, got {len(scores)} and {len(multiplicity)}."
+            )
+        parts = []
+        for part, counts in zip(scores, multiplicity, strict=True):
+            if as_integers(part) is None:
+                raise TypeError("scores must be integers.")
+            costs, steps = selection_costs(part, sensitivity, epsilon)
+            _selection.check_selection(costs, counts, "exponential")
+            parts.append(costs)
+        rate = selection_rate(epsilon, steps, False)
+        options = {"monotone": False, "multiplicity": [count for counts in multiplicity for count in counts]}
+        options |= {"parts": len(parts), "located": True}
+        draw = Draw(
+            "select_parts",
+            np.concatenate(list(scores)),
+            sensitivity,
+            "linf",
+            {BoundedRangeEvent(epsilon): 1},
+            None,
+            options,
+        )
+
+        def sample() -> list[Any]:
+            chosen = []
+            for k, (costs, counts) in enumerate(zip(parts, multiplicity, strict=True)):
+                chosen.append(locate(k, *_selection.exponential_select(costs, rate, self._source, counts)))
+            return chosen
+
+        result: list[Any] = self._perform(draw, sample)
+        return result
 
     def select_each(
         self, scores: ArrayLike, *, sensitivity: float, epsilon: float, monotone: bool = False
