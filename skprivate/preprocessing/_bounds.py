@@ -47,8 +47,8 @@ def check_bounds(bounds: Any, n_columns: int, names: Any) -> tuple[tuple[float, 
             lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), n_columns) for side in bounds)
         except (TypeError, ValueError):
             raise ValueError(
-                f"bounds must be a mapping from columns to (low, high), or a pair (lower, upper) of numbers or of arrays "
-                f"with one number for each of the {n_columns} columns, got {bounds!r}."
+                f"bounds must be a mapping from columns to (low, high), or a pair (lower, upper) of numbers or of "
+                f"arrays with one number for each of the {n_columns} columns, got {bounds!r}."
             ) from None
         pairs = list(zip(lower.tolist(), upper.tolist(), strict=True))
     for name, (low, high) in zip(known, pairs, strict=True):

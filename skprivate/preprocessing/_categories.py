@@ -60,9 +60,9 @@ def check_categories(categories: Any, n_columns: int, names: Any) -> list[list[A
 
 
 def _is_list(entry: Any) -> bool:
-    return not isinstance(entry, str | bytes) and (
-        isinstance(entry, Sequence) or hasattr(entry, "__array__") and getattr(entry, "ndim", 1) == 1
-    )
+    if isinstance(entry, str | bytes):
+        return False
+    return isinstance(entry, Sequence) or (hasattr(entry, "__array__") and getattr(entry, "ndim", 1) == 1)
 
 
 def code_numbers(values: Any, categories: list[Any]) -> list[int]:

@@ -13,7 +13,6 @@ from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import Interval
 from skprivate.privacy._lattice import FloatArray, IntArray
 
-
 #: Constraint of ``delta`` where 0 is pure privacy.
 DELTA_OR_ZERO: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed="left")]}
 
@@ -83,12 +82,14 @@ def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
             estimator, _with_nan(X), dtype=np.float64, ensure_all_finite=False, reset=reset
         )
     except (TypeError, ValueError) as error:
-        culprit = _not_numeric(X)
+        of_entries = "could not convert" in str(error) or "float()" in str(error)
+        culprit = _not_numeric(X) if of_entries else None
         if culprit is None:
             raise
         raise type(error)(
-            f"column {culprit} of X holds values that are not numbers, could not convert to float. Encode such "
-            "columns first (PublicOneHotEncoder) or leave them out with a ColumnTransformer."
+            f"column {culprit} of X holds values that are not numbers: could not convert to float, the argument must be a "
+            "string that reads as a number, or a number. Encode such columns first (PublicOneHotEncoder) or leave them "
+            "out with a ColumnTransformer."
         ) from None
     infinite = np.flatnonzero(np.isinf(table).any(axis=0))
     if infinite.size:
