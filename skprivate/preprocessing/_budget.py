@@ -11,8 +11,11 @@ from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, Pu
 
 Plan = tuple[tuple[PrivacyEvent, int], ...]
 
-#: Sums get half of ρ; of a pure budget, which selections use worse, they get three fifths.
-_PURE_SUMS = 0.6
+#: Sums get one part in four of ρ, and of a pure budget as much as each selection: it is the selections that fail where
+#: units are few.
+_SUMS = 0.25
+#: A selection at ε needs about this many units times 1/ε, the sums this many standard deviations.
+_PER_SELECTION, _PER_NOISE = 55.0, 4.0
 
 
 class Prices(NamedTuple):
@@ -64,21 +67,20 @@ def moment_prices(
     ----------
     n_columns, n_selections : int
     sensitivities : (float, float)
-        ℓ1 and ℓ2 sensitivity of the sums: decide between Laplace and Gaussian noise.
+        ℓ1 and ℓ2 sensitivity of the sums, in units.
     epsilon, delta : float
 
     Returns
     -------
     Prices
-        The one whose sums have the smaller variance.
+        Those with which fewer units suffice.
     """
     per_column = epsilon / n_columns
-    sums = _PURE_SUMS * per_column if n_selections else per_column
-    pure = Prices((per_column - sums) / max(n_selections, 1), laplace=sums)
+    each_share = per_column / (n_selections + 1)
+    pure = Prices(each_share, laplace=each_share)
     if delta == 0:
         return pure
-    # In zCDP: selections share one half of ρ, the sums have the other.
-    share = 0.5 if n_selections else 1.0
+    share = _SUMS if n_selections else 1.0
 
     def prices(root: float) -> Prices:
         each = math.sqrt(8 * (1 - share) / max(n_selections, 1)) * root
@@ -90,8 +92,13 @@ def moment_prices(
     start = math.sqrt(_rho(epsilon, delta) / n_columns)
     approximate = prices(_largest(plan, start, epsilon, delta))
     assert approximate.noise_multiplier is not None
-    wider = math.sqrt(2) * sensitivities[0] / sums > sensitivities[1] * approximate.noise_multiplier
-    return approximate if wider else pure
+
+    def needed(found: Prices, noise: float) -> float:
+        return max(_PER_SELECTION / found.selection if n_selections else 0.0, _PER_NOISE * noise)
+
+    with_laplace = needed(pure, math.sqrt(2) * sensitivities[0] / each_share)
+    with_gaussian = needed(approximate, sensitivities[1] * approximate.noise_multiplier)
+    return approximate if with_gaussian < with_laplace else pure
 
 
 def moment_events(prices: Prices, n_columns: int, n_selections: int) -> Plan:

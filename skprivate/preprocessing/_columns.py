@@ -87,9 +87,9 @@ def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
         if culprit is None:
             raise
         raise type(error)(
-            f"column {culprit} of X holds values that are not numbers: could not convert to float, the argument must be a "
-            "string that reads as a number, or a number. Encode such columns first (PublicOneHotEncoder) or leave them "
-            "out with a ColumnTransformer."
+            f"column {culprit} of X holds values that are not numbers: could not convert to float, the argument must "
+            "be a string that reads as a number, or a number. Encode such columns first (PublicOneHotEncoder) or leave "
+            "them out with a ColumnTransformer."
         ) from None
     infinite = np.flatnonzero(np.isinf(table).any(axis=0))
     if infinite.size:

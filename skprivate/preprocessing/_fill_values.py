@@ -13,7 +13,7 @@ from skprivate.preprocessing._categories import code_numbers
 from skprivate.preprocessing._columns import Column, Columns
 from skprivate.privacy import Adjacency, BoundedRangeEvent, Mechanism
 from skprivate.privacy._cells import weigh
-from skprivate.privacy._quantiles import FINE, UNIT_WEIGHT, private_median
+from skprivate.privacy._quantiles import FINE, UNIT_WEIGHT, private_median, units_for_median
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,15 @@ class ColumnMedians(OneSelection):
     theorem = "median by the exponential mechanism, docs/preprocessing.md"
 
     @property
-    def n_candidates(self) -> int:
-        return 2 * FINE.last + 1
+    def least_units(self) -> float:
+        """So many units are needed for a median that has to do with the data."""
+        return units_for_median(self.price, self.adjacency)
 
     def _select(self, column: Column, j: int, release: Any) -> float:
         low, high = (-math.inf, math.inf) if self.bounds is None else self.bounds[j]
         ends = FINE.cells(np.array([low, high]))
         cell = private_median(
             weigh(FINE.cells(np.clip(column.values, low, high)), column.units, UNIT_WEIGHT),
-            total=UNIT_WEIGHT,
             epsilon=self.price,
             adjacency=self.adjacency,
             release=release,

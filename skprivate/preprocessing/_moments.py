@@ -19,7 +19,14 @@ from skprivate.privacy import (
     upper_root,
 )
 from skprivate.privacy._cells import unit_means, weigh
-from skprivate.privacy._quantiles import FINE, UNIT_WEIGHT, private_median, private_reach, units_beyond
+from skprivate.privacy._quantiles import (
+    FINE,
+    UNIT_WEIGHT,
+    private_median,
+    private_reach,
+    units_beyond,
+    units_for_median,
+)
 
 #: One step of contributions is 2⁻³⁰.
 ONE = 1 << CONTRIBUTION_BITS
@@ -111,7 +118,9 @@ class ColumnMoments(Mechanism):
     @property
     def prices(self) -> Prices:
         l1, l2 = sum_sensitivities(self.adjacency)
-        return moment_prices(self.n_columns, self.n_selections, (float(l1), l2), self.epsilon, self.delta)
+        return moment_prices(
+            self.n_columns, self.n_selections, (l1 / ONE, l2 / ONE), self.epsilon, self.delta
+        )
 
     @property
     def events(self) -> Plan:
@@ -133,9 +142,7 @@ class ColumnMoments(Mechanism):
         if not self.n_selections:
             return 4 * self.noise_scale
         price = self.prices.selection
-        factor = 4 if self.adjacency is Adjacency.REPLACE_ONE else 2
-        centre = factor * (math.log(2 * FINE.last + 1) + 3) / price
-        return max(centre, 4.0 * units_beyond(price), 4 * self.noise_scale)
+        return max(units_for_median(price, self.adjacency), 3.0 * units_beyond(price), 4 * self.noise_scale)
 
     def run(self, data: Columns, release: Any) -> Moments:
         """Release the moments of all columns.
@@ -178,7 +185,6 @@ class ColumnMoments(Mechanism):
         price = self.prices.selection
         cell = private_median(
             weigh(FINE.cells(column.values), column.units, UNIT_WEIGHT),
-            total=UNIT_WEIGHT,
             epsilon=price,
             adjacency=self.adjacency,
             release=release,

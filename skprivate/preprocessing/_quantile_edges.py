@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from skprivate.preprocessing._budget import Plan, selection_price
 from skprivate.preprocessing._columns import Columns
 from skprivate.privacy import Adjacency, BoundedRangeEvent, Mechanism
 from skprivate.privacy._lattice import FloatArray
-from skprivate.privacy._quantiles import FINE, private_quantiles, quantile_levels
+from skprivate.privacy._quantiles import private_quantiles, quantile_levels, units_for_median
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,7 @@ class ColumnQuantiles(Mechanism):
     @property
     def least_units(self) -> float:
         """So many units are needed for a median that has to do with the data."""
-        factor = 4 if self.adjacency is Adjacency.REPLACE_ONE else 2
-        return factor * (math.log(2 * FINE.last + 1) + 3) / self.price
+        return units_for_median(self.price, self.adjacency)
 
     def run(self, data: Columns, release: Any) -> list[FloatArray]:
         """Release the inner edges of all columns.

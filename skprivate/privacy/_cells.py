@@ -45,7 +45,8 @@ class Grid:
         magnitude = np.abs(np.ascontiguousarray(values, dtype=np.float64)).view(np.int64) + (1 << (shift - 1))
         number = (magnitude >> shift) - ((1022 + _LEAST + 1) << self.bits) + 1
         number = np.clip(number, 0, self.last)
-        return np.where(np.signbit(values), -number, number)
+        cells: IntArray = np.where(np.signbit(values), -number, number)
+        return cells
 
     def value(self, cell: int) -> float:
         """Value of a cell."""
@@ -54,6 +55,38 @@ class Grid:
             return 0.0
         exponent, mantissa = divmod(number - 1, 1 << self.bits)
         return math.copysign(math.ldexp(1.0 + math.ldexp(mantissa, -self.bits), exponent + _LEAST), cell)
+
+    def prior(self, cell: Any) -> Any:
+        """Prior weight of the cells from 0 up to ``cell``, or minus that of those between it and 0.
+
+        Coarse numbers are more likely a priori: the cells of the grids of 0, 4, 8, … bits, which are contained in this
+        one, have the same weight in all. What needs few digits is then found with few units.
+
+        Parameters
+        ----------
+        cell : int or ndarray of int
+
+        Returns
+        -------
+        int or ndarray of int
+            Differences of it are weights: of the cells above one and up to the other.
+        """
+        total = self._prior_of_zero * (cell >= 0)
+        # The points of a coarser grid are every 2^shift-th cell from ±1 on.
+        above, below = (np.maximum(number, 0) for number in (cell, -cell - 1))
+        for bits in self._levels:
+            shift = self.bits - bits
+            total = total + (((above + (1 << shift) - 1) >> shift) << shift)
+            total = total - (((below + (1 << shift) - 1) >> shift) << shift)
+        return total
+
+    @property
+    def _levels(self) -> list[int]:
+        return [*range(0, self.bits, 4), self.bits]
+
+    @property
+    def _prior_of_zero(self) -> int:
+        return sum(1 << (self.bits - bits) for bits in self._levels)
 
 
 @dataclass(frozen=True)

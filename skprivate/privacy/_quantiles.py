@@ -7,6 +7,7 @@ orders of magnitude costs no time, and only the logarithm of its size in accurac
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ _COARSE = Grid(8)
 POSITIONS = 16
 _ROW_WEIGHT, _USER_WEIGHT = 1, 1 << 10
 #: A priori the next larger reach is e^−_DECAY times as likely; sums of costs stay far from overflow.
-_DECAY, _MANY = 0.125, 1 << 36
+_DECAY, _MANY = 1 / 24, 1 << 36
 #: Most bins of `private_quantiles`: their costs stay far from overflow.
 MOST_BINS = 1024
 
@@ -79,7 +80,8 @@ def median_costs(data: WeightedCells, low: int, high: int) -> Runs:
 def private_median(
     data: WeightedCells,
     *,
-    total: int,
+    grid: Grid = FINE,
+    total: int = UNIT_WEIGHT,
     epsilon: float,
     adjacency: Adjacency | str,
     release: Any,
@@ -91,6 +93,8 @@ def private_median(
     Parameters
     ----------
     data : WeightedCells
+    grid : Grid
+        Of the cells; gives coarse numbers a larger prior weight.
     total : int
         Weight of a unit.
     epsilon : float
@@ -103,19 +107,34 @@ def private_median(
     Returns
     -------
     int
-        With probability 1 − β the weights on both sides differ by at most (4/ε)·ln(number of cells/β) units from
-        those of a median (half of that under add-remove).
+        With probability 1 − β its cost exceeds that of any cell of prior share π by at most (2/ε)·ln(1/(πβ)) units
+        (half of that under add-remove).
     """
     runs = median_costs(data, low, high)
+    before = grid.prior(runs.starts - 1)
+
+    def locate(run: int, member: int) -> int:
+        start, sought = int(runs.starts[run]), int(before[run]) + int(member)
+        offset = bisect.bisect_right(
+            range(int(runs.lengths[run])), sought, key=lambda k: int(grid.prior(start + k))
+        )
+        return start + offset
+
     chosen = release.select(
         -runs.costs,
         sensitivity=total,
         epsilon=epsilon,
         monotone=_monotone(adjacency),
-        multiplicity=runs.lengths.tolist(),
-        locate=lambda run, member: int(runs.starts[run]) + int(member),
+        multiplicity=(grid.prior(runs.starts + runs.lengths - 1) - before).tolist(),
+        locate=locate,
     )
     return int(chosen)
+
+
+def units_for_median(epsilon: float, adjacency: Adjacency | str) -> float:
+    """So many units are needed for a `private_median` where the first two or three digits matter (up to e⁻³)."""
+    candidates = len(FINE._levels) * (2 * FINE.last >> (FINE.bits - 8))
+    return (2 if _monotone(adjacency) else 4) * (math.log(candidates) + 3) / epsilon
 
 
 def private_scale(
@@ -144,7 +163,7 @@ def private_scale(
     """
     cell = private_median(
         weigh(OCTAVES.cells(distances), units, UNIT_WEIGHT),
-        total=UNIT_WEIGHT,
+        grid=OCTAVES,
         epsilon=epsilon,
         adjacency=adjacency,
         release=release,
@@ -176,8 +195,8 @@ def reach_costs(data: WeightedCells, target: int, penalty: int) -> IntArray:
 
 
 def units_beyond(epsilon: float) -> int:
-    """So many units stay beyond a `private_reach`: fewer could not be told from none (up to e⁻⁷)."""
-    return math.ceil(2 * (math.log(1 / _DECAY) + 7) / epsilon)
+    """So many units stay beyond a `private_reach`: fewer could not be told from none (up to e⁻⁶)."""
+    return math.ceil(2 * (math.log(1 / _DECAY) + 6) / epsilon)
 
 
 def private_reach(
@@ -316,7 +335,6 @@ def private_quantiles(
     ends = FINE.cells(np.array([low, high]))
     cell = private_median(
         weigh(FINE.cells(values), units, UNIT_WEIGHT),
-        total=UNIT_WEIGHT,
         epsilon=epsilon,
         adjacency=adjacency,
         release=release,
@@ -335,7 +353,8 @@ def private_quantiles(
         chosen = _split(data, nodes, POSITIONS * row_weight, epsilon, adjacency, release)
         splits[[node.first_bin + node.left - 1 for node in nodes]] = chosen
         nodes = [child for node, at in zip(nodes, chosen, strict=True) for child in _children(node, at)]
-    return np.clip(np.array([centre + _position_value(int(at)) for at in splits]), low, high)
+    edges: FloatArray = np.array([centre + _position_value(int(at)) for at in splits])
+    return np.clip(edges, low, high)
 
 
 def _split(

@@ -44,7 +44,7 @@ def test_monotone_and_invertible(output):
         model.transform(model.inverse_transform(model.transform(middle))), model.transform(middle), atol=1e-9
     )
     if output == "normal":
-        assert np.abs(mapped).max() < 2.5 and np.all(np.abs(mapped.std(axis=0) - 1) < 0.1)
+        assert np.abs(mapped).max() < 2.5 and np.all(np.abs(mapped.std(axis=0) - 1) < 0.2)
 
 
 def test_shared_landmarks_map_to_the_middle_of_their_levels():
@@ -122,7 +122,7 @@ def test_data_frames(frame):
     X = frame({"a": [1.0, None, 3.0], "b": [1, 2, 3]})
     library = "pandas" if frame is pd.DataFrame else "polars"
     binned = PrivateKBinsDiscretizer(n_bins=2, random_state=0).set_output(transform=library).fit_transform(X)
-    assert isinstance(binned, frame) and list(binned.columns)[0] == "a_0.0"
+    assert isinstance(binned, frame) and next(iter(binned.columns)) == "a_0.0"
     mapped = PrivateQuantileTransformer(random_state=0).set_output(transform=library).fit_transform(X)
     assert isinstance(mapped, frame) and list(mapped.columns) == ["a", "b"]
 

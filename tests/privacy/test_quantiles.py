@@ -446,3 +446,39 @@ def test_parts_refuse_what_they_cannot_draw():
         with pytest.raises(ValueError, match="locate needs multiplicity"):
             opened.select([0], sensitivity=1, epsilon=1.0, locate=lambda run, member: run)
     assert opened.close().epsilon == 0
+
+
+@pytest.mark.parametrize("bits", [0, 1, 4, 6])
+def test_prior_weights_by_counting(bits):
+    grid = Grid(bits)
+    levels = sorted({*range(0, bits, 4), bits})
+
+    def weight(cell):
+        if cell == 0:
+            return sum(1 << (bits - b) for b in levels)
+        return sum(1 << (bits - b) for b in levels if (abs(cell) - 1) % (1 << (bits - b)) == 0)
+
+    last = min(grid.last, 300)
+    cells = np.arange(-last, last + 1)
+    cumulative = grid.prior(cells)
+    np.testing.assert_array_equal(np.diff(cumulative), [weight(int(cell)) for cell in cells[1:]])
+    # Coarser grids have the same weight in all, up to the two cells at ±1.
+    assert cumulative[cells == -1] == 0
+    for k in (-last, -1, 0, 1, last):
+        assert grid.prior(k) == cumulative[cells == k]
+        assert grid.value(k) == Grid(bits + 4).value(math.copysign((abs(k) - 1) * 16 + 1, k) if k else 0)
+
+
+def test_a_median_is_drawn_in_proportion_to_its_prior():
+    """Without data the draw is the prior: the shares of cells −2 … 2; Hoeffding, 6e-9 each."""
+    counts = Counter()
+    for _ in range(2000):
+        with release(epsilon=1.0, random_state=None) as opened:
+            empty = WeightedCells(np.zeros(0, np.int64), np.zeros(0, np.int64))
+            counts[
+                private_median(
+                    empty, grid=Grid(2), epsilon=1.0, adjacency="replace-one", release=opened, low=-2, high=2
+                )
+            ] += 1
+    weights = {-2: 1, -1: 5, 0: 5, 1: 5, 2: 1}
+    assert all(abs(counts[cell] / 2000 - weight / 17) < 0.07 for cell, weight in weights.items())
