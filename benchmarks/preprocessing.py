@@ -63,7 +63,7 @@ def ours(x, epsilon, bounds):
 
 
 def errors(x, found):
-    """Medians over repetitions: of |mean error| in standard deviations, of |log₂ scale ratio|, of the largest rank error."""
+    """Medians over repetitions: |mean error| in standard deviations, |log₂ scale ratio|, largest rank error."""
     found, order = np.array(found), np.sort(x)
     mean = np.abs(found[:, 0] - x.mean()) / x.std()
     scale = np.abs(np.log2(np.maximum(found[:, 1], 1e-300) / x.std()))
