@@ -27,7 +27,11 @@ for x, low, high, epsilon, seeds in json.load(sys.stdin):
     x = np.array(x)
     for seed in range(seeds):
         scaler = StandardScaler(epsilon=epsilon, bounds=(low, high)).fit(x[:, None])
-        edges = quantile(x, [0.25, 0.5, 0.75], epsilon=epsilon, bounds=(low, high))
+        try:
+            edges = quantile(x, [0.25, 0.5, 0.75], epsilon=epsilon, bounds=(low, high))
+        except Exception as error:
+            print(type(error).__name__, error, file=sys.stderr)
+            edges = [float("nan")] * 3
         out.append([float(scaler.mean_[0]), float(scaler.scale_[0]), *map(float, edges)])
 json.dump(out, sys.stdout)
 """
@@ -70,6 +74,7 @@ def errors(x, found):
     left, right = (np.searchsorted(order, found[:, 2:], side) / len(x) for side in ("left", "right"))
     levels = np.array([0.25, 0.5, 0.75])
     rank = np.maximum(np.maximum(left - levels, levels - right), 0).max(axis=1)
+    rank[np.isnan(found).any(axis=1)] = np.nan  # refused
     return [float(np.median(error)) for error in (mean, scale, rank)]
 
 
@@ -80,22 +85,23 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
     python = peer_python(args.venv)
-    rows = []
+    cases = []
     for name, whole in columns().items():
-        low, high = BOUNDS[name]
-        for n in (2000, len(whole)):
-            x = whole[rng.permutation(len(whole))[:n]]
-            for epsilon in (0.1, 0.5, 1.0, 3.0):
-                spec = json.dumps([[x.tolist(), low, high, epsilon, args.seeds]])
-                answer = subprocess.run(
-                    [python, "-c", SCRIPT], input=spec, capture_output=True, text=True, check=True
-                )
-                results = {
-                    "no bounds": [ours(x, epsilon, None) for _ in range(args.seeds)],
-                    "bounds": [ours(x, epsilon, (low, high)) for _ in range(args.seeds)],
-                    "diffprivlib, bounds": json.loads(answer.stdout),
-                }
-                rows += [[name, n, epsilon, method, *errors(x, found)] for method, found in results.items()]
+        order = rng.permutation(len(whole))
+        cases += [
+            (name, whole[order[:n]], epsilon) for n in (2000, 20_000) for epsilon in (0.1, 0.5, 1.0, 3.0)
+        ]
+    spec = json.dumps([[x.tolist(), *BOUNDS[name], epsilon, args.seeds] for name, x, epsilon in cases])
+    answer = subprocess.run([python, "-c", SCRIPT], input=spec, capture_output=True, text=True, check=True)
+    theirs = json.loads(answer.stdout)
+    rows = []
+    for k, (name, x, epsilon) in enumerate(cases):
+        results = {
+            "no bounds": [ours(x, epsilon, None) for _ in range(args.seeds)],
+            "bounds": [ours(x, epsilon, BOUNDS[name]) for _ in range(args.seeds)],
+            "diffprivlib, bounds": theirs[k * args.seeds : (k + 1) * args.seeds],
+        }
+        rows += [[name, len(x), epsilon, method, *errors(x, found)] for method, found in results.items()]
     write_table(
         "preprocessing",
         [
