@@ -61,7 +61,16 @@ from skprivate.metric import (
 )
 from skprivate.mixture import PPMHalfspaceClassifier, ppm_sample_size
 from skprivate.model_selection import UserKFold
-from skprivate.preprocessing import PublicScaler
+from skprivate.preprocessing import (
+    PrivateImputer,
+    PrivateKBinsDiscretizer,
+    PrivateQuantileTransformer,
+    PrivateStandardScaler,
+    PublicOneHotEncoder,
+    PublicOrdinalEncoder,
+    PublicScaler,
+    TooFewUnitsWarning,
+)
 from skprivate.privacy import (
     BudgetExceededError,
     PrivacyGuarantee,
@@ -103,6 +112,12 @@ __all__ = [
     "PPMHalfspaceClassifier",
     "PrivacyGuarantee",
     "PrivacyLedger",
+    "PrivateImputer",
+    "PrivateKBinsDiscretizer",
+    "PrivateQuantileTransformer",
+    "PrivateStandardScaler",
+    "PublicOneHotEncoder",
+    "PublicOrdinalEncoder",
     "PublicScaler",
     "RMIAAttack",
     "RandomBagClassifier",
@@ -110,6 +125,7 @@ __all__ = [
     "RandomBags",
     "RateAtThreshold",
     "SimulatedNoiseWarning",
+    "TooFewUnitsWarning",
     "TooFewUsersWarning",
     "UserKFold",
     "UserLevelMean",

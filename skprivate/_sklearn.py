@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_params,
 )
-from sklearn.utils.validation import _check_y, _num_samples
+from sklearn.utils.validation import _check_feature_names_in, _check_y, _num_samples
 
 __all__ = [
     "HasMethods",
@@ -23,6 +23,7 @@ __all__ = [
     "InvalidParameterError",
     "Options",
     "StrOptions",
+    "_check_feature_names_in",
     "_check_y",
     "_fit_context",
     "_num_samples",

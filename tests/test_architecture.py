@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_sklearn": set(),
     "_identifiers": set(),
     "base": {"privacy", "_sklearn"},
-    "preprocessing": {"_sklearn"},
+    "preprocessing": FLOOR,
     "datasets": {"_sklearn", "privacy"},
     **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric", "audit")},
     "model_selection": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit"},

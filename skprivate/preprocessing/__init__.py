@@ -1,5 +1,21 @@
-"""Transformations whose constants are public."""
+"""From a data frame to input of a private estimator: with public constants, or with private ones."""
 
+from skprivate.preprocessing._few import TooFewUnitsWarning
+from skprivate.preprocessing._private_imputer import PrivateImputer
+from skprivate.preprocessing._private_k_bins_discretizer import PrivateKBinsDiscretizer
+from skprivate.preprocessing._private_quantile_transformer import PrivateQuantileTransformer
+from skprivate.preprocessing._private_standard_scaler import PrivateStandardScaler
+from skprivate.preprocessing._public_one_hot_encoder import PublicOneHotEncoder
+from skprivate.preprocessing._public_ordinal_encoder import PublicOrdinalEncoder
 from skprivate.preprocessing._public_scaler import PublicScaler
 
-__all__ = ["PublicScaler"]
+__all__ = [
+    "PrivateImputer",
+    "PrivateKBinsDiscretizer",
+    "PrivateQuantileTransformer",
+    "PrivateStandardScaler",
+    "PublicOneHotEncoder",
+    "PublicOrdinalEncoder",
+    "PublicScaler",
+    "TooFewUnitsWarning",
+]

@@ -265,36 +265,72 @@ class Draws(MetricDraws, FlowDraws):
 
         return self._perform(draw, sample)
 
-    def select_each(
-        self, scores: ArrayLike, *, sensitivity: float, epsilon: float, monotone: bool = False
-    ) -> IntArray:
-        """Choose one index for every row by the exponential mechanism, charged once.
+    def select_parts(
+        self,
+        scores: Sequence[NDArray[Any]],
+        *,
+        sensitivity: float,
+        epsilon: float,
+        multiplicity: Sequence[Sequence[int]],
+        locate: Callable[[int, int, int], Any],
+    ) -> list[Any]:
+        """Choose a candidate for each of several parts of the data by the exponential mechanism, charged once.
 
-        Valid where row i depends on the data of unit i alone (the local model), so that a neighbour changes one row.
+        Every unit has a share in each part, and its shares bound what it does there: no score of part i moves by more
+        than s_i, and s_1 + s_2 + … is at most ``sensitivity``. The range of the privacy loss of part i is then
+        ε·s_i/sensitivity, ranges of independent draws add up, and all parts together are ε-bounded-range.
 
         Parameters
         ----------
-        scores : array-like of float or int, shape (n_units, n_candidates)
-        sensitivity, epsilon, monotone
-            As in `select`.
+        scores : sequence of ndarray of int
+            Of the categories of each part, used exactly.
+        sensitivity : float
+            Largest sum over the parts of the largest change of a score between neighbours.
+        epsilon : float
+            Price of all parts together.
+        multiplicity : sequence of sequence of int
+            Number of candidates in each category, as in `select`.
+        locate : callable
+            Turns (part, category, member) into the candidate itself.
 
         Returns
         -------
-        ndarray of int64, shape (n_units,)
+        list
+            A candidate for each part.
         """
         check_positive(sensitivity=sensitivity, epsilon=epsilon)
-        costs, steps = selection_costs(scores, sensitivity, epsilon)
-        if costs.ndim != 2 or costs.shape[1] == 0:
-            raise ValueError(f"scores must have shape (n_units, n_candidates), got {costs.shape}.")
-        rate = selection_rate(epsilon, steps, monotone)
-        events: dict[PrivacyEvent, int] = {BoundedRangeEvent(epsilon): 1}
+        if not scores or len(scores) != len(multiplicity):
+            raise ValueError(
+                f"scores and multiplicity must have one entry for each part, got {len(scores)} and {len(multiplicity)}."
+            )
+        parts = []
+        for part, counts in zip(scores, multiplicity, strict=True):
+            if as_integers(part) is None:
+                raise TypeError("scores must be integers.")
+            costs, steps = selection_costs(part, sensitivity, epsilon)
+            _selection.check_selection(costs, counts, "exponential")
+            parts.append(costs)
+        rate = selection_rate(epsilon, steps, False)
+        options = {"monotone": False, "multiplicity": [count for counts in multiplicity for count in counts]}
+        options |= {"parts": [sum(counts) for counts in multiplicity], "located": True}
         draw = Draw(
-            "select_each", np.asarray(scores), sensitivity, "unit", events, None, {"monotone": monotone}
+            "select_parts",
+            np.concatenate(list(scores)),
+            sensitivity,
+            "parts",
+            {BoundedRangeEvent(epsilon): 1},
+            None,
+            options,
         )
-        chosen: IntArray = self._perform(
-            draw, lambda: _selection.exponential_select_rows(costs, rate, self._source)
-        )
-        return chosen
+
+        def sample() -> list[Any]:
+            chosen = []
+            for k, (costs, counts) in enumerate(zip(parts, multiplicity, strict=True)):
+                chosen.append(locate(k, *_selection.exponential_select(costs, rate, self._source, counts)))
+            return chosen
+
+        result: list[Any] = self._perform(draw, sample)
+        return result
 
     # --- how a draw is made -----------------------------------------------------------------------------------------
 

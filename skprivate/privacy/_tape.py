@@ -32,7 +32,8 @@ class Draw:
         Largest change of the statistic between neighbours, in its own units.
     norm : str
         In which norm: "l1", "l2", "linf" (of all coordinates together, or of each score), "flow" (the ℓ1 norm of the
-        least flow along the edges of the grid), or "unit" where row i of the statistic belongs to unit i alone.
+        least flow along the edges of the grid), "parts" (the sum over ``options["parts"]``, numbers of candidates, of
+        the largest change of a score), or "unit" where row i of the statistic belongs to unit i alone.
     events : dict of PrivacyEvent to int
         The price.
     step : float or None

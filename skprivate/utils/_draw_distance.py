@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -37,8 +38,8 @@ def change(first: Any, second: Any) -> dict[int, Fraction | int]:
     return {k: number(there) - number(here) for k, (here, there) in pairs if here != there}
 
 
-def expanded_change(first: Draw, second: Draw) -> list[Fraction | int]:
-    """Changes of the scores of all candidates, one for each stretch of candidates with the same change.
+def expanded_change(first: Draw, second: Draw) -> list[tuple[int, Fraction | int]]:
+    """Changes of the scores of all candidates: the first candidate of each stretch with the same change, and it.
 
     Runs may be encoded in different ways in the two draws: the score as a function of the candidate counts.
     """
@@ -49,12 +50,12 @@ def expanded_change(first: Draw, second: Draw) -> list[Fraction | int]:
         ends = list(accumulate(int(count) for count in draw.options["multiplicity"]))
         tracks.append(([number(score) for score in scores.tolist()], ends))
     (a, a_ends), (b, b_ends) = tracks
-    found: list[Fraction | int] = []
+    found: list[tuple[int, Fraction | int]] = []
     i = j = at = 0
     while i < len(a) and j < len(b):
         end = min(a_ends[i], b_ends[j])
         if end > at:
-            found.append(b[j] - a[i])
+            found.append((at, b[j] - a[i]))
             at = end
         i, j = i + (a_ends[i] == end), j + (b_ends[j] == end)
     return found
@@ -100,7 +101,8 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
     complaint : str or None
     """
     if first.options.get("multiplicity") is not None:
-        steps = expanded_change(first, second)
+        stretches = expanded_change(first, second)
+        steps = [step for _, step in stretches]
         coordinates: list[int] = []
     else:
         found = change(first.statistic, second.statistic)
@@ -124,6 +126,8 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
         allowed = allowed * (Fraction(distance) + slack)
     if norm == "flow":
         found_cost = _transport(first.statistic, second.statistic) / (1 + _TRANSPORT_ERROR)
+    elif norm == "parts":
+        found_cost = _largest_by_part(first.options["parts"], stretches)
     elif norm == "l1":
         found_cost = Fraction(sum(abs(step) for step in steps))
     elif norm == "l2":
@@ -141,6 +145,17 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
     if first.options.get("monotone") and min(steps) < 0 < max(steps):
         return np.inf, "it is declared monotone, but some scores rose and others fell"
     return share, None
+
+
+def _largest_by_part(sizes: list[int], stretches: list[tuple[int, Fraction | int]]) -> Fraction:
+    """Sum over the parts of the largest change of a score of their candidates."""
+    ends = list(accumulate(sizes))
+    most = [Fraction(0)] * len(ends)
+    starts = [start for start, _ in stretches] + [ends[-1]]
+    for (start, step), stop in zip(stretches, starts[1:], strict=True):
+        for part in range(bisect_right(ends, start), bisect_right(ends, stop - 1) + 1):
+            most[part] = max(most[part], Fraction(abs(step)))
+    return sum(most, Fraction(0))
 
 
 def _transport(first: np.ndarray, second: np.ndarray) -> Fraction:

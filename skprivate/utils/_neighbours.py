@@ -241,11 +241,12 @@ def _additions(
     def added(X: Any, y: Any, times: int, front: bool) -> Callable[[CheckData], CheckData]:
         def apply(other: CheckData) -> CheckData:
             n = len(other.X)
-            # The row that lends its role is looked up in the first data, which all others agree with there.
+            # What is not given is that of a row of the first data: the same in all environments.
             order = np.append(np.arange(n), np.repeat(single, times))
             more = _take(other, order)
             new = np.arange(n, n + times)
-            more = _with_rows(more, PrivacyUnit.ROW, new, X, y)
+            own_y = data.y[single[0]] if y is None and data.y is not None else y
+            more = _with_rows(more, PrivacyUnit.ROW, new, data.X[single] if X is None else X, own_y)
             if "user_ids" in more.metadata and unit is PrivacyUnit.USER:
                 ids = more.metadata["user_ids"]
                 ids[new] = np.max(ids) + 1

@@ -97,15 +97,6 @@ def test_select_with_multiplicity_reaches_huge_categories():
     assert 0 <= member < 10**30
 
 
-def test_select_each_serves_one_row_per_unit_at_one_price():
-    one = release(epsilon=1.0, delta=0.0)
-    scores = np.tile([0.0, -1.0, -2.0], (20_000, 1))
-    drawn = one.select_each(scores, sensitivity=1.0, epsilon=1.0)
-    weights = np.exp(-0.5 * np.arange(3))
-    assert stats.chisquare(np.bincount(drawn), weights / weights.sum() * 20_000).pvalue > FAILURE
-    assert one.close().epsilon == 1.0
-
-
 def test_the_guarantee_lists_what_was_drawn():
     one = release(epsilon=5.0)
     one.laplace(0.0, sensitivity=1.0, epsilon=0.1)
@@ -259,7 +250,6 @@ def test_extreme_values_stay_finite(value):
         lambda r: r.select([], sensitivity=1, epsilon=1.0),
         lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, rule="best"),
         lambda r: r.select([0, 1], sensitivity=1, epsilon=1.0, multiplicity=[1]),
-        lambda r: r.select_each([0, 1], sensitivity=1, epsilon=1.0),
         lambda r: open_release(epsilon=0, unit="row", adjacency="add-remove"),
         lambda r: open_release(epsilon=1, delta=1, unit="row", adjacency="add-remove"),
         lambda r: open_release(epsilon=1, unit="row", adjacency="metric"),

@@ -258,7 +258,6 @@ def test_noise_on_integers_has_its_scale_on_fine_and_coarse_lattices(sensitivity
         lambda r: r.discrete_gaussian([0], sensitivity=1, rho=1e-40),
         lambda r: r.laplace(0, sensitivity=1, epsilon=1.0, step=0.3),
         lambda r: r.laplace([[1, 2], [3]], sensitivity=1, epsilon=1.0),
-        lambda r: r.select_each(np.zeros((3, 0)), sensitivity=1, epsilon=1.0),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_it_is_charged(call):
@@ -285,7 +284,6 @@ def test_a_budget_that_is_too_small_draws_nothing():
         lambda: release.gaussian([0, 1], sensitivity=1, noise_multiplier=0.1),
         lambda: release.discrete_gaussian([0], sensitivity=1, rho=10.0),
         lambda: release.select([0, 1], sensitivity=1, epsilon=1.1),
-        lambda: release.select_each([[0, 1]], sensitivity=1, epsilon=1.1),
         lambda: open_branches(release, 3, [(PureEvent(1.1), 1)]),
     ):
         with pytest.raises(BudgetExceededError, match="nothing was drawn"):

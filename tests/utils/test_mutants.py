@@ -80,7 +80,7 @@ def one_unit_twice():
 @contextmanager
 def interval_without_clip():
     clip = np.clip
-    with mock.patch.object(_contributions.np, "clip", lambda x, low, high: clip(x, 3 * low, 3 * high)):
+    with mock.patch.object(_contributions.np, "clip", lambda x, low, high, **kw: clip(x, 3 * low, 3 * high, **kw)):
         yield
 
 

@@ -1,0 +1,211 @@
+"""Mean and variance of every column about a centre and within a reach that are found privately."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skprivate.preprocessing._budget import Plan, Prices, moment_events, moment_prices
+from skprivate.preprocessing._columns import Column, Columns
+from skprivate.privacy import (
+    CONTRIBUTION_BITS,
+    CONTRIBUTION_STEP,
+    Adjacency,
+    Mechanism,
+    exact_sum,
+    upper_root,
+)
+from skprivate.privacy._cells import unit_means, weigh
+from skprivate.privacy._quantiles import (
+    FINE,
+    UNIT_WEIGHT,
+    private_median,
+    private_reach,
+    units_beyond,
+    units_for_median,
+)
+
+#: One step of contributions is 2⁻³⁰.
+ONE = 1 << CONTRIBUTION_BITS
+_SELECTIONS = 2
+#: Numbers are clipped at twice what most of them reach: normal ones hardly ever, and long tails where few are left.
+_REACH_FACTOR = 2.0
+
+
+class Moments(NamedTuple):
+    """Released numbers of all columns."""
+
+    means: Any
+    scales: Any
+    centres: Any
+    reaches: Any
+    counts: Any
+
+
+def contributions(column: Column, centre: float, reach: float, n_units: int) -> Any:
+    """What each unit adds to the three sums of a column: integers, of shape (3, n_units).
+
+    With z the mean of the unit's (x − centre)/reach, clipped to [−1, 1], and t that of the squares, it is
+    (z, t − ½, ½) in steps of 2⁻³⁰, and 0 for a unit without values. Rounding keeps z² ≤ t ≤ 1.
+
+    Parameters
+    ----------
+    column : Column
+    centre, reach : float
+        Released or public; ``reach > 0``.
+    n_units : int
+    """
+    with np.errstate(over="ignore"):
+        relative = np.clip((column.values - centre) / reach, -1.0, 1.0)
+    z = np.trunc(relative * ONE).astype(np.int64)
+    first, sizes = unit_means(z, column.units, n_units)
+    second, _ = unit_means((z * z) >> CONTRIBUTION_BITS, column.units, n_units)
+    second = np.maximum(second, -((-first * first) >> CONTRIBUTION_BITS))
+    present = sizes > 0
+    return np.stack([first, np.where(present, second - ONE // 2, 0), np.where(present, ONE // 2, 0)])
+
+
+def sum_sensitivities(adjacency: Adjacency) -> tuple[int, float]:
+    """ℓ1 and ℓ2 sensitivity of the sums of `contributions`, in steps.
+
+    Contributions lie in the convex hull of the curve (z, z² − ½, ½), or are 0. Norms are convex, so the largest
+    distances are those between ends of the curve: with d = z − z′ and s = z + z′, |d| ≤ 2 − |s|, the squared ℓ2
+    distance d²(1 + s²) is at most 4 (s = 0), the ℓ1 distance |d|(1 + |s|) at most 9/4 (s = ½). From 0 they are
+    at most 3/2 and 2.
+
+    Parameters
+    ----------
+    adjacency : Adjacency
+    """
+    if adjacency is Adjacency.REPLACE_ONE:
+        return 9 * ONE // 4, float(2 * ONE)
+    return 2 * ONE, upper_root(3 * ONE * ONE // 2)
+
+
+@dataclass(frozen=True)
+class ColumnMoments(Mechanism):
+    """Noisy mean and scale of every column.
+
+    Two selections find a centre (a median) and a reach of every column unless ``bounds`` are public; exact sums about
+    the centre are released with noise.
+
+    Parameters
+    ----------
+    n_columns : int
+    epsilon, delta : float
+    adjacency : Adjacency
+    n_units : int or None
+        Public number of units (replace-one).
+    bounds : tuple of (float, float), or None
+        Public range of every column.
+    """
+
+    n_columns: int
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    n_units: int | None = None
+    bounds: tuple[tuple[float, float], ...] | None = None
+    theorem = "clipped moments about a private centre, docs/preprocessing.md"
+
+    @property
+    def n_selections(self) -> int:
+        return 0 if self.bounds is not None else _SELECTIONS
+
+    @property
+    def prices(self) -> Prices:
+        l1, l2 = sum_sensitivities(self.adjacency)
+        return moment_prices(
+            self.n_columns, self.n_selections, (l1 / ONE, l2 / ONE), self.epsilon, self.delta
+        )
+
+    @property
+    def events(self) -> Plan:
+        return moment_events(self.prices, self.n_columns, self.n_selections)
+
+    @property
+    def noise_scale(self) -> float:
+        """Standard deviation of the noise on a sum, in units."""
+        l1, l2 = sum_sensitivities(self.adjacency)
+        prices = self.prices
+        if prices.laplace is not None:
+            return math.sqrt(2) * l1 / prices.laplace * CONTRIBUTION_STEP
+        assert prices.noise_multiplier is not None
+        return l2 * prices.noise_multiplier * CONTRIBUTION_STEP
+
+    @property
+    def least_units(self) -> float:
+        """So many units are needed for a centre that has to do with the data (e⁻³ is left) and for its sums."""
+        if not self.n_selections:
+            return 4 * self.noise_scale
+        price = self.prices.selection
+        return max(units_for_median(price, self.adjacency), 3.0 * units_beyond(price), 4 * self.noise_scale)
+
+    def run(self, data: Columns, release: Any) -> Moments:
+        """Release the moments of all columns.
+
+        Parameters
+        ----------
+        data : Columns
+        release : Release
+
+        Returns
+        -------
+        Moments
+        """
+        columns = [self._column(data, j, release) for j in range(self.n_columns)]
+        return Moments(*(np.array(numbers) for numbers in zip(*columns, strict=True)))
+
+    def _column(self, data: Columns, j: int, release: Any) -> tuple[float, float, float, float, float]:
+        column = data.column(j)
+        if self.bounds is None:
+            centre, reach = self._range(column, release)
+        else:
+            low, high = self.bounds[j]
+            reach = 0.5 * high - 0.5 * low
+            centre = low + reach
+        constant = reach == 0.0
+        first, second, half = self._sums(
+            exact_sum(contributions(column, centre, reach or 1.0, data.n_units)), release
+        )
+        most = math.inf if self.n_units is None else float(self.n_units)
+        count = min(max(2 * half, 1.0), most)
+        mean = min(max(first / count, -1.0), 1.0)
+        # No scale below what the noise can tell from 0.
+        floor = min(self.noise_scale / count, 1.0)
+        variance = min(max(second / count + 0.5 - mean * mean, floor), 1.0)
+        if constant:
+            return centre, 1.0, centre, reach, count
+        return centre + reach * mean, reach * math.sqrt(variance), centre, reach, count
+
+    def _range(self, column: Column, release: Any) -> tuple[float, float]:
+        price = self.prices.selection
+        cell = private_median(
+            weigh(FINE.cells(column.values), column.units, UNIT_WEIGHT),
+            epsilon=price,
+            adjacency=self.adjacency,
+            release=release,
+            low=-FINE.last,
+            high=FINE.last,
+        )
+        centre = FINE.value(cell)
+        with np.errstate(over="ignore"):
+            distances = np.abs(column.values - centre)
+        reach = private_reach(distances, column.units, epsilon=price, release=release)
+        # The centre itself is no finer than that.
+        return centre, max(_REACH_FACTOR * reach, abs(centre) * 2.0**-16)
+
+    def _sums(self, total: Any, release: Any) -> tuple[float, float, float]:
+        prices = self.prices
+        l1, l2 = sum_sensitivities(self.adjacency)
+        if prices.laplace is not None:
+            noisy = release.laplace(total, sensitivity=l1, epsilon=prices.laplace, step=CONTRIBUTION_STEP)
+        else:
+            noisy = release.gaussian(
+                total, sensitivity=l2, noise_multiplier=prices.noise_multiplier, step=CONTRIBUTION_STEP
+            )
+        first, second, half = noisy.tolist()
+        return first, second, half

@@ -1,0 +1,222 @@
+"""Filling in missing values with private medians, means or modes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.preprocessing._bounds import check_bounds
+from skprivate.preprocessing._categories import check_categories
+from skprivate.preprocessing._columns import (
+    DELTA_OR_ZERO,
+    columns_of,
+    missing_mask,
+    numeric_table,
+    public_count,
+    unit_assumptions,
+    unit_name,
+)
+from skprivate.preprocessing._few import warn_if_too_few
+from skprivate.preprocessing._fill_values import ColumnMedians, ColumnModes
+from skprivate.preprocessing._moments import ColumnMoments
+from skprivate.privacy import Adjacency
+
+
+class PrivateImputer(TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
+    """Replace missing values by a median, mean or mode of their column, released under differential privacy.
+
+    Filling in a public constant needs no private data: `~sklearn.impute.SimpleImputer` with ``strategy="constant"``
+    does that.
+
+    Parameters
+    ----------
+    epsilon : float > 0, default=1.0
+        Of all columns together.
+    strategy : {"median", "mean", "most_frequent"}, default="median"
+        "median" and "mean" are for numbers; "mean" is that of `PrivateStandardScaler`. "most_frequent" is for numbers
+        and texts, and chooses among ``categories``.
+    categories : sequence of values, sequence of sequences, or mapping {column: sequence}, optional
+        Needed by "most_frequent": the public values that a column may be filled with.
+    add_indicator : bool, default=False
+        Whether to append a column for each feature that is 1 where it was missing.
+    delta : float in [0, 1), default=1e-6
+        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
+    adjacency : {"replace-one", "add-remove"}, default="replace-one"
+        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
+    bounds : mapping {column: (low, high)} or pair (lower, upper), optional
+        Public range of every column, for "median" and "mean".
+    random_state : int, RandomState instance or None, default=None
+        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
+    ledger : PrivacyLedger, optional
+
+    Attributes
+    ----------
+    statistics_ : ndarray of shape (n_features,)
+        What each feature is filled with.
+    privacy_guarantee_ : PrivacyGuarantee
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    Notes
+    -----
+    *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
+    are given to `fit`; then every user has the same weight, spread over the user's own rows. Derivation in
+    docs/preprocessing.md. Which values are missing is private, too: no column is left out, however many are.
+
+    NaN, None and pandas.NA are missing. Infinite numbers are refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.preprocessing import PrivateImputer
+    >>> X = np.random.default_rng(0).normal(70.0, 5.0, size=(5000, 1))
+    >>> X[::10] = np.nan
+    >>> imputer = PrivateImputer(epsilon=1.0).fit(X)
+    >>> bool(abs(imputer.statistics_[0] - 70) < 1)
+    True
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PRIVACY_CONSTRAINTS,
+        **DELTA_OR_ZERO,
+        "strategy": [StrOptions({"median", "mean", "most_frequent"})],
+        "categories": [Mapping, "array-like", None],
+        "add_indicator": ["boolean"],
+        "adjacency": [StrOptions({"replace-one", "add-remove"})],
+        "bounds": [Mapping, "array-like", None],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        strategy="median",
+        categories=None,
+        add_indicator=False,
+        delta=1e-6,
+        adjacency="replace-one",
+        bounds=None,
+        random_state=None,
+        ledger=None,
+    ):
+        self.epsilon = epsilon
+        self.strategy = strategy
+        self.categories = categories
+        self.add_indicator = add_indicator
+        self.delta = delta
+        self.adjacency = adjacency
+        self.bounds = bounds
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, user_ids=None):
+        """Release what to fill in.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN, None and pandas.NA are missing.
+        y : None
+            Ignored.
+        user_ids : array-like of shape (n_samples,), optional
+            User of each row; the unit of privacy is then the user, otherwise the row.
+
+        Returns
+        -------
+        self : PrivateImputer
+        """
+        table = self._table(X, reset=True)
+        data = columns_of(table, missing_mask(table), user_ids)
+        n_units, n_columns = public_count(data, self.adjacency), table.shape[1]
+        mechanism = self._mechanism(n_columns, n_units)
+        with self._releasing(
+            mechanism,
+            unit=unit_name(user_ids),
+            adjacency=self.adjacency,
+            assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds, self.categories),
+        ) as release:
+            result = mechanism.run(data, release)
+        warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
+        if self.strategy == "most_frequent":
+            self.statistics_ = np.empty(n_columns, dtype=object)
+            self.statistics_[:] = result
+        else:
+            self.statistics_ = result.means if self.strategy == "mean" else np.array(result)
+        return self
+
+    def transform(self, X):
+        """Fill in missing values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_filled : ndarray of shape (n_samples, n_features), or (n_samples, 2·n_features) with ``add_indicator``
+        """
+        check_is_fitted(self)
+        table = self._table(X, reset=False)
+        missing = missing_mask(table)
+        numeric = table.dtype != object and self.strategy != "most_frequent"
+        filled = table.astype(np.float64 if numeric else object)  # a copy
+        for j in range(table.shape[1]):
+            filled[missing[:, j], j] = self.statistics_[j]
+        return np.hstack([filled, missing.astype(filled.dtype)]) if self.add_indicator else filled
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Must be the names seen in `fit`, if given.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        check_is_fitted(self, "n_features_in_")
+        names = _check_feature_names_in(self, input_features)
+        if not self.add_indicator:
+            return names
+        return np.concatenate([names, [f"missingindicator_{name}" for name in names]]).astype(object)
+
+    def _table(self, X, *, reset):
+        if self.strategy != "most_frequent":
+            return numeric_table(self, X, reset=reset)
+        table = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=reset)
+        if table.dtype.kind == "f" and np.isinf(table).any():
+            raise ValueError("Input X contains infinity; only finite numbers and missing values are allowed.")
+        return table
+
+    def _mechanism(self, n_columns, n_units):
+        common = {
+            "n_columns": n_columns,
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "adjacency": Adjacency(self.adjacency),
+        }
+        names = getattr(self, "feature_names_in_", None)
+        if self.strategy == "most_frequent":
+            categories = check_categories(self.categories, n_columns, names)
+            return ColumnModes(**common, categories=tuple(map(tuple, categories)))
+        bounds = check_bounds(self.bounds, n_columns, names)
+        if self.strategy == "mean":
+            return ColumnMoments(**common, n_units=n_units, bounds=bounds)
+        return ColumnMedians(**common, bounds=bounds)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = tags.input_tags.categorical = self.strategy == "most_frequent"
+        return tags

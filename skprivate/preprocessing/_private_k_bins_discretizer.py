@@ -1,0 +1,252 @@
+"""Binning with private edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils.validation import check_is_fitted
+
+from skprivate._sklearn import Interval, StrOptions, _check_feature_names_in, _fit_context
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.preprocessing._bounds import check_bounds
+from skprivate.preprocessing._columns import (
+    DELTA_OR_ZERO,
+    column_name,
+    columns_of,
+    numeric_table,
+    public_count,
+    unit_assumptions,
+    unit_name,
+)
+from skprivate.preprocessing._few import warn_if_too_few
+from skprivate.preprocessing._quantile_edges import ColumnQuantiles, outer_edges
+from skprivate.privacy import Adjacency
+from skprivate.privacy._quantiles import MOST_BINS
+
+
+class PrivateKBinsDiscretizer(TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
+    """Cut features into bins that hold about equally many units, with edges released under differential privacy.
+
+    No range of the data has to be known. Bins of equal width between public bounds need no private data:
+    `~sklearn.preprocessing.KBinsDiscretizer` fitted on the bounds does that.
+
+    Parameters
+    ----------
+    epsilon : float > 0, default=1.0
+        Of all columns together.
+    n_bins : int or array-like of shape (n_features,), default=5
+        2 to 1024. The price grows with the logarithm only.
+    encode : {"onehot", "onehot-dense", "ordinal"}, default="onehot-dense"
+        A sparse or dense column for each bin, or the number of the bin.
+    delta : float in [0, 1), default=1e-6
+        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
+    adjacency : {"replace-one", "add-remove"}, default="replace-one"
+        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
+    bounds : mapping {column: (low, high)} or pair (lower, upper), optional
+        Public range of every column, not taken from the data: makes the search shorter, and is the outermost edges.
+    random_state : int, RandomState instance or None, default=None
+        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
+    ledger : PrivacyLedger, optional
+
+    Attributes
+    ----------
+    bin_edges_ : list of ndarray of shape (n_bins_[j] + 1,)
+        Increasing. Numbers beyond the outer edges belong to the outer bins.
+    n_bins_ : ndarray of shape (n_features,)
+        Bins of each feature: fewer than asked for where released quantiles coincide (zero-inflated columns).
+    privacy_guarantee_ : PrivacyGuarantee
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    Notes
+    -----
+    *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
+    are given to `fit`; then every user has the same weight, spread over the user's own rows. Derivation in
+    docs/preprocessing.md.
+
+    Missing values contribute nothing to `fit`. In `transform` they belong to no bin: zeros in all columns of the
+    feature, or NaN with ``encode="ordinal"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.preprocessing import PrivateKBinsDiscretizer
+    >>> X = np.random.default_rng(0).lognormal(5.0, 2.0, size=(10_000, 1))
+    >>> bins = PrivateKBinsDiscretizer(n_bins=4, encode="ordinal").fit_transform(X)
+    >>> shares = np.bincount(bins[:, 0].astype(int)) / 10_000
+    >>> bool(np.abs(shares - 0.25).max() < 0.03)
+    True
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PRIVACY_CONSTRAINTS,
+        **DELTA_OR_ZERO,
+        "n_bins": [Interval(Integral, 2, MOST_BINS, closed="both"), "array-like"],
+        "encode": [StrOptions({"onehot", "onehot-dense", "ordinal"})],
+        "adjacency": [StrOptions({"replace-one", "add-remove"})],
+        "bounds": [Mapping, "array-like", None],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        n_bins=5,
+        encode="onehot-dense",
+        delta=1e-6,
+        adjacency="replace-one",
+        bounds=None,
+        random_state=None,
+        ledger=None,
+    ):
+        self.epsilon = epsilon
+        self.n_bins = n_bins
+        self.encode = encode
+        self.delta = delta
+        self.adjacency = adjacency
+        self.bounds = bounds
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, user_ids=None):
+        """Release the edges.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Numbers; NaN, None and pandas.NA are missing.
+        y : None
+            Ignored.
+        user_ids : array-like of shape (n_samples,), optional
+            User of each row; the unit of privacy is then the user, otherwise the row.
+
+        Returns
+        -------
+        self : PrivateKBinsDiscretizer
+        """
+        table = numeric_table(self, X, reset=True)
+        n_columns = table.shape[1]
+        data = columns_of(table, np.isnan(table), user_ids)
+        mechanism = ColumnQuantiles(
+            n_bins=self._numbers_of_bins(n_columns),
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            adjacency=Adjacency(self.adjacency),
+            bounds=check_bounds(self.bounds, n_columns, getattr(self, "feature_names_in_", None)),
+        )
+        with self._releasing(
+            mechanism,
+            unit=unit_name(user_ids),
+            adjacency=self.adjacency,
+            assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
+        ) as release:
+            inner = mechanism.run(data, release)
+        n_units = public_count(data, self.adjacency)
+        warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
+        bounds = mechanism.bounds or (None,) * n_columns
+        self.bin_edges_ = [np.unique(outer_edges(*pair)) for pair in zip(inner, bounds, strict=True)]
+        self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
+        return self
+
+    def transform(self, X):
+        """Put every number into its bin.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_binned : ndarray or sparse matrix
+            Of shape (n_samples, n_features) with ``encode="ordinal"``, else (n_samples, sum of ``n_bins_``).
+        """
+        check_is_fitted(self)
+        table = numeric_table(self, X, reset=False)
+        bins = np.full(table.shape, np.nan)
+        for j, edges in enumerate(self.bin_edges_):
+            present = ~np.isnan(table[:, j])
+            bins[present, j] = np.searchsorted(edges[1:-1], table[present, j], side="right")
+        return bins if self.encode == "ordinal" else self._encoder().transform(bins)
+
+    def inverse_transform(self, X):
+        """Map bins to their middles.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix
+            Binned rows, as `transform` returns them.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+            NaN where missing.
+        """
+        check_is_fitted(self)
+        bins = np.asarray(X, dtype=np.float64) if self.encode == "ordinal" else self._bins(X)
+        if bins.ndim != 2 or bins.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X must have the columns that transform returns for {self.n_features_in_} features, got "
+                f"{bins.shape}."
+            )
+        result = np.full(bins.shape, np.nan)
+        for j, edges in enumerate(self.bin_edges_):
+            middles = edges[:-1] + 0.5 * np.diff(edges)
+            present = ~np.isnan(bins[:, j])
+            result[present, j] = middles[np.clip(bins[present, j].astype(np.int64), 0, len(middles) - 1)]
+        return result
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Must be the names seen in `fit`, if given.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        check_is_fitted(self, "n_features_in_")
+        names = _check_feature_names_in(self, input_features)
+        return names if self.encode == "ordinal" else self._encoder().get_feature_names_out(names)
+
+    def _encoder(self):
+        encoder = OneHotEncoder(
+            categories=[np.arange(n, dtype=np.float64) for n in self.n_bins_],
+            handle_unknown="ignore",  # NaN
+            sparse_output=self.encode == "onehot",
+        )
+        return encoder.fit(np.zeros((1, len(self.n_bins_))))
+
+    def _bins(self, X):
+        inverted = self._encoder().inverse_transform(X)
+        return np.where(np.equal(inverted, None), np.nan, inverted).astype(np.float64)
+
+    def _numbers_of_bins(self, n_columns):
+        numbers = np.asarray(self.n_bins)
+        if numbers.shape not in ((), (n_columns,)):
+            raise ValueError(
+                f"n_bins must be a number or one for each of the {n_columns} features, got shape {numbers.shape}."
+            )
+        numbers = np.broadcast_to(numbers, n_columns)
+        for j, number in enumerate(numbers.tolist()):
+            if not (isinstance(number, int) and 2 <= number <= MOST_BINS):
+                raise ValueError(
+                    f"n_bins must hold integers from 2 to {MOST_BINS}, got {number!r} for column "
+                    f"{column_name(self, j)}."
+                )
+        return tuple(numbers.tolist())
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

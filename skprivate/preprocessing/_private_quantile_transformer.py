@@ -1,0 +1,218 @@
+"""Mapping to a uniform or normal distribution by private quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.preprocessing._bounds import check_bounds
+from skprivate.preprocessing._columns import (
+    DELTA_OR_ZERO,
+    columns_of,
+    numeric_table,
+    public_count,
+    unit_assumptions,
+    unit_name,
+)
+from skprivate.preprocessing._few import warn_if_too_few
+from skprivate.preprocessing._quantile_edges import ColumnQuantiles, outer_edges
+from skprivate.privacy import Adjacency
+from skprivate.privacy._quantiles import MOST_BINS
+
+
+class PrivateQuantileTransformer(
+    OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorMixin, BaseEstimator
+):
+    """Map every feature to a uniform or normal distribution, by quantiles released under differential privacy.
+
+    The map is monotone, does not mind skewed or heavy tails, and its result lies in a known range: [0, 1], or ±2.4 at
+    the default number of quantiles. No range of the data has to be known.
+
+    Parameters
+    ----------
+    epsilon : float > 0, default=1.0
+        Of all columns together.
+    n_quantiles : int, default=33
+        Landmarks of the map, 3 to 1025: ``n_quantiles - 2`` quantiles are released, the outermost two are
+        extrapolated. The price grows with the logarithm of their number only.
+    output_distribution : {"uniform", "normal"}, default="uniform"
+    delta : float in [0, 1), default=1e-6
+        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
+    adjacency : {"replace-one", "add-remove"}, default="replace-one"
+        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
+    bounds : mapping {column: (low, high)} or pair (lower, upper), optional
+        Public range of every column, not taken from the data: makes the search shorter, and is the outermost
+        landmarks. Numbers outside count as the bounds.
+    random_state : int, RandomState instance or None, default=None
+        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
+    ledger : PrivacyLedger, optional
+
+    Attributes
+    ----------
+    quantiles_ : ndarray of shape (n_quantiles, n_features)
+        Landmarks, not decreasing down the columns.
+    references_ : ndarray of shape (n_quantiles,)
+        Their levels, from 0 to 1.
+    privacy_guarantee_ : PrivacyGuarantee
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    See Also
+    --------
+    PrivateStandardScaler : The linear map; better where units are few.
+
+    Notes
+    -----
+    *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
+    are given to `fit`; then every user has the same weight, spread over the user's own rows. Derivation in
+    docs/preprocessing.md.
+
+    Missing values (NaN, None, pandas.NA) contribute nothing to their column and stay NaN in `transform`.
+
+    References
+    ----------
+    H. Kaplan, S. Schnapp, U. Stemmer: Differentially private approximate quantiles. ICML 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.preprocessing import PrivateQuantileTransformer
+    >>> X = np.random.default_rng(0).lognormal(5.0, 2.0, size=(10_000, 1))
+    >>> U = PrivateQuantileTransformer(epsilon=1.0).fit_transform(X)
+    >>> bool(np.abs(np.quantile(U, [0.25, 0.5, 0.75]) - [0.25, 0.5, 0.75]).max() < 0.02)
+    True
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PRIVACY_CONSTRAINTS,
+        **DELTA_OR_ZERO,
+        "n_quantiles": [Interval(Integral, 3, MOST_BINS + 1, closed="both")],
+        "output_distribution": [StrOptions({"uniform", "normal"})],
+        "adjacency": [StrOptions({"replace-one", "add-remove"})],
+        "bounds": [Mapping, "array-like", None],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        n_quantiles=33,
+        output_distribution="uniform",
+        delta=1e-6,
+        adjacency="replace-one",
+        bounds=None,
+        random_state=None,
+        ledger=None,
+    ):
+        self.epsilon = epsilon
+        self.n_quantiles = n_quantiles
+        self.output_distribution = output_distribution
+        self.delta = delta
+        self.adjacency = adjacency
+        self.bounds = bounds
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, user_ids=None):
+        """Release quantiles.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Numbers; NaN, None and pandas.NA are missing.
+        y : None
+            Ignored.
+        user_ids : array-like of shape (n_samples,), optional
+            User of each row; the unit of privacy is then the user, otherwise the row.
+
+        Returns
+        -------
+        self : PrivateQuantileTransformer
+        """
+        table = numeric_table(self, X, reset=True)
+        n_columns = table.shape[1]
+        data = columns_of(table, np.isnan(table), user_ids)
+        mechanism = ColumnQuantiles(
+            n_bins=(int(self.n_quantiles) - 1,) * n_columns,
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            adjacency=Adjacency(self.adjacency),
+            bounds=check_bounds(self.bounds, n_columns, getattr(self, "feature_names_in_", None)),
+        )
+        with self._releasing(
+            mechanism,
+            unit=unit_name(user_ids),
+            adjacency=self.adjacency,
+            assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
+        ) as release:
+            inner = mechanism.run(data, release)
+        n_units = public_count(data, self.adjacency)
+        warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
+        bounds = mechanism.bounds or (None,) * n_columns
+        self.quantiles_ = np.column_stack([outer_edges(*pair) for pair in zip(inner, bounds, strict=True)])
+        self.references_ = np.linspace(0.0, 1.0, self.n_quantiles)
+        return self
+
+    def transform(self, X):
+        """Map every number to its level.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_mapped : ndarray of shape (n_samples, n_features)
+            In [0, 1], or normal quantiles of it; NaN where missing.
+        """
+        check_is_fitted(self)
+        table = numeric_table(self, X, reset=False)
+        mapped = np.empty_like(table)
+        levels = self.references_
+        for j in range(table.shape[1]):
+            landmarks, values = self.quantiles_[:, j], table[:, j]
+            # From both sides, so that a number that several landmarks share gets the middle of their levels.
+            upper = np.interp(values, landmarks, levels)
+            lower = -np.interp(-values, -landmarks[::-1], -levels[::-1])
+            mapped[:, j] = 0.5 * (upper + lower)
+        return ndtri(np.clip(mapped, *self._ends())) if self.output_distribution == "normal" else mapped
+
+    def inverse_transform(self, X):
+        """Undo `transform` between the outermost landmarks.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Mapped rows.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        table = numeric_table(self, X, reset=False)
+        levels = ndtr(table) if self.output_distribution == "normal" else table
+        return np.column_stack(
+            [np.interp(levels[:, j], self.references_, self.quantiles_[:, j]) for j in range(table.shape[1])]
+        )
+
+    def _ends(self):
+        # A quarter of a bin: what lies beyond the outermost released quantiles is not told apart further.
+        end = 0.25 / (len(self.references_) - 1)
+        return end, 1.0 - end
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

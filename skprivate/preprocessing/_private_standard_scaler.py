@@ -1,0 +1,206 @@
+"""Scaling to about mean 0 and variance 1 with privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skprivate._sklearn import StrOptions, _fit_context
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.preprocessing._bounds import check_bounds
+from skprivate.preprocessing._columns import (
+    DELTA_OR_ZERO,
+    columns_of,
+    numeric_table,
+    public_count,
+    unit_assumptions,
+    unit_name,
+)
+from skprivate.preprocessing._few import warn_if_too_few
+from skprivate.preprocessing._moments import ColumnMoments
+from skprivate.privacy import Adjacency
+
+
+class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
+    """Scale features to about mean 0 and variance 1, with constants released under differential privacy.
+
+    No range has to be known: a median and a reach of every column are found privately, numbers beyond twice the reach
+    are clipped for the fit (not in `transform`), and mean and variance come from noisy sums about that median.
+
+    Parameters
+    ----------
+    epsilon : float > 0, default=1.0
+        Of all columns together.
+    delta : float in [0, 1), default=1e-6
+        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
+    adjacency : {"replace-one", "add-remove"}, default="replace-one"
+        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
+    bounds : mapping {column: (low, high)} or pair (lower, upper), optional
+        Public range of every column, not taken from the data: the whole budget goes to the sums then. Numbers outside
+        count as the bounds.
+    with_mean, with_std : bool, default=True
+        Whether to centre and to scale.
+    random_state : int, RandomState instance or None, default=None
+        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
+    ledger : PrivacyLedger, optional
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_features,)
+        Clipped means with noise. With ``user_ids``, means of the users' means.
+    var_ : ndarray of shape (n_features,)
+        Clipped variances with noise, the square of ``scale_``.
+    scale_ : ndarray of shape (n_features,)
+        What features are divided by; greater than 0. 1.0 for a column in which hardly any number differs from 0.
+    n_units_ : ndarray of shape (n_features,)
+        Number of units that have a value, with noise.
+    privacy_guarantee_ : PrivacyGuarantee
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    See Also
+    --------
+    PublicScaler : Scales by constants that are public; costs nothing.
+
+    Notes
+    -----
+    *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
+    are given to `fit`; a user counts once, however many rows. Derivation in docs/preprocessing.md. What is
+    transformed remains private data; it must go into a private estimator.
+
+    Missing values (NaN, None, pandas.NA) contribute nothing to their column and stay NaN in `transform`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.preprocessing import PrivateStandardScaler
+    >>> X = np.random.default_rng(0).normal([1e6, -3.0], [2e4, 0.1], size=(10_000, 2))
+    >>> scaler = PrivateStandardScaler(epsilon=1.0).fit(X)
+    >>> Z = scaler.transform(X)
+    >>> bool(np.abs(Z.mean(axis=0)).max() < 0.2), bool(np.abs(Z.std(axis=0) - 1).max() < 0.2)
+    (True, True)
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PRIVACY_CONSTRAINTS,
+        **DELTA_OR_ZERO,
+        "adjacency": [StrOptions({"replace-one", "add-remove"})],
+        "bounds": [Mapping, "array-like", None],
+        "with_mean": ["boolean"],
+        "with_std": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        delta=1e-6,
+        adjacency="replace-one",
+        bounds=None,
+        with_mean=True,
+        with_std=True,
+        random_state=None,
+        ledger=None,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.adjacency = adjacency
+        self.bounds = bounds
+        self.with_mean = with_mean
+        self.with_std = with_std
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, user_ids=None):
+        """Release means and scales.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Numbers; NaN, None and pandas.NA are missing.
+        y : None
+            Ignored.
+        user_ids : array-like of shape (n_samples,), optional
+            User of each row; the unit of privacy is then the user, otherwise the row.
+
+        Returns
+        -------
+        self : PrivateStandardScaler
+        """
+        table = numeric_table(self, X, reset=True)
+        data = columns_of(table, np.isnan(table), user_ids)
+        mechanism = ColumnMoments(
+            n_columns=table.shape[1],
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            adjacency=Adjacency(self.adjacency),
+            n_units=public_count(data, self.adjacency),
+            bounds=check_bounds(self.bounds, table.shape[1], getattr(self, "feature_names_in_", None)),
+        )
+        with self._releasing(
+            mechanism,
+            unit=unit_name(user_ids),
+            adjacency=self.adjacency,
+            assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
+        ) as release:
+            moments = mechanism.run(data, release)
+        warn_if_too_few(
+            mechanism.n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, table.shape[1]
+        )
+        self.mean_ = moments.means
+        self.scale_ = moments.scales
+        self.var_ = moments.scales**2
+        self.n_units_ = moments.counts
+        return self
+
+    def transform(self, X):
+        """Subtract the means and divide by the scales.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_scaled : ndarray of shape (n_samples, n_features)
+            NaN where missing.
+        """
+        check_is_fitted(self)
+        table = numeric_table(self, X, reset=False).copy()
+        if self.with_mean:
+            table -= self.mean_
+        if self.with_std:
+            table /= self.scale_
+        return table
+
+    def inverse_transform(self, X):
+        """Undo `transform`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Scaled rows.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        table = numeric_table(self, X, reset=False).copy()
+        if self.with_std:
+            table *= self.scale_
+        if self.with_mean:
+            table += self.mean_
+        return table
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

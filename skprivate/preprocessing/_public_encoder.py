@@ -1,0 +1,62 @@
+"""What the encoders by public categories share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import validate_data
+
+from skprivate._sklearn import _fit_context
+from skprivate.preprocessing._categories import check_categories, code_numbers
+
+
+class PublicEncoder(TransformerMixin, BaseEstimator):
+    """Numbers of public categories; `fit` learns nothing."""
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Check the input and the categories; nothing is learned.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its shape and feature names matter.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : estimator
+            Itself.
+        """
+        X = validate_data(self, X, dtype=None, ensure_all_finite=False)
+        self._categories(X.shape[1])
+        return self
+
+    def _codes(self, X: Any) -> Any:
+        """Number of the category of each entry; the number of categories for all others."""
+        self._validate_params()
+        X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=False)
+        lists = self._categories(X.shape[1])
+        columns = [code_numbers(X[:, j], categories) for j, categories in enumerate(lists)]
+        return np.array(columns, dtype=np.int64).reshape(len(lists), len(X)).T
+
+    def _categories(self, n_columns: int) -> list[list[Any]]:
+        return check_categories(self.categories, n_columns, getattr(self, "feature_names_in_", None))
+
+    def _decoded(self, codes: Any) -> Any:
+        """Categories by their numbers; None for the rest class."""
+        lists = self._categories(codes.shape[1])
+        decoded = np.empty(codes.shape, dtype=object)
+        for j, categories in enumerate(lists):
+            values = [*categories, None]
+            decoded[:, j] = [values[min(max(int(code), 0), len(categories))] for code in codes[:, j]]
+        return decoded
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        return tags

@@ -1,0 +1,101 @@
+"""Quantiles of every column as a mechanism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skprivate.preprocessing._budget import Plan, selection_price
+from skprivate.preprocessing._columns import Columns
+from skprivate.privacy import Adjacency, BoundedRangeEvent, Mechanism
+from skprivate.privacy._lattice import FloatArray
+from skprivate.privacy._quantiles import private_quantiles, quantile_levels, units_for_median
+
+
+@dataclass(frozen=True)
+class ColumnQuantiles(Mechanism):
+    """The numbers that split the units of every column into ``n_bins`` equal parts.
+
+    Parameters
+    ----------
+    n_bins : tuple of int
+        For each column; at least 2.
+    epsilon, delta : float
+    adjacency : Adjacency
+    bounds : tuple of (float, float), or None
+    """
+
+    n_bins: tuple[int, ...]
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    bounds: tuple[tuple[float, float], ...] | None = None
+    theorem = "quantiles by recursive exponential mechanisms (Kaplan, Schnapp and Stemmer 2022), docs/preprocessing.md"
+
+    @property
+    def n_selections(self) -> int:
+        return sum(map(quantile_levels, self.n_bins))
+
+    @property
+    def price(self) -> float:
+        """ε of each selection."""
+        return selection_price(self.n_selections, self.epsilon, self.delta)
+
+    @property
+    def events(self) -> Plan:
+        return ((BoundedRangeEvent(self.price), self.n_selections),)
+
+    @property
+    def least_units(self) -> float:
+        """So many units are needed for a median that has to do with the data."""
+        return units_for_median(self.price, self.adjacency)
+
+    def run(self, data: Columns, release: Any) -> list[FloatArray]:
+        """Release the inner edges of all columns.
+
+        Parameters
+        ----------
+        data : Columns
+        release : Release
+
+        Returns
+        -------
+        list of ndarray of shape (n_bins[j] - 1,)
+        """
+        edges = []
+        for j, n_bins in enumerate(self.n_bins):
+            column = data.column(j)
+            edges.append(
+                private_quantiles(
+                    column.values,
+                    column.units,
+                    n_bins=n_bins,
+                    epsilon=self.price,
+                    adjacency=self.adjacency,
+                    release=release,
+                    bounds=None if self.bounds is None else self.bounds[j],
+                )
+            )
+        return edges
+
+
+def outer_edges(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArray:
+    """Inner edges with an outer one on each side: the public bounds, or as far out as the next bin is wide.
+
+    Parameters
+    ----------
+    inner : ndarray of shape (n_bins - 1,)
+    bounds : (float, float) or None
+    """
+    if bounds is not None:
+        low, high = bounds
+    else:
+        width = inner[-1] - inner[0]
+        gaps = np.diff(inner)
+        # Where neighbours coincide, the mean width; one edge alone: its own size.
+        spare = width / max(len(gaps), 1) or max(abs(float(inner[0])), 1.0)
+        low = inner[0] - (float(gaps[0]) if gaps.size and gaps[0] > 0 else spare)
+        high = inner[-1] + (float(gaps[-1]) if gaps.size and gaps[-1] > 0 else spare)
+    return np.concatenate([[low], inner, [high]])

@@ -1,0 +1,401 @@
+"""Where the data lie, found privately: a median, a scale, a reach, quantiles. No range has to be guessed.
+
+All are exponential mechanisms over cells of a public grid (`Grid`), whose costs are integers: sums of the weights of
+units. Neighbouring cells without data share a cost and are one category with a multiplicity, so that a grid over all
+orders of magnitude costs no time, and only the logarithm of its size in accuracy.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skprivate.privacy._cells import Grid, WeightedCells, weigh
+from skprivate.privacy._events import BoundedRangeEvent, PrivacyEvent
+from skprivate.privacy._guarantee import Adjacency
+from skprivate.privacy._lattice import FloatArray, IntArray
+
+#: Medians are found up to a relative 2⁻¹⁷; the weight of a unit there.
+FINE, UNIT_WEIGHT = Grid(16), 1 << 20
+#: Reaches and scales are found up to a factor.
+OCTAVES = Grid(1)
+#: Quantiles are found relative to their distance from a median.
+_COARSE = Grid(8)
+#: A cell is split into so many positions, over which its weight is spread: equal numbers may lie on both sides of a
+#: quantile. The weight of a unit is this times ``_ROW_WEIGHT`` (units are rows) or ``_USER_WEIGHT``.
+POSITIONS = 16
+_ROW_WEIGHT, _USER_WEIGHT = 1, 1 << 10
+#: A priori the next larger reach is e^−_DECAY times as likely; sums of costs stay far from overflow.
+_DECAY, _MANY = 1 / 24, 1 << 36
+#: Most bins of `private_quantiles`: their costs stay far from overflow.
+MOST_BINS = 1024
+
+
+class Runs(NamedTuple):
+    """Stretches of neighbouring candidates of equal cost, in order: first candidate, number of them, cost."""
+
+    starts: IntArray
+    lengths: IntArray
+    costs: IntArray
+
+
+def median_costs(data: WeightedCells, low: int, high: int) -> Runs:
+    """Cost max(weight below, weight above) of every cell from ``low`` to ``high``.
+
+    One unit more, of weight w, raises every cost by 0 to w; a unit exchanged for another changes it by at most w.
+
+    Parameters
+    ----------
+    data : WeightedCells
+        Cells beyond low and high count as those.
+    low, high : int
+
+    Returns
+    -------
+    Runs
+    """
+    cells = np.clip(data.cells, low, high)
+    occupied, inverse = np.unique(cells, return_inverse=True)
+    weights = np.zeros(len(occupied), dtype=np.int64)
+    np.add.at(weights, inverse, data.weights)
+    upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
+    whole = upto[-1]
+    gap_starts = np.concatenate([np.full(1, low, np.int64), occupied + 1])
+    gap_lengths = np.concatenate([occupied, np.full(1, high + 1, np.int64)]) - gap_starts
+    # Gap, cell, gap, cell, …, gap: the order of the candidates.
+    n = len(occupied)
+    starts, lengths, costs = (np.empty(2 * n + 1, dtype=np.int64) for _ in range(3))
+    starts[0::2], lengths[0::2], costs[0::2] = gap_starts, gap_lengths, np.maximum(upto, whole - upto)
+    starts[1::2], lengths[1::2] = occupied, 1
+    costs[1::2] = np.maximum(upto[:-1], whole - upto[1:])
+    present = lengths > 0
+    return Runs(starts[present], lengths[present], costs[present])
+
+
+def private_median(
+    data: WeightedCells,
+    *,
+    grid: Grid = FINE,
+    total: int = UNIT_WEIGHT,
+    epsilon: float,
+    adjacency: Adjacency | str,
+    release: Any,
+    low: int,
+    high: int,
+) -> int:
+    """Cell of a median, by the exponential mechanism on `median_costs`.
+
+    Parameters
+    ----------
+    data : WeightedCells
+    grid : Grid
+        Of the cells; gives coarse numbers a larger prior weight.
+    total : int
+        Weight of a unit.
+    epsilon : float
+        Price: one ``BoundedRangeEvent(epsilon)``.
+    adjacency : Adjacency or str
+    release : Release
+    low, high : int
+        Public range of cells.
+
+    Returns
+    -------
+    int
+        With probability 1 − β its cost exceeds that of any cell of prior share π by at most (2/ε)·ln(1/(πβ)) units
+        (half of that under add-remove).
+    """
+    runs = median_costs(data, low, high)
+    before = grid.prior(runs.starts - 1)
+
+    def locate(run: int, member: int) -> int:
+        start, sought = int(runs.starts[run]), int(before[run]) + int(member)
+        offset = bisect.bisect_right(
+            range(int(runs.lengths[run])), sought, key=lambda k: int(grid.prior(start + k))
+        )
+        return start + offset
+
+    chosen = release.select(
+        -runs.costs,
+        sensitivity=total,
+        epsilon=epsilon,
+        monotone=_monotone(adjacency),
+        multiplicity=(grid.prior(runs.starts + runs.lengths - 1) - before).tolist(),
+        locate=locate,
+    )
+    return int(chosen)
+
+
+def units_for_median(epsilon: float, adjacency: Adjacency | str) -> float:
+    """So many units are needed for a `private_median` where the first two or three digits matter (up to e⁻³)."""
+    candidates = len(FINE._levels) * (2 * FINE.last >> (FINE.bits - 8))
+    return (2 if _monotone(adjacency) else 4) * (math.log(candidates) + 3) / epsilon
+
+
+def private_scale(
+    distances: FloatArray,
+    units: IntArray | None = None,
+    *,
+    epsilon: float,
+    adjacency: Adjacency | str,
+    release: Any,
+) -> float:
+    """Order of magnitude of the median of non-negative numbers: a power of two, or 1.5 times one.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n_rows,)
+        Not NaN.
+    units : ndarray of shape (n_rows,), int64, optional
+        Unit of each row; each row by itself by default.
+    epsilon, adjacency, release
+        As in `private_median`.
+
+    Returns
+    -------
+    float
+        In [2⁻⁶⁴, 2⁶⁴).
+    """
+    cell = private_median(
+        weigh(OCTAVES.cells(distances), units, UNIT_WEIGHT),
+        grid=OCTAVES,
+        epsilon=epsilon,
+        adjacency=adjacency,
+        release=release,
+        low=1,
+        high=OCTAVES.last,
+    )
+    return OCTAVES.value(cell)
+
+
+def reach_costs(data: WeightedCells, target: int, penalty: int) -> IntArray:
+    """How far the weights beyond each of the cells 0, …, last, without it and with it, are from enclosing ``target``.
+
+    One unit more or less, or another one, changes every cost by at most its weight. A cell that holds the number
+    sought costs nothing, however much lies in it.
+
+    Parameters
+    ----------
+    data : WeightedCells
+        Of non-negative numbers on the grid `OCTAVES`.
+    target : int
+    penalty : int
+        Public cost of every step: a prior that keeps the many cells beyond all numbers from outweighing the right one.
+    """
+    weights = np.zeros(OCTAVES.last + 1, dtype=np.int64)
+    weights[data.cells] = data.weights
+    beyond = weights.sum() - np.cumsum(weights)
+    costs: IntArray = np.maximum(np.maximum(beyond - target, target - (beyond + weights)), 0)
+    return costs + np.arange(OCTAVES.last + 1, dtype=np.int64) * penalty
+
+
+def units_beyond(epsilon: float) -> int:
+    """So many units stay beyond a `private_reach`: fewer could not be told from none (up to e⁻⁶)."""
+    return math.ceil(2 * (math.log(1 / _DECAY) + 6) / epsilon)
+
+
+def private_reach(
+    distances: FloatArray, units: IntArray | None = None, *, epsilon: float, release: Any
+) -> float:
+    """Number beyond which about `units_beyond` units have their non-negative numbers.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n_rows,)
+        Not NaN.
+    units : ndarray of shape (n_rows,), int64, optional
+        Unit of each row; each row by itself by default.
+    epsilon : float
+        Price: one ``BoundedRangeEvent(epsilon)``.
+    release : Release
+
+    Returns
+    -------
+    float
+        Upper edge of a cell of `OCTAVES`; 0 where so few numbers differ from 0 that nothing can be said of them.
+    """
+    data = weigh(OCTAVES.cells(distances), units, UNIT_WEIGHT)
+    cell = release.select(
+        -reach_costs(
+            data,
+            target=min(units_beyond(epsilon), _MANY) * UNIT_WEIGHT,
+            penalty=min(math.ceil(2 * _DECAY / epsilon * UNIT_WEIGHT), _MANY),
+        ),
+        sensitivity=UNIT_WEIGHT,
+        epsilon=epsilon,
+    )
+    if cell == 0:
+        return 0.0
+    return 0.5 * (OCTAVES.value(int(cell)) + OCTAVES.value(min(int(cell) + 1, OCTAVES.last)))
+
+
+@dataclass(frozen=True)
+class _Node:
+    """Neighbouring bins between two released positions."""
+
+    first_bin: int
+    n_bins: int
+    low: int
+    high: int
+
+    @property
+    def left(self) -> int:
+        return self.n_bins // 2
+
+
+def split_costs(data: WeightedCells, low: int, high: int, left: int, n_bins: int) -> Runs:
+    """Cost |n_bins·below − left·(below + above)| of every position from ``low`` to ``high``.
+
+    ``below`` is the weight between low and the position, ``above`` that between it and high. A unit that adds
+    weight a moves a cost by at most max(left, n_bins − left)·a.
+
+    Parameters
+    ----------
+    data : WeightedCells
+        Weight per position of each cell; cell c holds the positions from `POSITIONS`·c on.
+    low, high : int
+        Positions, ``low <= high``.
+    left, n_bins : int
+        The share left/n_bins of the weight is to lie below.
+    """
+    first = data.cells * POSITIONS
+    inside = (first + POSITIONS > low) & (first < high)
+    begin = np.maximum(first[inside], low)
+    end = np.minimum(first[inside] + POSITIONS, high)
+    size = end - begin
+    weights = data.weights[inside]
+    # After `within` positions of a cell, below is what lies in earlier cells and `within` times the weight.
+    within = np.arange(int(size.sum()), dtype=np.int64) - np.repeat(np.cumsum(size) - size, size) + 1
+    earlier = np.cumsum(weights * size) - weights * size
+    below = np.concatenate(
+        [np.zeros(1, np.int64), np.repeat(earlier, size) + within * np.repeat(weights, size)]
+    )
+    lengths = np.ones(len(below), dtype=np.int64)
+    # The last position of a cell shares its cost with all up to the next cell.
+    lasts = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
+    lengths[lasts] += np.append(begin, high) - np.concatenate([np.full(1, low, np.int64), end])
+    starts = low + np.cumsum(lengths) - lengths
+    return Runs(starts.astype(np.int64), lengths, np.abs(n_bins * below - left * below[-1]))
+
+
+def quantile_levels(n_bins: int) -> int:
+    """Number of selections of `private_quantiles`, the one of a median included."""
+    return 1 + (n_bins - 1).bit_length()
+
+
+def quantile_events(n_bins: int, epsilon: float) -> list[tuple[PrivacyEvent, int]]:
+    """Events of `private_quantiles` with the price ``epsilon`` for every level."""
+    return [(BoundedRangeEvent(epsilon), quantile_levels(n_bins))]
+
+
+def private_quantiles(
+    values: FloatArray,
+    units: IntArray | None = None,
+    *,
+    n_bins: int,
+    epsilon: float,
+    adjacency: Adjacency | str,
+    release: Any,
+    bounds: tuple[float, float] | None = None,
+) -> FloatArray:
+    """The n_bins − 1 numbers that split the weight of the units into equal parts.
+
+    A median is found first; distances from it give the grid its resolution. Then intervals are split, half of their
+    bins to each side, all intervals of a level by one price (Kaplan, Schnapp and Stemmer 2022): they are disjoint, and
+    a unit has no more than its weight in all of them together. Equal numbers are no exception, because the weight of a
+    cell is spread over its positions.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Not NaN.
+    units : ndarray of shape (n_rows,), int64, optional
+        Unit of each row; each row by itself by default.
+    n_bins : int
+        2 to 1024.
+    epsilon : float
+        Price of each of the `quantile_levels` selections.
+    adjacency : Adjacency or str
+    release : Release
+    bounds : (float, float), optional
+        Public range of the values; others are clipped to it.
+
+    Returns
+    -------
+    ndarray of shape (n_bins - 1,)
+        Not decreasing.
+    """
+    low, high = (-math.inf, math.inf) if bounds is None else bounds
+    values = np.clip(values, low, high)
+    ends = FINE.cells(np.array([low, high]))
+    cell = private_median(
+        weigh(FINE.cells(values), units, UNIT_WEIGHT),
+        epsilon=epsilon,
+        adjacency=adjacency,
+        release=release,
+        low=int(ends[0]),
+        high=int(ends[1]),
+    )
+    centre = min(max(FINE.value(cell), low), high)
+    with np.errstate(over="ignore"):
+        offsets = values - centre
+    row_weight = _ROW_WEIGHT if units is None else _USER_WEIGHT
+    data = weigh(_COARSE.cells(offsets), units, row_weight)
+    last = _COARSE.cells(np.array([low - centre, high - centre])) + np.array([0, 1])
+    splits = np.empty(n_bins - 1, dtype=np.int64)
+    nodes = [_Node(0, n_bins, int(last[0]) * POSITIONS, int(last[1]) * POSITIONS)]
+    while nodes := [node for node in nodes if node.n_bins > 1]:
+        chosen = _split(data, nodes, POSITIONS * row_weight, epsilon, adjacency, release)
+        splits[[node.first_bin + node.left - 1 for node in nodes]] = chosen
+        nodes = [child for node, at in zip(nodes, chosen, strict=True) for child in _children(node, at)]
+    edges: FloatArray = np.array([centre + _position_value(int(at)) for at in splits])
+    return np.clip(edges, low, high)
+
+
+def _split(
+    data: WeightedCells,
+    nodes: Sequence[_Node],
+    total: int,
+    epsilon: float,
+    adjacency: Adjacency | str,
+    release: Any,
+) -> list[int]:
+    """A position in each node, all for one price."""
+    common = math.lcm(*(node.n_bins for node in nodes))
+    runs = [split_costs(data, node.low, node.high, node.left, node.n_bins) for node in nodes]
+    sensitivity = total * max((node.n_bins - node.left) * (common // node.n_bins) for node in nodes)
+    chosen: list[int] = release.select_parts(
+        [-run.costs * (common // node.n_bins) for run, node in zip(runs, nodes, strict=True)],
+        # A unit that is exchanged for another leaves some nodes with its weight and enters some.
+        sensitivity=sensitivity * (1 if _monotone(adjacency) else 2),
+        epsilon=epsilon,
+        multiplicity=[run.lengths.tolist() for run in runs],
+        locate=lambda k, run, member: int(runs[k].starts[run]) + int(member),
+    )
+    return chosen
+
+
+def _children(node: _Node, at: int) -> tuple[_Node, _Node]:
+    left = node.left
+    return (
+        _Node(node.first_bin, left, node.low, at),
+        _Node(node.first_bin + left, node.n_bins - left, at, node.high),
+    )
+
+
+def _position_value(position: int) -> float:
+    """Distance from the centre of a position: the value of a cell, or half-way between two cells."""
+    cell, within = divmod(position, POSITIONS)
+    if within:
+        return _COARSE.value(cell)
+    below, above = (_COARSE.value(min(max(k, -_COARSE.last), _COARSE.last)) for k in (cell - 1, cell))
+    return 0.5 * (below + above)
+
+
+def _monotone(adjacency: Adjacency | str) -> bool:
+    return Adjacency(adjacency) is Adjacency.ADD_REMOVE
