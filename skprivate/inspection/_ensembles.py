@@ -67,9 +67,14 @@ def _members(
     if not place.fitted:
         yield from walk(model.estimator, place.inside("members", copies=copies, demands=demands))
         return
+    said = set()
     for i, member in enumerate(getattr(model, fitted)):
-        found = walk(member, place.inside(f"member {i}", demands=demands))
-        yield from (step for step in found if i == 0 or step.role is Role.PRIVATE)
+        here = place.inside(f"member {i}", demands=demands)
+        for step in walk(member, here):
+            signature = (step.path.removeprefix(here.path), step.role, step.why)
+            if step.role is Role.PRIVATE or signature not in said:
+                said.add(signature)
+                yield step
 
 
 def _voting(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
@@ -107,8 +112,8 @@ def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if model.bootstrap:
         why = (
-            "draws rows with repetition: a row that a member sees k times counts k-fold, and which rows it sees depends "
-            "on how many there are. Set bootstrap=False"
+            "draws rows with repetition: a row that a member sees k times counts k-fold, and which rows it sees "
+            "depends on how many there are. Set bootstrap=False"
         )
         yield from refuse(model, place, walk, why)
         return
@@ -130,7 +135,7 @@ def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 
 def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
-    if place.fitted and any(type(member).__name__ == "_ConstantPredictor" for member in model.estimators_):
+    if place.fitted and any(map(_is_constant, model.estimators_)):
         why = "noticed without noise that some label is carried by all rows or by none"
         yield place.step(model, Role.UNPROTECTED, why)
         return
@@ -140,6 +145,16 @@ def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield place.step(model, Role.NO_DATA, "", text)
     demands = (SELECTS_BY_LABEL,) if type(model) is OneVsOneClassifier else ()
     yield from _members("estimators_", place, model, walk, None, *demands)
+
+
+def _output_code(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    yield place.step(model, Role.NO_DATA, "", _LABELS)
+    # A constant column of the code book says nothing about rows, and needs no member.
+    yield from (s for s in _members("estimators_", place, model, walk, None) if not _is_constant(s.model))
+
+
+def _is_constant(member: Any) -> bool:
+    return type(member).__name__ == "_ConstantPredictor"
 
 
 def _per_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
@@ -217,7 +232,7 @@ ENSEMBLE_RULES: dict[type, Callable[[Any, Place, Walk], Iterator[Step]]] = {
     MultiOutputRegressor: _per_target,
     OneVsOneClassifier: _per_label,
     OneVsRestClassifier: _per_label,
-    OutputCodeClassifier: _per_label,
+    OutputCodeClassifier: _output_code,
     RegressorChain: _chain,
     StackingClassifier: _stacking,
     StackingRegressor: _stacking,

@@ -135,19 +135,16 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
         units = [(s.path, _in_words(g)) for s, g in zip(private, promised, strict=True)]
         raise _error(model, units, f" ({error})") from None
     if any(step.place.adaptive for step in private):
-        total = replace(total, **_sum_of_budgets(private, promised))
+        epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
+        total = replace(total, epsilon=epsilon, delta=delta)
     if not texts:
         return total
     return replace(total, assumptions=tuple(dict.fromkeys((*total.assumptions, *texts))))
 
 
-def _sum_of_budgets(private: list[Step], promised: list[PrivacyGuarantee]) -> dict[str, float]:
-    return {
-        name: math.fsum(
-            max(getattr(g, name), getattr(s.model, name, 0.0)) for s, g in zip(private, promised, strict=True)
-        )
-        for name in ("epsilon", "delta")
-    }
+def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuarantee]) -> float:
+    pairs = zip(private, promised, strict=True)
+    return math.fsum(max(getattr(g, name), getattr(s.model, name, 0.0)) for s, g in pairs)
 
 
 def _error(model: Any, problems: Sequence[tuple[str, str]], note: str = "") -> NoGuaranteeError:

@@ -71,11 +71,10 @@ def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         assumptions.append(
             f"the rule that chooses columns of {place.name(model)} looks at public names and types"
         )
-    if place.fitted:
-        parts = [part for part in model.transformers_ if not _is_empty(part[2])]
-    else:
-        parts = [*model.transformers, ("remainder", model.remainder, ())]
-    parts = [(name, part) for name, part, _ in parts if not is_left_out(part)]
+    listed = model.transformers_ if place.fitted else model.transformers
+    parts = [(name, part) for name, part, columns in listed if not (is_left_out(part) or _is_empty(columns))]
+    if not (place.fitted or is_left_out(model.remainder)):
+        parts.append(("remainder", model.remainder))
     if model.sparse_threshold > 0 and any(getattr(part, "sparse_output", False) is True for _, part in parts):
         assumptions.append(f"whether {place.name(model)} is sparse enough for sparse_threshold is public")
     yield place.step(model, Role.NO_DATA, "", *assumptions)
@@ -84,7 +83,7 @@ def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 
 def _is_empty(columns: Any) -> bool:
-    if isinstance(columns, (slice, str)):
+    if callable(columns) or isinstance(columns, (slice, str)):
         return False
     chosen = np.asarray(columns)
     return chosen.size == 0 or bool(chosen.dtype == bool and not chosen.any())

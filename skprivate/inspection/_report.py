@@ -185,5 +185,11 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         return StepReport(step.path, str(step.role), step.why, conditions=step.assumptions)
     source = step.model.privacy_guarantee_ if step.place.paid else step.model
     conditions = (*step.assumptions, *(demand.text for demand in step.place.demands))
-    budget = {name: getattr(source, name, None) for name in ("epsilon", "delta")}
-    return StepReport(step.path, str(step.role), copies=step.place.copies, conditions=conditions, **budget)
+    return StepReport(
+        step.path,
+        str(step.role),
+        epsilon=getattr(source, "epsilon", None),
+        delta=getattr(source, "delta", None),
+        copies=step.place.copies,
+        conditions=conditions,
+    )
