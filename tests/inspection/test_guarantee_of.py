@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 from sklearn import config_context
@@ -17,6 +19,7 @@ from sklearn.base import (
     OneToOneFeatureMixin,
     RegressorMixin,
     TransformerMixin,
+    clone,
 )
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
@@ -263,6 +266,70 @@ def test_members_add_up(name, model, y, epsilon):
     assert report.epsilon is None or report.epsilon == pytest.approx(epsilon)
 
 
+EPSILONS = st.integers(1, 8).map(lambda k: k / 16)
+TRANSFORMERS = st.recursive(
+    st.just((PublicScaler(), 0.0, 0))
+    | EPSILONS.map(lambda e: (PrivateMap(e), e, 0))
+    | st.just((StandardScaler(), 0.0, 1)),
+    lambda inner: st.lists(inner, min_size=1, max_size=3).flatmap(
+        lambda parts: st.sampled_from(
+            [
+                (make_pipeline(*(m for m, *_ in parts)), sum(p[1] for p in parts), sum(p[2] for p in parts)),
+                (
+                    FeatureUnion([(f"p{i}", m) for i, (m, *_) in enumerate(parts)]),
+                    sum(p[1] for p in parts),
+                    sum(p[2] for p in parts),
+                ),
+            ]
+        )
+    ),
+    max_leaves=4,
+)
+
+
+@st.composite
+def trees(draw, depth=2):
+    """A composite, what its private members cost by adding up while it is built, and how many steps leak."""
+    epsilon = draw(EPSILONS)
+    kind = draw(st.sampled_from(["one", "pipeline", "voting", "bagging", "target"] if depth else ["one"]))
+    if kind == "one":
+        return PrivateRegressor(epsilon), epsilon, 0
+    model, cost, leaks = draw(trees(depth=depth - 1))
+    if kind == "pipeline":
+        step, more, leaking = draw(TRANSFORMERS)
+        return make_pipeline(step, model), cost + more, leaks + leaking
+    if kind == "voting":
+        other, more, leaking = draw(trees(depth=depth - 1))
+        return VotingRegressor([("a", model), ("b", other)]), cost + more, leaks + leaking
+    if kind == "bagging" and not isinstance(
+        model, BaggingRegressor
+    ):  # it would pass weights to the inner one
+        return BaggingRegressor(model, n_estimators=2, bootstrap=False), 2 * cost, leaks
+    if kind == "bagging":
+        return model, cost, leaks
+    return TransformedTargetRegressor(model, func=np.log1p, inverse_func=np.expm1), cost, leaks
+
+
+@settings(max_examples=25, deadline=None)
+@given(trees())
+def test_any_tree_adds_up_or_names_its_leaks(tree):
+    model, epsilon, leaks = tree
+    model = clone(model)
+    report = check_pipeline(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(DRAWN, TARGET + 5)
+    if leaks:
+        assert not report.could_hold
+        refused(model, "(StandardScaler)")
+    else:
+        assert report.epsilon == pytest.approx(epsilon) and guarantee_of(model).epsilon == pytest.approx(
+            epsilon
+        )
+        events = [pair for one in paid_in(model) for pair in one.events]
+        assert compose_epsilon(events, 0.0) == pytest.approx(epsilon)
+
+
 def test_gaussian_members_compose_exactly():
     """Four Gaussian draws of multiplier 4 are one of multiplier 2."""
     member = PrivateRegressor(2.0, delta=1e-6, kind="gaussian")
@@ -435,6 +502,8 @@ def breaking():
     several = np.stack([LABELS, LABELS], axis=1)
     yield BaggingRegressor(regressor, n_estimators=2), TARGET, "repetition"
     yield BaggingRegressor(user, n_estimators=2), TARGET, "repetition"
+    inner = BaggingRegressor(regressor, bootstrap=False, n_estimators=2)
+    yield BaggingRegressor(inner, bootstrap=False, n_estimators=2), TARGET, "sample_weight"
     yield BaggingRegressor(user, **half), TARGET, "how many there are"
     yield BaggingRegressor(added, **half), TARGET, "how many there are"
     yield BaggingRegressor(n_estimators=2, bootstrap=False), TARGET, "member 0 (DecisionTreeRegressor)"
