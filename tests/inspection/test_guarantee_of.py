@@ -33,6 +33,7 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.image import PatchExtractor
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.feature_selection import RFE, SelectFromModel, SelectKBest
 from sklearn.frozen import FrozenEstimator
@@ -407,6 +408,10 @@ def test_a_selector_counts_its_candidates():
         (SimpleImputer(strategy="constant", keep_empty_features=True, add_indicator=True), "add_indicator"),
         (SelectKBest(lambda X, y: X[0], k=2), "without a guarantee"),
         (type("Mine", (StandardScaler,), {})(), "without a guarantee"),
+        (
+            type("MyImputer", (SimpleImputer,), {})(strategy="constant", keep_empty_features=True),
+            "without a guarantee",
+        ),
         (type("MyNormalizer", (Pipeline,), {})([("a", StandardScaler())]), "not known"),
     ],
     ids=repr,
@@ -476,7 +481,8 @@ def test_text_and_callable_columns():
 
 
 def test_a_tag_is_no_proof():
-    """A Gaussian process needs no fit to predict, and learns from its rows all the same."""
+    """A Gaussian process needs no fit to predict, and learns all the same; patches make many rows of one."""
+    assert not check_pipeline(make_pipeline(PatchExtractor(), PrivateRegressor())).could_hold
     model = VotingRegressor([("a", PrivateRegressor()), ("b", GaussianProcessRegressor())])
     refused(model.fit(DRAWN, TARGET), "member 'b' (GaussianProcessRegressor)")
 
