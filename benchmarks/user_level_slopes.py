@@ -16,7 +16,7 @@ from _common import parse_args, save_figure, write_table
 from skprivate import UserLevelMean, UserLevelSGDRegressor
 from skprivate.privacy import compose_epsilon, gaussian_noise_multiplier, open_release
 from skprivate.user_level._paper import PaperPlan
-from skprivate.user_level._user_selection import select_by_means, select_by_votes
+from skprivate.user_level._user_selection import MeanSelection, VoteSelection
 
 NS = [2000, 4000, 8000, 16_000, 32_000]
 MS = [4, 16, 64, 256]
@@ -54,11 +54,11 @@ def selection_error(rule, k, seed, n=1000, m=10):
     rng = np.random.default_rng([seed, k])
     truth = np.linspace(0.0, 1.0, k)
     losses = truth + rng.normal(size=(n, 1)) / math.sqrt(m) + 0.5 * rng.normal(size=(n, k)) / math.sqrt(m)
-    release = open_release(epsilon=1.0, unit="user", adjacency="replace-one", random_state=seed)
-    if rule == "votes":
-        chosen = select_by_votes(losses, epsilon=1.0, monotone=False, release=release)
-    else:
-        chosen = select_by_means(losses, epsilon=1.0, tau=1.0, bound=100.0, release=release)
+    mechanism = VoteSelection(1.0, monotone=False) if rule == "votes" else MeanSelection(1.0, 1.0, 100.0)
+    release = open_release(
+        epsilon=1.0, unit="user", adjacency="replace-one", random_state=seed, plan=mechanism.events
+    )
+    chosen = mechanism.run(losses, release)
     return truth[chosen]
 
 

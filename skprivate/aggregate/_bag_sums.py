@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
@@ -35,8 +37,22 @@ class BagSums:
         return int(self.sizes.size)
 
     def appearances(self) -> int:
-        """Largest number of bags that one row is in."""
+        """Largest number of times that one row is in a bag."""
         return int(np.bincount(self.members, minlength=1).max())
+
+    @property
+    def bag_sizes(self) -> IntArray:
+        return self.sizes
+
+    def label_sums(self, targets: FloatArray) -> FloatArray:
+        """Private: sums (n_bags, n_outputs) of the targets (n_outputs, n_samples)."""
+        return np.ascontiguousarray(self.add(targets[:, self.members]).T)
+
+    def integer_sums(self, contributions: FloatArray) -> IntArray:
+        """Private: exact sums (n_bags, n_outputs) of integers (n_outputs, n_samples) of at most 2³⁰."""
+        # In float64, 2²² of them stay below 2⁵³.
+        exact: NDArray[Any] = contributions if self.sizes.max() <= 1 << 22 else contributions.astype(np.int64)
+        return self.label_sums(exact).astype(np.int64)
 
     def add(self, member_values: FloatArray) -> FloatArray:
         """Sum of member values (..., n_memberships) over each bag."""

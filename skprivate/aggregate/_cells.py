@@ -63,9 +63,9 @@ class CellIndex:
             A combination without a cell of its own is in the rest cell if there is one; -1 where there is none, and
             where a column's value is unknown.
         """
-        packed = _pack([codes[c] for c in self.columns], self.radices)
+        packed = pack_codes([codes[c] for c in self.columns], self.radices)
         n_keys = self.n_cells - self.has_rest
-        known_keys = _pack(list(self.keys[:n_keys].T), self.radices)
+        known_keys = pack_codes(list(self.keys[:n_keys].T), self.radices)
         other = n_keys if self.has_rest else UNKNOWN
         span = math.prod(self.radices)
         if span <= _DENSE_LOOKUP:
@@ -100,7 +100,7 @@ def index_cells(
     counts : ndarray of int64, shape (n_cells,)
     """
     radices = tuple(n_codes[c] for c in columns)
-    packed = _pack([codes[c] for c in columns], radices)
+    packed = pack_codes([codes[c] for c in columns], radices)
     span = math.prod(radices)
     if span <= _DENSE_LOOKUP:
         all_counts = np.bincount(packed, minlength=span)
@@ -222,7 +222,8 @@ def _kept(counts: IntArray, min_size: int) -> NDArray[np.bool_]:
     return keep
 
 
-def _pack(codes: Sequence[CodeArray], radices: Sequence[int]) -> IntArray:
+def pack_codes(codes: Sequence[CodeArray], radices: Sequence[int]) -> IntArray:
+    """One integer per row for its codes of several columns; `UNKNOWN` where one of them is."""
     if math.prod(radices) >= _LARGEST_KEY:
         raise ValueError(
             f"a feature set with {radices} values per column has too many combinations to index."

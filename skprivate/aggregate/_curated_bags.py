@@ -15,6 +15,7 @@ from skprivate.aggregate._columns import (
     column_from_dict,
     column_to_dict,
 )
+from skprivate.aggregate._label_sums import ReleasedSums, add_integers
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
 
@@ -28,6 +29,8 @@ ASSUMPTIONS = (
     "the set of classes is public",
     "labels of different rows belong to different people",
 )
+#: Of numbers, which have no classes.
+NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
 
 
 def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEOREM) -> PrivacyGuarantee:
@@ -144,7 +147,6 @@ class CuratedBags:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings: ``json.dumps`` of it is a report that another process can learn from."""
-        guarantee = self.guarantee
         return {
             "columns": [column_to_dict(column) for column in self.columns],
             "tables": [table.to_dict() for table in self.tables],
@@ -152,23 +154,12 @@ class CuratedBags:
             "classes": None if self.classes is None else list(self.classes),
             "square_sum": self.square_sum,
             "label_bounds": None if self.label_bounds is None else list(self.label_bounds),
-            "guarantee": {
-                "epsilon": None if np.isinf(guarantee.epsilon) else guarantee.epsilon,
-                "delta": guarantee.delta,
-                "unit": str(guarantee.unit),
-                "adjacency": str(guarantee.adjacency),
-                "assumptions": list(guarantee.assumptions),
-                "theorem": guarantee.theorem,
-                "valid_for_release": guarantee.valid_for_release,
-            },
+            "guarantee": self.guarantee.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> CuratedBags:
         """Inverse of `to_dict`."""
-        said = dict(plain["guarantee"])
-        said["epsilon"] = np.inf if said["epsilon"] is None else said["epsilon"]
-        said["assumptions"] = tuple(said["assumptions"])
         classes, bounds = plain.get("classes"), plain.get("label_bounds")
         return cls(
             columns=tuple(column_from_dict(column) for column in plain["columns"]),
@@ -177,7 +168,7 @@ class CuratedBags:
             classes=None if classes is None else tuple(classes),
             square_sum=plain.get("square_sum"),
             label_bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
-            guarantee=PrivacyGuarantee(**said),
+            guarantee=PrivacyGuarantee.from_dict(plain["guarantee"]),
         )
 
     def __repr__(self) -> str:
@@ -208,13 +199,43 @@ class Membership:
         """Column names of set j."""
         return tuple(self.columns[c].name for c in self.indexes[j].columns)
 
+    @property
+    def bag_sizes(self) -> IntArray:
+        """Rows per bag, of all feature sets one after the other."""
+        return np.concatenate(self.counts)
+
+    def appearances(self) -> int:
+        """Number of bags that each row is in: one of every feature set."""
+        return len(self.indexes)
+
     def label_sums(self, targets: FloatArray) -> FloatArray:
-        """Private: sums of the targets (n_samples, n_outputs) over all bags; shape (n_bags, n_outputs)."""
-        return np.concatenate(
-            [
-                np.column_stack([np.bincount(cells, weights=t, minlength=index.n_cells) for t in targets.T])
-                for index, cells in zip(self.indexes, self.cells, strict=True)
-            ]
+        """Private: sums (n_bags, n_outputs) of the targets (n_outputs, n_samples) over all bags."""
+        parts = [
+            [np.bincount(cells, weights=t, minlength=index.n_cells) for t in targets]
+            for index, cells in zip(self.indexes, self.cells, strict=True)
+        ]
+        return np.concatenate([np.column_stack(part) for part in parts])
+
+    def integer_sums(self, contributions: FloatArray) -> IntArray:
+        """Private: exact sums (n_bags, n_outputs) of integers (n_outputs, n_samples) of at most 2³⁰."""
+        parts = [
+            [add_integers(cells, c, index.n_cells) for c in contributions]
+            for index, cells in zip(self.indexes, self.cells, strict=True)
+        ]
+        return np.concatenate([np.column_stack(part) for part in parts])
+
+    def report(
+        self, released: ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
+    ) -> CuratedBags:
+        """What is said about the labels."""
+        return CuratedBags(
+            self.columns,
+            self.tables(released.sums, released.noise_variance),
+            self.n_samples,
+            classes,
+            released.square_sum,
+            released.label_bounds,
+            guarantee,
         )
 
     def tables(self, sums: FloatArray, noise_variance: float) -> tuple[BagTable, ...]:

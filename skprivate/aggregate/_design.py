@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from skprivate.aggregate._cells import CellIndex, _pack
+from skprivate.aggregate._cells import CellIndex, pack_codes
 from skprivate.aggregate._columns import CodeArray
 from skprivate.aggregate._losses import FloatArray, LossName, curvature_product, partition
 
@@ -265,7 +265,7 @@ def _make_group(
         return _Group(_narrow(cells[j], size), size, ((j, None),))
     radix = {c: r for j in members for c, r in zip(indexes[j].columns, indexes[j].radices, strict=True)}
     columns = sorted(radix)
-    packed = _pack([codes[c] for c in columns], [radix[c] for c in columns])
+    packed = pack_codes([codes[c] for c in columns], [radix[c] for c in columns])
     span = math.prod(radix.values())
     # Any row represents its joint value: all of them are in the same cell of every member.
     representative = np.full(span, -1, dtype=np.int64)

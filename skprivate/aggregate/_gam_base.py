@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -15,18 +17,18 @@ from skprivate.aggregate._aggregation import default_bins, plan_membership
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
 from skprivate.aggregate._columns import CodeArray, encode_columns, learn_columns
 from skprivate.aggregate._curated_bags import (
-    ASSUMPTIONS,
-    THEOREM,
     BagTable,
     CuratedBags,
     Membership,
     match_bags,
+    no_privacy,
     project_table,
 )
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._evidence import fit_evidence, total_sum
 from skprivate.aggregate._input import categorical_mask, read_columns
-from skprivate.aggregate._label_noise import MECHANISMS, Plan
+from skprivate.aggregate._label_noise import MECHANISMS
+from skprivate.aggregate._label_sums import ClassSums, NumberSums
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._solvers import fit_tables
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
@@ -158,10 +160,22 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         min_size = min(10, max(n // 10, 1)) if self.min_size is None else self.min_size
         return plan_membership(columns, codes, self.feature_sets, min_size)
 
-    def _open(self, plan: Plan) -> Any:
-        return self._open_release(
-            unit="label", adjacency="replace-one", theorem=THEOREM, assumptions=ASSUMPTIONS, plan=plan
-        )
+    def _aggregate(
+        self,
+        membership: Membership,
+        sums: ClassSums | NumberSums,
+        targets: NDArray[Any],
+        classes: tuple[Any, ...] | None = None,
+    ) -> CuratedBags:
+        """Sums of the targets (n_outputs, n_samples) over all bags."""
+        if self.epsilon is None:
+            released, self.privacy_guarantee_ = sums.exact(targets), no_privacy(sums.assumptions)
+        else:
+            with self._releasing(
+                sums, unit="label", adjacency="replace-one", assumptions=sums.assumptions
+            ) as release:
+                released = sums.run(targets, release)
+        return membership.report(released, self.privacy_guarantee_, classes)
 
     def _learn(self, membership: Membership, report: CuratedBags) -> None:
         """Everything after aggregation: no label is in reach from here on."""
@@ -185,15 +199,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             self.penalties_, self.n_iter_ = None, fitted.n_iter
         else:
             coef = self._fit_crosses(design, indexes, sums, noise, report.square_sum)
-        self.bags_ = CuratedBags(
-            report.columns,
-            tuple(tables),
-            report.n_samples,
-            report.classes,
-            report.square_sum,
-            report.label_bounds,
-            report.guarantee,
-        )
+        self.bags_ = replace(report, tables=tuple(tables))
         self.feature_sets_ = [table.feature_set for table in tables]
         self.intercept_ = coef[:, -1]
         ends = design.offsets[1:-1]

@@ -11,9 +11,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skprivate._sklearn import _check_y, _fit_context
-from skprivate.aggregate._aggregation import aggregate_classes, encode_classes, one_hot
+from skprivate.aggregate._aggregation import class_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
+from skprivate.aggregate._labels import check_classes, encode_classes, one_hot
 from skprivate.aggregate._losses import FloatArray, LossName
 
 
@@ -50,7 +51,8 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         For networks: ``hidden`` (16,), ``embedding`` 8, ``shared_embeddings`` False, ``weight_decay`` 1.0, ``epochs``
         300, ``learning_rate`` 0.01.
     classes : sequence, optional
-        Public class labels. By default the distinct labels of y, *taken as public*.
+        Public class labels. By default the distinct labels of y, *taken as public*. With ``epsilon``, a label outside
+        them counts as none of the classes (for two classes: not as the second): an error would tell that there is one.
     categorical_features : "from_dtype", "all" or list, default="from_dtype"
         Columns taken as they are. Numeric columns are cut into bins at quantiles of the public features otherwise.
     n_bins : int, optional
@@ -163,24 +165,19 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         names, values = self._read(X, reset=True)
         labels = column_or_1d(_check_y(y, estimator=self), warn=True)
         check_consistent_length(values[0], labels)
-        check_classification_targets(labels)
-        classes = np.unique(labels) if self.classes is None else np.asarray(self.classes)
-        if classes.size < 2:
+        if self.classes is None or self.epsilon is None:
+            check_classification_targets(labels)
+        classes = np.unique(labels).tolist() if self.classes is None else check_classes(self.classes)
+        if len(classes) < 2:
             raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
-        codes = np.searchsorted(classes, labels) if self.classes is None else encode_classes(labels, classes)
+        codes = encode_classes(labels, classes, strict=self.epsilon is None)
         membership = self._make_membership(names, values)
-        bags = aggregate_classes(
-            membership,
-            one_hot(codes, classes.size),
-            classes,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            mechanism=self.mechanism,
-            open_for=self._open,
+        sums = class_sums(
+            membership, len(classes), epsilon=self.epsilon, delta=self.delta, mechanism=self.mechanism
         )
-        self.classes_ = classes
+        bags = self._aggregate(membership, sums, one_hot(codes, len(classes)), tuple(classes))
+        self.classes_ = np.asarray(classes)
         self._learn(membership, bags)
-        self.privacy_guarantee_ = bags.guarantee
         return self
 
     def decision_function(self, X: Any) -> FloatArray:

@@ -9,9 +9,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skprivate._sklearn import StrOptions, _check_y, _fit_context
-from skprivate.aggregate._aggregation import aggregate_numbers, check_bounds
+from skprivate.aggregate._aggregation import number_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
+from skprivate.aggregate._labels import check_bounds, check_numbers
 from skprivate.aggregate._losses import FloatArray, LossName
 
 
@@ -30,8 +31,8 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         Probability, in [0, 1), that the bound may fail.
     loss : {"squared", "poisson"}, default="squared"
     label_bounds : (float, float), optional
-        Public interval; labels outside are clipped. By default a tenth of the budget finds one privately, which
-        needs some hundreds of rows at ε = 1.
+        Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one
+        privately, which needs some hundreds of rows at ε = 1.
     feature_sets : {"pairs", "singles"}, int, or list, default="pairs"
         As in `CuratedBagGAMClassifier`.
     min_size : int, optional
@@ -134,7 +135,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         X : DataFrame or array-like of shape (n_samples, n_features)
             Public features of any type; missing values are a value of their own.
         y : array-like of shape (n_samples,)
-            Numbers; private. At least 0 for ``loss="poisson"``.
+            Numbers; private. For ``loss="poisson"`` at least 0: with ``epsilon``, negative ones are clipped to 0.
 
         Returns
         -------
@@ -145,24 +146,21 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         if self.loss == "poisson" and bounds is not None and bounds[0] < 0:
             raise ValueError(f"label_bounds must not go below 0 for loss='poisson', got {bounds!r}.")
         names, values = self._read(X, reset=True)
-        labels = column_or_1d(_check_y(y, y_numeric=True, estimator=self), warn=True).astype(np.float64)
+        labels = check_numbers(column_or_1d(_check_y(y, y_numeric=True, estimator=self), warn=True))
         check_consistent_length(values[0], labels)
-        if self.loss == "poisson" and np.any(labels < 0):
+        if self.loss == "poisson" and self.epsilon is None and np.any(labels < 0):
             raise ValueError("y must not be negative for loss='poisson'.")
         membership = self._make_membership(names, values)
-        bags = aggregate_numbers(
+        sums = number_sums(
             membership,
-            labels,
-            label_bounds=bounds,
+            bounds,
             nonnegative=self.loss == "poisson",
             with_squares=self.loss == "squared",
             epsilon=self.epsilon,
             delta=self.delta,
             mechanism=self.mechanism,
-            open_for=self._open,
         )
-        self._learn(membership, bags)
-        self.privacy_guarantee_ = bags.guarantee
+        self._learn(membership, self._aggregate(membership, sums, labels[np.newaxis]))
         return self
 
     def predict(self, X: Any) -> FloatArray:

@@ -1,18 +1,19 @@
-"""Noise on label sums: what one label can move, and the noise that covers it.
+"""Noise on integer label sums: what one label can move, and the noise that covers it.
 
-One label sits in one bag of every one of k feature sets (or in at most k random bags). Replacing it moves each of those
-bags' sums by at most u₁ in ℓ1 and u₂ in ℓ2: (1, 1) for a binary label, (2, √2) for a one-hot label, (R, R) for a
-number from an interval of length R. All sums are released as one vector of sensitivity k·u₁ and √k·u₂.
+A label is in one bag of every one of k feature sets, or in at most k random bags, and contributes an integer to each
+output of each. Replacing it moves at most ``moved`` sums by at most ``steps`` each: (k, 1) for the counts of one
+class of two, (2k, 1) for one-hot counts, (kK, 1) for K indicators, (kK, 2³⁰) for K numbers from an interval of 2³⁰
+steps. All sums are released as one vector of sensitivity moved·steps in ℓ1 and √moved·steps in ℓ2.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import brentq
+from numpy.typing import NDArray
 
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import (
@@ -22,66 +23,61 @@ from skprivate.privacy import (
     PureEvent,
     Release,
     ZeroConcentratedEvent,
-    compose_epsilon,
     gaussian_noise_multiplier,
+    rho_of_epsilon,
+    upper_root,
 )
 
-#: Events that a release reserves before anything is drawn.
-Plan = tuple[tuple[PrivacyEvent, int], ...]
-Mechanism = Literal["auto", "laplace", "gaussian", "discrete_gaussian"]
+NoiseName = Literal["auto", "laplace", "gaussian", "discrete_gaussian"]
 MECHANISMS = ("auto", "laplace", "gaussian", "discrete_gaussian")
+#: Integer noise beyond this scale is not sampled.
+_LARGEST_SCALE = 2.0**51
 
 
 @dataclass(frozen=True)
 class LabelSensitivity:
-    """How far one label moves the sums of one bag, and whether sums are integers."""
+    """One label moves at most ``moved`` sums by at most ``steps`` each; public."""
 
-    l1: float
-    l2: float
-    integers: bool
+    moved: int
+    steps: int = 1
 
-    @classmethod
-    def of_classes(cls, n_classes: int) -> LabelSensitivity:
-        """Counts of the positive class of two, or of each of several classes."""
-        return cls(1.0, 1.0, True) if n_classes <= 2 else cls(2.0, math.sqrt(2.0), True)
+    @property
+    def l1(self) -> int:
+        return self.moved * self.steps
 
-    @classmethod
-    def of_interval(cls, low: float, high: float) -> LabelSensitivity:
-        """Sums of numbers from an interval."""
-        return cls(high - low, high - low, False)
+    @property
+    def l2(self) -> float:
+        return upper_root(self.moved * self.steps**2)
 
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """Planned noise of one vector of label sums.
+    """Planned noise of one vector of integer label sums.
 
     Parameters
     ----------
-    mechanism : {"laplace", "gaussian", "discrete_gaussian"}
-    sensitivity : float
-        ℓ1 for "laplace", else ℓ2, of the whole vector under replacement of one label.
+    mechanism : {"laplace", "discrete_laplace", "gaussian", "discrete_gaussian"}
+    sensitivity : LabelSensitivity
+        Of the whole vector under replacement of one label.
     price : float
-        ε for "laplace", the noise multiplier for "gaussian", ρ for "discrete_gaussian".
-    integers : bool
+        ε of the two Laplace mechanisms, the noise multiplier of "gaussian", ρ of "discrete_gaussian".
     """
 
     mechanism: str
-    sensitivity: float
+    sensitivity: LabelSensitivity
     price: float
-    integers: bool
 
     @property
     def variance(self) -> float:
-        """Variance of the noise in each sum; public."""
+        """Variance of the noise in each sum, in steps²; public."""
         if self.mechanism == "gaussian":
-            return (self.sensitivity * self.price) ** 2
+            return (self.sensitivity.l2 * self.price) ** 2
         if self.mechanism == "discrete_gaussian":
-            return self.sensitivity**2 / (2 * self.price)
-        scale = self.sensitivity / self.price
-        if not self.integers:
+            return self.sensitivity.l2**2 / (2 * self.price)
+        scale = self.sensitivity.l1 / self.price
+        if self.mechanism == "laplace":
             return 2 * scale**2
-        q = math.exp(-1 / scale)
-        return 2 * q / (1 - q) ** 2
+        return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
 
     def event(self, size: int) -> PrivacyEvent:
         """What drawing noise for ``size`` sums will cost."""
@@ -89,36 +85,31 @@ class LabelNoise:
             return GaussianEvent(self.price, size)
         if self.mechanism == "discrete_gaussian":
             return ZeroConcentratedEvent(self.price, "discrete Gaussian")
-        if self.integers:
+        if self.mechanism == "discrete_laplace":
             return PureEvent(self.price, "discrete Laplace")
         return LaplaceEvent(self.price) if size == 1 else PureEvent(self.price, "Laplace")
 
-    def draw(self, sums: FloatArray, release: Release) -> FloatArray:
-        """Noisy sums, of the same shape, as float64."""
+    def draw(self, sums: NDArray[Any], release: Release) -> FloatArray:
+        """Noisy sums of integer ``sums``, of the same shape, as float64, in steps."""
+        l1, l2 = self.sensitivity.l1, self.sensitivity.l2
         if self.mechanism == "gaussian":
-            return np.asarray(
-                release.gaussian(sums, sensitivity=self.sensitivity, noise_multiplier=self.price)
-            )
-        if self.mechanism == "discrete_gaussian":
-            counts = sums.astype(np.int64)
-            return release.discrete_gaussian(counts, sensitivity=self.sensitivity, rho=self.price).astype(
-                np.float64
-            )
-        if self.integers:
-            counts = sums.astype(np.int64)
-            noisy = release.discrete_laplace(counts, sensitivity=round(self.sensitivity), epsilon=self.price)
-            return noisy.astype(np.float64)
-        return np.asarray(release.laplace(sums, sensitivity=self.sensitivity, epsilon=self.price))
+            noisy = release.gaussian(sums, sensitivity=l2, noise_multiplier=self.price)
+        elif self.mechanism == "discrete_gaussian":
+            noisy = release.discrete_gaussian(sums, sensitivity=l2, rho=self.price)
+        elif self.mechanism == "discrete_laplace":
+            noisy = release.discrete_laplace(sums, sensitivity=l1, epsilon=self.price)
+        else:
+            noisy = release.laplace(sums, sensitivity=l1, epsilon=self.price)
+        return np.asarray(noisy).astype(np.float64, copy=False)
 
 
 def plan_label_noise(
     sensitivity: LabelSensitivity,
-    appearances: int,
     size: int,
     *,
     epsilon: float,
     delta: float,
-    mechanism: Mechanism = "auto",
+    mechanism: NoiseName = "auto",
     share: float = 1.0,
 ) -> LabelNoise:
     """Choose noise for label sums from public numbers.
@@ -126,58 +117,68 @@ def plan_label_noise(
     Parameters
     ----------
     sensitivity : LabelSensitivity
-        Of one bag.
-    appearances : int
-        Largest number of bags that one label is in.
     size : int
         Number of sums.
     epsilon, delta : float
         Budget of the whole release.
     mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}
-        "auto" takes the smaller variance of "laplace" and, if ``delta > 0``, "gaussian". The two Gaussian mechanisms
-        differ in the accounting only: "gaussian" is rounded to a fine lattice and priced by the exact curve of the
-        Gaussian, "discrete_gaussian" is integer and priced by zero-concentrated privacy.
+        "auto" takes the smaller variance of "laplace" and, if ``delta > 0``, "gaussian". Laplace noise on counts is
+        discrete. The two Gaussian mechanisms differ in the accounting only: "gaussian" is drawn on a fine lattice and
+        priced by the exact curve of the Gaussian, "discrete_gaussian" is integer and priced by zero-concentrated
+        privacy.
     share : float
         Part of the budget, in (0, 1]; draws of the same mechanism whose shares add up to 1 are within it.
 
     Returns
     -------
     LabelNoise
+
+    Raises
+    ------
+    ValueError
+        If the mechanism is unknown, needs ``delta > 0``, or would need noise of a scale that cannot be drawn.
     """
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism must be one of {MECHANISMS}, got {mechanism!r}.")
     if "gaussian" in mechanism and not delta > 0:
         raise ValueError(f"mechanism={mechanism!r} needs delta > 0, got {delta!r}.")
-    if mechanism == "discrete_gaussian" and not sensitivity.integers:
-        raise ValueError("mechanism='discrete_gaussian' is for class counts; use 'gaussian' for numbers.")
     # Sums of prices, in floating point, must not pass the budget.
     margin = 1.0 if share == 1.0 else 1.0 - 2.0**-30
     candidates = []
     if mechanism in ("auto", "laplace"):
-        price = epsilon * share * margin
-        candidates.append(LabelNoise("laplace", appearances * sensitivity.l1, price, sensitivity.integers))
-    l2 = math.sqrt(appearances) * sensitivity.l2
+        # Steps of numbers are so fine that the lattice of the noise may be coarser; counts stay integers.
+        name = "discrete_laplace" if sensitivity.steps < 1 << 20 else "laplace"
+        candidates.append(LabelNoise(name, sensitivity, epsilon * share * margin))
     if mechanism == "gaussian" or (mechanism == "auto" and delta > 0):
         multiplier = gaussian_noise_multiplier(epsilon, delta, size=size) / (math.sqrt(share) * margin)
-        candidates.append(LabelNoise("gaussian", l2, multiplier, sensitivity.integers))
+        candidates.append(LabelNoise("gaussian", sensitivity, multiplier))
     if mechanism == "discrete_gaussian":
-        candidates.append(LabelNoise(mechanism, l2, share * _largest_rho(epsilon, delta), True))
-    return min(candidates, key=lambda noise: noise.variance)
+        rho = share * margin * rho_of_epsilon(epsilon, delta)
+        candidates.append(LabelNoise("discrete_gaussian", sensitivity, rho))
+    chosen = min(candidates, key=lambda noise: noise.variance)
+    if "discrete" in chosen.mechanism and chosen.variance > _LARGEST_SCALE**2:
+        raise ValueError(f"epsilon={epsilon!r} is too small for mechanism={mechanism!r}: use a larger one.")
+    return chosen
 
 
 #: Exponents of the powers of two between which absolute labels are counted to find their range.
 _EXPONENTS = np.arange(-30, 41)
 
 
-def plan_range_noise(*, epsilon: float, delta: float, mechanism: str, share: float) -> LabelNoise:
-    """Noise of the counts between powers of two that `private_label_bound` looks at."""
+def plan_range_noise(
+    n_outputs: int, *, epsilon: float, delta: float, mechanism: str, share: float
+) -> LabelNoise:
+    """Noise of the counts that `private_label_bound` looks at, by the mechanism of the sums themselves.
+
+    All numbers of a row may leave one count together and enter another one: two counts move by ``n_outputs``.
+    """
+    name: Any = mechanism
     return plan_label_noise(
-        LabelSensitivity(2.0, math.sqrt(2.0), True),
-        1,
+        LabelSensitivity(2, n_outputs),
         _EXPONENTS.size,
         epsilon=epsilon,
         delta=delta,
-        mechanism="laplace" if mechanism == "laplace" else "gaussian",
+        mechanism=name,
         share=share,
     )
 
@@ -187,33 +188,23 @@ def range_event(noise: LabelNoise) -> PrivacyEvent:
     return noise.event(_EXPONENTS.size)
 
 
-def private_label_bound(labels: FloatArray, noise: LabelNoise, release: Release) -> float:
+def private_label_bound(labels: NDArray[Any], noise: LabelNoise, release: Release) -> float:
     """A bound on most absolute labels from noisy counts between powers of two.
 
     Counts within 3.5 standard deviations of zero are taken as empty; the bound is twice the power of two at the upper
     quartile of the others. Twice the upper quartile is 2.3 standard deviations of a normal variable, and the power
-    of two adds up to as much again. One label moves two counts by 1.
+    of two adds up to as much again.
 
     Returns
     -------
     float
         Between 2⁻²⁹ and 2⁴¹; 2 if no count stands out.
     """
-    place = np.searchsorted(np.exp2(_EXPONENTS[:-1]), np.abs(labels), side="left")
-    counts = np.bincount(place, minlength=_EXPONENTS.size).astype(np.float64)
-    noisy = noise.draw(counts, release)
+    magnitudes = np.abs(labels.astype(np.float64)).ravel()
+    place = np.searchsorted(np.exp2(_EXPONENTS[:-1]), magnitudes, side="left")
+    noisy = noise.draw(np.bincount(place, minlength=_EXPONENTS.size), release)
     noisy[noisy < 3.5 * math.sqrt(noise.variance)] = 0.0
     if not noisy.any():
         return 2.0
     quartile = int(np.searchsorted(np.cumsum(noisy), 0.75 * noisy.sum()))
     return float(2 * np.exp2(_EXPONENTS[quartile]))
-
-
-def _largest_rho(epsilon: float, delta: float) -> float:
-    def excess(log_rho: float) -> float:
-        return compose_epsilon([(ZeroConcentratedEvent(math.exp(log_rho)), 1)], delta) - epsilon
-
-    rho = math.exp(brentq(excess, -50.0, math.log(2 * epsilon + 1), xtol=1e-12))
-    while compose_epsilon([(ZeroConcentratedEvent(rho), 1)], delta) > epsilon:
-        rho *= 1 - 1e-9
-    return rho

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.aggregate._bag_sums import BagSums
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
-from skprivate.aggregate._label_noise import LabelSensitivity, Plan
+from skprivate.aggregate._label_sums import ClassSums, NumberSums
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_fit import LinearFit, Scaling
 from skprivate.aggregate._random_bags import (
-    ASSUMPTIONS,
     RELEASES,
-    THEOREM,
     RandomBags,
     check_label_release,
     draw_members,
-    release_bags,
+    exact_bags,
+    noisy_bags,
 )
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.privacy import public_generator
@@ -108,36 +108,32 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             beta=beta,
         )
 
-    def _aggregate(
-        self,
-        targets: FloatArray,
-        sensitivity: LabelSensitivity | None,
-        *,
-        label_bounds: tuple[float, float] | None = None,
-        classes: tuple[Any, ...] | None = None,
-    ) -> RandomBags:
-        n = targets.shape[0]
-        chosen = check_label_release(self.label_release, self.epsilon)
-        rng = public_generator(self.random_state)
+    def _draw_bags(self, n: int, rng: np.random.Generator) -> BagSums:
         # Small data cannot fill large bags: at least 256 of them where there are rows for that.
         bag_size = int(np.clip(n // 256, 1, 16)) if self.bag_size is None else self.bag_size
         members, sizes = draw_members(n, bag_size, self.n_bags, disjoint=self.disjoint, rng=rng)
-        return release_bags(
-            BagSums(members, sizes, n),
-            targets,
-            label_release=chosen,
-            sensitivity=sensitivity,
-            label_bounds=label_bounds,
-            classes=classes,
-            epsilon=self.epsilon,
-            open_for=self._open,
-            rng=rng,
-        )
+        return BagSums(members, sizes, n)
 
-    def _open(self, plan: Plan) -> Any:
-        return self._open_release(
-            unit="label", adjacency="replace-one", theorem=THEOREM, assumptions=ASSUMPTIONS, plan=plan
-        )
+    def _aggregate(
+        self,
+        targets: NDArray[Any],
+        plan: Callable[[BagSums], ClassSums | NumberSums],
+        classes: tuple[Any, ...] | None = None,
+    ) -> RandomBags:
+        """Sums of the targets (n_outputs, n_samples) over random bags, by the mechanism that ``plan`` makes."""
+        chosen = check_label_release(self.label_release, self.epsilon)
+        rng = public_generator(self.random_state)
+        structure = self._draw_bags(targets.shape[1], rng)
+        sums = plan(structure)
+        if self.epsilon is None:
+            bags = exact_bags(structure, sums.exact(targets).sums, chosen, classes, rng)
+            self.privacy_guarantee_ = bags.guarantee
+            return bags
+        with self._releasing(
+            sums, unit="label", adjacency="replace-one", assumptions=sums.assumptions
+        ) as release:
+            released = sums.run(targets, release)
+        return noisy_bags(structure, released, classes, self.privacy_guarantee_)
 
     def _learn(self, X: FloatArray, bags: RandomBags) -> None:
         """Everything after aggregation: no label is in reach from here on."""

@@ -11,11 +11,11 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import StrOptions, _fit_context
-from skprivate.aggregate._aggregation import encode_classes, one_hot
+from skprivate.aggregate._labels import check_classes, encode_classes, one_hot
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood, fit_quadratic
-from skprivate.aggregate._random_bags import RandomBags, label_sensitivity
+from skprivate.aggregate._random_bags import RandomBags, indicator_sums
 
 _SMALLEST_PROBABILITY = 1e-3
 
@@ -47,7 +47,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     fit_intercept : bool, default=True
         False is for the squared losses only.
     classes : sequence, optional
-        Public class labels. By default the distinct labels of y, *taken as public*.
+        Public class labels. By default the distinct labels of y, *taken as public*. With ``epsilon``, a label outside
+        them counts as none of the classes (for two classes: not as the second): an error would tell that there is one.
     random_state : None, int or RandomState, default=None
         None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
     ledger : PrivacyLedger, optional
@@ -135,23 +136,25 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         """
         self._check_intercept()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
-        check_classification_targets(y)
-        if type_of_target(y) == "multilabel-indicator":
-            targets, plain = np.asarray(y, dtype=np.float64), None
-            self.classes_ = [np.array([0, 1])] * targets.shape[1]
-            sensitivity = label_sensitivity(targets.shape[1])
+        plain: tuple[Any, ...] | None = None
+        if self.classes is None or self.epsilon is None:
+            check_classification_targets(y)
+        if y.ndim == 2 and type_of_target(y) == "multilabel-indicator":
+            targets = np.ascontiguousarray(np.asarray(y, dtype=np.float64).T)
+            moved = targets.shape[0]
+            self.classes_ = [np.array([0, 1])] * moved
         else:
             labels = np.ravel(y) if y.ndim == 1 else self._column(y)
-            classes = np.unique(labels) if self.classes is None else np.asarray(self.classes)
-            if classes.size < 2:
+            plain = tuple(np.unique(labels).tolist() if self.classes is None else check_classes(self.classes))
+            if len(plain) < 2:
                 raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
-            targets = one_hot(encode_classes(labels, classes), classes.size)
-            plain = tuple(classes.tolist())
-            self.classes_ = classes
-            sensitivity = label_sensitivity(targets.shape[1], one_hot=True)
-        bags = self._aggregate(targets, sensitivity, classes=plain)
+            targets = one_hot(encode_classes(labels, plain, strict=self.epsilon is None), len(plain))
+            moved = min(2, targets.shape[0])
+            self.classes_ = np.asarray(plain)
+        bags = self._aggregate(
+            targets, lambda bags: indicator_sums(bags, targets.shape[0], moved, self.epsilon), plain
+        )
         self._learn(X, bags)
-        self.privacy_guarantee_ = bags.guarantee
         return self
 
     def decision_function(self, X: Any) -> FloatArray:

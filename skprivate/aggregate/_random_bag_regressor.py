@@ -9,11 +9,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import StrOptions, _fit_context
-from skprivate.aggregate._aggregation import check_bounds
+from skprivate.aggregate._labels import check_bounds, check_numbers
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit, fit_quadratic
-from skprivate.aggregate._random_bags import RandomBags
+from skprivate.aggregate._random_bags import RandomBags, number_sums
 
 
 class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
@@ -43,7 +43,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         Ridge penalty on scaled features. "evidence" maximises the marginal likelihood of the released labels.
     fit_intercept : bool, default=True
     label_bounds : (float, float), optional
-        Public interval; labels outside are clipped. By default a tenth of the budget finds one privately.
+        Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately.
     random_state : None, int or RandomState, default=None
         None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
     ledger : PrivacyLedger, optional
@@ -131,9 +131,10 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         """
         bounds = check_bounds(self.label_bounds)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        bags = self._aggregate(y.astype(np.float64)[:, np.newaxis], None, label_bounds=bounds)
+        bags = self._aggregate(
+            check_numbers(y)[np.newaxis], lambda bags: number_sums(bags, 1, bounds, self.epsilon)
+        )
         self._learn(X, bags)
-        self.privacy_guarantee_ = bags.guarantee
         return self
 
     def predict(self, X: Any) -> FloatArray:

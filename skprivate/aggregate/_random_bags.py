@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from skprivate.aggregate._aggregation import (
-    RANGE_SHARE,
-    check_bounds,
-    check_label_privacy,
-    check_numbers,
-)
 from skprivate.aggregate._bag_sums import BagSums, IntArray
 from skprivate.aggregate._curated_bags import no_privacy
-from skprivate.aggregate._label_noise import (
-    LabelNoise,
-    LabelSensitivity,
-    Plan,
-    plan_label_noise,
-    plan_range_noise,
-    private_label_bound,
-    range_event,
-)
+from skprivate.aggregate._label_sums import ClassSums, NumberSums, ReleasedSums
+from skprivate.aggregate._labels import Bounds, check_bounds, check_label_privacy, check_numbers
 from skprivate.aggregate._losses import FloatArray
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, Release, open_release, public_generator
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
 
 LabelRelease = Literal["mean", "bernoulli", "laplace"]
 RELEASES = ("mean", "bernoulli", "laplace")
 THEOREM = (
-    "Chen, Fu, Karbasi and Mirrokni (2023), section 4, with discrete Laplace noise on the label sums of the bags; "
+    "Chen, Fu, Karbasi and Mirrokni (2023), section 4, with Laplace noise on the integer label sums of the bags; "
     "fitting is post-processing"
 )
 ASSUMPTIONS = (
@@ -106,7 +93,6 @@ class RandomBags:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON."""
-        guarantee = self.guarantee
         return {
             "members": [part.tolist() for part in np.split(self.members, np.cumsum(self.sizes)[:-1])],
             "label_sums": self.label_sums.tolist(),
@@ -114,26 +100,13 @@ class RandomBags:
             "label_release": self.label_release,
             "noise_variance": self.noise_variance,
             "classes": None if self.classes is None else list(self.classes),
-            "guarantee": {
-                "epsilon": None if np.isinf(guarantee.epsilon) else guarantee.epsilon,
-                "delta": guarantee.delta,
-                "unit": str(guarantee.unit),
-                "adjacency": str(guarantee.adjacency),
-                "assumptions": list(guarantee.assumptions),
-                "theorem": guarantee.theorem,
-                "valid_for_release": guarantee.valid_for_release,
-            },
+            "guarantee": self.guarantee.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RandomBags:
         """Inverse of `to_dict`; ``guarantee`` may be left out."""
-        said = dict(plain.get("guarantee") or {})
-        extra = {}
-        if said:
-            said["epsilon"] = np.inf if said["epsilon"] is None else said["epsilon"]
-            said["assumptions"] = tuple(said["assumptions"])
-            extra["guarantee"] = PrivacyGuarantee(**said)
+        said = plain.get("guarantee")
         sums = np.asarray(plain["label_sums"], dtype=np.float64)
         classes = plain.get("classes")
         return cls(
@@ -144,7 +117,7 @@ class RandomBags:
             label_release=plain.get("label_release", "mean"),
             noise_variance=float(plain.get("noise_variance", 0.0)),
             classes=None if classes is None else tuple(classes),
-            **extra,
+            **({"guarantee": PrivacyGuarantee.from_dict(said)} if said else {}),
         )
 
     def __repr__(self) -> str:
@@ -200,82 +173,70 @@ def draw_members(
     return members.astype(np.int64), np.full(count, bag_size, dtype=np.int64)
 
 
-def release_bags(
+def exact_bags(
     structure: BagSums,
-    targets: FloatArray,
-    *,
+    sums: FloatArray,
     label_release: LabelRelease,
-    sensitivity: LabelSensitivity | None,
-    label_bounds: tuple[float, float] | None,
     classes: tuple[Any, ...] | None,
-    epsilon: float | None,
-    open_for: Callable[[Plan], Release],
     rng: np.random.Generator,
 ) -> RandomBags:
-    """Aggregate private targets over bags and release the aggregates.
-
-    Parameters
-    ----------
-    structure : BagSums
-    targets : ndarray, shape (n_samples, n_outputs)
-        Private.
-    label_release : {"mean", "bernoulli", "laplace"}
-    sensitivity : LabelSensitivity or None
-        Of one bag; None for numbers, whose interval is ``label_bounds`` or found privately.
-    label_bounds, classes, epsilon, open_for
-        As in `aggregate_numbers`.
-    rng : numpy.random.Generator
-        For the bits of "bernoulli", which promise no privacy.
-    """
-    described: dict[str, Any] = {"label_release": label_release, "classes": classes}
-    if label_bounds is not None:
-        targets = np.clip(targets, *label_bounds)
-    if label_release != "laplace":
-        sums = structure.add(targets[structure.members].T).T
-        if label_release == "bernoulli":
-            means = sums / structure.sizes[:, np.newaxis]
-            if np.any(means < 0) or np.any(means > 1):
-                raise ValueError("label_release='bernoulli' is for labels in [0, 1].")
-            sums = (rng.random(means.shape) < means).astype(np.float64)
-        return RandomBags(structure.members, structure.sizes, sums, structure.n_samples, **described)
-    assert epsilon is not None
-    # Membership is independent of the labels, so the largest number of bags that one label is in is public.
-    appearances = structure.appearances()
-    size = structure.n_bags * targets.shape[1]
-    find_bounds = sensitivity is None and label_bounds is None
-    unit = plan_label_noise(
-        LabelSensitivity.of_interval(0.0, 1.0) if sensitivity is None else sensitivity,
-        appearances,
-        size,
-        epsilon=epsilon,
-        delta=0.0,
-        mechanism="laplace",
-        share=1.0 - RANGE_SHARE if find_bounds else 1.0,
+    """Bags of exact label sums, or of one bit per bag with the mean label as probability; no privacy is promised."""
+    if label_release == "bernoulli":
+        means = sums / structure.sizes[:, np.newaxis]
+        if np.any(means < 0) or np.any(means > 1):
+            raise ValueError("label_release='bernoulli' is for labels in [0, 1].")
+        sums = (rng.random(means.shape) < means).astype(np.float64)
+    return RandomBags(
+        structure.members, structure.sizes, sums, structure.n_samples, label_release, classes=classes
     )
-    plan: Plan = ((unit.event(size), 1),)
-    finding = None
-    if find_bounds:
-        finding = plan_range_noise(epsilon=epsilon, delta=0.0, mechanism="laplace", share=RANGE_SHARE)
-        plan = (*plan, (range_event(finding), 1))
-    release = open_for(plan)
-    if finding is not None:
-        high = private_label_bound(targets.ravel(), finding, release)
-        label_bounds = (-high, high)
-        targets = np.clip(targets, -high, high)
-    noise = unit
-    if sensitivity is None:
-        assert label_bounds is not None
-        width = label_bounds[1] - label_bounds[0]
-        noise = LabelNoise(unit.mechanism, unit.sensitivity * width, unit.price, False)
-    sums = noise.draw(structure.add(targets[structure.members].T).T, release)
+
+
+def noisy_bags(
+    structure: BagSums,
+    released: ReleasedSums,
+    classes: tuple[Any, ...] | None,
+    guarantee: PrivacyGuarantee,
+) -> RandomBags:
+    """Bags of released label sums."""
     return RandomBags(
         structure.members,
         structure.sizes,
-        sums,
+        released.sums,
         structure.n_samples,
-        noise_variance=noise.variance,
-        guarantee=release.close(),
-        **described,
+        "laplace",
+        released.noise_variance,
+        classes,
+        guarantee,
+    )
+
+
+def indicator_sums(structure: BagSums, n_outputs: int, moved: int, epsilon: float | None) -> ClassSums:
+    """Counts per bag of indicators of which replacing a row's labels changes ``moved``."""
+    return ClassSums.plan(
+        structure,
+        n_outputs,
+        moved,
+        epsilon=epsilon,
+        delta=0.0,
+        mechanism="laplace",
+        theorem=THEOREM,
+        assumptions=ASSUMPTIONS,
+    )
+
+
+def number_sums(
+    structure: BagSums, n_outputs: int, label_bounds: Bounds | None, epsilon: float | None
+) -> NumberSums:
+    """Sums per bag of ``n_outputs`` numbers per row, all of which may be replaced."""
+    return NumberSums.plan(
+        structure,
+        n_outputs,
+        label_bounds,
+        epsilon=epsilon,
+        delta=0.0,
+        mechanism="laplace",
+        theorem=THEOREM,
+        assumptions=(ASSUMPTIONS[0], ASSUMPTIONS[2]),
     )
 
 
@@ -333,7 +294,7 @@ def make_random_bags(
     numbers : bool, default=False
         Whether labels are numbers.
     label_bounds : (float, float), optional
-        Public interval that numbers are clipped to; otherwise a tenth of the budget finds one.
+        Public interval that all numbers are clipped to, within ±1e50; otherwise a tenth of the budget finds one.
     random_state : None, int or RandomState
     ledger : PrivacyLedger, optional
 
@@ -343,8 +304,9 @@ def make_random_bags(
 
     Notes
     -----
-    ε-label differential privacy, replace-one. The sensitivity is the largest number of bags that one row is in times
-    what its label moves; membership is independent of the labels, hence public.
+    ε-label differential privacy, replace-one, of all labels of a row together. The sensitivity is the largest number
+    of bags that one row is in times what its labels move: 1 for each output, or the width of ``label_bounds`` for each
+    number; membership is independent of the labels, hence public. Contributions are integers and their sums exact.
 
     Examples
     --------
@@ -362,42 +324,31 @@ def make_random_bags(
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     if targets.ndim != 2 or targets.shape[0] != n:
         raise ValueError(f"y must have one row per row of X ({n}), got shape {labels.shape}.")
+    outputs = targets.shape[1]
+    bounds = check_bounds(label_bounds)
+    if not numbers and np.any((targets != 0) & (targets != 1)):
+        raise ValueError("y must hold 0 and 1 only; pass numbers=True for numbers.")
     rng = public_generator(random_state)
     members, sizes = draw_members(n, bag_size, n_bags, disjoint=disjoint, rng=rng)
-    sensitivity = None
-    if not numbers:
-        if np.any((targets != 0) & (targets != 1)):
-            raise ValueError("y must hold 0 and 1 only; pass numbers=True for numbers.")
-        sensitivity = label_sensitivity(targets.shape[1])
-
-    def open_for(plan: Plan) -> Release:
-        assert epsilon is not None
-        return open_release(
-            epsilon=epsilon,
-            unit="label",
-            adjacency="replace-one",
-            random_state=random_state,
-            ledger=ledger,
-            label="make_random_bags",
-            theorem=THEOREM,
-            assumptions=ASSUMPTIONS,
-            plan=plan,
-        )
-
-    return release_bags(
-        BagSums(members, sizes, n),
-        targets,
-        label_release=chosen,
-        sensitivity=sensitivity,
-        label_bounds=check_bounds(label_bounds),
-        classes=None,
-        epsilon=epsilon,
-        open_for=open_for,
-        rng=rng,
+    structure = BagSums(members, sizes, n)
+    sums: ClassSums | NumberSums = (
+        number_sums(structure, outputs, bounds, epsilon)
+        if numbers
+        else indicator_sums(structure, outputs, outputs, epsilon)
     )
-
-
-def label_sensitivity(n_outputs: int, *, one_hot: bool = False) -> LabelSensitivity:
-    """What the labels of one row move: every output by 1, or two of them for one-hot classes."""
-    moved = min(2, n_outputs) if one_hot else n_outputs
-    return LabelSensitivity(float(moved), float(np.sqrt(moved)), True)
+    rows = np.ascontiguousarray(targets.T)
+    if epsilon is None:
+        return exact_bags(structure, sums.exact(rows).sums, chosen, None, rng)
+    with open_release(
+        epsilon=epsilon,
+        unit="label",
+        adjacency="replace-one",
+        random_state=random_state,
+        ledger=ledger,
+        label="make_random_bags",
+        theorem=sums.theorem,
+        assumptions=sums.assumptions,
+        plan=sums.events,
+    ) as release:
+        released = sums.run(rows, release)
+    return noisy_bags(structure, released, None, release.close())

@@ -31,13 +31,14 @@ from skprivate.privacy._ledger import LedgerEntry, PrivacyLedger
 from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
-from skprivate.privacy._repeated import select_repeatedly
+from skprivate.privacy._repeated import repeated_events, select_repeatedly
 from skprivate.privacy._simulation import (
     SimulatedNoiseError,
     SimulatedNoiseWarning,
     forbid_simulated_noise,
     warn_caller,
 )
+from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
 
 __all__ = [
     "CONTRIBUTION_BITS",
@@ -64,6 +65,7 @@ __all__ = [
     "bounded_range_delta",
     "compose_delta",
     "compose_epsilon",
+    "epsilon_of_rho",
     "exact_sum",
     "filter_epsilon",
     "forbid_simulated_noise",
@@ -72,6 +74,8 @@ __all__ = [
     "open_branches",
     "open_release",
     "public_generator",
+    "repeated_events",
+    "rho_of_epsilon",
     "select_repeatedly",
     "upper_root",
     "warn_caller",

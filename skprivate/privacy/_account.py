@@ -17,7 +17,7 @@ from skprivate.privacy._accounting import (
     compose_epsilon,
     filter_epsilon,
     rho_total,
-    upper_bound_epsilon,
+    within_budget,
 )
 from skprivate.privacy._errors import BudgetExceededError
 from skprivate.privacy._events import Events, PrivacyEvent, count_events
@@ -141,7 +141,10 @@ class ReleaseAccount:
                 for event, count in events.items():
                     self._planned[event] -= count
             else:
-                self._pay(count_events([*self._paid.items(), *events.items()]), adaptive=True)
+                # What is drawn first was chosen before any result. Whoever draws more stays within the filter on every
+                # path, that of stopping after the first draw or after the plan included.
+                total = count_events([*self._paid.items(), *events.items()])
+                self._pay(total, adaptive=bool(self._paid))
 
     def _pay(self, total: dict[PrivacyEvent, int], *, adaptive: bool) -> None:
         """Check that ``total`` fits the budget, then write its price to the ledger."""
@@ -151,8 +154,12 @@ class ReleaseAccount:
             raise ValueError("metric privacy admits pure events only (Laplace noise and selection).")
         limit = self.epsilon * (1 + ROUNDING)
         delta = self._accounted_delta
-        bound = filter_epsilon if adaptive else compose_epsilon
-        if upper_bound_epsilon(total, delta) > limit and (needed := bound(total, delta)) > limit:
+        if adaptive:
+            needed = filter_epsilon(total, delta)
+            fits = needed <= limit
+        elif not (fits := within_budget(total, limit, delta)):
+            needed = compose_epsilon(total, delta)
+        if not fits:
             raise BudgetExceededError(
                 f"{self._label or 'this release'} needs epsilon = {needed:.6g} at delta = {self.delta:g}, more than "
                 f"its budget epsilon = {self.epsilon:g}; nothing was drawn for it.",

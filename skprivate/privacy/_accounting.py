@@ -1,11 +1,13 @@
-"""From events to (ε, δ), and back: the composition of dp-accounting, fed with exact profiles.
+"""From events to (ε, δ), and back. Every bound is an upper bound in float64, not only on paper.
 
-Three valid bounds are computed where they apply and the smallest is reported:
+The smallest of these is reported, where they apply:
 
 * the sum of pure ε (always adaptive, δ = 0);
-* the privacy loss distribution (PLD): Gaussians are merged into one in closed form, selection enters by the exact
-  hockey-stick profile of bounded-range mechanisms, other pure mechanisms as randomised response;
-* zero-concentrated DP: Σρ converted by dp-accounting's RDP accountant.
+* the exact curve of the Gaussian mechanism, into which all Gaussians merge (`_gaussian_curve`);
+* the privacy loss distribution of pure events beside a Gaussian (`_loss_distribution`);
+* Rényi moments by Chernoff's bound, where ρ-zCDP counts as a Gaussian with μ² = 2ρ;
+* zero-concentrated DP: Σρ, converted once and for all in `_zcdp`;
+* the sum of pure ε of some events and one of the other bounds for the rest.
 
 The neighbouring relation never enters here: noise is scaled to the sensitivity of the relation in force, so the
 pair that dominates a Gaussian is always N(0, z²) against N(1, z²).
@@ -14,31 +16,32 @@ pair that dominates a Gaussian is always N(0, z²) against N(1, z²).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from dp_accounting.pld import common, pld_pmf, privacy_loss_distribution
-from dp_accounting.rdp import rdp_privacy_accountant
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
 from skprivate.privacy._events import (
-    BoundedRangeEvent,
     Events,
     GaussianEvent,
-    LaplaceEvent,
     PrivacyEvent,
     ZeroConcentratedEvent,
     count_events,
 )
+from skprivate.privacy._gaussian_curve import gaussian_delta, gaussian_epsilon, gaussian_mu
+from skprivate.privacy._loss_distribution import LARGE, TiltedLoss, chernoff, tilted_loss, top_loss
+from skprivate.privacy._zcdp import delta_of_rho, epsilon_of_rho
 
 Counts = frozenset[tuple[PrivacyEvent, int]]
 
-# Share of δ that may pay for the lattice of the discrete Gaussian; the smallest that suffices is used.
-_LATTICE_SHARES = (0.0, 2.0**-20, 2.0**-10, 2.0**-4, 0.5)
-_ORDERS = 1 + np.logspace(-4, 6, 400)
+#: Beyond that many events the rounding of a transform leaves nothing to gain over Rényi moments.
+_MOST_EVENTS = 10**9
+_LARGEST_MULTIPLIER = 1e150
+#: A gain in ε below this share of it is not looked for.
+_GAIN = 1e-6
 
 
 def compose_epsilon(events: Events, delta: float = 0.0) -> float:
@@ -47,8 +50,8 @@ def compose_epsilon(events: Events, delta: float = 0.0) -> float:
     Parameters
     ----------
     events : mapping or iterable of (PrivacyEvent, int)
-        What is drawn, with multiplicities. The parameters are fixed beforehand; the data that each event sees may
-        depend on earlier results.
+        What is drawn, with multiplicities. All of it is fixed beforehand; the data that each event sees may depend on
+        earlier results. Where the number or the kind of the draws depends on results, use `filter_epsilon`.
     delta : float in [0, 1)
         Probability by which the bound may fail. With 0 only pure events have a finite price.
 
@@ -63,8 +66,7 @@ def compose_epsilon(events: Events, delta: float = 0.0) -> float:
     >>> round(compose_epsilon([(GaussianEvent(10.0), 100)], 1e-6), 3)
     4.887
     """
-    if not 0 <= delta < 1:
-        raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
+    _check_delta(delta)
     return _compose_epsilon(frozenset(count_events(events).items()), float(delta))
 
 
@@ -74,14 +76,14 @@ def compose_delta(events: Events, epsilon: float) -> float:
     Parameters
     ----------
     events : mapping or iterable of (PrivacyEvent, int)
-        What is drawn, with multiplicities.
+        What is drawn, with multiplicities, fixed beforehand as in `compose_epsilon`.
     epsilon : float >= 0
         The privacy loss whose excess δ bounds.
 
     Returns
     -------
     float
-        An upper bound on the true δ, at most 1.
+        An upper bound on the true δ, in [0, 1]; 0 only if the pure sum is at most ε.
 
     Examples
     --------
@@ -91,49 +93,61 @@ def compose_delta(events: Events, epsilon: float) -> float:
     """
     if not epsilon >= 0:
         raise ValueError(f"epsilon must be at least 0, got {epsilon!r}.")
-    counts = frozenset(count_events(events).items())
-    if _pure_sum(counts) <= epsilon:
-        return 0.0
-    bounds = [1.0, _zcdp_delta(_rho_sum(counts), epsilon)]
-    slack = (1 + math.exp(min(epsilon, 700.0))) * _total_variation(counts)
-    if _only_gaussian(counts):
-        bounds.append(_gaussian_delta(_gaussian_mu(counts), epsilon) * (1 + 1e-9) + slack)
-    elif _has_pld(counts):
-        bounds.append(float(_pld(counts).get_delta_for_epsilon(epsilon)) + slack)
-    return min(bounds)
+    return _compose_delta(frozenset(count_events(events).items()), float(epsilon))
 
 
 def upper_bound_epsilon(events: Events, delta: float) -> float:
-    """The cheap bounds of `compose_epsilon` alone: the pure sum and zCDP, in microseconds."""
+    """The cheap bounds of `compose_epsilon` alone, in microseconds: pure sum, zCDP, and pure sum beside zCDP."""
     counts = frozenset(count_events(events).items())
-    return min(_pure_sum(counts), _zcdp_epsilon(_rho_sum(counts), delta))
+    return _cheap_epsilon(counts, delta)
 
 
-def filter_epsilon(events: Events, delta: float) -> float:
-    """Smallest ε proven for draws whose number and kind depend on earlier results.
+def within_budget(events: Events, epsilon: float, delta: float) -> bool:
+    """Whether the ``events`` are proven to fit (ε, δ): `compose_epsilon` at most ε, cheapest bounds first."""
+    counts = frozenset(count_events(events).items())
+    return (
+        _pure_sum(counts) <= epsilon
+        or _cheap_epsilon(counts, delta) <= epsilon
+        or _compose_epsilon(counts, float(delta)) <= epsilon
+    )
 
-    The sum of pure ε and zCDP are privacy filters: they stay valid where every next event is chosen after looking at
-    results. So are Gaussians alone, whose squared inverse multipliers add up.
+
+def filter_epsilon(events: Events, delta: float = 0.0) -> float:
+    """The ε to hold against a budget where number, kind and parameters of the draws depend on earlier results.
+
+    An analyst who draws only while ``filter_epsilon(drawn so far and the next, delta) <= epsilon``, for ε and δ fixed
+    beforehand, is (ε, δ)-DP. Σε is such a privacy filter trivially, and so is Σρ for zCDP, with no loss against
+    composition that is fixed beforehand (theorem 1 of [1]_; [2]_). Their minimum is one as well: in outcomes that
+    end with Σε ≤ ε the privacy loss does not exceed ε, and in all others Σρ kept within `rho_of_epsilon` throughout.
+    The tighter bounds of `compose_epsilon` are no filters.
 
     Parameters
     ----------
     events : mapping or iterable of (PrivacyEvent, int)
-        What has been drawn and what is asked for now.
+        What was drawn and what is to be drawn next, with multiplicities.
     delta : float in [0, 1)
+        δ of the budget.
 
     Returns
     -------
     float
+        The smaller of the pure sum and the sum in zCDP at δ.
+
+    References
+    ----------
+    .. [1] V. Feldman and T. Zrnic (2021), "Individual privacy accounting via a Rényi filter".
+    .. [2] J. Whitehouse, A. Ramdas, R. Rogers and Z. S. Wu (2023), "Fully-adaptive composition in differential
+       privacy".
 
     Examples
     --------
-    >>> from skprivate.privacy import PureEvent, filter_epsilon
-    >>> filter_epsilon([(PureEvent(0.5), 2)], 1e-6)
+    >>> from skprivate.privacy import LaplaceEvent, filter_epsilon
+    >>> filter_epsilon([(LaplaceEvent(0.25), 4)], 1e-6)
     1.0
     """
+    _check_delta(delta)
     counts = frozenset(count_events(events).items())
-    best = upper_bound_epsilon(events, delta)
-    return min(best, _compose_epsilon(counts, delta)) if counts and _only_gaussian(counts) else best
+    return min(_pure_sum(counts), epsilon_of_rho(_rho_sum(counts), delta))
 
 
 def rho_total(events: Events) -> float:
@@ -155,7 +169,7 @@ def gaussian_noise_multiplier(
     Parameters
     ----------
     epsilon, delta : float
-        The budget; ε > 0 and δ in (0, 1).
+        The budget; ε > 0 and finite, δ in (0, 1).
     n_draws : int
         Number of Gaussian draws.
     size : int
@@ -179,90 +193,151 @@ def gaussian_noise_multiplier(
     >>> round(gaussian_noise_multiplier(1.0, 1e-6, 100), 2)
     42.25
     """
-    if not (epsilon > 0 and 0 < delta < 1):
-        raise ValueError(f"epsilon must be positive and delta in (0, 1), got {epsilon!r} and {delta!r}.")
+    if not (0 < epsilon < math.inf and 0 < delta < 1):
+        raise ValueError(
+            f"epsilon must be positive and finite and delta in (0, 1), got {epsilon!r} and {delta!r}."
+        )
     if n_draws < 1:
         raise ValueError(f"n_draws must be at least 1, got {n_draws!r}.")
-    if other and compose_epsilon(other, delta) >= epsilon:
+
+    def counts(multiplier: float) -> Counts:
+        return frozenset(count_events([(GaussianEvent(multiplier, size), n_draws), *other]).items())
+
+    def fits(multiplier: float) -> bool:
+        return _compose_epsilon.__wrapped__(counts(multiplier), delta) <= epsilon
+
+    # The Gaussians alone need at least this much; other events only push upwards.
+    lower = math.sqrt(n_draws) / gaussian_mu(epsilon, (1 - 2.0**-20) * delta) * (1 + 1e-12)
+    if fits(lower):
+        return lower
+    if not fits(_LARGEST_MULTIPLIER):
         raise ValueError(
             f"the other events leave nothing of the budget ({epsilon!r}, {delta!r}) for Gaussian noise."
         )
+    factor, upper = 1.5, lower * 1.5
+    while not fits(upper):
+        lower, factor = upper, factor**2
+        upper = min(upper * factor, _LARGEST_MULTIPLIER)
 
-    def cost(multiplier: float) -> float:
-        return compose_epsilon([(GaussianEvent(multiplier, size), n_draws), *other], delta)
+    def excess(log_multiplier: float) -> float:
+        return math.log(_compose_delta(counts(math.exp(log_multiplier)), epsilon) / delta)
 
-    # The Gaussians alone need at least this much; other events only push upwards.
-    share = (1 - 2.0**-20) * delta
-    multiplier = math.sqrt(n_draws) / _gaussian_mu_for(epsilon, share)
-    if other:
-        upper = multiplier
-        while cost(upper) > epsilon:
-            upper *= 1.5
-        if upper > multiplier:
-            multiplier = math.exp(
-                brentq(
-                    lambda x: cost(math.exp(x)) - epsilon,
-                    math.log(multiplier) - 0.01,
-                    math.log(upper),
-                    xtol=1e-4,
-                )
-            )
+    ends = math.log(lower), math.log(upper)
+    if excess(ends[1]) > 0:
+        return upper
+    multiplier = math.exp(float(brentq(excess, *ends, xtol=1e-7))) if excess(ends[0]) > 0 else lower
     # A root finder may stop on the wrong side: step upwards until the budget holds.
-    step = 1e-12
-    while cost(multiplier) > epsilon:
+    step = 1e-7
+    while multiplier < upper and not fits(multiplier):
         multiplier *= 1 + step
         step *= 2
-    return multiplier
+    return min(multiplier, upper)
 
 
 @lru_cache(maxsize=512)
 def _compose_epsilon(counts: Counts, delta: float) -> float:
     if not counts:
         return 0.0
-    best = _pure_sum(counts)
-    if delta == 0:
+    best = _cheap_epsilon(counts, delta)
+    if delta == 0 or best == 0:
         return best
-    best = min(best, _zcdp_epsilon(_rho_sum(counts), delta))
-    if not (_only_gaussian(counts) or _has_pld(counts)):
+    large, rest = _split(counts, LARGE)
+    if not large < best:
         return best
-    variation = _total_variation(counts)
-    for share in _LATTICE_SHARES:
-        target = (1 - share) * delta
-        if _only_gaussian(counts):
-            epsilon = _gaussian_epsilon(_gaussian_mu(counts), target)
+    kinds, mu = _kinds(rest), _gaussian_mu(rest)
+    loss: TiltedLoss | None = None
+    if kinds:
+        tilts, logs = chernoff(kinds, _moment_mu(rest))
+        bounds = (logs - math.log(delta)) / tilts
+        place = int(np.argmin(bounds))
+        best = min(best, add_up([large, max(float(bounds[place]), 0.0) * (1 + 2.0**-48) + 1e-320]))
+        if not _has_loss(rest) or not large < best:
+            return best
+        # The largest loss alone has a δ above the given one until ε is almost the sum: nothing can be gained.
+        top = top_loss(kinds) if mu == 0 else -math.inf
+        if top - math.log(delta) > 1 and -math.log1p(-math.exp(math.log(delta) - top)) < _GAIN * best:
+            return best
+        loss = tilted_loss(kinds, mu, float(tilts[place]), best - large)
+        if loss is None:
+            return best
+    elif not (rest and _only_gaussian(rest) and mu > 0):
+        return best
+
+    def at(target: float) -> float:
+        return loss.epsilon(target, best) if loss else gaussian_epsilon(mu, target)
+
+    epsilon, variation = at(delta), _total_variation(rest)
+    if variation > 0:
+        # d_TV between drawn and priced mechanism: δ grows by (1 + e^ε)·d_TV, which is taken from δ beforehand.
+        part = (1 + math.exp(min(epsilon, 700.0))) * variation
+        for reserve in (1.01 * part, 2 * part, delta / 2):
+            if reserve < delta:
+                epsilon = at(delta - reserve)
+                if (1 + math.exp(min(epsilon, 700.0))) * variation <= reserve * (1 - 2.0**-50):
+                    break
         else:
-            epsilon = max(0.0, float(_pld(counts).get_epsilon_for_delta(target)))
-        # d_TV between drawn and priced mechanism: δ grows by (1 + e^ε)·d_TV.
-        if (1 + math.exp(min(epsilon, 700.0))) * variation <= share * delta:
-            return min(best, epsilon)
+            return best
+    return min(best, add_up([large, epsilon]))
+
+
+@lru_cache(maxsize=512)
+def _compose_delta(counts: Counts, epsilon: float) -> float:
+    if _pure_sum(counts) <= epsilon:
+        return 0.0
+    pure, rest = _split(counts, 0.0)
+    bounds = [1.0, delta_of_rho(_rho_sum(counts), epsilon)]
+    if (left := _left(epsilon, pure)) > 0:
+        bounds.append(delta_of_rho(_rho_sum(rest), left))
+    large, rest = _split(counts, LARGE)
+    if (left := _left(epsilon, large)) >= 0:
+        slack = (1 + math.exp(min(left, 700.0))) * _total_variation(rest)
+        mu = _gaussian_mu(rest)
+        if _only_gaussian(rest):
+            bounds.append(gaussian_delta(mu, left) * (1 + 2.0**-50) + slack if mu else slack)
+        elif kinds := _kinds(rest):
+            tilts, logs = chernoff(kinds, _moment_mu(rest))
+            logs = logs - tilts * left
+            best = int(np.argmin(logs))
+            bounds.append(_exp_up(float(logs[best]) + 2.0**-48 * (1 + tilts[best] * left)))
+            loss = tilted_loss(kinds, mu, float(tilts[best]), left) if _has_loss(rest) else None
+            if loss:
+                bounds.append(_exp_up(loss.log_delta(left)) + slack)
+    return min(bounds)
+
+
+def _cheap_epsilon(counts: Counts, delta: float) -> float:
+    total = _pure_sum(counts)
+    if delta == 0 or total == 0:
+        return total
+    best = min(total, epsilon_of_rho(_rho_sum(counts), delta))
+    if total == math.inf:
+        pure, rest = _split(counts, 0.0)
+        if pure > 0:
+            best = min(best, add_up([pure, epsilon_of_rho(_rho_sum(rest), delta)]))
     return best
 
 
-def _pure_sum(counts: Counts) -> float:
-    return math.fsum(event.pure_epsilon * count for event, count in counts)
+def _check_delta(delta: float) -> None:
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
 
 
-def _rho_sum(counts: Counts) -> float:
-    return math.fsum(event.rho * count for event, count in counts)
+def _split(counts: Counts, limit: float) -> tuple[float, Counts]:
+    """Σε of the pure events above ``limit``, and the other events."""
+    rest = frozenset(pair for pair in counts if not limit < pair[0].pure_epsilon < math.inf)
+    return _pure_sum(counts - rest), rest
 
 
-def _total_variation(counts: Counts) -> float:
-    return math.fsum(event.total_variation * count for event, count in counts)
+def _kinds(counts: Counts) -> list[tuple[PrivacyEvent, int]]:
+    """The pure events, in an order that does not depend on hashes."""
+    kinds = [pair for pair in counts if math.isfinite(pair[0].pure_epsilon)]
+    return sorted(kinds, key=lambda pair: repr(pair[0]))
 
 
-def _zcdp_epsilon(rho: float, delta: float) -> float:
-    if not math.isfinite(rho) or delta <= 0:
-        return math.inf
-    return max(0.0, float(rdp_privacy_accountant.compute_epsilon(_ORDERS, _ORDERS * rho, delta)[0]))
-
-
-def _zcdp_delta(rho: float, epsilon: float) -> float:
-    if not math.isfinite(rho):
-        return 1.0
-    return min(1.0, float(rdp_privacy_accountant.compute_delta(_ORDERS, _ORDERS * rho, epsilon)[0]))
-
-
-# --- Gaussians: n draws with multipliers z_i are exactly one with 1/z² = Σ 1/z_i² ----------------------------------
+def _has_loss(counts: Counts) -> bool:
+    """Whether every event is pure or Gaussian, and there are not too many to convolve."""
+    known = all(not isinstance(event, ZeroConcentratedEvent) for event, _ in counts)
+    return known and sum(count for _, count in counts) <= _MOST_EVENTS
 
 
 def _only_gaussian(counts: Counts) -> bool:
@@ -270,83 +345,72 @@ def _only_gaussian(counts: Counts) -> bool:
 
 
 def _gaussian_mu(counts: Counts) -> float:
-    return math.sqrt(
-        math.fsum(
-            count / event.noise_multiplier**2 for event, count in counts if isinstance(event, GaussianEvent)
-        )
+    """n draws with multipliers z are exactly one with μ² = Σ 1/z²."""
+    terms = (
+        math.sqrt(count) / event.noise_multiplier
+        for event, count in counts
+        if isinstance(event, GaussianEvent)
     )
+    return math.hypot(*terms) * (1 + 2.0**-50)
 
 
-def _gaussian_delta(mu: float, epsilon: float) -> float:
-    """δ(ε) of N(0, 1) against N(μ, 1): Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) (Balle and Wang 2018, theorem 8)."""
-    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
-    log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    return math.exp(log_first) * -math.expm1(min(0.0, log_second - log_first))
+def _moment_mu(counts: Counts) -> float:
+    """μ with the Rényi bounds of all events that are not pure."""
+    rho = _rho_sum(frozenset(pair for pair in counts if math.isinf(pair[0].pure_epsilon)))
+    return math.sqrt(2 * rho) * (1 + 2.0**-50)
 
 
-def _gaussian_epsilon(mu: float, delta: float) -> float:
-    if _gaussian_delta(mu, 0.0) <= delta:
-        return 0.0
-    upper = mu * mu / 2 + mu * math.sqrt(2 * math.log(2 / delta))
-    epsilon = float(brentq(lambda e: _gaussian_delta(mu, e) - delta, 0.0, upper, xtol=1e-15, rtol=1e-14))
-    step = 1e-14
-    while _gaussian_delta(mu, epsilon) * (1 + 1e-9) > delta:
-        epsilon = epsilon * (1 + step) + step * mu
-        step *= 2
-    return epsilon
+def _pure_sum(counts: Counts) -> float:
+    return _sum_up((event.pure_epsilon, count) for event, count in counts)
 
 
-def _gaussian_mu_for(epsilon: float, delta: float) -> float:
-    upper = 1.0
-    while _gaussian_delta(upper, epsilon) < delta:
-        upper *= 2
-    lower = upper
-    while _gaussian_delta(lower, epsilon) > delta:
-        lower /= 2
-    if lower == upper:
-        return lower
-    return float(brentq(lambda mu: _gaussian_delta(mu, epsilon) - delta, lower, upper, rtol=1e-13))
+def _rho_sum(counts: Counts) -> float:
+    return _sum_up((event.rho, count) for event, count in counts)
 
 
-# --- privacy loss distributions -------------------------------------------------------------------------------------
+def _total_variation(counts: Counts) -> float:
+    return _sum_up((event.total_variation, count) for event, count in counts)
 
 
-def _has_pld(counts: Counts) -> bool:
-    return not any(isinstance(event, ZeroConcentratedEvent) for event, _ in counts)
+def _sum_up(terms: Iterable[tuple[float, int]]) -> float:
+    """Σ value × count, exactly, then rounded up."""
+    terms = list(terms)
+    if any(math.isinf(value) for value, _ in terms):
+        return math.inf
+    if all(count == 1 for _, count in terms):
+        return add_up([value for value, _ in terms])
+    exact = sum((Fraction(value) * count for value, count in terms), Fraction())
+    try:
+        total = float(exact)
+    except OverflowError:
+        return math.inf
+    return math.nextafter(total, math.inf) if Fraction(total) < exact else total
 
 
-@lru_cache(maxsize=64)
-def _pld(counts: Counts) -> Any:
-    """Composed pessimistic PLD; the interval follows the scale of the answer, not of the events."""
-    scale = min(_pure_sum(counts), _zcdp_epsilon(_rho_sum(counts), 1e-6))
-    interval = 10.0 ** math.floor(math.log10(min(max(scale, 1e-2) / 2e3, 1e-3)))
-    composed = privacy_loss_distribution.identity(value_discretization_interval=interval)
-    mu = _gaussian_mu(counts)
-    if mu > 0:
-        composed = composed.compose(
-            privacy_loss_distribution.from_gaussian_mechanism(
-                1 / mu, value_discretization_interval=interval, use_connect_dots=True
-            )
-        )
-    for event, count in sorted(counts, key=lambda pair: repr(pair[0])):
-        if isinstance(event, GaussianEvent):
-            continue
-        single = _single_pld(event, interval)
-        composed = composed.compose(single.self_compose(count) if count > 1 else single)
-    return composed
+def add_up(values: list[float]) -> float:
+    """Sum, rounded up."""
+    if len(values) == 1:
+        return values[0]
+    try:
+        total = math.fsum(values)
+    except OverflowError:
+        return math.inf
+    if math.isfinite(total) and math.fsum([*values, -total]) > 0:
+        return math.nextafter(total, math.inf)
+    return total
 
 
-def _single_pld(event: PrivacyEvent, interval: float) -> Any:
-    epsilon = event.pure_epsilon
-    if isinstance(event, LaplaceEvent):
-        return privacy_loss_distribution.from_laplace_mechanism(
-            1 / epsilon, value_discretization_interval=interval, use_connect_dots=True
-        )
-    if isinstance(event, BoundedRangeEvent):
-        return privacy_loss_distribution.PrivacyLossDistribution(_bounded_range_pmf(epsilon, interval))
-    return privacy_loss_distribution.from_privacy_parameters(
-        common.DifferentialPrivacyParameters(epsilon, 0), value_discretization_interval=interval
-    )
+def _left(epsilon: float, spent: float) -> float:
+    """ε − spent, rounded down; negative where nothing is left."""
+    left = epsilon - spent
+    if math.isfinite(left) and math.fsum([epsilon, -spent, -left]) < 0:
+        return math.nextafter(left, -math.inf)
+    return left
+
+
+def _exp_up(logarithm: float) -> float:
+    value = math.exp(min(logarithm, 0.0))
+    return min(math.nextafter(value * (1 + 2.0**-48), math.inf), 1.0)
 
 
 def bounded_range_delta(eta: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -368,10 +432,3 @@ def bounded_range_delta(eta: float, epsilon: NDArray[np.float64]) -> NDArray[np.
     """
     inside = np.square(np.expm1((np.minimum(epsilon, eta) - eta) / 2)) / -math.expm1(-eta)
     return np.where(epsilon < -eta, -np.expm1(np.minimum(epsilon, 0)), inside)
-
-
-def _bounded_range_pmf(eta: float, interval: float) -> Any:
-    steps = math.ceil(eta / interval)
-    grid = np.arange(-steps, steps + 1)
-    deltas = np.clip(bounded_range_delta(eta, np.asarray(grid * interval, dtype=np.float64)), 0.0, 1.0)
-    return pld_pmf.create_pmf_pessimistic_connect_dots(interval, grid, np.minimum.accumulate(deltas))

@@ -284,6 +284,14 @@ class Draws(MetricDraws):
         self._charge(draw.events)
         return sample() if self._tape is None else self._tape.draw(draw, sample)
 
+    def _toss(self, n: int) -> int:
+        """Uniform integer below ``n``: a coin of a mechanism, free, secret, and blind to the data.
+
+        It passes through the tape, so that a harness that replays draws can follow the mechanism's course.
+        """
+        draw = Draw("toss", np.zeros(0, dtype=np.int64), 0, "linf", {}, None, {"below": n})
+        return int(self._perform(draw, lambda: self._source.integer_below(n)))
+
     def _require_delta(self, what: str) -> None:
         if self.delta == 0:
             raise ValueError(f"{what} needs delta > 0, got delta=0; use Laplace noise for pure privacy.")

@@ -40,7 +40,7 @@ class PrivacyEvent:
     @property
     def rho(self) -> float:
         """The ρ of the draw under zero-concentrated differential privacy."""
-        return 0.5 * self.pure_epsilon**2
+        return 0.5 * self.pure_epsilon * self.pure_epsilon
 
     @property
     def total_variation(self) -> float:
@@ -50,6 +50,14 @@ class PrivacyEvent:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the ledger."""
         return {"event": type(self).__name__, **dataclasses.asdict(self)}
+
+    @staticmethod
+    def from_dict(plain: Mapping[str, Any]) -> PrivacyEvent:
+        """Inverse of `to_dict`, for the events of this module."""
+        kind = _KINDS.get(plain.get("event", ""))
+        if kind is None:
+            raise ValueError(f"event must be one of {', '.join(_KINDS)}, got {plain.get('event')!r}.")
+        return kind(**{name: value for name, value in plain.items() if name != "event"})
 
 
 def _positive(name: str, value: float) -> None:
@@ -109,7 +117,7 @@ class BoundedRangeEvent(PrivacyEvent):
 
     @property
     def rho(self) -> float:
-        return self.epsilon**2 / 8
+        return self.epsilon * self.epsilon / 8
 
 
 @dataclass(frozen=True)
@@ -125,7 +133,7 @@ class GaussianEvent(PrivacyEvent):
 
     @property
     def rho(self) -> float:
-        return 0.5 / self.noise_multiplier**2
+        return 0.5 / self.noise_multiplier / self.noise_multiplier
 
     @property
     def total_variation(self) -> float:
@@ -146,6 +154,11 @@ class ZeroConcentratedEvent(PrivacyEvent):
     def rho(self) -> float:
         return self.rho_
 
+
+_KINDS: dict[str, type[PrivacyEvent]] = {
+    kind.__name__: kind
+    for kind in (BoundedRangeEvent, GaussianEvent, LaplaceEvent, PureEvent, ZeroConcentratedEvent)
+}
 
 #: A multiset of events as callers may write it.
 Events = Mapping[PrivacyEvent, int] | Iterable[tuple[PrivacyEvent, int]]

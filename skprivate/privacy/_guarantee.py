@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from skprivate.privacy._events import PrivacyEvent
 
@@ -94,10 +96,10 @@ class PrivacyGuarantee:
         Raises
         ------
         ValueError
-            If unit, adjacency or metric differ.
+            If unit, adjacency or metric differ, or if the δ add up to 1 or more, where (ε, δ) promises nothing.
         """
         # Late import: the accountant knows events, and only composition needs it.
-        from skprivate.privacy._accounting import compose_epsilon
+        from skprivate.privacy._accounting import add_up, compose_epsilon
         from skprivate.privacy._events import count_events
 
         every = (self, *others)
@@ -105,14 +107,16 @@ class PrivacyGuarantee:
             found = sorted({str(getattr(guarantee, name)) for guarantee in every})
             if len(found) > 1:
                 raise ValueError(f"guarantees compose only for the same {name}, got {', '.join(found)}.")
-        delta = math.fsum(guarantee.delta for guarantee in every)
-        epsilon = math.fsum(guarantee.epsilon for guarantee in every)
+        delta = add_up([guarantee.delta for guarantee in every])
+        if delta >= 1:
+            raise ValueError(f"the delta of all guarantees must add up to less than 1, got {delta!r}.")
+        epsilon = add_up([guarantee.epsilon for guarantee in every])
         events = count_events(pair for guarantee in every for pair in guarantee.events)
-        if all(guarantee.events for guarantee in every) and delta < 1:
+        if all(guarantee.events for guarantee in every):
             epsilon = min(epsilon, compose_epsilon(events, delta))
         return PrivacyGuarantee(
             epsilon=epsilon,
-            delta=min(delta, math.nextafter(1.0, 0.0)),
+            delta=delta,
             unit=self.unit,
             adjacency=self.adjacency,
             metric=self.metric,
@@ -121,6 +125,48 @@ class PrivacyGuarantee:
             events=tuple(events.items()),
             valid_for_release=all(guarantee.valid_for_release for guarantee in every),
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, where an infinite ε is None; `from_dict` makes an equal guarantee of it."""
+        return {
+            "epsilon": None if math.isinf(self.epsilon) else float(self.epsilon),
+            "delta": float(self.delta),
+            "unit": str(self.unit),
+            "adjacency": str(self.adjacency),
+            "metric": self.metric,
+            "assumptions": list(self.assumptions),
+            "theorem": self.theorem,
+            "events": [{**event.to_dict(), "count": count} for event, count in self.events],
+            "valid_for_release": self.valid_for_release,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> PrivacyGuarantee:
+        """Inverse of `to_dict`; everything but ``epsilon``, ``delta``, ``unit`` and ``adjacency`` may be left out.
+
+        Parameters
+        ----------
+        plain : mapping
+            What `to_dict` returned, perhaps read from JSON.
+
+        Returns
+        -------
+        PrivacyGuarantee
+
+        Raises
+        ------
+        ValueError
+            If a value is out of range, or an event is of no known kind.
+        """
+        said = dict(plain)
+        said["epsilon"] = math.inf if said["epsilon"] is None else said["epsilon"]
+        said["assumptions"] = tuple(said.get("assumptions", ()))
+        pairs = ((dict(event), event["count"]) for event in said.get("events", ()))
+        said["events"] = tuple(
+            (PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), count)
+            for event, count in pairs
+        )
+        return cls(**said)
 
     def __repr__(self) -> str:
         # scikit-learn's HTML cuts attributes at 30 characters; `str` and HTML say everything.

@@ -20,8 +20,9 @@ from skprivate.privacy._ledger_entries import (
     set_price,
     to_json,
 )
-from skprivate.privacy._ledger_rules import RULES, Price, largest_rho, number
+from skprivate.privacy._ledger_rules import RULES, Price, number
 from skprivate.privacy._ledger_store import FileStore, MemoryStore, Terms
+from skprivate.privacy._zcdp import rho_of_epsilon
 
 __all__ = ["LedgerEntry", "PrivacyLedger"]
 
@@ -143,7 +144,7 @@ class PrivacyLedger:
             unit=str(PrivacyUnit(unit)),
             adjacency=None if adjacency is None else _plain(adjacency),
             composition=composition,
-            rho=largest_rho(epsilon, delta) if composition == "zcdp" else None,
+            rho=rho_of_epsilon(epsilon, delta) if composition == "zcdp" else None,
         )
         if path is None:
             self._bind(MemoryStore(terms), terms)

@@ -13,6 +13,8 @@ from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from numbers import Real
 from typing import Any, NamedTuple
 
+from skprivate.privacy._zcdp import epsilon_of_rho
+
 
 class Price(NamedTuple):
     """What a release costs: (ε, δ), and ρ in zero-concentrated privacy where that exists."""
@@ -155,23 +157,3 @@ def _left(budget: Decimal, total: Decimal) -> float:
 def _fits(total: Decimal, old: float, new: float, budget: float) -> bool:
     changed = _EXACT.add(_EXACT.subtract(total, exact(old)), exact(new))
     return changed <= exact(budget)
-
-
-def epsilon_of_rho(rho: float, delta: float) -> float:
-    """An ε for which ρ-zCDP implies (ε, δ)-DP, by the RDP accountant."""
-    from dp_accounting import dp_event, rdp
-
-    accountant = rdp.RdpAccountant()
-    accountant.compose(dp_event.ZCDpEvent(rho))
-    return float(accountant.get_epsilon(delta))
-
-
-def largest_rho(epsilon: float, delta: float) -> float:
-    """The largest ρ, up to one part in 10¹², for which ρ-zCDP implies (ε, δ)-DP."""
-    low, high = 0.0, epsilon
-    while epsilon_of_rho(high, delta) <= epsilon:
-        low, high = high, 2 * high
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if epsilon_of_rho(middle, delta) <= epsilon else (low, middle)
-    return low

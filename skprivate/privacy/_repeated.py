@@ -7,12 +7,38 @@ bound on the repetitions; Papernot and Steinke 2022, theorem 2 with η = 1, give
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
 from skprivate.privacy._branches import Branch
-from skprivate.privacy._events import Events, PureEvent, count_events
+from skprivate.privacy._events import Events, PrivacyEvent, PureEvent, count_events
 from skprivate.privacy._release import Release
+
+
+def repeated_events(plan: Events) -> list[tuple[PrivacyEvent, int]]:
+    """What `select_repeatedly` draws if one evaluation draws ``plan``.
+
+    Parameters
+    ----------
+    plan : mapping or iterable of (PrivacyEvent, int)
+        Pure events only.
+
+    Returns
+    -------
+    list of (PrivacyEvent, int)
+        One pure event of three times the price, for the plan of a release or the ``events`` of a mechanism.
+
+    Examples
+    --------
+    >>> from skprivate.privacy import LaplaceEvent, repeated_events
+    >>> ((event, count),) = repeated_events([(LaplaceEvent(0.5), 2)])
+    >>> event.epsilon, count
+    (3.0, 1)
+    """
+    price = sum(event.pure_epsilon * count for event, count in count_events(plan).items())
+    # ε > 0 is checked by the event; an infinite price (a draw that needs δ) is refused there as well.
+    return [(PureEvent(3.0 * price, "private selection"), 1)]
 
 
 def select_repeatedly(
@@ -28,10 +54,11 @@ def select_repeatedly(
     Parameters
     ----------
     release : Release
-        Pays three times the pure price of ``plan``, once.
+        Pays three times the pure price of ``plan``, once: `repeated_events`.
     evaluate : callable
         From a candidate and a branch that may draw ``plan`` to a noisy score; sees the data through that branch alone.
-    n_candidates : int
+        The branch is closed when it returns.
+    n_candidates : int >= 1
     plan : mapping or iterable of (PrivacyEvent, int)
         What one evaluation draws; pure events only.
     mean_repetitions : float >= 1
@@ -42,18 +69,19 @@ def select_repeatedly(
     int
     """
     events = count_events(plan)
-    price = sum(event.pure_epsilon * count for event, count in events.items())
-    if not mean_repetitions >= 1.0:
-        raise ValueError(f"mean_repetitions must be at least 1, got {mean_repetitions!r}.")
-    # ε > 0 is checked by the event; an infinite price (a draw that needs δ) is refused there as well.
-    release._charge({PureEvent(3.0 * price, "private selection"): 1})
-    # The number of repetitions hides which of them won: it is drawn like noise, exactly and from the noise's source.
+    if n_candidates < 1:
+        raise ValueError(f"n_candidates must be at least 1, got {n_candidates!r}.")
+    if not 1.0 <= mean_repetitions < math.inf:
+        raise ValueError(f"mean_repetitions must be finite and at least 1, got {mean_repetitions!r}.")
     mean = Fraction(mean_repetitions)
-    best, best_score = -1, float("-inf")
+    release._charge(count_events(repeated_events(events)))
+    # The number of repetitions hides which of them won: it is drawn like noise, exactly and from the noise's source.
+    best, best_score = -1, -math.inf
     while True:
-        candidate = release._source.integer_below(n_candidates)
-        score = evaluate(candidate, Branch(release, events))
+        candidate = release._toss(n_candidates)
+        with Branch(release, events) as branch:
+            score = evaluate(candidate, branch)
         if best < 0 or score > best_score:
             best, best_score = candidate, score
-        if release._source.integer_below(mean.numerator) < mean.denominator:
+        if release._toss(mean.numerator) < mean.denominator:
             return best

@@ -25,7 +25,8 @@ class Draw:
     Attributes
     ----------
     kind : str
-        Name of the method of `skprivate.privacy.Release` that draws.
+        Name of the method of `skprivate.privacy.Release` that draws; or "toss" for a coin of a mechanism (a uniform
+        integer below ``options["below"]``), which sees no data and has no price.
     statistic : ndarray
         The private statistic: integers in lattice steps where ``step`` is not None, otherwise float64.
     sensitivity : Any

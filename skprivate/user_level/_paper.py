@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, PrivacyEvent
+from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, Mechanism, PrivacyEvent
 from skprivate.user_level._descent import project
+from skprivate.user_level._private_range import n_bins
 from skprivate.user_level._problems import UserProblem
-from skprivate.user_level._winsorized_mean import coordinate_epsilon, winsorized_mean
+from skprivate.user_level._winsorized_mean import coordinate_epsilon, rotated_radius, winsorized_mean
 
 FloatArray = npt.NDArray[np.float64]
 Convexity = Literal["convex", "strongly-convex", "non-convex"]
@@ -71,12 +72,54 @@ class PaperPlan:
         return [(BoundedRangeEvent(price), draws), (LaplaceEvent(price), draws)]
 
 
+@dataclass(frozen=True)
+class PaperDescent(Mechanism):
+    """Algorithm 4 on a problem with ``n_coef`` coefficients, under replacement of one user; their number is public.
+
+    Attributes
+    ----------
+    plan : PaperPlan
+    n_coef : int
+    """
+
+    plan: PaperPlan
+    n_coef: int
+    theorem = "Algorithm 4 and Theorem 4 (arXiv 2102.11845)"
+
+    def __post_init__(self) -> None:
+        # The radius of the rotated coordinates grows with the number of users: one user has the most bins.
+        padded = 1 << max(0, (self.n_coef - 1).bit_length())
+        n_bins(self.plan.bound, rotated_radius(self.plan.tau, padded, 1, self.plan.gamma))
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        """A selection and a Laplace draw for every rotated coordinate of every step."""
+        return self.plan.events(self.n_coef)
+
+    def run(self, data: UserProblem, release: Any) -> FloatArray:
+        """Descend.
+
+        Parameters
+        ----------
+        data : UserProblem
+            Its ``user_gradients(w)`` are functions of one user's rows each.
+        release : Release
+
+        Returns
+        -------
+        ndarray of shape (n_coef,)
+        """
+        return winsorized_descent(data, self.plan, release)
+
+
 def winsorized_descent(problem: UserProblem, plan: PaperPlan, release: Any) -> FloatArray:
     """Projected gradient descent on winsorised means of the users' gradients (Algorithm 4)."""
 
     def direction(w: FloatArray) -> FloatArray:
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            gradients = problem.user_gradients(w)
         return winsorized_mean(
-            problem.user_gradients(w),
+            gradients,
             epsilon=plan.step_epsilon,
             delta=plan.step_delta,
             tau=plan.tau,

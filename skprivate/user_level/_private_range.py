@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,43 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 
+#: Most bins that B/τ may ask for: their numbers are int64.
+_MOST_BINS = 2.0**62
+#: Largest bound and radius: what is computed from them stays finite.
+_LARGEST = 2.0**1000
+
+
 def n_bins(bound: float, tau: float) -> int:
-    """Number of bins of width 2τ that cover [−B, B]."""
-    return max(1, int(np.ceil(bound / tau)))
+    """Number of bins of width 2τ that cover [−B, B]; refuses what float64 and int64 cannot number."""
+    if not (0.0 < tau <= _LARGEST and 0.0 < bound <= _LARGEST):
+        raise ValueError(f"radius and bound must be positive and at most 2**1000, got {tau!r} and {bound!r}.")
+    if not bound / tau <= _MOST_BINS:
+        raise ValueError(f"the bound may be at most 2**62 times the radius, got {bound!r} and {tau!r}.")
+    return max(1, math.ceil(bound / tau))
 
 
 def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
-    """Index of the bin of width 2τ on [−B, B] whose midpoint is nearest; values outside go to the end bins."""
-    clipped = np.clip(np.nan_to_num(x, nan=0.0), -bound, bound)
-    index = np.floor((clipped + bound) / (2.0 * tau)).astype(np.int64)
-    return np.clip(index, 0, n_bins(bound, tau) - 1)
+    """Index of the bin of width 2τ on [−B, B] whose midpoint is nearest; values outside go to the end bins.
+
+    Each index is a function of one value, and rises with it; NaN counts as 0.
+    """
+    last = n_bins(bound, tau) - 1
+    with np.errstate(all="ignore"):  # a warning about somebody's number would say something about it
+        clipped = np.clip(np.nan_to_num(x, nan=0.0), -bound, bound)
+        index = np.floor((clipped + bound) / (2.0 * tau)).astype(np.int64)
+    return np.clip(index, 0, last)
+
+
+def private_middle(
+    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+) -> float:
+    """Middle of the interval of `private_range`, which is what it draws."""
+    occupied, counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
+    starts, lengths, costs = _runs(occupied, counts, n_bins(bound, tau))
+    run, member = release.select(
+        -costs, sensitivity=1, epsilon=epsilon, monotone=monotone, multiplicity=lengths
+    )
+    return min(-bound + (2.0 * (int(starts[run]) + int(member)) + 1.0) * tau, bound)
 
 
 def private_range(
@@ -30,7 +58,7 @@ def private_range(
     Bins of width 2τ cover [−B, B]; every value is snapped to its bin; bin j costs
     c(j) = max(#{values below}, #{values above}); a bin is drawn with P(j) ∝ exp(−ε c(j)/2). The cost is constant on
     every run of bins between occupied ones, so a run is one category whose multiplicity is its number of bins: time
-    O(n log n + log(B/τ)) however large B/τ.
+    O(n log n + log(B/τ)) however large B/τ. Runs are passed in the order of the bins.
 
     Replacing one value changes every cost by at most 1. Adding one raises every cost by 0 or 1 (``monotone=True``
     then allows exp(−ε c)).
@@ -38,11 +66,11 @@ def private_range(
     Parameters
     ----------
     x : ndarray of shape (n,)
-        One number per user.
+        One number per user; the bin of each is found from that number alone.
     epsilon : float
         Price: ε-bounded-range, hence ε-DP.
     tau, bound : float
-        Public concentration radius τ and bound B on |x|, in the units of ``x``. B/τ below 2⁶².
+        Public concentration radius τ and bound B on |x|, in the units of ``x``. B/τ at most 2⁶².
     release : Release
     monotone : bool, default=False
         Neighbours differ by one added value rather than a replaced one.
@@ -50,34 +78,27 @@ def private_range(
     Returns
     -------
     low, high : float
-        [midpoint − 2τ, midpoint + 2τ].
+        [midpoint − 2τ, midpoint + 2τ]; one point where 2τ is below the precision of float64 there.
     """
-    total = n_bins(bound, tau)
-    occupied, counts = np.unique(snap(x, tau, bound), return_counts=True)
-    starts, lengths, costs = _runs(occupied, counts, total)
-    run, member = release.select(
-        -costs, sensitivity=1, epsilon=epsilon, monotone=monotone, multiplicity=lengths
-    )
-    midpoint = min(-bound + (2.0 * (int(starts[run]) + int(member)) + 1.0) * tau, bound)
-    return midpoint - 2.0 * tau, midpoint + 2.0 * tau
+    middle = private_middle(x, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
+    return middle - 2.0 * tau, middle + 2.0 * tau
 
 
 def _runs(
     occupied: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], total: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """First bin, number of bins and cost of every run of bins of equal cost."""
+    """First bin, number of bins and cost of every run of bins of equal cost, from left to right."""
     n = int(counts.sum())
     below = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])  # values below occupied bin i; last: n
-    # An occupied bin is a run of its own; between two of them lies a gap.
-    gap_starts = np.concatenate([np.zeros(1, np.int64), occupied + 1])
-    gap_ends = np.concatenate([occupied, np.full(1, total, np.int64)])
-    gap_costs = np.maximum(below, n - below)
-    bin_costs = np.maximum(below[:-1], n - below[1:])
-    starts = np.concatenate([gap_starts, occupied])
-    lengths = np.concatenate([gap_ends - gap_starts, np.ones(len(occupied), np.int64)])
-    costs = np.concatenate([gap_costs, bin_costs])
-    nonempty = lengths > 0
-    return starts[nonempty], lengths[nonempty], costs[nonempty]
+    # An occupied bin is a run of its own; before each and after the last lies a gap.
+    starts, ends, costs = np.empty((3, 2 * len(occupied) + 1), dtype=np.int64)
+    starts[1::2], ends[1::2] = occupied, occupied + 1
+    starts[0], starts[2::2] = 0, occupied + 1
+    ends[:-1:2], ends[-1] = occupied, total
+    costs[::2] = np.maximum(below, n - below)
+    costs[1::2] = np.maximum(below[:-1], n - below[1:])
+    nonempty = ends > starts
+    return starts[nonempty], (ends - starts)[nonempty], costs[nonempty]
 
 
 #: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.

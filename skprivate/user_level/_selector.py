@@ -7,15 +7,17 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.user_level._user_selection import select_by_means, select_by_votes, vote_events
-from skprivate.user_level._users import UserGroups, encode_users
+from skprivate.privacy import PrivacyUnit
+from skprivate.user_level._candidate_losses import user_losses
+from skprivate.user_level._user_selection import MeanSelection, VoteSelection
+from skprivate.user_level._users import encode_users
 
 
 def _best_has(name: str) -> Callable[[Any], bool]:
@@ -50,12 +52,18 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
     loss : {"auto", "squared_error", "absolute_error", "zero_one"} or callable, default="auto"
         Loss of a row; a callable takes ``(y_true, y_pred)`` and returns one number a row. "auto" is "zero_one" for
         classifiers and "squared_error" otherwise.
+    predict_by : {"user", "batch"}, default="user"
+        "user": the candidates predict, and a callable ``loss`` rates, the rows of one user at a time, so that nothing
+        in them can make one user's losses depend on another's rows. Costs one call of ``predict`` for every user and
+        candidate. "batch": one call for all rows, which is faster, but linear algebra may round a row according to how
+        many others there are; the guarantee then assumes that it does not.
     tau : float > 0, default=1.0
         For ``rule="means"``: public radius about their centre in which the users' mean losses lie.
     bound : float > 0, default=1e6
-        For ``rule="means"``: public range of the users' mean losses; costs grow with its logarithm.
+        For ``rule="means"``: public range of the users' mean losses, at most 2⁶² times ``tau``; costs grow with its
+        logarithm.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        ``rule="means"`` needs "replace-one".
+        ``rule="means"`` needs "replace-one", and takes the number of users as public.
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
@@ -73,9 +81,14 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
 
     Notes
     -----
-    Guarantee: ε-differential privacy at user level. "votes": exponents ε·score/2 with sensitivity 1. "means": three
-    times the price of one evaluation, whatever the number of candidates. The candidates' own budgets are not
-    included.
+    Guarantee: pure ε-differential privacy. The unit is a user with all rows, or a row if ``fit`` gets no ``user_ids``;
+    neighbours replace one unit, or add or remove one, as ``adjacency`` says. "votes": permute-and-flip on counts of
+    users with sensitivity 1 (McKenna and Sheldon 2020). "means": three times the price of one evaluation, whatever the
+    number of candidates (Liu and Talwar 2019, theorem 3.2). The candidates' own budgets are not included.
+
+    With ``predict_by="user"`` a call of ``predict`` costs 0.1 to 0.5 ms for a linear scikit-learn model and some
+    milliseconds for a forest, so 10,000 users with a linear candidate take a few seconds. Elementwise models, trees
+    among them, treat every row by itself; models that multiply matrices do not.
 
     References
     ----------
@@ -106,6 +119,7 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         "estimators": [list],
         "rule": [StrOptions({"votes", "means"})],
         "loss": [StrOptions({"auto", "squared_error", "absolute_error", "zero_one"}), callable],
+        "predict_by": [StrOptions({"user", "batch"})],
         "tau": [Interval(Real, 0, None, closed="neither")],
         "bound": [Interval(Real, 0, None, closed="neither")],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
@@ -118,6 +132,7 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         epsilon=1.0,
         rule="votes",
         loss="auto",
+        predict_by="user",
         tau=1.0,
         bound=1e6,
         adjacency="replace-one",
@@ -128,6 +143,7 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         self.epsilon = epsilon
         self.rule = rule
         self.loss = loss
+        self.predict_by = predict_by
         self.tau = tau
         self.bound = bound
         self.adjacency = adjacency
@@ -143,60 +159,54 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         user_ids : array-like of shape (n_samples,), optional
-            User of each row; by default each row is its own user.
+            User of each row; by default each row is its own unit, and rows are what is protected.
 
         Returns
         -------
         self : UserLevelSelector
         """
-        X, y = validate_data(self, X, y)
-        if not self.estimators:
-            raise ValueError("estimators must hold at least one (name, fitted estimator).")
-        for _, model in self.estimators:
-            check_is_fitted(model)
-        if self.rule == "means" and self.adjacency != "replace-one":
-            raise ValueError(f"rule='means' needs adjacency='replace-one', got {self.adjacency!r}.")
-        groups = UserGroups(encode_users(user_ids, len(X))[0])
-        losses = np.column_stack([groups.mean(self._row_losses(model, X, y)) for _, model in self.estimators])
-        release = self._open_release(
-            unit="user",
-            adjacency=self.adjacency,
-            theorem="permute-and-flip on votes (docs/user_level.md)"
-            if self.rule == "votes"
-            else "section 6 (arXiv 2102.11845) with Liu and Talwar 2019, theorem 3.2",
-            assumptions=("the candidates are public or already paid for",),
-            plan=vote_events(self.epsilon) if self.rule == "votes" else (),
+        if isinstance(y, (list, tuple)) and len({isinstance(target, str) for target in y}) > 1:
+            # One string would make strings of all others' numbers.
+            raise TypeError("y must be all strings or all numbers, got both.")
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        mechanism = self._mechanism()
+        codes = encode_users(user_ids, len(X))[0]
+        by_user = self.predict_by == "user"
+        losses = np.column_stack(
+            [user_losses(model, X, y, codes, self.loss, by_user=by_user) for _, model in self.estimators]
         )
-        if self.rule == "votes":
-            best = select_by_votes(
-                losses, epsilon=self.epsilon, monotone=self.adjacency == "add-remove", release=release
-            )
-        else:
-            best = select_by_means(
-                losses, epsilon=self.epsilon, tau=self.tau, bound=max(self.bound, self.tau), release=release
-            )
-        self.privacy_guarantee_ = release.close()
+        assumptions = [
+            "the candidates are public or already paid for",
+            "candidates and loss keep nothing from one call to the next"
+            if by_user
+            else "candidates and loss treat every row by itself, to the last bit",
+        ]
+        if self.rule == "means":
+            assumptions.append("the number of users is public")
+        with self._releasing(
+            mechanism,
+            unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
+            adjacency=self.adjacency,
+            assumptions=tuple(assumptions),
+        ) as release:
+            best = mechanism.run(losses, release)
         self.best_index_ = best
         self.best_name_, self.best_estimator_ = self.estimators[best]
         if hasattr(self.best_estimator_, "classes_"):
             self.classes_ = self.best_estimator_.classes_
         return self
 
-    def _row_losses(self, model: Any, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        predicted = model.predict(X)
-        loss = self.loss
-        if loss == "auto":
-            loss = "zero_one" if is_classifier(model) else "squared_error"
-        if loss == "zero_one":
-            return (predicted != y).astype(np.float64)
-        if loss == "squared_error":
-            return np.square(np.asarray(predicted, dtype=np.float64) - y)
-        if loss == "absolute_error":
-            return np.abs(np.asarray(predicted, dtype=np.float64) - y)
-        values = np.asarray(loss(y, predicted), dtype=np.float64)
-        if values.shape != (len(y),):
-            raise ValueError(f"loss must return one number a row, got {values.ndim} dimensions.")
-        return values
+    def _mechanism(self) -> VoteSelection | MeanSelection:
+        """The selection, from parameters alone."""
+        if not self.estimators:
+            raise ValueError("estimators must hold at least one (name, fitted estimator).")
+        for _, model in self.estimators:
+            check_is_fitted(model)
+        if self.rule == "votes":
+            return VoteSelection(self.epsilon, monotone=self.adjacency == "add-remove")
+        if self.adjacency != "replace-one":
+            raise ValueError(f"rule='means' needs adjacency='replace-one', got {self.adjacency!r}.")
+        return MeanSelection(self.epsilon, self.tau, max(self.bound, self.tau))
 
     def predict(self, X):
         """Predict with the chosen model.

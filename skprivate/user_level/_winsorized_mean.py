@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.user_level._private_range import private_range
+from skprivate.privacy import CONTRIBUTION_BITS, CONTRIBUTION_STEP, exact_sum, interval_contributions
+from skprivate.user_level._private_range import private_middle
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -69,6 +70,9 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
     [a, b] = PrivateRange(x, ε/2, τ, B) has length 4τ; returns mean(clip(x, a, b)) + Lap(8τ/(nε)). ε-DP under
     replacement of one user; n is public.
 
+    What is summed are the users' offsets from the middle of [a, b], which is released, as integers: wherever the
+    interval lies, replacing one user moves the sum by at most the 2ᵇⁱᵗˢ steps that its length holds.
+
     Parameters
     ----------
     x : ndarray of shape (n_users,)
@@ -78,9 +82,14 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
         Public concentration radius and bound, in the units of ``x``.
     release : Release
     """
-    low, high = private_range(x, epsilon=epsilon / 2.0, tau=tau, bound=bound, release=release)
-    mean = float(np.clip(np.nan_to_num(x, nan=0.0), low, high).mean())
-    return float(release.laplace(mean, sensitivity=(high - low) / len(x), epsilon=epsilon / 2.0))
+    middle = private_middle(x, epsilon=epsilon / 2.0, tau=tau, bound=bound, release=release)
+    half = 2.0 * tau
+    with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+        offsets = np.asarray(x, dtype=np.float64) - middle
+        contributions = interval_contributions(offsets, -half, half, bits=CONTRIBUTION_BITS)
+    total = exact_sum(contributions)
+    noisy: float = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon / 2.0)
+    return middle + half * (noisy * 2.0 * CONTRIBUTION_STEP / len(x))
 
 
 def rotated_radius(tau: float, n_features: int, n_users: int, gamma: float) -> float:
@@ -114,16 +123,24 @@ def winsorized_mean(
     Returns
     -------
     mean : ndarray of shape (d,)
+
+    Notes
+    -----
+    The rotation adds and subtracts entries of one vector only, so a user's rotated vector does not depend on the
+    others; an entry that overflows is clipped or, if it is NaN, counts as the middle of the interval.
     """
     n_users, n_features = x.shape
     rotation = RandomRotation(n_features, release.public_rng)
     d = rotation.padded
-    rotated = rotation.forward(x)
+    with np.errstate(all="ignore"):  # nor would a warning keep to itself what a user holds
+        rotated = rotation.forward(x)
     share = coordinate_epsilon(epsilon, delta, d)
     radius = rotated_radius(tau, d, n_users, gamma)
     # A rotated coordinate of a vector of norm at most B is at most B; the paper's √d·B is looser.
     means = [
-        winsorized_mean_1d(column, epsilon=share, tau=radius, bound=bound, release=release)
+        winsorized_mean_1d(
+            np.ascontiguousarray(column), epsilon=share, tau=radius, bound=bound, release=release
+        )
         for column in rotated.T
     ]
     return rotation.backward(np.array(means))

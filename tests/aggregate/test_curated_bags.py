@@ -15,8 +15,7 @@ from skprivate.aggregate import (
     CuratedBags,
     make_curated_bags,
 )
-from skprivate.aggregate import _label_noise as noise_module
-from skprivate.aggregate._label_noise import LabelSensitivity, plan_label_noise
+from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity, plan_label_noise
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, compose_epsilon, open_release
 
 # Ten rows a cell in every pair: every count is known by heart.
@@ -99,7 +98,7 @@ def test_one_label_moves_the_sums_as_far_as_stated(n_classes, sets):
     rng = np.random.default_rng(0)
     y = rng.integers(0, n_classes, 30)
     classes = list(range(n_classes))
-    sensitivity = LabelSensitivity.of_classes(n_classes)
+    sensitivity = LabelSensitivity(len(sets) * (1 if n_classes == 2 else 2))
 
     def sums(labels):
         return released_sums(
@@ -114,25 +113,23 @@ def test_one_label_moves_the_sums_as_far_as_stated(n_classes, sets):
             difference = sums(changed) - sums(y)
             largest_l1 = max(largest_l1, np.abs(difference).sum())
             largest_l2 = max(largest_l2, np.linalg.norm(difference))
-    assert largest_l1 == len(sets) * sensitivity.l1
-    assert largest_l2 == pytest.approx(math.sqrt(len(sets)) * sensitivity.l2)
+    assert largest_l1 == sensitivity.l1
+    assert largest_l2 == pytest.approx(sensitivity.l2)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 def test_log_probability_ratio_of_a_release_is_at_most_epsilon(n_classes, epsilon):
     """Exact log-probabilities of the discrete Laplace release under one changed label, on a grid of outputs."""
-    noise = plan_label_noise(
-        LabelSensitivity.of_classes(n_classes), 3, 12, epsilon=epsilon, delta=0.0, mechanism="auto"
-    )
-    assert noise.mechanism == "laplace" and noise.price == epsilon
-    scale = noise.sensitivity / noise.price
+    moved = 3 * (1 if n_classes == 2 else 2)
+    noise = plan_label_noise(LabelSensitivity(moved), 12, epsilon=epsilon, delta=0.0, mechanism="auto")
+    assert noise.mechanism == "discrete_laplace" and noise.price == epsilon
+    scale = noise.sensitivity.l1 / noise.price
 
     def log_probability(k):
         return -np.abs(k) / scale + math.log(math.expm1(1 / scale)) - math.log(math.exp(1 / scale) + 1)
 
     # One label: 3 bags (per class), each sum moves by one step; coordinates are independent.
-    moved = 3 * (1 if n_classes == 2 else 2)
     outputs = np.arange(-400, 401)
     worst = moved * np.max(log_probability(outputs) - log_probability(outputs - 1))
     assert worst == pytest.approx(epsilon, rel=1e-9)
@@ -161,12 +158,11 @@ def test_budget_is_used_and_kept(epsilon, delta, mechanism):
 
 
 def test_auto_takes_the_smaller_variance():
-    one = LabelSensitivity.of_classes(2)
-    few, many = (plan_label_noise(one, k, 10, epsilon=1.0, delta=1e-6) for k in (2, 40))
-    assert (few.mechanism, many.mechanism) == ("laplace", "gaussian")
+    few, many = (plan_label_noise(LabelSensitivity(k), 10, epsilon=1.0, delta=1e-6) for k in (2, 40))
+    assert (few.mechanism, many.mechanism) == ("discrete_laplace", "gaussian")
     for plan, k in ((few, 2), (many, 40)):
         others = [
-            plan_label_noise(one, k, 10, epsilon=1.0, delta=1e-6, mechanism=name).variance
+            plan_label_noise(LabelSensitivity(k), 10, epsilon=1.0, delta=1e-6, mechanism=name).variance
             for name in ("laplace", "gaussian", "discrete_gaussian")
         ]
         assert plan.variance == min(others)
@@ -202,7 +198,7 @@ def test_noise_has_the_stated_variance_end_to_end(global_seeds=(0, 1)):
 def test_statistical_audit_of_the_release():
     """A likelihood-ratio attacker on 4000 releases of neighbouring labels finds no more than ε (Hoeffding, 1e-6)."""
     epsilon, runs = 1.0, 4000
-    noise = plan_label_noise(LabelSensitivity.of_classes(2), 3, 3, epsilon=epsilon, delta=0.0)
+    noise = plan_label_noise(LabelSensitivity(3), 3, epsilon=epsilon, delta=0.0)
 
     def attack(noise):
         said = []
@@ -211,7 +207,7 @@ def test_statistical_audit_of_the_release():
             with open_release(
                 epsilon=epsilon * runs * 10, unit="label", adjacency="replace-one", random_state=label
             ) as release:
-                sums = np.array([noise.draw(np.full(3, float(label)), release) for _ in range(runs)])
+                sums = np.array([noise.draw(np.full(3, label), release) for _ in range(runs)])
             said.append(np.mean(np.sum(np.sign(sums - 0.5), axis=1) > 0))
         slack = math.sqrt(math.log(2e6) / (2 * runs))
         false, true = said
@@ -219,7 +215,7 @@ def test_statistical_audit_of_the_release():
 
     assert attack(noise) <= epsilon
     # Seen to fail with the sensitivity of one set instead of three.
-    weak = noise_module.LabelNoise("laplace", 1.0, 3.0, True)
+    weak = LabelNoise("discrete_laplace", LabelSensitivity(1), 3.0)
     assert attack(weak) > epsilon
 
 
@@ -227,8 +223,8 @@ def test_wrong_sensitivity_is_found_out(monkeypatch):
     """A mutation that forgets the number of sets changes the variance that everybody is told."""
     right = make_curated_bags(X, Y, "pairs", epsilon=1.0, random_state=0).tables[0].noise_variance
     monkeypatch.setattr(
-        "skprivate.aggregate._aggregation.plan_label_noise",
-        lambda s, k, size, **a: plan_label_noise(s, 1, size, **a),
+        "skprivate.aggregate._label_sums.plan_label_noise",
+        lambda sensitivity, size, **a: plan_label_noise(LabelSensitivity(1), size, **a),
     )
     wrong = make_curated_bags(X, Y, "pairs", epsilon=1.0, random_state=0).tables[0].noise_variance
     assert right > 8 * wrong
@@ -314,14 +310,17 @@ def test_errors_of_aggregation():
         make_curated_bags(X, Y, "pairs", classes=None, label_bounds=(1, 0))
     with pytest.raises(ValueError, match="needs delta > 0"):
         make_curated_bags(X, Y, "pairs", epsilon=1.0, mechanism="gaussian")
-    with pytest.raises(ValueError, match="for class counts"):
-        make_curated_bags(X, Y * 1.0, "pairs", epsilon=1.0, delta=0.1, mechanism="discrete_gaussian")
+    for classes in ([1], [1, 1]):
+        with pytest.raises(ValueError, match="at least two distinct labels"):
+            make_curated_bags(X, Y, "pairs", classes=classes, epsilon=1.0)
+    with pytest.raises(ValueError, match="epsilon=1e-15 is too small"):
+        make_curated_bags(X, Y, "pairs", epsilon=1e-15)
     with pytest.raises(ValueError, match="one label per row"):
         make_curated_bags(X, Y[:-1], "pairs")
     with pytest.raises(ValueError, match="not go below 0"):
         CuratedBagGAMRegressor(loss="poisson", label_bounds=(-1, 1)).fit(X, Y)
     with pytest.raises(ValueError, match="must not be negative"):
-        CuratedBagGAMRegressor(loss="poisson").fit(X, Y - 1)
+        CuratedBagGAMRegressor(loss="poisson", epsilon=None).fit(X, Y - 1)
     with pytest.raises(ValueError, match=r"penalty must be .*got \(1.0,\)"):
         CuratedBagGAMRegressor(penalty=(1.0,)).fit(X, Y)
 

@@ -1,9 +1,19 @@
+import json
 import math
 import pickle
 
 import pytest
 
-from skprivate.privacy import GaussianEvent, LaplaceEvent, PrivacyGuarantee, compose_epsilon, open_release
+from skprivate.privacy import (
+    BoundedRangeEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyGuarantee,
+    PureEvent,
+    ZeroConcentratedEvent,
+    compose_epsilon,
+    open_release,
+)
 
 
 def guarantee(**changes):
@@ -75,3 +85,41 @@ def test_is_frozen_and_picklable():
     assert pickle.loads(pickle.dumps(one)) == one
     with pytest.raises(AttributeError):
         one.epsilon = 0.1
+
+
+def test_deltas_that_add_up_to_one_promise_nothing():
+    with pytest.raises(ValueError, match=r"delta of all guarantees must add up to less than 1, got 1\.2"):
+        guarantee(delta=0.6).compose(guarantee(delta=0.6))
+    assert guarantee(delta=0.4).compose(guarantee(delta=0.4)).delta == 0.8
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"epsilon": math.inf, "delta": 0.0, "events": ()},
+        {"adjacency": "metric", "metric": "W1", "delta": 0.0, "valid_for_release": False},
+        {
+            "assumptions": ("bounds are public", "one row per user"),
+            "theorem": "theorem 1",
+            "events": (
+                (LaplaceEvent(0.1), 3),
+                (PureEvent(0.2, "vector"), 1),
+                (BoundedRangeEvent(1e-9), 2),
+                (ZeroConcentratedEvent(0.3, "discrete Gaussian"), 4),
+                (GaussianEvent(2.5, 10), 1),
+            ),
+        },
+    ],
+)
+def test_survives_json(changes):
+    one = guarantee(**changes)
+    again = PrivacyGuarantee.from_dict(json.loads(json.dumps(one.to_dict(), allow_nan=False)))
+    assert again == one and repr(again) == repr(one)
+
+
+def test_from_dict_needs_only_the_promise_and_knows_its_events():
+    plain = {"epsilon": 1.0, "delta": 0.0, "unit": "row", "adjacency": "add-remove"}
+    assert PrivacyGuarantee.from_dict(plain) == guarantee(**plain, events=())
+    with pytest.raises(ValueError, match="event must be one of .*LaplaceEvent.*, got 'Free'"):
+        PrivacyGuarantee.from_dict({**plain, "events": [{"event": "Free", "count": 1}]})

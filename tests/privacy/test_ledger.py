@@ -23,8 +23,14 @@ from hypothesis import strategies as st
 from ledger_workers import create_process, hammer, hammer_process, reserve
 from sklearn.base import BaseEstimator, clone
 
-from skprivate.privacy import BudgetExceededError, PrivacyLedger, open_release
-from skprivate.privacy._ledger_rules import epsilon_of_rho, exact, largest_rho, round_down, round_up
+from skprivate.privacy import (
+    BudgetExceededError,
+    PrivacyLedger,
+    epsilon_of_rho,
+    open_release,
+    rho_of_epsilon,
+)
+from skprivate.privacy._ledger_rules import exact, round_down, round_up
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -231,8 +237,8 @@ def test_rounding_is_tight(value):
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.05, 1e-9), (8.0, 1e-5), (0.5, 0.1)])
-def test_largest_rho_against_the_closed_form(epsilon, delta):
-    rho = largest_rho(epsilon, delta)
+def test_rho_of_epsilon_against_the_closed_form(epsilon, delta):
+    rho = rho_of_epsilon(epsilon, delta)
     assert epsilon_of_rho(rho, delta) <= epsilon < epsilon_of_rho(rho * (1 + 1e-9), delta)
     # ρ-zCDP ⇒ (ρ + 2√(ρ ln(1/δ)), δ)-DP (Bun & Steinke 2016, proposition 1.3) is valid and looser.
     loose = (math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))) ** 2
@@ -243,6 +249,18 @@ def test_largest_rho_against_the_closed_form(epsilon, delta):
     mu = math.sqrt(2 * rho)
     exact_delta = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
     assert exact_delta <= delta
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.3, 1.0, 3.0])
+def test_a_zcdp_ledger_fits_the_one_fit_it_was_made_for(epsilon):
+    from skprivate import CuratedBagGAMClassifier
+
+    ledger = PrivacyLedger(epsilon=epsilon, delta=1e-6, unit="label", composition="zcdp")
+    X = [[i % 3] for i in range(30)]
+    CuratedBagGAMClassifier(epsilon=epsilon, mechanism="discrete_gaussian", delta=1e-6, ledger=ledger).fit(
+        X, [i % 2 for i in range(30)]
+    )
+    assert 0.999 * epsilon < ledger.spent[0] <= epsilon and ledger.spent[1] == 1e-6
 
 
 def test_zcdp_rule_adds_up_rho(make_ledger):

@@ -8,9 +8,6 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
-from sklearn.dummy import DummyRegressor
-from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -18,21 +15,16 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skprivate.model_selection import UserKFold
 from skprivate.privacy import (
     GaussianEvent,
-    LaplaceEvent,
     PrivacyLedger,
-    PureEvent,
     open_branches,
     open_release,
-    select_repeatedly,
 )
 from skprivate.user_level import (
     UserLevelMean,
-    UserLevelSelector,
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
 )
-from skprivate.user_level._user_selection import vote_scores
-from skprivate.utils.estimator_checks import epsilon_lower_bound, half_noise
+from skprivate.utils.estimator_checks import epsilon_lower_bound
 
 
 def regression(seed=0, n_users=2000, m=20, d=4, noise=0.5):
@@ -187,49 +179,6 @@ def test_mean_noise_falls_with_rows_per_user():
     assert scales[0] / scales[1] == pytest.approx(4.0, rel=0.5)
 
 
-def test_votes_have_sensitivity_one():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        losses = rng.integers(4, size=(12, 3)).astype(float)
-        other = losses.copy()
-        other[rng.integers(12)] = rng.integers(4, size=3)
-        assert np.abs(vote_scores(losses) - vote_scores(other)).max() <= 1
-        more = vote_scores(np.concatenate([losses, rng.integers(4, size=(1, 3))])) - vote_scores(losses)
-        assert more.min() >= 0 and more.max() <= 1
-
-
-def test_selector_chooses_the_better_model():
-    X, y, users, w = regression(n_users=500, m=5)
-    models = [
-        (str(k), FrozenEstimator(LinearRegression().fit(X[:200], X[:200] @ (w + k))))
-        for k in (2.0, 0.0, -1.0)
-    ]
-    for rule in ("votes", "means"):
-        selector = UserLevelSelector(models, rule=rule, tau=5.0, random_state=0).fit(X, y, user_ids=users)
-        assert selector.best_name_ == "0.0"
-        assert selector.privacy_guarantee_.epsilon <= 1.0 and selector.privacy_guarantee_.delta == 0.0
-        assert selector.score(X, y) > 0.5
-
-
-def test_liu_talwar_charges_three_evaluations_and_no_more_than_planned():
-    release = open_release(epsilon=0.3, unit="user", adjacency="replace-one", random_state=0)
-    calls = []
-
-    def evaluate(candidate, branch):
-        calls.append(candidate)
-        noisy = branch.laplace(float(candidate), sensitivity=1e-3, epsilon=0.1)
-        with pytest.raises(RuntimeError, match="not in the plan"):
-            branch.laplace(0.0, sensitivity=1.0, epsilon=0.1)
-        return noisy
-
-    best = select_repeatedly(release, evaluate, 3, plan=[(LaplaceEvent(0.1), 1)], mean_repetitions=50.0)
-    assert best == max(calls)
-    guarantee = release.close()
-    assert guarantee.epsilon == pytest.approx(0.3)
-    ((event, count),) = guarantee.events
-    assert isinstance(event, PureEvent) and event.epsilon == pytest.approx(0.3) and count == 1
-
-
 @pytest.mark.parametrize(
     ("adjacency", "fixed", "times"),
     [("add-remove", False, 1), ("replace-one", True, 1), ("replace-one", False, 2)],
@@ -282,33 +231,3 @@ def test_lower_bound_on_epsilon_of_the_mean_stays_below_the_claim():
     # A false alarm has probability 1e-6.
     found = epsilon_lower_bound(means_with(-1e9, 3000, 0), means_with(1e9, 3000, 3000), delta=1e-3)
     assert 0.3 < found <= 2.0
-
-
-def choices_with(first_loss, n_runs, first):
-    """Which of two constants is chosen, with one user's target replaced."""
-    models = [
-        (str(c), FrozenEstimator(DummyRegressor(strategy="constant", constant=c).fit([[0.0]], [0.0])))
-        for c in (0.0, 1.0)
-    ]
-    y = np.array([first_loss, 0.0, 0.0, 1.0, 1.0, 1.0])
-    X = np.zeros((6, 1))
-    return [
-        UserLevelSelector(models, epsilon=1.0, random_state=first + seed).fit(X, y).best_index_
-        for seed in range(n_runs)
-    ]
-
-
-@pytest.mark.slow
-def test_lower_bound_on_epsilon_of_the_choice_catches_half_the_noise():
-    # Each assertion fails by chance with probability 1e-6 at most.
-    runs = 2000
-    assert epsilon_lower_bound(choices_with(0.0, runs, 0), choices_with(1.0, runs, runs)) <= 1.0
-    with half_noise():
-        found = epsilon_lower_bound(choices_with(0.0, runs, 0), choices_with(1.0, runs, runs))
-    assert found > 1.0
-
-
-def test_dummy_models_can_be_chosen():
-    model = FrozenEstimator(DummyRegressor().fit([[0.0]], [1.0]))
-    selector = UserLevelSelector([("only", model)], random_state=0).fit([[1.0], [2.0]], [1.0, 1.0])
-    np.testing.assert_allclose(selector.predict([[0.0]]), [1.0])

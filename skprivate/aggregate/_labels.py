@@ -1,0 +1,121 @@
+"""Labels as they come: checked, coded as classes, or turned into bounded integers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.aggregate._losses import FloatArray
+from skprivate.privacy import CONTRIBUTION_BITS, interval_contributions
+
+Bounds = tuple[float, float]
+#: The interval of a number has this many steps: 2³⁰.
+LABEL_STEPS = 1 << CONTRIBUTION_BITS
+#: Bounds no further from 0 and no closer together: squares of sums neither overflow nor underflow.
+_LARGEST_BOUND, _SMALLEST_WIDTH = 1e50, 1e-50
+
+
+def check_label_privacy(epsilon: float | None, delta: float) -> None:
+    """Refuse an ε or δ outside its range."""
+    if epsilon is not None and not (np.isfinite(epsilon) and epsilon > 0):
+        raise ValueError(f"epsilon must be a positive number, or None for no label privacy, got {epsilon!r}.")
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
+
+
+def check_numbers(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as finite floats, or as the integers that they are."""
+    if labels.dtype.kind in "iu":
+        return labels
+    try:
+        numbers = labels.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("y must hold numbers; pass classes for class labels.") from None
+    if not np.all(np.isfinite(numbers)):
+        raise ValueError("y contains NaN or infinity.")
+    return numbers
+
+
+def check_bounds(bounds: Any) -> Bounds | None:
+    """(low, high) with low < high, integers where integers were given, or None."""
+    if bounds is None:
+        return None
+    try:
+        low, high = (int(b) if isinstance(b, Integral) else float(b) for b in bounds)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"label_bounds must be (low, high), got {bounds!r}.") from None
+    if not (-math.inf < low < high < math.inf):
+        raise ValueError(f"label_bounds must be finite with low < high, got {bounds!r}.")
+    if max(abs(low), abs(high)) > _LARGEST_BOUND or high - low < _SMALLEST_WIDTH:
+        raise ValueError(
+            f"label_bounds must be within ±{_LARGEST_BOUND:g} and at least {_SMALLEST_WIDTH:g} apart, got "
+            f"{bounds!r}: use other units."
+        )
+    return low, high
+
+
+def check_classes(classes: Sequence[Any]) -> list[Any]:
+    """At least two distinct public class labels."""
+    found = [c.item() if isinstance(c, np.generic) else c for c in classes]
+    if len(found) < 2 or len(set(found)) < len(found):
+        raise ValueError(f"classes must hold at least two distinct labels, got {found!r}.")
+    return found
+
+
+def encode_classes(labels: NDArray[Any], classes: Sequence[Any], *, strict: bool) -> NDArray[np.int64]:
+    """Position of every label in ``classes``; a label outside is -1, or an error if ``strict``.
+
+    An error would say that somebody's label is outside: a private release does without.
+    """
+    index = {value: code for code, value in enumerate(classes)}
+    if labels.dtype == object:
+        codes = np.array([index.get(value, -1) for value in labels.tolist()], dtype=np.int64)
+    else:
+        values, place = np.unique(labels, return_inverse=True)
+        codes = np.array([index.get(value, -1) for value in values.tolist()], dtype=np.int64)[place]
+    if strict and np.any(codes < 0):
+        raise ValueError(f"y contains labels that are not among the classes {list(index)}, or NaN.")
+    return codes
+
+
+def one_hot(codes: NDArray[Any], n_classes: int) -> FloatArray:
+    """Indicator of the second class of two, shape (1, n), or of every class, shape (n_classes, n)."""
+    shown = np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
+    indicator: FloatArray = (codes == shown[:, np.newaxis]).astype(np.float64)
+    return indicator
+
+
+def number_contributions(labels: NDArray[Any], low: float, high: float) -> FloatArray:
+    """Numbers from [low, high] about its middle, as integers of at most `LABEL_STEPS` / 2 in absolute value.
+
+    Exchanging one label moves its integer by at most `LABEL_STEPS`, however far the interval is from zero: the lower
+    bound is subtracted first, without rounding where labels are integers. Labels outside are clipped.
+
+    Returns
+    -------
+    ndarray of float64, same shape
+        Integers.
+    """
+    if labels.dtype.kind not in "iu":
+        offsets = labels.astype(np.float64, copy=False) - float(low)
+        return interval_contributions(offsets, 0.0, float(high - low), bits=CONTRIBUTION_BITS)
+    wide = np.uint64 if labels.dtype.kind == "u" else np.int64
+    limits = np.iinfo(wide)
+    least, most = (min(max(b, limits.min), limits.max) for b in (math.floor(low), math.ceil(high)))
+    whole = np.clip(labels.astype(wide), least, most)
+    # Differences of 64-bit integers fit in 64 bits without a sign; arithmetic modulo 2⁶⁴ makes them exact.
+    offsets = (whole.view(np.uint64) - np.uint64(least % 2**64)).astype(np.float64)
+    bounds = (float(Fraction(bound) - least) for bound in (low, high))
+    return interval_contributions(offsets, *bounds, bits=CONTRIBUTION_BITS)
+
+
+def square_contributions(contributions: FloatArray) -> NDArray[np.int64]:
+    """Squares of `number_contributions`, in steps of (half the interval)²/`LABEL_STEPS`: from 0 to `LABEL_STEPS`."""
+    whole = contributions.astype(np.int64)
+    return (whole * whole) >> (CONTRIBUTION_BITS - 2)

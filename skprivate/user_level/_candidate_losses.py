@@ -1,0 +1,81 @@
+"""Mean loss of every user under fitted models, from that user's rows alone.
+
+A model's ``predict`` is foreign code, and the linear algebra below it may round a row differently depending on how
+many rows come with it. A tie between two candidates is then broken by other users' rows. So each user's rows are
+predicted by themselves, unless the caller vouches for the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sklearn import config_context
+from sklearn.base import is_classifier
+
+FloatArray = npt.NDArray[np.float64]
+Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[[Any, Any], Any]
+
+
+def user_losses(
+    model: Any, X: FloatArray, y: npt.NDArray[Any], codes: npt.NDArray[np.int64], loss: Loss, *, by_user: bool
+) -> FloatArray:
+    """Mean loss of every user.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    X : ndarray of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows,)
+    codes : ndarray of shape (n_rows,), int64
+        User of each row, 0 … n_users − 1 without gaps.
+    loss : str or callable
+    by_user : bool
+        Call ``predict`` and the loss once for every user, with that user's rows in their order, and nothing else.
+        Otherwise once, with all rows: entry u is then a function of user u's rows only if the model and the loss treat
+        every row by itself, to the last bit.
+
+    Returns
+    -------
+    ndarray of shape (n_users,)
+    """
+    if loss == "auto":
+        loss = "zero_one" if is_classifier(model) else "squared_error"
+    if loss in ("squared_error", "absolute_error"):
+        try:
+            y = y.astype(np.float64)
+        except (TypeError, ValueError):  # its message would show a target
+            raise TypeError(f"y must hold numbers for loss={loss!r}, got dtype {y.dtype}.") from None
+    sizes = np.bincount(codes)
+    order = np.argsort(codes, kind="stable")
+    X, y = np.ascontiguousarray(X[order]), y[order]
+    ends = [0, *np.cumsum(sizes).tolist()] if by_user else [0, len(X)]
+    losses = np.empty(len(X))
+    # Warnings and refusals about numbers in the midst of a model would say something about whoever has them.
+    with np.errstate(all="ignore"), config_context(assume_finite=True):
+        for start, end in pairwise(ends):
+            losses[start:end] = _row_losses(model, X[start:end].copy(), y[start:end].copy(), loss)
+        # One user's losses are added from the first to the last, whatever lies between them.
+        totals = np.bincount(codes[order], weights=losses)
+        return np.asarray(totals / sizes)
+
+
+def _row_losses(model: Any, X: FloatArray, y: npt.NDArray[Any], loss: Loss) -> FloatArray:
+    predicted = np.asarray(model.predict(X))
+    if predicted.shape != y.shape:
+        raise ValueError(f"predict must return one number a row, got {predicted.ndim} dimensions.")
+    if callable(loss):
+        values = np.asarray(loss(y, predicted), dtype=np.float64)
+        if values.shape != y.shape:
+            raise ValueError(f"loss must return one number a row, got {values.ndim} dimensions.")
+        return values
+    if loss == "zero_one":
+        if predicted.dtype.kind in "biuf" and y.dtype.kind in "biuf":
+            # Whether targets are stored as integers may depend on one of them; their values as float64 do not.
+            predicted, y = predicted.astype(np.float64), y.astype(np.float64)
+        return np.asarray(predicted != y, dtype=np.float64)
+    difference = predicted.astype(np.float64) - y
+    return np.asarray(np.square(difference) if loss == "squared_error" else np.abs(difference))
