@@ -39,6 +39,7 @@ from skprivate.audit import (
     theorem3_gap,
 )
 from skprivate.displays import AuditDisplay, LargestCellsDisplay
+from skprivate.inspection import NoGuaranteeError, check_pipeline, guarantee_of
 from skprivate.metric import (
     Bracket,
     GridMeasure,
@@ -109,6 +110,7 @@ __all__ = [
     "MembershipAttack",
     "MetricPrivateSynthesizer",
     "MetricPrivatizer",
+    "NoGuaranteeError",
     "PPMHalfspaceClassifier",
     "PrivacyGuarantee",
     "PrivacyLedger",
@@ -136,6 +138,7 @@ __all__ = [
     "audit_estimator",
     "barron_constant",
     "boolean_cube_accuracy",
+    "check_pipeline",
     "clopper_pearson",
     "diametric_scale",
     "distance_matrix",
@@ -146,6 +149,7 @@ __all__ = [
     "excess_risk_bound",
     "gaussian_mixture_barron_constant",
     "gaussian_mixture_loss",
+    "guarantee_of",
     "is_ultrametric",
     "lipschitz_functions_accuracy",
     "make_curated_bags",

@@ -4,6 +4,7 @@ import functools
 import re
 
 from sklearn.base import _fit_context as _sklearn_fit_context
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import (
     HasMethods,
@@ -17,6 +18,7 @@ from sklearn.utils._param_validation import (
 from sklearn.utils.validation import _check_feature_names_in, _check_y, _num_samples
 
 __all__ = [
+    "BaseSearchCV",
     "HasMethods",
     "Hidden",
     "Interval",
@@ -31,15 +33,29 @@ __all__ = [
     "validate_params",
 ]
 
-#: Where messages of input validation quote the input, and what they say instead.
-_QUOTES = (
+#: scikit-learn's advice on missing values would have private rows imputed without noise, or left to trees without a
+#: guarantee.
+_MISSING = (
+    "does not accept missing values. scikit-learn's imputers would look at private rows without a guarantee: leave "
+    "incomplete rows out by a public rule, fill in a public constant (SimpleImputer(strategy='constant', "
+    "keep_empty_features=True)), or impute within the budget (skprivate.preprocessing.PrivateImputer)."
+)
+#: Where messages of input validation quote the input or advise badly, and what they say instead.
+_REWRITES = (
     (re.compile(r" instead:\narray=.*?\.\n", re.DOTALL), " instead.\n"),
+    (
+        re.compile(
+            r"does not accept missing values encoded as NaN natively\..*#estimators-that-handle-nan-values",
+            re.DOTALL,
+        ),
+        _MISSING,
+    ),
     (re.compile(r"could not convert string to float: .*", re.DOTALL), "could not convert a string to float."),
 )
 
 
 def _fit_context(*, prefer_skip_nested_validation):
-    """`sklearn.base._fit_context`, with error messages that do not quote the training data."""
+    """`sklearn.base._fit_context`, with error messages that neither quote the training data nor advise to leak."""
 
     def decorator(fit_method):
         checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(
@@ -52,7 +68,7 @@ def _fit_context(*, prefer_skip_nested_validation):
                 return checked(estimator, *args, **kwargs)
             except ValueError as error:
                 message = text = str(error)
-                for pattern, replacement in _QUOTES:
+                for pattern, replacement in _REWRITES:
                     message = pattern.sub(replacement, message)
                 if message == text:
                     raise

@@ -84,30 +84,6 @@ class PrivateEstimatorMixin:
 
     releases_in: ClassVar[str] = "fit"
 
-    def _open_release(
-        self,
-        *,
-        unit: Any,
-        adjacency: Any,
-        theorem: str,
-        assumptions: tuple[str, ...] = (),
-        plan: Any = (),
-        metric: str | None = None,
-    ) -> Release:
-        return open_release(
-            epsilon=self.epsilon,
-            delta=getattr(self, "delta", 0.0),
-            unit=unit,
-            adjacency=adjacency,
-            metric=metric,
-            random_state=self.random_state,
-            ledger=self.ledger,
-            label=type(self).__name__,
-            theorem=theorem,
-            assumptions=assumptions,
-            plan=plan,
-        )
-
     @contextmanager
     def _releasing(
         self,

@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "datasets": {"_sklearn", "privacy"},
     **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric", "audit")},
     "model_selection": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit"},
+    "inspection": FLOOR | {"preprocessing", "mixture", "user_level", "aggregate", "metric"},
     "displays": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},
 }
 EVERYTHING = {"__init__", "__main__", "_demo", "utils"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -14,6 +14,9 @@ from skprivate.preprocessing._categories import check_categories, code_numbers
 
 class PublicEncoder(TransformerMixin, BaseEstimator):
     """Numbers of public categories; `fit` learns nothing."""
+
+    #: Read by `skprivate.inspection.guarantee_of`.
+    looks_at_no_data: ClassVar[bool] = True
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):

@@ -53,6 +53,9 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [ 1. ,  1. ]])
     """
 
+    #: For `skprivate.inspection`.
+    looks_at_no_data: ClassVar[bool] = True
+
     _parameter_constraints: ClassVar[dict] = {
         "center": [Real, "array-like"],
         "scale": [Interval(Real, 0, None, closed="neither"), "array-like"],

@@ -168,6 +168,13 @@ class PrivacyGuarantee:
         )
         return cls(**said)
 
+    def __repr__(self) -> str:
+        # scikit-learn's HTML cuts attributes at 30 characters; `str` and HTML say everything.
+        parts = [f"ε={self.epsilon:.4g}" + (f" per {self.metric}" if self.metric else "")]
+        parts += [f"δ={self.delta:.3g}"] if self.delta else []
+        parts += [str(self.unit)] + ([] if self.valid_for_release else ["simulated"])
+        return f"<{', '.join(parts)}>"
+
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
             text = f"no privacy for a {self.unit}"

@@ -16,6 +16,7 @@ from skprivate.privacy import (
     exact_sum,
     gaussian_noise_multiplier,
     interval_contributions,
+    open_release,
 )
 
 BITS = 30
@@ -66,8 +67,16 @@ class NoisyMean(PrivateEstimatorMixin, RegressorMixin, BaseEstimator):
         return np.unique(user_ids, return_inverse=True)[1]
 
     def _open(self, plan=()):
-        return self._open_release(
-            unit="user", adjacency="replace-one", theorem="Gaussian mechanism", plan=plan
+        return open_release(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit="user",
+            adjacency="replace-one",
+            random_state=self.random_state,
+            ledger=self.ledger,
+            label=type(self).__name__,
+            theorem="Gaussian mechanism",
+            plan=plan,
         )
 
     def predict(self, X):

@@ -80,7 +80,9 @@ def one_unit_twice():
 @contextmanager
 def interval_without_clip():
     clip = np.clip
-    with mock.patch.object(_contributions.np, "clip", lambda x, low, high, **kw: clip(x, 3 * low, 3 * high, **kw)):
+    with mock.patch.object(
+        _contributions.np, "clip", lambda x, low, high, **kw: clip(x, 3 * low, 3 * high, **kw)
+    ):
         yield
 
 

@@ -1,0 +1,6 @@
+"""Whole models: what a pipeline or an ensemble promises, and which of its steps would leak."""
+
+from skprivate.inspection._guarantee_of import NoGuaranteeError, guarantee_of
+from skprivate.inspection._report import PipelineReport, StepReport, check_pipeline
+
+__all__ = ["NoGuaranteeError", "PipelineReport", "StepReport", "check_pipeline", "guarantee_of"]

@@ -1,0 +1,241 @@
+"""Composites that fit several members: what is true of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sklearn.base import is_classifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    BaggingClassifier,
+    BaggingRegressor,
+    StackingClassifier,
+    StackingRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.feature_selection import RFE, SequentialFeatureSelector
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
+from sklearn.semi_supervised import SelfTrainingClassifier
+
+# The base of all searches, experimental ones included.
+from skprivate._sklearn import BaseSearchCV
+from skprivate.inspection._leaves import inner_models
+from skprivate.inspection._pipelines import fitted_before, is_left_out
+from skprivate.inspection._steps import Demand, Place, Role, Step, Walk
+from skprivate.privacy import Adjacency, PrivacyUnit
+
+__all__ = ["ENSEMBLE_RULES", "refuse", "why_refused"]
+
+_ROWS = (PrivacyUnit.ROW, PrivacyUnit.USER)
+_LABELS = "the set of labels is public"
+
+#: One against one gives a member the rows of two labels: another label moves a row from some members to others.
+SELECTS_BY_LABEL = Demand(
+    "each member sees the rows of two labels, so another label adds a row to one member and takes it from another: "
+    "only a member's add-remove guarantee for rows or users carries over",
+    lambda g: g.adjacency is Adjacency.ADD_REMOVE and g.unit in _ROWS,
+)
+#: A chain trains its later members on the true targets of the earlier ones.
+SEES_OTHER_TARGETS = Demand(
+    "later members of a chain take the true targets of earlier ones for features: a guarantee for labels, or per unit "
+    "of distance, does not cover those",
+    lambda g: g.unit is not PrivacyUnit.LABEL and g.adjacency is not Adjacency.METRIC,
+)
+#: Which rows a member draws depends on how many there are.
+DRAWS_SOME_ROWS = Demand(
+    "each member draws some of the rows, and which ones depends on how many there are: that number must not change "
+    "between neighbours, so that only replace-one guarantees for rows or labels carry over; set max_samples=None",
+    lambda g: (
+        (g.adjacency is Adjacency.REPLACE_ONE and g.unit is not PrivacyUnit.USER)
+        or (g.adjacency is Adjacency.METRIC and g.unit is PrivacyUnit.ROW)
+    ),
+)
+
+
+def _members(
+    fitted: str, place: Place, model: Any, walk: Walk, copies: int | None, *demands: Demand
+) -> Iterator[Step]:
+    """Clones of one estimator; what goes for all of them is said once."""
+    if not place.fitted:
+        yield from walk(model.estimator, place.inside("members", copies=copies, demands=demands))
+        return
+    said = set()
+    for i, member in enumerate(getattr(model, fitted)):
+        here = place.inside(f"member {i}", demands=demands)
+        for step in walk(member, here):
+            signature = (step.path.removeprefix(here.path), step.role, step.why)
+            if step.role is Role.PRIVATE or signature not in said:
+                said.add(signature)
+                yield step
+
+
+def _voting(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
+    if place.fitted:
+        named = [(name, part) for (name, _), part in zip(named, model.estimators_, strict=True)]
+    yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
+    for name, part in named:
+        yield from walk(part, place.inside(f"member {name!r}"))
+
+
+def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
+    prefit = isinstance(model.cv, str) and model.cv == "prefit"
+    if prefit or all(type(part) is FrozenEstimator for _, part in named):
+        yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
+        for name, part in named:
+            yield from fitted_before(part, place.inside(f"member {name!r}"), walk)
+    else:
+        why = (
+            "its final estimator learns from predictions of members fitted on folds, which are not kept, and their "
+            "guarantees with them: pass members that are fitted before (FrozenEstimator, or cv='prefit'), or read the "
+            "total in a ledger"
+        )
+        yield place.step(model, Role.UNPROTECTED, why)
+        for name, part in named:
+            yield from walk(part, place.inside(f"member {name!r}", fitted=False))
+    final = model.final_estimator_ if place.fitted else model.final_estimator
+    if final is None:
+        final = LogisticRegression() if is_classifier(model) else RidgeCV()
+    before = (*place.before, "predictions of the members")
+    yield from walk(final, place.inside("final estimator", before=before))
+
+
+def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    if model.bootstrap:
+        why = (
+            "draws rows with repetition: a row that a member sees k times counts k-fold, and which rows it sees "
+            "depends on how many there are. Set bootstrap=False"
+        )
+        yield from refuse(model, place, walk, why)
+        return
+    if getattr(model, "_sample_weight", None) is not None:
+        yield from refuse(
+            model, place, walk, "draws rows by their sample_weight, which says something about them"
+        )
+        return
+    everything = model.max_samples is None or (
+        isinstance(model.max_samples, float) and model.max_samples == 1.0
+    )
+    assumptions = [f"members of {place.name(model)} do not depend on the order of the rows"]
+    yield place.step(model, Role.NO_DATA, "", *assumptions, *([_LABELS] if is_classifier(model) else []))
+    demands = () if everything else (DRAWS_SOME_ROWS,)
+    if not place.fitted and model.estimator is None:
+        yield place.step(model, Role.UNPROTECTED, "its default members are trees without a guarantee")
+    else:
+        yield from _members("estimators_", place, model, walk, model.n_estimators, *demands)
+
+
+def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    if place.fitted and any(map(_is_constant, model.estimators_)):
+        why = "noticed without noise that some label is carried by all rows or by none"
+        yield place.step(model, Role.UNPROTECTED, why)
+        return
+    text = _LABELS
+    if getattr(model, "multilabel_", False):
+        text = "it is public that every label is carried by some rows and not by others"
+    yield place.step(model, Role.NO_DATA, "", text)
+    demands = (SELECTS_BY_LABEL,) if type(model) is OneVsOneClassifier else ()
+    yield from _members("estimators_", place, model, walk, None, *demands)
+
+
+def _output_code(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    yield place.step(model, Role.NO_DATA, "", _LABELS)
+    # A constant column of the code book says nothing about rows, and needs no member.
+    yield from (s for s in _members("estimators_", place, model, walk, None) if not _is_constant(s.model))
+
+
+def _is_constant(member: Any) -> bool:
+    return type(member).__name__ == "_ConstantPredictor"
+
+
+def _per_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
+    yield from _members("estimators_", place, model, walk, None)
+
+
+def _chain(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    if model.cv is not None:
+        why = (
+            "later members learn from predictions of members fitted on folds, which are not kept, and their guarantees "
+            "with them: set cv=None"
+        )
+        yield from refuse(model, place, walk, why)
+        return
+    yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
+    yield from _members("estimators_", place, model, walk, None, SEES_OTHER_TARGETS)
+
+
+def _fixed_threshold(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    yield from walk(model.estimator_ if place.fitted else model.estimator, place.inside("estimator"))
+
+
+#: Never: what they learn from private rows besides their members, and what to do instead.
+_REFUSED: list[tuple[tuple[type, ...], str]] = [
+    (
+        (BaseSearchCV,),
+        "scores on private rows choose the parameters and are kept (cv_results_), without noise; the fits on folds are "
+        "not kept. Choose on public rows, or privately with UserLevelSelector; guarantee_of(search.best_estimator_) "
+        "is about the last fit alone",
+    ),
+    (
+        (CalibratedClassifierCV,),
+        "fits its calibrators to private targets without noise: calibrate on public rows",
+    ),
+    (
+        (TunedThresholdClassifierCV,),
+        "scores on private rows choose the threshold, without noise: use FixedThresholdClassifier with a public one",
+    ),
+    (
+        (AdaBoostClassifier, AdaBoostRegressor),
+        "weighs or repeats rows by the errors of members on them, and keeps those errors, without noise",
+    ),
+    (
+        (SelfTrainingClassifier,),
+        "keeps the training targets (transduction_), and fits whose guarantees are lost",
+    ),
+    (
+        (RFE,),
+        "fits an estimator once for each set of features and keeps the last only: the others' guarantees are lost "
+        "(and RFECV chooses by scores without noise). Use SelectFromModel, or read the total in a ledger",
+    ),
+    ((SequentialFeatureSelector,), "scores on private rows choose the features, without noise"),
+]
+
+
+def why_refused(model: Any) -> str:
+    """Why no guarantee can hold for a composite of this class, or nothing."""
+    return next((why for classes, why in _REFUSED if isinstance(model, classes)), "")
+
+
+def refuse(model: Any, place: Place, walk: Walk, why: str) -> Iterator[Step]:
+    """No guarantee for a composite; the members are walked, so that those without one are named too."""
+    yield place.step(model, Role.UNPROTECTED, why)
+    for name, part in inner_models(model):
+        yield from walk(part, place.inside(name, fitted=False, copies=None))
+
+
+ENSEMBLE_RULES: dict[type, Callable[[Any, Place, Walk], Iterator[Step]]] = {
+    BaggingClassifier: _bagging,
+    BaggingRegressor: _bagging,
+    ClassifierChain: _chain,
+    FixedThresholdClassifier: _fixed_threshold,
+    MultiOutputClassifier: _per_target,
+    MultiOutputRegressor: _per_target,
+    OneVsOneClassifier: _per_label,
+    OneVsRestClassifier: _per_label,
+    OutputCodeClassifier: _output_code,
+    RegressorChain: _chain,
+    StackingClassifier: _stacking,
+    StackingRegressor: _stacking,
+    VotingClassifier: _voting,
+    VotingRegressor: _voting,
+}

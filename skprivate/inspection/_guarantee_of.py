@@ -1,0 +1,190 @@
+"""What a whole model promises: the composition of everything that its fit released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
+from skprivate.inspection._leaves import inner_models, leaf, releases_when_transforming
+from skprivate.inspection._pipelines import PIPELINE_RULES
+from skprivate.inspection._steps import Place, Role, Step
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
+
+__all__ = ["NoGuaranteeError", "guarantee_of", "walk"]
+
+#: Distances under which a part of the columns is no farther than all of them.
+_NORMS = ("l1", "l2", "linf")
+_RULES = {**PIPELINE_RULES, **ENSEMBLE_RULES}
+
+
+class NoGuaranteeError(ValueError):
+    """No guarantee holds for a model as a whole.
+
+    Parameters
+    ----------
+    message : str
+        What was asked, and every reason.
+    problems : sequence of (str, str), optional
+        Steps without a guarantee and why.
+
+    Attributes
+    ----------
+    problems : tuple of (str, str)
+        As given.
+    """
+
+    def __init__(self, message: str, problems: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+def walk(model: Any, place: Place) -> Iterator[Step]:
+    """Every step of a model; composites by their rules, everything else by what it is."""
+    if type(model) in _RULES:
+        yield from _RULES[type(model)](model, place, walk)
+    elif why := why_refused(model):
+        yield from refuse(model, place, walk, why)
+    else:
+        step = leaf(model, place)
+        yield step
+        if step.role is Role.UNPROTECTED:
+            for name, part in inner_models(model):
+                yield from walk(part, place.inside(name, fitted=False, copies=None))
+
+
+def guarantee_of(model: Any) -> PrivacyGuarantee:
+    """What releasing a whole fitted model promises, or an error that names what stands in the way.
+
+    Composes the guarantees of everything that was fitted within the model on the same private rows (sequential
+    composition, also where members see different columns), after checking that nothing else in it learnt from private
+    rows, and that each member's guarantee carries over to the rows that its composite was given.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator, or a composite of scikit-learn: `~sklearn.pipeline.Pipeline`, ensembles, multi-class and
+        multi-output strategies, `~sklearn.frozen.FrozenEstimator`, and so on.
+
+    Returns
+    -------
+    PrivacyGuarantee
+        Its ``assumptions`` include what the composite adds. A step that spends in ``transform`` is counted once, for
+        the rows of the fit.
+
+    Raises
+    ------
+    NoGuaranteeError
+        If a step looked at private rows without a guarantee, if a member's guarantee does not carry over, if units or
+        adjacencies differ, or if nothing in the model is private.
+    sklearn.exceptions.NotFittedError
+        If the model is not fitted.
+
+    See Also
+    --------
+    check_pipeline : The same walk before `fit`, before anything is spent.
+
+    Notes
+    -----
+    Guarantee: that of `PrivacyGuarantee.compose`. Where the number of columns that a private step sees may depend on
+    what an earlier one released, the sum of the steps' budgets is stated instead: basic composition holds for plans
+    chosen after looking at results if the budgets were fixed before. Nothing is drawn or spent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skprivate import PublicScaler, UserLevelSGDRegressor, guarantee_of
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, size=(5000, 2))
+    >>> model = make_pipeline(PublicScaler.from_bounds(0, 10), UserLevelSGDRegressor(epsilon=1.0, delta=1e-6))
+    >>> model = model.fit(X, X @ [1.0, 2.0], userlevelsgdregressor__user_ids=np.arange(5000) // 5)
+    >>> guarantee_of(model).unit
+    <PrivacyUnit.USER: 'user'>
+    """
+    if not hasattr(model, "fit") or isinstance(model, type):
+        raise TypeError(f"model must be a fitted estimator, got {type(model).__name__}.")
+    check_is_fitted(model)
+    steps = list(walk(model, Place(fitted=True)))
+    # Members that are not kept (place.fitted is False) have a composite that is refused.
+    private = _counted_once([step for step in steps if step.role is Role.PRIVATE and step.place.fitted])
+    problems = [(step.path, step.why) for step in steps if step.role is Role.UNPROTECTED]
+    promised = [_guarantee_at(step) for step in private]
+    for step, guarantee in zip(private, promised, strict=True):
+        problems += [(step.path, d.text) for d in step.place.demands if not d.met(guarantee)]
+    features = [step for step in steps if step.role is Role.FEATURES]
+    only_labels = bool(promised) and all(g.unit is PrivacyUnit.LABEL for g in promised)
+    if not only_labels:
+        problems += [(step.path, step.why) for step in features]
+    problems += _incomparable(private, promised)
+    if problems:
+        raise _error(model, problems)
+    if not promised:
+        raise NoGuaranteeError(
+            f"nothing in this {type(model).__name__} is private, so that it promises nothing."
+        )
+    texts = [text for step in steps for text in step.assumptions]
+    texts += [f"features are public: {step.path} learns from them" for step in features]
+    try:
+        total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]
+    except ValueError as error:
+        units = [(s.path, _in_words(g)) for s, g in zip(private, promised, strict=True)]
+        raise _error(model, units, f" ({error})") from None
+    if any(step.place.adaptive for step in private):
+        epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
+        total = replace(total, epsilon=epsilon, delta=delta)
+    if not texts:
+        return total
+    return replace(total, assumptions=tuple(dict.fromkeys((*total.assumptions, *texts))))
+
+
+def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuarantee]) -> float:
+    pairs = zip(private, promised, strict=True)
+    return math.fsum(max(getattr(g, name), getattr(s.model, name, 0.0)) for s, g in pairs)
+
+
+def _error(model: Any, problems: Sequence[tuple[str, str]], note: str = "") -> NoGuaranteeError:
+    lines = "".join(f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
+    return NoGuaranteeError(
+        f"no guarantee holds for this {type(model).__name__} as a whole{note}:{lines}", problems
+    )
+
+
+def _counted_once(private: list[Step]) -> list[Step]:
+    """A model that was fitted before and stands in two places was released once."""
+    found: dict[Any, Step] = {}
+    for i, step in enumerate(private):
+        shared = step.place.paid and not releases_when_transforming(step.model)
+        found.setdefault(id(step.model) if shared else ("place", i), step)
+    return list(found.values())
+
+
+def _guarantee_at(step: Step) -> PrivacyGuarantee:
+    """A step's own guarantee, its distances being those of the rows as they arrive."""
+    guarantee: PrivacyGuarantee = step.model.privacy_guarantee_
+    if guarantee.adjacency is Adjacency.METRIC and step.place.before:
+        return replace(guarantee, metric=f"{guarantee.metric} after {', '.join(step.place.before)}")
+    return guarantee
+
+
+def _incomparable(private: list[Step], promised: list[PrivacyGuarantee]) -> list[tuple[str, str]]:
+    """Guarantees that are equal in words and differ in what they protect."""
+    if len(promised) < 2:
+        return []
+    several = list(zip(private, promised, strict=True))
+    own_rows = "has private rows of its own, which need not be those of the other steps"
+    distance = "promises privacy per unit of a distance which need not be that of the other steps"
+    return [(s.path, own_rows) for s, g in several if g.unit is PrivacyUnit.PRIVATE_ROW] + [
+        (s.path, distance)
+        for s, g in several
+        if g.adjacency is Adjacency.METRIC and s.model.privacy_guarantee_.metric not in _NORMS
+    ]
+
+
+def _in_words(guarantee: PrivacyGuarantee) -> str:
+    metric = f" ({guarantee.metric})" if guarantee.metric else ""
+    return f"protects one {guarantee.unit}, {guarantee.adjacency}{metric}"

@@ -1,0 +1,197 @@
+"""Single estimators: which look at private rows, and which cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import AdditiveChi2Sampler
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+)
+from sklearn.utils import get_tags
+
+from skprivate.base import PrivateEstimatorMixin
+from skprivate.inspection._steps import Place, Role, Step
+from skprivate.privacy import PrivacyGuarantee
+
+__all__ = ["inner_models", "is_private", "leaf", "releases_when_transforming"]
+
+_BY_ITSELF = "treats every row by itself and knows nothing else that is private"
+
+
+def _encoder(model: Any) -> str:
+    if isinstance(model.categories, str):
+        return "learns the categories that occur: give them by categories=[...], from what is publicly known"
+    if model.min_frequency is not None or model.max_categories is not None:
+        return "counts how often categories occur (min_frequency, max_categories): leave both at None"
+    return ""
+
+
+def _imputer(model: Any) -> str:
+    if model.strategy != "constant":
+        return (
+            "learns its fill values from private rows: use strategy='constant', or impute within the budget "
+            "(skprivate.preprocessing.PrivateImputer)"
+        )
+    if model.add_indicator or not model.keep_empty_features:
+        return (
+            "the columns it drops or adds say where values are missing: set keep_empty_features=True and "
+            "add_indicator=False"
+        )
+    return ""
+
+
+def _nothing(model: Any) -> str:
+    return ""
+
+
+#: scikit-learn's transformers that look at no data with the right parameters; the functions say what is wrong else.
+#: Exact classes: what a subclass does is not known. The tag ``requires_fit=False`` is no proof (a Gaussian process
+#: has it, and learns).
+_NO_DATA: dict[type, Callable[[Any], str]] = {
+    **dict.fromkeys(
+        (
+            AdditiveChi2Sampler,
+            Binarizer,
+            FeatureHasher,
+            FunctionTransformer,
+            HashingVectorizer,
+            Normalizer,
+            PolynomialFeatures,
+        ),
+        _nothing,
+    ),
+    OneHotEncoder: _encoder,
+    OrdinalEncoder: _encoder,
+    SimpleImputer: _imputer,
+}
+
+_SCALE = (
+    "its fit takes statistics of private rows without noise: scale by public numbers (PublicScaler), or within the "
+    "budget"
+)
+_PLAIN = "its fit takes statistics of private rows without noise"
+#: scikit-learn's estimators that learn from X and ignore y.
+_FEATURES_ONLY: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "StandardScaler",
+            "MinMaxScaler",
+            "MaxAbsScaler",
+            "RobustScaler",
+            "QuantileTransformer",
+            "PowerTransformer",
+        ),
+        _SCALE,
+    ),
+    **dict.fromkeys(
+        (
+            *(
+                "CountVectorizer",
+                "DictVectorizer",
+                "FactorAnalysis",
+                "FastICA",
+                "GaussianMixture",
+                "IncrementalPCA",
+            ),
+            *(
+                "IsolationForest",
+                "IterativeImputer",
+                "KBinsDiscretizer",
+                "KMeans",
+                "KNNImputer",
+                "KernelCenterer",
+            ),
+            *("KernelPCA", "MiniBatchKMeans", "MissingIndicator", "NMF", "Nystroem", "OneHotEncoder"),
+            *(
+                "OrdinalEncoder",
+                "PCA",
+                "RBFSampler",
+                "SimpleImputer",
+                "SplineTransformer",
+                "TfidfTransformer",
+            ),
+            *("TfidfVectorizer", "TruncatedSVD", "VarianceThreshold"),
+        ),
+        _PLAIN,
+    ),
+}
+
+
+def is_private(model: Any) -> bool:
+    """Whether a model promises something of its own, by its class, its parameters or by what it says after `fit`."""
+    if isinstance(model, PrivateEstimatorMixin):
+        return True
+    if isinstance(getattr(model, "privacy_guarantee_", None), PrivacyGuarantee):
+        return True
+    return hasattr(model, "get_params") and {"epsilon", "ledger"} <= set(model.get_params(deep=False))
+
+
+def releases_when_transforming(model: Any) -> bool:
+    """Whether a single estimator randomises the rows that it transforms."""
+    return bool(getattr(model, "releases_in", None) == "transform")
+
+
+def inner_models(model: Any) -> list[tuple[str, Any]]:
+    """Estimators among the parameters of a model, with what to call them."""
+    found: list[tuple[str, Any]] = []
+    for name, value in model.get_params(deep=False).items():
+        if hasattr(value, "fit") and not isinstance(value, type):
+            found.append((name, value))
+        elif isinstance(value, (list, tuple)):
+            pairs = [pair for pair in value if isinstance(pair, tuple) and len(pair) >= 2]
+            found += [(f"{name} {pair[0]!r}", pair[1]) for pair in pairs if hasattr(pair[1], "fit")]
+    return found
+
+
+def leaf(model: Any, place: Place) -> Step:
+    """What a single estimator does with the rows that arrive."""
+    if is_private(model):
+        return _private(model, place)
+    if getattr(model, "looks_at_no_data", False) is True:
+        return place.step(model, Role.NO_DATA)
+    problem = _NO_DATA[type(model)](model) if type(model) in _NO_DATA else None
+    if problem == "":
+        if isinstance(model, FunctionTransformer) and not (model.func is None and model.inverse_func is None):
+            return place.step(model, Role.NO_DATA, "", f"the function of {place.name(model)} {_BY_ITSELF}")
+        return place.step(model, Role.NO_DATA)
+    of_scikit_learn = type(model).__module__.startswith("sklearn.")
+    features_only = of_scikit_learn and type(model).__name__ in _FEATURES_ONLY
+    if place.released and features_only:
+        return place.step(model, Role.RELEASED)
+    if place.released:
+        why = "the rows that it sees are randomised, but it may learn from the targets, which are not"
+        return place.step(model, Role.UNPROTECTED, why)
+    if features_only:
+        why = problem or _FEATURES_ONLY[type(model).__name__]
+        return place.step(model, Role.UNPROTECTED if place.target else Role.FEATURES, why)
+    if not of_scikit_learn and hasattr(model, "transform") and not get_tags(model).requires_fit:
+        text = f"{place.name(model)} needs no fit: it {_BY_ITSELF}"
+        return place.step(model, Role.NO_DATA, "", text)
+    if inner_models(model):
+        why = "is a composite that is not known here: what it does with private rows is not known"
+        return place.step(model, Role.UNPROTECTED, why)
+    return place.step(model, Role.UNPROTECTED, "learns from private rows without a guarantee")
+
+
+def _private(model: Any, place: Place) -> Step:
+    guarantee = getattr(model, "privacy_guarantee_", None)
+    if not place.fitted:
+        return place.step(model, Role.PRIVATE)
+    if guarantee is None:
+        raise NotFittedError(f"{place.name(model)} is not fitted yet.")
+    if guarantee.epsilon == float("inf"):
+        return place.step(
+            model, Role.UNPROTECTED, "its own guarantee has an infinite epsilon: it promises nothing"
+        )
+    return place.step(model, Role.PRIVATE)

@@ -1,0 +1,162 @@
+"""Composites that pass rows on: pipelines, unions, columns, targets, frozen models, candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.feature_selection import SelectFromModel
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import FeatureUnion, Pipeline
+
+from skprivate.inspection._leaves import leaf, releases_when_transforming
+from skprivate.inspection._steps import Place, Role, Step, Walk
+from skprivate.user_level import UserLevelSelector
+
+__all__ = ["PIPELINE_RULES", "fitted_before", "is_left_out"]
+
+
+def is_left_out(part: Any) -> bool:
+    """Whether a part of a composite is a word in place of an estimator."""
+    return part is None or isinstance(part, str)
+
+
+def releases_rows(model: Any) -> bool:
+    """Whether everything that a transformer passes on has been randomised by it."""
+    if type(model) is FrozenEstimator:
+        return releases_rows(model.estimator)
+    if type(model) is Pipeline:
+        return any(releases_rows(step) for _, step in model.steps if not is_left_out(step))
+    if type(model) is FeatureUnion:
+        parts = [part for _, part in model.transformer_list]
+    elif type(model) is ColumnTransformer:
+        parts = [*(part for _, part, _ in model.transformers), model.remainder]
+    else:
+        return releases_when_transforming(model)
+    parts = [part for part in parts if not (isinstance(part, str) and part == "drop")]
+    return bool(parts) and all(not is_left_out(part) and releases_rows(part) for part in parts)
+
+
+def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    here = place
+    for name, step in model.steps:
+        if is_left_out(step):
+            continue
+        inside = here.inside(f"pipeline step {name!r}")
+        found = list(walk(step, inside))
+        yield from found
+        # A private step whose columns are not those that it was given may decide how many the next one sees.
+        shapes = any(s.role is Role.PRIVATE and not isinstance(s.model, OneToOneFeatureMixin) for s in found)
+        here = replace(
+            here,
+            released=here.released or releases_rows(step),
+            adaptive=here.adaptive or shapes,
+            before=(*here.before, f"{name!r} ({type(step).__name__})"),
+        )
+
+
+def _feature_union(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    for name, part in model.transformer_list:
+        if not is_left_out(part):
+            yield from walk(part, place.inside(f"union part {name!r}"))
+
+
+def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    assumptions = []
+    if any(callable(columns) for *_, columns in model.transformers):
+        assumptions.append(
+            f"the rule that chooses columns of {place.name(model)} looks at public names and types"
+        )
+    listed = model.transformers_ if place.fitted else model.transformers
+    parts = [(name, part) for name, part, columns in listed if not (is_left_out(part) or _is_empty(columns))]
+    if not (place.fitted or is_left_out(model.remainder)):
+        parts.append(("remainder", model.remainder))
+    if model.sparse_threshold > 0 and any(getattr(part, "sparse_output", False) is True for _, part in parts):
+        assumptions.append(f"whether {place.name(model)} is sparse enough for sparse_threshold is public")
+    yield place.step(model, Role.NO_DATA, "", *assumptions)
+    for name, part in parts:
+        yield from walk(part, place.inside(f"columns {name!r}"))
+
+
+def _is_empty(columns: Any) -> bool:
+    if callable(columns) or isinstance(columns, (slice, str)):
+        return False
+    chosen = np.asarray(columns)
+    return chosen.size == 0 or bool(chosen.dtype == bool and not chosen.any())
+
+
+def _transformed_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    if model.transformer is not None:
+        transformer = model.transformer_ if place.fitted else model.transformer
+        yield from walk(transformer, place.inside("transformer of the target", target=True))
+    elif model.func is not None:
+        text = f"func of {place.name(model)} treats every target by itself"
+        yield place.step(model, Role.NO_DATA, "", text)
+    if place.fitted:
+        yield from walk(model.regressor_, place.inside("regressor"))
+    elif model.regressor is None:
+        why = "the default regressor learns from private rows without a guarantee"
+        yield place.step(model, Role.UNPROTECTED, why)
+    else:
+        yield from walk(model.regressor, place.inside("regressor"))
+
+
+def _select_from_model(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    if callable(model.max_features):
+        why = "max_features is computed from private rows: give a number"
+        yield place.step(model, Role.UNPROTECTED, why)
+    inside = place.inside("estimator")
+    if model.prefit:
+        yield from fitted_before(model.estimator, inside, walk)
+    else:
+        yield from walk(model.estimator_ if place.fitted else model.estimator, inside)
+
+
+def _frozen(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    yield from fitted_before(model.estimator, place, walk)
+
+
+def fitted_before(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    """Steps of a model that its composite does not fit.
+
+    With anything private in it, it was fitted on private rows, and all of it counts as if it were fitted here. With
+    nothing private in it, it was fitted on public rows, or it is a leak that nothing in it shows: an assumption says
+    so.
+    """
+    # Rows on which it was fitted did not come this way; if it randomises rows while it transforms, they do.
+    here = replace(
+        place, fitted=True, paid=True, released=False, target=False, adaptive=False, demands=(), copies=1
+    )
+    found = list(walk(model, here))
+    if any(step.role is Role.PRIVATE for step in found):
+        for step in found:
+            text = f"{step.path} was fitted before, with parameters that no other result on the same rows decided"
+            more = (text,) if step.role is Role.PRIVATE else ()
+            yield replace(step, assumptions=step.assumptions + more)
+    elif all(step.role is Role.NO_DATA for step in found):
+        yield from found
+    else:
+        text = f"{place.name(model)} was fitted before, on public rows only"
+        yield replace(place, paid=True).step(model, Role.BEFORE, "", text)
+
+
+def _selector(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    """The choice, and the candidates: all of them are parameters of the model that is handed over."""
+    yield leaf(model, place)
+    for name, candidate in model.estimators:
+        yield from fitted_before(candidate, place.inside(f"candidate {name!r}"), walk)
+
+
+PIPELINE_RULES: dict[type, Callable[[Any, Place, Walk], Iterator[Step]]] = {
+    ColumnTransformer: _column_transformer,
+    FeatureUnion: _feature_union,
+    FrozenEstimator: _frozen,
+    Pipeline: _pipeline,
+    SelectFromModel: _select_from_model,
+    TransformedTargetRegressor: _transformed_target,
+    UserLevelSelector: _selector,
+}

@@ -1,0 +1,195 @@
+"""What a model would do with private rows, before it is fitted."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from skprivate.aggregate import (
+    CuratedBagGAMClassifier,
+    CuratedBagGAMRegressor,
+    RandomBagClassifier,
+    RandomBagRegressor,
+)
+from skprivate.inspection._guarantee_of import NoGuaranteeError, walk
+from skprivate.inspection._steps import Place, Role, Step
+
+__all__ = ["PipelineReport", "StepReport", "check_pipeline"]
+
+#: These protect labels, and take features for public.
+_LABELS_ONLY = (CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor)
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What one step would do.
+
+    Parameters
+    ----------
+    path : str
+        Where the step is, and its class.
+    role : str
+        "private", "looks at no data", "sees released rows only", "fitted before" or "looks at private rows".
+    why : str
+        For a step that looks at private rows: what it does with them, and what to do instead.
+    epsilon, delta : float or None
+        Budget of one fit of a private step; of a model that was fitted before, what it promises.
+    copies : int or None
+        How many of it are fitted; None if the labels or targets tell.
+    conditions : tuple of str
+        What has to be true for its guarantee to carry over, or outside the code.
+    """
+
+    path: str
+    role: str
+    why: str = ""
+    epsilon: float | None = None
+    delta: float | None = None
+    copies: int | None = 1
+    conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PipelineReport:
+    """Every step of a model and what it would do with private rows.
+
+    Parameters
+    ----------
+    model : str
+        Class of the model.
+    steps : tuple of StepReport
+        In the order of the walk.
+    """
+
+    model: str
+    steps: tuple[StepReport, ...]
+
+    @property
+    def problems(self) -> tuple[tuple[str, str], ...]:
+        """Paths of the steps that would look at private rows without a guarantee, and why."""
+        return tuple((step.path, step.why) for step in self.steps if step.role == Role.UNPROTECTED)
+
+    @property
+    def could_hold(self) -> bool:
+        """Whether `guarantee_of` could succeed after `fit`: units, ids and conditions are seen only then."""
+        return not self.problems and any(step.role == Role.PRIVATE for step in self.steps)
+
+    @property
+    def epsilon(self) -> float | None:
+        """Sum of the budgets of all fits, an upper bound of what they compose to; None if their number is not known."""
+        private = [step for step in self.steps if step.role == Role.PRIVATE]
+        shares = [
+            math.nan if s.copies is None or s.epsilon is None else s.copies * s.epsilon for s in private
+        ]
+        total = math.fsum(shares)
+        return None if math.isnan(total) else total
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        if self.problems:
+            n = len(self.problems)
+            what = "a step looks" if n == 1 else f"{n} steps look"
+            return f"{self.model}: no guarantee could hold; {what} at private rows without one"
+        if not self.could_hold:
+            return f"{self.model}: nothing in it is private"
+        total = "" if self.epsilon is None else f", budgets add up to ε = {self.epsilon:.6g}"
+        return f"{self.model}: a guarantee could hold{total}"
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        rows = []
+        for step in self.steps:
+            budget = "" if step.epsilon is None else f"ε = {step.epsilon:.6g}"
+            budget += f", δ = {step.delta:.3g}" if step.delta else ""
+            times = {1: "", None: ", one for each label or target"}.get(step.copies, f", {step.copies} times")
+            notes = "; ".join(
+                text for text in (budget + times if budget else "", step.why, *step.conditions) if text
+            )
+            rows.append((step.path, step.role, notes))
+        return rows
+
+    def __str__(self) -> str:
+        lines = [f"- {path}: {role}" + (f" ({notes})" if notes else "") for path, role, notes in self._rows()]
+        return "\n".join([self.summary, *lines])
+
+    def _repr_html_(self) -> str:
+        head = "<tr><th>step</th><th>private rows</th><th>notes</th></tr>"
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>"
+            for row in self._rows()
+        )
+        return f"<table><caption>{html.escape(self.summary)}</caption>{head}{body}</table>"
+
+
+def check_pipeline(model: Any, *, raise_: bool = False) -> PipelineReport:
+    """Say, before `fit` and before anything is spent, what each step of a model would do with private rows.
+
+    Parameters
+    ----------
+    model : estimator
+        An estimator or a composite, fitted or not; only its parameters are read.
+    raise_ : bool, default=False
+        Whether to raise an error if no guarantee could hold.
+
+    Returns
+    -------
+    PipelineReport
+        Prints as a list, and as a table in notebooks.
+
+    Raises
+    ------
+    NoGuaranteeError
+        With ``raise_=True``, if a step would look at private rows without a guarantee, or nothing is private.
+
+    See Also
+    --------
+    guarantee_of : What holds after `fit`.
+
+    Notes
+    -----
+    Guarantee: none is stated. What the units will be, whether all members get their ``user_ids``, and the conditions
+    that composites put on adjacency are known only after `fit`.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skprivate import UserLevelSGDRegressor, check_pipeline
+    >>> report = check_pipeline(make_pipeline(StandardScaler(), UserLevelSGDRegressor(epsilon=1.0)))
+    >>> report.could_hold
+    False
+    >>> report.problems[0][0]
+    "pipeline step 'standardscaler' (StandardScaler)"
+    """
+    if not hasattr(model, "fit") or isinstance(model, type):
+        raise TypeError(f"model must be an estimator, got {type(model).__name__}.")
+    steps = list(walk(model, Place(fitted=False)))
+    private = [step.model for step in steps if step.role is Role.PRIVATE]
+    only_labels = bool(private) and all(isinstance(model, _LABELS_ONLY) for model in private)
+    report = PipelineReport(type(model).__name__, tuple(_reported(step, only_labels) for step in steps))
+    if raise_ and not report.could_hold:
+        raise NoGuaranteeError(str(report), report.problems)
+    return report
+
+
+def _reported(step: Step, only_labels: bool) -> StepReport:
+    if step.role is Role.FEATURES:
+        if not only_labels:
+            return StepReport(step.path, str(Role.UNPROTECTED), step.why)
+        return StepReport(
+            step.path, str(step.role), conditions=("features are public: only labels are protected",)
+        )
+    if step.role is not Role.PRIVATE:
+        return StepReport(step.path, str(step.role), step.why, conditions=step.assumptions)
+    source = step.model.privacy_guarantee_ if step.place.paid else step.model
+    conditions = (*step.assumptions, *(demand.text for demand in step.place.demands))
+    return StepReport(
+        step.path,
+        str(step.role),
+        epsilon=getattr(source, "epsilon", None),
+        delta=getattr(source, "delta", None),
+        copies=step.place.copies,
+        conditions=conditions,
+    )

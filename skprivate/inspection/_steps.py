@@ -1,0 +1,128 @@
+"""What a walk through a model finds: steps, what each of them sees, and what its guarantee must be like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from skprivate.privacy import PrivacyGuarantee
+
+__all__ = ["Demand", "Place", "Role", "Step", "Walk"]
+
+
+class Role(StrEnum):
+    """What a step does with private rows."""
+
+    PRIVATE = "private"
+    NO_DATA = "looks at no data"
+    RELEASED = "sees released rows only"
+    BEFORE = "fitted before"
+    FEATURES = "looks at features"
+    UNPROTECTED = "looks at private rows"
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the guarantee of a member must be like for it to hold inside a composite.
+
+    Parameters
+    ----------
+    text : str
+        Why, and what is demanded.
+    met : callable
+        From the guarantee to whether it is as demanded.
+    """
+
+    text: str
+    met: Callable[[PrivacyGuarantee], bool]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a model.
+
+    Parameters
+    ----------
+    path : str
+        Where it is, and its class.
+    model : object
+        The estimator.
+    role : Role
+        What it does with private rows.
+    why : str
+        The reason, and what to do instead.
+    assumptions : tuple of str
+        What has to be true outside the code.
+    place : Place
+        Where the walk met it.
+    """
+
+    path: str
+    model: Any
+    role: Role
+    why: str
+    assumptions: tuple[str, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a walk is.
+
+    Parameters
+    ----------
+    fitted : bool
+        Whether members are taken from fitted attributes, or from parameters.
+    path : str
+        Names of the composites and steps on the way.
+    released : bool
+        Whether rows arrive randomised by an earlier step (the local model); targets never are.
+    target : bool
+        Whether what arrives as X is the target.
+    adaptive : bool
+        Whether the number of columns that arrive may depend on what an earlier step released.
+    paid : bool
+        Whether the step was fitted before, apart from the composite.
+    before : tuple of str
+        Row-wise maps on the way, which change distances.
+    demands : tuple of Demand
+        Of the composites on the way.
+    copies : int or None
+        How many of them are fitted; None if only the data tell.
+    """
+
+    fitted: bool
+    path: str = ""
+    released: bool = False
+    target: bool = False
+    adaptive: bool = False
+    paid: bool = False
+    before: tuple[str, ...] = ()
+    demands: tuple[Demand, ...] = ()
+    copies: int | None = 1
+
+    def inside(
+        self, part: str, *, copies: int | None = 1, demands: tuple[Demand, ...] = (), **changes: Any
+    ) -> Place:
+        """The place of a part of the composite that is here."""
+        return replace(
+            self,
+            path=f"{self.path}, {part}" if self.path else part,
+            copies=None if copies is None or self.copies is None else copies * self.copies,
+            demands=self.demands + demands,
+            **changes,
+        )
+
+    def name(self, model: Any) -> str:
+        """What a model at this place is called."""
+        return f"{self.path or 'the model'} ({type(model).__name__})"
+
+    def step(self, model: Any, role: Role, why: str = "", *assumptions: str) -> Step:
+        """A step at this place."""
+        return Step(self.name(model), model, role, why, assumptions, self)
+
+
+#: From a model and its place to its steps.
+Walk = Callable[[Any, Place], Iterator[Step]]

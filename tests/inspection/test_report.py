@@ -1,0 +1,81 @@
+"""Reports before `fit`, short texts of guarantees, and advice about missing values."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import BaggingRegressor
+from sklearn.multiclass import OneVsOneClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skprivate import (
+    PrivacyGuarantee,
+    PublicScaler,
+    RandomBagRegressor,
+    UserLevelSGDClassifier,
+    UserLevelSGDRegressor,
+    check_pipeline,
+)
+
+
+def test_a_report_reads():
+    report = check_pipeline(Pipeline([("s", PublicScaler()), ("m", UserLevelSGDRegressor(0.5, delta=1e-5))]))
+    assert str(report).splitlines() == [
+        "Pipeline: a guarantee could hold, budgets add up to ε = 0.5",
+        "- pipeline step 's' (PublicScaler): looks at no data",
+        "- pipeline step 'm' (UserLevelSGDRegressor): private (ε = 0.5, δ = 1e-05)",
+    ]
+    nothing = check_pipeline(PublicScaler())
+    assert not nothing.could_hold and str(nothing).startswith("PublicScaler: nothing in it is private")
+
+
+def test_how_many_are_fitted():
+    report = check_pipeline(BaggingRegressor(UserLevelSGDRegressor(0.5), n_estimators=4, bootstrap=False))
+    assert report.epsilon == 2.0 and "4 times" in str(report)
+    report = check_pipeline(OneVsOneClassifier(UserLevelSGDClassifier(0.5)))
+    assert report.epsilon is None and "one for each label" in str(report) and "add-remove" in str(report)
+
+
+def test_labels_alone_before_fit():
+    model = make_pipeline(StandardScaler(), RandomBagRegressor())
+    assert check_pipeline(model).could_hold and "features are public" in str(check_pipeline(model))
+    model = make_pipeline(StandardScaler(), UserLevelSGDRegressor())
+    assert not check_pipeline(model).could_hold
+
+
+def test_html_is_escaped():
+    report = check_pipeline(Pipeline([("<script>", StandardScaler()), ("m", UserLevelSGDRegressor())]))
+    text = report._repr_html_()
+    assert "<script>" not in text and "&lt;script&gt;" in text
+    assert text.count("<tr>") == 3
+
+
+@pytest.mark.parametrize(
+    "changes, short",
+    [
+        ({}, "<ε=0.9998, δ=1e-06, user>"),
+        ({"delta": 0.0, "unit": "private row"}, "<ε=0.9998, private row>"),
+        ({"valid_for_release": False}, "<ε=0.9998, δ=1e-06, user, simulated>"),
+        ({"delta": 0.0, "unit": "row", "adjacency": "metric", "metric": "l2"}, "<ε=0.9998 per l2, row>"),
+    ],
+)
+def test_a_guarantee_is_short(changes, short):
+    given = {"epsilon": 0.99981, "delta": 1e-6, "unit": "user", "adjacency": "replace-one", **changes}
+    assert repr(PrivacyGuarantee(**given)) == short
+
+
+def test_notebooks_show_the_guarantee():
+    X = np.linspace(0, 1, 60)[:, None]
+    model = make_pipeline(PublicScaler(), RandomBagRegressor(label_bounds=(0, 1))).fit(X, X[:, 0])
+    assert "&lt;ε=1, label&gt;" in model._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "model", [UserLevelSGDRegressor(), PublicScaler(), make_pipeline(UserLevelSGDRegressor())]
+)
+def test_missing_values_are_no_reason_to_leak(model):
+    with pytest.raises(ValueError, match="Input X contains NaN") as caught:
+        model.fit(np.full((60, 2), np.nan), np.zeros(60))
+    text = str(caught.value)
+    assert (
+        "PrivateImputer" in text and "HistGradientBoosting" not in text and "imputer transformer" not in text
+    )
