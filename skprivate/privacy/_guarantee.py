@@ -56,6 +56,8 @@ class PrivacyGuarantee:
         What was drawn and how often.
     valid_for_release : bool
         False if the noise was simulated (integer ``random_state``).
+    adaptive : bool
+        Whether draws outside a plan may have depended on earlier results. Such events compose by the sum only.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class PrivacyGuarantee:
     theorem: str = ""
     events: tuple[tuple[PrivacyEvent, int], ...] = ()
     valid_for_release: bool = True
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", PrivacyUnit(self.unit))
@@ -89,8 +92,8 @@ class PrivacyGuarantee:
     def compose(self, *others: PrivacyGuarantee) -> PrivacyGuarantee:
         """Guarantee of releasing all results together.
 
-        The δ add up; ε is the smaller of the sum and what the events of all releases compose to at that δ.
-        This holds when no release's plan was chosen after looking at another's output; otherwise use the sum,
+        The δ add up; ε is the smaller of the sum and what the events of all releases compose to at that δ (not where
+        one of them drew adaptively). This holds when no release's plan was chosen after looking at another's output; otherwise use the sum,
         or a `PrivacyLedger`.
 
         Raises
@@ -112,7 +115,8 @@ class PrivacyGuarantee:
             raise ValueError(f"the delta of all guarantees must add up to less than 1, got {delta!r}.")
         epsilon = add_up([guarantee.epsilon for guarantee in every])
         events = count_events(pair for guarantee in every for pair in guarantee.events)
-        if all(guarantee.events for guarantee in every):
+        adaptive = any(guarantee.adaptive for guarantee in every)
+        if all(guarantee.events for guarantee in every) and not adaptive:
             epsilon = min(epsilon, compose_epsilon(events, delta))
         return PrivacyGuarantee(
             epsilon=epsilon,
@@ -124,6 +128,7 @@ class PrivacyGuarantee:
             theorem="; ".join(dict.fromkeys(guarantee.theorem for guarantee in every if guarantee.theorem)),
             events=tuple(events.items()),
             valid_for_release=all(guarantee.valid_for_release for guarantee in every),
+            adaptive=adaptive,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,6 +143,7 @@ class PrivacyGuarantee:
             "theorem": self.theorem,
             "events": [{**event.to_dict(), "count": count} for event, count in self.events],
             "valid_for_release": self.valid_for_release,
+            "adaptive": self.adaptive,
         }
 
     @classmethod

@@ -123,3 +123,22 @@ def test_from_dict_needs_only_the_promise_and_knows_its_events():
     assert PrivacyGuarantee.from_dict(plain) == guarantee(**plain, events=())
     with pytest.raises(ValueError, match="event must be one of .*LaplaceEvent.*, got 'Free'"):
         PrivacyGuarantee.from_dict({**plain, "events": [{"event": "Free", "count": 1}]})
+
+
+def test_adaptive_draws_compose_by_the_sum_alone():
+    """Ten draws of which none was planned: what results may have chosen is not priced as if fixed beforehand."""
+
+    def released(plan):
+        release = open_release(
+            epsilon=9.0, delta=1e-6, unit="row", adjacency="add-remove", plan=plan, random_state=0
+        )
+        for _ in range(40):
+            release.laplace(0.0, sensitivity=1.0, epsilon=0.1)
+        return release.close()
+
+    planned, adaptive = released([(LaplaceEvent(0.1), 40)]), released([])
+    assert not planned.adaptive and adaptive.adaptive
+    assert adaptive == PrivacyGuarantee.from_dict(adaptive.to_dict())
+    both = adaptive.compose(planned)
+    assert both.adaptive and both.epsilon >= adaptive.epsilon + planned.epsilon
+    assert planned.compose(planned).epsilon < 2 * planned.epsilon
