@@ -92,9 +92,9 @@ class PrivacyGuarantee:
     def compose(self, *others: PrivacyGuarantee) -> PrivacyGuarantee:
         """Guarantee of releasing all results together.
 
-        The δ add up; ε is the smaller of the sum and what the events of all releases compose to at that δ (not where
-        one of them drew adaptively). This holds when no release's plan was chosen after looking at another's output; otherwise use the sum,
-        or a `PrivacyLedger`.
+        The δ add up; ε is the smaller of the sum and, where none of them drew adaptively, what the events of all
+        releases compose to at that δ. This holds when no release's plan was chosen after looking at another's output;
+        otherwise use the sum, or a `PrivacyLedger`.
 
         Raises
         ------
