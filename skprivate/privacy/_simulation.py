@@ -45,12 +45,13 @@ def forbid_simulated_noise() -> Iterator[None]:
 
     Examples
     --------
-    >>> from skprivate.privacy import forbid_simulated_noise, open_release
+    >>> from skprivate.privacy import SimulatedNoiseError, forbid_simulated_noise, open_release
     >>> with forbid_simulated_noise():
-    ...     open_release(epsilon=1.0, unit="row", adjacency="add-remove", random_state=0)
-    Traceback (most recent call last):
-        ...
-    skprivate.privacy._simulation.SimulatedNoiseError: random_state is not None, but simulated noise is forbidden ...
+    ...     try:
+    ...         open_release(epsilon=1.0, unit="row", adjacency="add-remove", random_state=0)
+    ...     except SimulatedNoiseError:
+    ...         print("refused")
+    refused
     """
     token = _FORBIDDEN.set(True)
     try:
