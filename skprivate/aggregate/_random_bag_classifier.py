@@ -128,7 +128,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         X : array-like of shape (n_samples, n_features)
             Public features.
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Class labels, or a 0/1 indicator matrix; private.
+            Class labels, or a 0/1 indicator matrix; private. With ``epsilon``, other entries of a matrix count as 0.
 
         Returns
         -------
