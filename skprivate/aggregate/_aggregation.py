@@ -29,6 +29,7 @@ from skprivate.aggregate._labels import (
     check_label_privacy,
     check_numbers,
     encode_classes,
+    keep_types,
     one_hot,
 )
 from skprivate.privacy import PrivacyLedger, open_release
@@ -167,7 +168,7 @@ def make_curated_bags(
     ('x1',) [('high',), ('low',)] [1 3] [0. 2.]
     """
     names, values = read_columns(X)
-    labels = np.asarray(y)
+    labels = np.asarray(y if classes is None or isinstance(classes, str) else keep_types(y))
     if labels.ndim != 1 or (values and labels.size != values[0].size):
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
     if not isinstance(min_size, (int, np.integer)) or min_size < 1:

@@ -19,6 +19,8 @@ Bounds = tuple[float, float]
 LABEL_STEPS = 1 << CONTRIBUTION_BITS
 #: Bounds no further from 0 and no closer together: squares of sums neither overflow nor underflow.
 _LARGEST_BOUND, _SMALLEST_WIDTH = 1e50, 1e-50
+#: Integers are subtracted as integers in intervals up to this width.
+_WIDEST_EXACT = 1 << 62
 
 
 def check_label_privacy(epsilon: float | None, delta: float) -> None:
@@ -68,6 +70,15 @@ def check_classes(classes: Sequence[Any]) -> list[Any]:
     return found
 
 
+def keep_types(labels: Any) -> Any:
+    """A list of labels as objects: NumPy would make all of them strings or floats where one of them is one."""
+    if not isinstance(labels, (list, tuple)) or any(np.ndim(label) for label in labels):
+        return labels
+    kept = np.empty(len(labels), dtype=object)
+    kept[:] = labels
+    return kept
+
+
 def encode_classes(labels: NDArray[Any], classes: Sequence[Any], *, strict: bool) -> NDArray[np.int64]:
     """Position of every label in ``classes``; a label outside is -1, or an error if ``strict``.
 
@@ -94,25 +105,37 @@ def one_hot(codes: NDArray[Any], n_classes: int) -> FloatArray:
 def number_contributions(labels: NDArray[Any], low: float, high: float) -> FloatArray:
     """Numbers from [low, high] about its middle, as integers of at most `LABEL_STEPS` / 2 in absolute value.
 
-    Exchanging one label moves its integer by at most `LABEL_STEPS`, however far the interval is from zero: the lower
-    bound is subtracted first, without rounding where labels are integers. Labels outside are clipped.
+    Exchanging one label moves its integer by at most `LABEL_STEPS`, however far the interval is from zero: a number
+    near its lower bound is subtracted first, without rounding where labels are integers. Labels outside are clipped.
+    A number up to 2⁵³ has the same integer whether it came as an integer or as a float: a single fraction among
+    whole numbers makes floats of all of them.
 
     Returns
     -------
     ndarray of float64, same shape
         Integers.
     """
-    if labels.dtype.kind not in "iu":
-        offsets = labels.astype(np.float64, copy=False) - float(low)
-        return interval_contributions(offsets, 0.0, float(high - low), bits=CONTRIBUTION_BITS)
+    width = Fraction(high) - Fraction(low)
+    base = math.floor(low) if width >= 1 else low
+    if labels.dtype.kind in "iu" and 1 <= width <= _WIDEST_EXACT:
+        offsets = _integer_offsets(labels, int(base), math.ceil(high))
+    else:
+        base = float(base)
+        offsets = labels.astype(np.float64, copy=False) - base
+    bounds = (float(Fraction(bound) - Fraction(base)) for bound in (low, high))
+    return interval_contributions(offsets, *bounds, bits=CONTRIBUTION_BITS)
+
+
+def _integer_offsets(labels: NDArray[Any], base: int, most: int) -> FloatArray:
+    """Integers clipped to [base, most], minus base: each the float64 nearest to the exact difference."""
     wide = np.uint64 if labels.dtype.kind == "u" else np.int64
     limits = np.iinfo(wide)
-    least, most = (min(max(b, limits.min), limits.max) for b in (math.floor(low), math.ceil(high)))
-    whole = np.clip(labels.astype(wide), least, most)
-    # Differences of 64-bit integers fit in 64 bits without a sign; arithmetic modulo 2⁶⁴ makes them exact.
-    offsets = (whole.view(np.uint64) - np.uint64(least % 2**64)).astype(np.float64)
-    bounds = (float(Fraction(bound) - least) for bound in (low, high))
-    return interval_contributions(offsets, *bounds, bits=CONTRIBUTION_BITS)
+    low, high = max(base, limits.min), min(most, limits.max)
+    if low > high:  # the interval has no integer of this type
+        return np.full(labels.shape, 0.0 if base > limits.max else float(most - base))
+    whole = np.clip(labels.astype(wide), low, high)
+    # Differences below 2⁶⁴ are exact in arithmetic modulo 2⁶⁴.
+    return (whole.view(np.uint64) - np.uint64(base % 2**64)).astype(np.float64)
 
 
 def square_contributions(contributions: FloatArray) -> NDArray[np.int64]:

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import StrOptions, _fit_context
-from skprivate.aggregate._labels import check_classes, encode_classes, one_hot
+from skprivate.aggregate._labels import check_classes, encode_classes, keep_types, one_hot
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood, fit_quadratic
@@ -128,19 +128,24 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         X : array-like of shape (n_samples, n_features)
             Public features.
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Class labels, or a 0/1 indicator matrix; private.
+            Class labels, or a 0/1 indicator matrix; private. With ``epsilon``, other entries of a matrix count as 0.
 
         Returns
         -------
         self
         """
         self._check_intercept()
+        if self.classes is not None and self.epsilon is not None:
+            y = keep_types(y)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
         plain: tuple[Any, ...] | None = None
         if self.classes is None or self.epsilon is None:
             check_classification_targets(y)
-        if y.ndim == 2 and type_of_target(y) == "multilabel-indicator":
-            targets = np.ascontiguousarray(np.asarray(y, dtype=np.float64).T)
+        if y.ndim == 2 and y.shape[1] > 1:
+            # Anything but 1 counts as 0: an indicator moves a sum by at most 1, whatever stands in y.
+            targets = np.ascontiguousarray((y == 1).T.astype(np.float64))
+            if self.epsilon is None and not np.array_equal(targets, y.T):
+                raise ValueError("y must hold 0 and 1 only if it has several columns.")
             moved = targets.shape[0]
             self.classes_ = [np.array([0, 1])] * moved
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from sklearn.base import is_classifier
@@ -125,6 +126,8 @@ def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     everything = model.max_samples is None or (
         isinstance(model.max_samples, float) and model.max_samples == 1.0
     )
+    if model.bootstrap_features:
+        place = replace(place, before=(*place.before, "columns drawn with repetition"))
     assumptions = [f"members of {place.name(model)} do not depend on the order of the rows"]
     yield place.step(model, Role.NO_DATA, "", *assumptions, *([_LABELS] if is_classifier(model) else []))
     demands = () if everything else (DRAWS_SOME_ROWS,)
@@ -143,7 +146,10 @@ def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if getattr(model, "multilabel_", False):
         text = "it is public that every label is carried by some rows and not by others"
     yield place.step(model, Role.NO_DATA, "", text)
-    demands = (SELECTS_BY_LABEL,) if type(model) is OneVsOneClassifier else ()
+    demands: tuple[Demand, ...] = ()
+    if type(model) is OneVsOneClassifier:
+        # Which rows a member sees tells of the targets, even if the rows themselves were randomised.
+        place, demands = replace(place, released=False, target=True), (SELECTS_BY_LABEL,)
     yield from _members("estimators_", place, model, walk, None, *demands)
 
 
@@ -171,7 +177,8 @@ def _chain(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from refuse(model, place, walk, why)
         return
     yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
-    yield from _members("estimators_", place, model, walk, None, SEES_OTHER_TARGETS)
+    with_targets = replace(place, released=False, target=True)
+    yield from _members("estimators_", with_targets, model, walk, None, SEES_OTHER_TARGETS)
 
 
 def _fixed_threshold(model: Any, place: Place, walk: Walk) -> Iterator[Step]:

@@ -128,6 +128,8 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
             f"nothing in this {type(model).__name__} is private, so that it promises nothing."
         )
     texts = [text for step in steps for text in step.assumptions]
+    if sum(g.unit is PrivacyUnit.USER for g in promised) > 1:
+        texts.append("all steps were given the same user_ids")
     texts += [f"features are public: {step.path} learns from them" for step in features]
     try:
         total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]

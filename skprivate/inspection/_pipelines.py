@@ -59,7 +59,16 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         )
 
 
+def _partly_released(model: Any, parts: list[Any], place: Place) -> Iterator[Step]:
+    """A problem where rows are put together from randomised columns and others."""
+    released = [releases_rows(part) for part in parts if not (isinstance(part, str) and part == "drop")]
+    if any(released) and not all(released):
+        why = "hands on columns that are not randomised next to those that are: randomise or drop all of them"
+        yield place.step(model, Role.UNPROTECTED, why)
+
+
 def _feature_union(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    yield from _partly_released(model, [part for _, part in model.transformer_list], place)
     for name, part in model.transformer_list:
         if not is_left_out(part):
             yield from walk(part, place.inside(f"union part {name!r}"))
@@ -78,8 +87,19 @@ def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if model.sparse_threshold > 0 and any(getattr(part, "sparse_output", False) is True for _, part in parts):
         assumptions.append(f"whether {place.name(model)} is sparse enough for sparse_threshold is public")
     yield place.step(model, Role.NO_DATA, "", *assumptions)
+    handed_on = [part for _, part, columns in listed if not _is_empty(columns)]
+    yield from _partly_released(model, handed_on if place.fitted else [*handed_on, model.remainder], place)
     for name, part in parts:
-        yield from walk(part, place.inside(f"columns {name!r}"))
+        inside = place.inside(f"columns {name!r}")
+        if place.fitted and _repeats(model, name):
+            # Distances count a column as often as it is there.
+            inside = replace(inside, before=(*inside.before, "columns of which some are repeated"))
+        yield from walk(part, inside)
+
+
+def _repeats(model: Any, name: str) -> bool:
+    columns = np.arange(model.n_features_in_)[model._transformer_to_input_indices[name]]
+    return bool(np.unique(columns).size < columns.size)
 
 
 def _is_empty(columns: Any) -> bool:
@@ -92,7 +112,7 @@ def _is_empty(columns: Any) -> bool:
 def _transformed_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if model.transformer is not None:
         transformer = model.transformer_ if place.fitted else model.transformer
-        yield from walk(transformer, place.inside("transformer of the target", target=True))
+        yield from walk(transformer, place.inside("transformer of the target", released=False, target=True))
     elif model.func is not None:
         text = f"func of {place.name(model)} treats every target by itself"
         yield place.step(model, Role.NO_DATA, "", text)

@@ -80,7 +80,7 @@ class Place:
     released : bool
         Whether rows arrive randomised by an earlier step (the local model); targets never are.
     target : bool
-        Whether what arrives as X is the target.
+        Whether what arrives as X is the target, holds targets, or was selected by them.
     adaptive : bool
         Whether the number of columns that arrive may depend on what an earlier step released.
     paid : bool

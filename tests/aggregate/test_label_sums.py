@@ -321,6 +321,55 @@ def test_labels_outside_the_classes_count_as_none_of_them():
         RandomBagClassifier(epsilon=None, classes=[0, 1]).fit(X, y)
 
 
+@pytest.mark.parametrize("other", [[100_000, 0], [-7, 1], [0.5, 2]])
+def test_entries_of_several_columns_that_are_no_indicators_count_as_zero(other):
+    """Two distinct numbers look like indicators to scikit-learn, whatever they are."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), np.zeros((60, 2))
+    y[5] = [1, 1]
+    counts = []
+    for row in ([0, 0], other):
+        y[0] = row
+        recorder, _ = record(lambda y: RandomBagClassifier(classes=[0, 1], random_state=0).fit(X, y), y)
+        counts.append(recorder.draws[0])
+    assert np.abs(counts[0].statistic - counts[1].statistic).sum() <= counts[0].sensitivity
+    assert np.abs(counts[0].statistic - counts[1].statistic).sum() == sum(v == 1 for v in other)
+    y[0] = other
+    with pytest.raises(ValueError, match="0 and 1 only|Unknown label type"):
+        RandomBagClassifier(epsilon=None).fit(X, y)
+
+
+@pytest.mark.parametrize("bad", ["x", None, 0.5, 2**64, b"1"])
+def test_a_label_of_another_type_in_a_list_leaves_the_others_as_they_are(bad):
+    """An array of numbers and one string is an array of strings."""
+    X, y = np.arange(60)[:, np.newaxis] % 3, [0, 1, 2**53 + 1] * 20
+    for fit in (
+        lambda y: CuratedBagGAMClassifier(classes=[0, 1, 2**53 + 1], random_state=0).fit(X, y),
+        lambda y: RandomBagClassifier(classes=[0, 1, 2**53 + 1], random_state=0).fit(X, y),
+        lambda y: make_curated_bags(X, y, [(0,)], classes=[0, 1, 2**53 + 1], epsilon=1.0),
+    ):
+        before, after = (record(fit, labels)[0].draws[0].statistic for labels in (y, [*y[:-1], bad]))
+        assert np.abs(before - after).sum() == (before - after).sum() == 1
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.integers(-(2**40), 2**40),
+    st.sampled_from([0.0, 0.1, 1 / 3, 1 - 2**-13]),
+    st.floats(2**-12, 2**41),
+    st.lists(st.integers(-(2**41), 2**41), min_size=1, max_size=5),
+)
+@example(0, 0.0, 2.0**80, [2**53, 0, 5])
+def test_integers_and_floats_have_the_same_contributions(whole, part, width, labels):
+    """One fraction among integers makes floats of the labels of all."""
+    bounds = (whole + part, whole + part + width)
+    labels = np.array([*labels, whole, whole + 1, whole + min(int(width / 2), 2**41)])
+    as_floats = number_contributions(labels.astype(np.float64), *bounds)
+    np.testing.assert_array_equal(number_contributions(labels, *bounds), as_floats)
+    if labels.min() >= 0:
+        np.testing.assert_array_equal(number_contributions(labels.astype(np.uint64), *bounds), as_floats)
+
+
 def test_negative_counts_are_clipped():
     X, y = np.arange(300)[:, None] % 3, np.arange(300) % 5
     below = np.where(y == 0, -7, y)

@@ -27,6 +27,7 @@ from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostRegressor,
     BaggingRegressor,
+    IsolationForest,
     StackingClassifier,
     StackingRegressor,
     VotingClassifier,
@@ -60,6 +61,7 @@ from skprivate import (
     MetricPrivatizer,
     NoGuaranteeError,
     PublicScaler,
+    RandomBagClassifier,
     SimulatedNoiseWarning,
     UserLevelSelector,
     UserLevelSGDRegressor,
@@ -613,6 +615,46 @@ def test_distances_are_those_of_the_rows_that_arrive():
     refused(two.fit((DRAWN > 0.5).astype(int)), "need not be that of the other")
 
 
+def test_distances_count_repeated_columns():
+    one = MetricPrivatizer()
+    for columns in ([0, 0], [0, -2]):
+        guarantee = guarantee_of(ColumnTransformer([("a", one, columns)]).fit(DRAWN[:, :2]))
+        assert guarantee.metric == "l2 after columns of which some are repeated"
+    for columns in ([0, 1], slice(0, 2), [True, False]):
+        assert guarantee_of(ColumnTransformer([("a", one, columns)]).fit(DRAWN[:, :2])).metric == "l2"
+    repeated = BaggingRegressor(
+        make_pipeline(one, KMeans(2)), n_estimators=1, bootstrap=False, bootstrap_features=True
+    )
+    assert "repetition" in guarantee_of(repeated.fit(DRAWN, TARGET)).metric
+
+
+def test_columns_handed_on_as_they_are_next_to_randomised_ones():
+    one = MetricPrivatizer()
+    for model in (
+        ColumnTransformer([("a", one, [0])], remainder="passthrough"),
+        ColumnTransformer([("a", one, [0]), ("b", Binarizer(), [0])]),
+        FeatureUnion([("a", one), ("b", "passthrough")]),
+    ):
+        refused(model.fit(DRAWN), "not randomised next to")
+        assert not check_pipeline(model).could_hold
+    assert guarantee_of(ColumnTransformer([("a", one, [0])]).fit(DRAWN)).epsilon == 1.0
+    every = list(range(DRAWN.shape[1]))
+    assert guarantee_of(ColumnTransformer([("a", one, every)], remainder="passthrough").fit(DRAWN))
+
+
+def test_targets_are_not_randomised_where_rows_are():
+    """What learns from rows alone learns from targets where these are its rows, or choose them."""
+    labels = np.arange(len(DRAWN)) % 3
+    of_target = TransformedTargetRegressor(KMeans(2), transformer=StandardScaler(), check_inverse=False)
+    refused(make_pipeline(MetricPrivatizer(), of_target).fit(DRAWN, TARGET), "transformer of the target")
+    chain = RegressorChain(KMeans(2))
+    refused(make_pipeline(MetricPrivatizer(), chain).fit(DRAWN, np.c_[TARGET, TARGET]), "KMeans")
+    pairs = OneVsOneClassifier(IsolationForest(n_estimators=2))
+    refused(make_pipeline(MetricPrivatizer(), pairs).fit(DRAWN, labels), "IsolationForest")
+    bags = RandomBagClassifier(classes=[0, 1, 2])
+    refused(VotingClassifier([("a", pairs), ("b", bags)]).fit(DRAWN, labels), "IsolationForest")
+
+
 # Real estimators, and how it is called --------------------------------------------------------------------------
 
 
@@ -624,7 +666,10 @@ def test_users_through_metadata_routing():
         model = VotingRegressor([("a", member), ("b", member)]).fit(DRAWN, TARGET, user_ids=users)
     guarantee = guarantee_of(model)
     own = [fitted.privacy_guarantee_ for fitted in model.estimators_]
-    assert guarantee == own[0].compose(own[1])
+    same = own[0].compose(own[1])
+    assert guarantee == dataclasses.replace(
+        same, assumptions=(*same.assumptions, "all steps were given the same user_ids")
+    )
     assert guarantee.unit == "user" and guarantee.delta == pytest.approx(2e-6)
 
 
