@@ -17,7 +17,6 @@ from skprivate.privacy import (
     SimulatedNoiseWarning,
     ZeroConcentratedEvent,
     compose_epsilon,
-    filter_epsilon,
     open_release,
 )
 

@@ -19,7 +19,6 @@ from skprivate.privacy import (
     BoundedRangeEvent,
     BudgetExceededError,
     GaussianEvent,
-    LaplaceEvent,
     PrivacyLedger,
     PureEvent,
     compose_epsilon,
