@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from skprivate.privacy._accounting import (
+    add_up,
     compose_epsilon,
     filter_epsilon,
     rho_total,
@@ -65,16 +66,15 @@ class ReleaseAccount:
         self._tape = running_tape()
         self._lock = threading.RLock()
         self._process = os.getpid()
-        self._adaptive = False  # whether anything outside the plan was drawn
         self._paid: dict[PrivacyEvent, int] = {}
         self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
         self._closed = False
         if not self._source.secure:
             announce_simulation(label)
-        planned = count_events(plan)
-        if planned:
-            self._pay(planned, adaptive=False)
-            self._planned = dict(planned)
+        self._plan = count_events(plan)
+        if self._plan:
+            self._pay(self._plan)
+            self._planned = dict(self._plan)
 
     def close(self) -> PrivacyGuarantee:
         """End the release and state what it cost, computed from what was drawn or planned.
@@ -85,7 +85,8 @@ class ReleaseAccount:
         Returns
         -------
         PrivacyGuarantee
-            With δ = 0 where the pure sum is as good as the bound that needs δ (within 1 %).
+            With δ = 0 where the pure sum is within the budget and, for a plan, as good as the bound that needs δ
+            (within 1 %). Draws outside a plan that need δ cost the whole budget.
         """
         with self._lock:
             self._check_process()
@@ -142,24 +143,23 @@ class ReleaseAccount:
                 for event, count in events.items():
                     self._planned[event] -= count
             else:
-                # What is drawn first was chosen before any result. Whoever draws more stays within the filter on every
-                # path, that of stopping after the first draw or after the plan included.
-                total = count_events([*self._paid.items(), *events.items()])
-                self._pay(total, adaptive=bool(self._paid))
+                self._pay(count_events([*self._paid.items(), *events.items()]))
 
-    def _pay(self, total: dict[PrivacyEvent, int], *, adaptive: bool) -> None:
+    def _pay(self, total: dict[PrivacyEvent, int]) -> None:
         """Check that ``total`` fits the budget, then write its price to the ledger."""
         if self.adjacency is Adjacency.METRIC and not all(
             math.isfinite(event.pure_epsilon) for event in total
         ):
             raise ValueError("metric privacy admits pure events only (Laplace noise and selection).")
-        limit = self.epsilon * (1 + ROUNDING)
-        delta = self._accounted_delta
-        if adaptive:
-            needed = filter_epsilon(total, delta)
+        limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
+        if not self._paid:
+            # A plan, or a first draw: chosen before any result. Whoever draws more than a first draw stays within the
+            # filter on every path, that of stopping after it included.
+            if not (fits := within_budget(total, limit, delta)):
+                needed = compose_epsilon(total, delta)
+        else:
+            needed = self._needed(total)
             fits = needed <= limit
-        elif not (fits := within_budget(total, limit, delta)):
-            needed = compose_epsilon(total, delta)
         if not fits:
             raise BudgetExceededError(
                 f"{self._label or 'this release'} needs epsilon = {needed:.6g} at delta = {self.delta:g}, more than "
@@ -168,9 +168,19 @@ class ReleaseAccount:
                 remaining=(self.epsilon, self.delta),
             )
         if self._ledger is not None:
-            self._enter(self._ledger, self._price(total, adaptive=adaptive))
+            self._enter(self._ledger, self._price(total))
         self._paid = total
-        self._adaptive = adaptive
+
+    def _needed(self, total: dict[PrivacyEvent, int]) -> float:
+        """ε of more draws than the plan or the first one."""
+        if self._plan and self._composed(self._plan)[1] > 0:
+            # All of δ is spent on the plan. What a pure draw adds to its loss never exceeds its ε.
+            beside = {
+                event: n for event, count in total.items() if (n := count - self._plan.get(event, 0)) > 0
+            }
+            with_plan = add_up([compose_epsilon(self._plan, self._accounted_delta), compose_epsilon(beside)])
+            return min(compose_epsilon(total), with_plan)
+        return filter_epsilon(total, self._accounted_delta)
 
     def _enter(self, ledger: PrivacyLedger, price: dict[str, Any]) -> None:
         if self._entry is None:
@@ -190,19 +200,27 @@ class ReleaseAccount:
         # ε per unit of distance scales only for pure events: no δ is spent there.
         return 0.0 if self.adjacency is Adjacency.METRIC else self.delta
 
-    def _composed(self, events: dict[PrivacyEvent, int], adaptive: bool) -> tuple[float, float]:
-        """(ε, δ) of ``events``: pure where that costs hardly more than what δ buys, else at the budget's δ."""
+    def _composed(self, events: dict[PrivacyEvent, int]) -> tuple[float, float]:
+        """(ε, δ) of ``events``, such that all paths through the release together fail with probability δ at most."""
         limit = self.epsilon * (1 + ROUNDING)
-        pure = compose_epsilon(events, 0.0)
-        epsilon = (filter_epsilon if adaptive else compose_epsilon)(events, self._accounted_delta)
-        delta = self.delta
-        if pure <= min(epsilon * _PURE_PREFERENCE, limit):
-            epsilon, delta = pure, 0.0
+        pure, delta = compose_epsilon(events), self.delta
+        if events == self._plan:
+            epsilon = compose_epsilon(events, self._accounted_delta)
+            if pure <= min(epsilon * _PURE_PREFERENCE, limit):
+                epsilon, delta = pure, 0.0
+        elif pure <= limit:
+            epsilon, delta = pure, 0.0  # holds on this path whatever the others do
+        elif self._plan and self._composed(self._plan)[1] > 0:
+            epsilon = self._needed(events)
+        else:
+            # A filter bounds where the loss may end, not where it stands: who stops when the loss is high must not be
+            # charged what was spent by then.
+            epsilon = self.epsilon
         # A sum of shares that exceeds the budget by rounding alone is truthfully within it (`WIDER`).
         return (min(epsilon, self.epsilon) if epsilon <= limit else epsilon), delta
 
-    def _price(self, events: dict[PrivacyEvent, int], *, adaptive: bool | None = None) -> dict[str, Any]:
-        epsilon, delta = self._composed(events, self._adaptive if adaptive is None else adaptive)
+    def _price(self, events: dict[PrivacyEvent, int]) -> dict[str, Any]:
+        epsilon, delta = self._composed(events)
         rho = rho_total(events)
         return {
             "epsilon": epsilon,

@@ -37,6 +37,8 @@ from skprivate.privacy._zcdp import delta_of_rho, epsilon_of_rho
 
 Counts = frozenset[tuple[PrivacyEvent, int]]
 
+#: Events of smaller ε are added up beside the others.
+_TINY = 1e-100
 #: Beyond that many events the rounding of a transform leaves nothing to gain over Rényi moments.
 _MOST_EVENTS = 10**9
 _LARGEST_MULTIPLIER = 1e150
@@ -323,8 +325,10 @@ def _check_delta(delta: float) -> None:
 
 
 def _split(counts: Counts, limit: float) -> tuple[float, Counts]:
-    """Σε of the pure events above ``limit``, and the other events."""
-    rest = frozenset(pair for pair in counts if not limit < pair[0].pure_epsilon < math.inf)
+    """Σε of the pure events above ``limit``, or so small that their squares underflow, and the other events."""
+    rest = frozenset(
+        pair for pair in counts if _TINY <= pair[0].pure_epsilon <= limit or math.isinf(pair[0].pure_epsilon)
+    )
     return _pure_sum(counts - rest), rest
 
 

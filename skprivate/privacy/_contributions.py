@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.privacy._lattice import FloatArray, largest
+from skprivate.privacy._lattice import FloatArray, as_integers, largest
 
 #: A contribution of norm 1 has 2³⁰ steps: squares of norms fit into int64, and 2³² units add up in int64.
 CONTRIBUTION_BITS = 30
@@ -90,13 +90,13 @@ def _block_sum(block: NDArray[Any], axis: int, bound: int | None) -> NDArray[Any
     count = block.shape[axis]
     if block.dtype.kind == "f":
         # Sums of integers below 2⁵³ are exact in float64, in any order.
-        if bound is not None and bound * max(count, 1) < 2**53:
-            return np.asarray(np.sum(block, axis=axis)).astype(np.int64)
+        if bound is not None and int(bound) * max(count, 1) < 2**53:
+            return np.asarray(np.sum(block, axis=axis, dtype=np.float64)).astype(np.int64)
         most = max(float(np.max(block, initial=0.0)), -float(np.min(block, initial=0.0)))
         if not math.isfinite(most) or not np.array_equal(np.trunc(block), block):
             raise ValueError("contributions must be integers, got floats that are not.")
         if most * max(count, 1) < 2.0**53:
-            return np.asarray(np.sum(block, axis=axis)).astype(np.int64)
+            return np.asarray(np.sum(block, axis=axis, dtype=np.float64)).astype(np.int64)
         if most < _SAFE:
             block = block.astype(np.int64)
         else:
@@ -105,6 +105,9 @@ def _block_sum(block: NDArray[Any], axis: int, bound: int | None) -> NDArray[Any
     if block.dtype.kind == "b":
         block = block.astype(np.int64)
     if block.dtype == object:
+        if (integral := as_integers(block)) is None:
+            raise ValueError("contributions must be integers, got objects that are not.")
+        block = integral.astype(object)  # Python integers: numpy's wrap around
         return as_small_as_possible(np.asarray(np.sum(block, axis=axis), dtype=object))
     if block.dtype.kind not in "iu":
         raise TypeError(f"contributions must be integers, got dtype {block.dtype}.")
@@ -233,7 +236,7 @@ def interval_contributions(values: FloatArray, low: float, high: float, *, bits:
     middle = low + half
     # In place: one new array instead of eight halves the time.
     relative = np.clip(values, low, high, out=np.empty(np.shape(values)))
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(all="ignore"):
         relative -= middle
         relative /= half
     np.clip(relative, -1.0, 1.0, out=relative)
@@ -259,6 +262,7 @@ def upper_root(square: int) -> float:
     >>> upper_root(4), upper_root(3) ** 2 >= 3
     (2.0, True)
     """
+    square = int(square)
     root = math.sqrt(square)
     while Fraction(root) ** 2 < square:
         root = math.nextafter(root, math.inf)

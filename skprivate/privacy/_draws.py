@@ -40,6 +40,7 @@ from skprivate.privacy._lattice import (
     integer_laplace_lattice,
     integers,
     laplace_lattice,
+    rational,
     selection_costs,
     selection_rate,
     snap,
@@ -168,7 +169,7 @@ class Draws(MetricDraws, FlowDraws):
         """
         array = integers(counts)
         check_positive(sensitivity=sensitivity, epsilon=epsilon)
-        scale = Fraction(sensitivity) / Fraction(epsilon) * WIDER
+        scale = rational(sensitivity) / rational(epsilon) * WIDER
         return self._noisy_counts(
             "laplace", array, sensitivity, "l1", {PureEvent(epsilon, "discrete Laplace"): 1}, scale
         )
@@ -192,7 +193,7 @@ class Draws(MetricDraws, FlowDraws):
         self._require_delta("discrete Gaussian noise")
         array = integers(counts)
         check_positive(sensitivity=sensitivity, rho=rho)
-        scale = Fraction(sensitivity) * Fraction(1 / math.sqrt(2 * rho)) * WIDER
+        scale = rational(sensitivity) * Fraction(1 / math.sqrt(2 * rho)) * WIDER
         return self._noisy_counts(
             "gaussian", array, sensitivity, "l2", {ZeroConcentratedEvent(rho, "discrete Gaussian"): 1}, scale
         )

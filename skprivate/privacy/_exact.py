@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 
+from skprivate.privacy._lattice import rational
 from skprivate.privacy._randomness import BitSource
 
 #: Decimal digits that are computed and not trusted.
@@ -34,7 +35,7 @@ def _context(digits: int) -> decimal.Context:
 def as_fraction(value: float | int | Fraction, name: str) -> Fraction:
     """Return a positive finite number as the exact rational that it is."""
     try:
-        exact = Fraction(value)
+        exact = rational(value)
     except (ValueError, OverflowError, TypeError):
         raise ValueError(f"{name} must be a finite number > 0, got {value!r}.") from None
     if exact <= 0:

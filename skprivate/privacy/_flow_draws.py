@@ -14,7 +14,7 @@ from skprivate.privacy import _samplers
 from skprivate.privacy._contributions import add_exactly
 from skprivate.privacy._events import PrivacyEvent, PureEvent
 from skprivate.privacy._guarantee import Adjacency
-from skprivate.privacy._lattice import WIDER, IntArray, check_positive, integers
+from skprivate.privacy._lattice import WIDER, IntArray, check_positive, integers, rational
 from skprivate.privacy._randomness import BitSource
 from skprivate.privacy._tape import Draw
 
@@ -62,7 +62,7 @@ class FlowDraws:
             )
         if array.size == 0 or array.ndim == 0:
             raise ValueError(f"mass must have one axis per dimension of the grid, got shape {array.shape}.")
-        scale = max(Fraction(sensitivity) / Fraction(epsilon) * WIDER, _LEAST_SCALE)
+        scale = max(rational(sensitivity) / rational(epsilon) * WIDER, _LEAST_SCALE)
         _samplers.check_scale(scale)
         events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "Laplace flow"): 1}
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from skprivate.privacy import _samplers
 from skprivate.privacy._exact import below, enclose_power_exp, enclose_product
-from skprivate.privacy._lattice import FloatArray, IntArray, Lattice
+from skprivate.privacy._lattice import FloatArray, IntArray, Lattice, rational
 from skprivate.privacy._randomness import BitSource
 
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
@@ -53,7 +53,7 @@ def norm_lattice(norm: Norm, d: int, epsilon: float) -> Lattice:
     bits = min(_FINE_BITS + cell, room)
     assert bits - cell >= _LEAST_FINE_BITS
     step = lattice_step(epsilon, bits)
-    return Lattice(step, WIDER / (Fraction(epsilon) * Fraction(step)))
+    return Lattice(step, WIDER / (rational(epsilon) * Fraction(step)))
 
 
 def lattice_step(epsilon: float, bits: int) -> float:

@@ -45,16 +45,16 @@ def laplace_lattice(sensitivity: float, epsilon: float, coordinates: int) -> Lat
     step = _step(sensitivity / epsilon, coordinates)
     # Two further steps: the discrete Laplace shifted by Δ steps is dominated by the continuous one shifted by
     # Δ + 2, whose profile is what the accountant uses.
-    steps = Fraction(sensitivity) / Fraction(step) + _ROUNDING_STEPS * coordinates + 2
-    return Lattice(step, steps / Fraction(epsilon) * WIDER)
+    steps = rational(sensitivity) / rational(step) + _ROUNDING_STEPS * coordinates + 2
+    return Lattice(step, steps / rational(epsilon) * WIDER)
 
 
 def gaussian_lattice(sensitivity: float, noise_multiplier: float, coordinates: int) -> Lattice:
     """Lattice and standard deviation for Gaussian noise with an ℓ2 ``sensitivity`` over ``coordinates`` numbers."""
     root = math.isqrt(max(coordinates, 1) - 1) + 1
     step = _step(sensitivity * noise_multiplier, root)
-    steps = Fraction(sensitivity) / Fraction(step) + _ROUNDING_STEPS * root
-    return Lattice(step, steps * Fraction(noise_multiplier) * WIDER)
+    steps = rational(sensitivity) / rational(step) + _ROUNDING_STEPS * root
+    return Lattice(step, steps * rational(noise_multiplier) * WIDER)
 
 
 class IntegerLattice(NamedTuple):
@@ -85,19 +85,19 @@ def integer_laplace_lattice(
     sensitivity: float | Fraction, epsilon: float, coordinates: int
 ) -> IntegerLattice:
     """Lattice for Laplace noise on integers with this ℓ1 sensitivity in steps."""
-    shift = _shift(Fraction(sensitivity) / Fraction(epsilon))
-    steps = Fraction(sensitivity) * Fraction(2) ** shift + (0 if shift >= 0 else coordinates) + 2
-    return IntegerLattice(shift, steps / Fraction(epsilon) * WIDER)
+    shift = _shift(rational(sensitivity) / rational(epsilon))
+    steps = rational(sensitivity) * Fraction(2) ** shift + (0 if shift >= 0 else coordinates) + 2
+    return IntegerLattice(shift, steps / rational(epsilon) * WIDER)
 
 
 def integer_gaussian_lattice(
     sensitivity: float | Fraction, noise_multiplier: float, coordinates: int
 ) -> IntegerLattice:
     """Lattice for Gaussian noise on integers with this ℓ2 sensitivity in steps."""
-    shift = _shift(Fraction(sensitivity) * Fraction(noise_multiplier))
+    shift = _shift(rational(sensitivity) * rational(noise_multiplier))
     root = math.isqrt(max(coordinates, 1) - 1) + 1
-    steps = Fraction(sensitivity) * Fraction(2) ** shift + (0 if shift >= 0 else root)
-    return IntegerLattice(shift, steps * Fraction(noise_multiplier) * WIDER)
+    steps = rational(sensitivity) * Fraction(2) ** shift + (0 if shift >= 0 else root)
+    return IntegerLattice(shift, steps * rational(noise_multiplier) * WIDER)
 
 
 def _shift(scale: Fraction) -> int:
@@ -124,7 +124,7 @@ def selection_costs(scores: ArrayLike, sensitivity: float, epsilon: float) -> tu
         if exact.dtype == object:
             exact = np.minimum(np.maximum(exact, -_INTEGER_LIMIT), _INTEGER_LIMIT)
         lattice = np.clip(exact.astype(np.int64), -_INTEGER_LIMIT, _INTEGER_LIMIT)
-        steps = Fraction(sensitivity)
+        steps = rational(sensitivity)
     else:
         unit = sensitivity / max(1.0, epsilon)
         if unit < 2.0**-1000:
@@ -133,14 +133,19 @@ def selection_costs(scores: ArrayLike, sensitivity: float, epsilon: float) -> tu
         real = finite(scores)
         with np.errstate(over="ignore"):
             lattice = np.rint(np.clip(real / step, -_SCORE_LIMIT, _SCORE_LIMIT)).astype(np.int64)
-        steps = Fraction(sensitivity) / Fraction(step) + _ROUNDING_STEPS
+        steps = rational(sensitivity) / rational(step) + _ROUNDING_STEPS
     best = lattice.max(axis=-1, keepdims=True, initial=np.iinfo(np.int64).min)
     return best - lattice, steps
 
 
 def selection_rate(epsilon: float, steps: Fraction, monotone: bool) -> Fraction:
     """Exponent per step of cost."""
-    return Fraction(epsilon) / (steps * (1 if monotone else 2)) / WIDER
+    return rational(epsilon) / (steps * (1 if monotone else 2)) / WIDER
+
+
+def rational(value: Any) -> Fraction:
+    """The exact value of a number; numpy's integers, which wrap around inside a `Fraction`, as Python's."""
+    return Fraction(int(value)) if isinstance(value, Integral) else Fraction(value)
 
 
 def check_positive(**values: float) -> None:

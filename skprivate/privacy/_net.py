@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from skprivate.privacy._k_norm import WIDER, Norm, cell_diameter, lattice_step
-from skprivate.privacy._lattice import FloatArray, IntArray, Lattice
+from skprivate.privacy._lattice import FloatArray, IntArray, Lattice, rational
 
 _FINE_BITS = 32
 #: Coordinates have so many bits, so that squares are good in float64 and costs stay in int64.
@@ -36,7 +36,7 @@ def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float
         raise ValueError("bounds must have finite widths.")
     step = max(step, math.ldexp(1.0, math.frexp(width)[1] - _COORDINATE_BITS))
     units = _SIXTEENTH if norm == "l2" else 1
-    return Lattice(step, 2 * units * WIDER / (Fraction(epsilon) * Fraction(step)))
+    return Lattice(step, 2 * units * WIDER / (rational(epsilon) * Fraction(step)))
 
 
 def net_costs(

@@ -71,8 +71,9 @@ def open_release(
         For the guarantee.
     plan : mapping or iterable of (PrivacyEvent, int)
         Events to pay for at once; draws that match need no further check. A plan is fixed before any result is
-        seen, so it is priced by its privacy loss distribution. Draws outside a plan may depend on results, in
-        number and in kind, and are priced by a bound that is valid for adaptive choices (`filter_epsilon`).
+        seen, so it is priced by its privacy loss distribution. Draws outside a plan may depend on results, in number
+        and in kind. They cost their pure sum where that is within the budget, and else the whole budget, which holds
+        as a filter (`filter_epsilon`). Beside a plan that needs δ they must be pure.
 
     Returns
     -------

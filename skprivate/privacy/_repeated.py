@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 
 import numpy as np
 
 from skprivate.privacy._branches import Branch
 from skprivate.privacy._events import Events, PrivacyEvent, PureEvent, count_events
+from skprivate.privacy._lattice import rational
 from skprivate.privacy._release import Release
 from skprivate.privacy._tape import Draw
 
@@ -76,7 +76,7 @@ def select_repeatedly(
         raise ValueError(f"n_candidates must be at least 1, got {n_candidates!r}.")
     if not 1.0 <= mean_repetitions < math.inf:
         raise ValueError(f"mean_repetitions must be finite and at least 1, got {mean_repetitions!r}.")
-    mean = Fraction(mean_repetitions)
+    mean = rational(mean_repetitions)
 
     def sample() -> list[int]:
         # Their number hides which of them won: it is drawn like noise, exactly and from the noise's source.

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skprivate.privacy._exact import below_exp, exp_floor
+from skprivate.privacy._lattice import rational
 from skprivate.privacy._randomness import BitSource
 
 Int64Array = NDArray[np.int64]
@@ -49,7 +50,7 @@ def check_selection(costs: Int64Array, multiplicity: Sequence[int] | None, rule:
 
 def _check_rate(rate: float | int | Fraction) -> Fraction:
     try:
-        exact = Fraction(rate)
+        exact = rational(rate)
     except (ValueError, OverflowError, TypeError):
         raise ValueError(f"rate must be a finite number >= 0, got {rate!r}.") from None
     if exact < 0:

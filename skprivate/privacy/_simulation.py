@@ -7,12 +7,13 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 #: Set to anything but "" or "0", this environment variable forbids simulated noise in the whole process.
 FORBID_VARIABLE = "SKPRIVATE_FORBID_SIMULATED_NOISE"
 
-_FORBIDDEN: ContextVar[bool] = ContextVar("skprivate_forbid_simulated_noise", default=False)
+_FORBIDDING: list[
+    object
+] = []  # the blocks that are running, in any thread: ensembles fit their members in others
 #: Frames of these packages are not the caller's.
 _OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent")
 
@@ -31,7 +32,7 @@ class SimulatedNoiseError(ValueError):
 
 @contextmanager
 def forbid_simulated_noise() -> Iterator[None]:
-    """Refuse every release with seeded noise inside the block.
+    """Refuse every release with seeded noise while the block runs, in all threads of the process.
 
     The environment variable ``SKPRIVATE_FORBID_SIMULATED_NOISE=1`` does the same for a whole process and for the
     worker processes that it starts. Meta-estimators of scikit-learn (bagging, boosting) overwrite every parameter
@@ -53,16 +54,17 @@ def forbid_simulated_noise() -> Iterator[None]:
     ...         print("refused")
     refused
     """
-    token = _FORBIDDEN.set(True)
+    block = object()
+    _FORBIDDING.append(block)
     try:
         yield
     finally:
-        _FORBIDDEN.reset(token)
+        _FORBIDDING.remove(block)
 
 
 def announce_simulation(label: str) -> None:
     """Warn that a release draws seeded noise, or refuse it where that is forbidden."""
-    if _FORBIDDEN.get() or os.environ.get(FORBID_VARIABLE, "0") not in ("", "0"):
+    if _FORBIDDING or os.environ.get(FORBID_VARIABLE, "0") not in ("", "0"):
         raise SimulatedNoiseError(
             "random_state is not None, but simulated noise is forbidden here (forbid_simulated_noise, or the "
             f"environment variable {FORBID_VARIABLE}). Use random_state=None; scikit-learn's ensembles set the "

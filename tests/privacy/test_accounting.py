@@ -253,3 +253,12 @@ def test_prices_of_all_pairs_of_events_are_finite():
     ]
     for first, second in itertools.product(kinds, kinds):
         assert 0 < compose_epsilon([(first, 2), (second, 3)], 1e-6) < 10
+
+
+@pytest.mark.parametrize("kind", [LaplaceEvent, PureEvent, BoundedRangeEvent])
+def test_events_whose_squares_underflow_have_a_price(kind):
+    tiny = (kind(1e-300), 1000)
+    assert compose_epsilon([tiny], 1e-6) <= 1e-297 * (1 + 1e-12)
+    gaussian = (GaussianEvent(10.0), 7)
+    assert compose_epsilon([gaussian, tiny], 1e-6) == pytest.approx(compose_epsilon([gaussian], 1e-6))
+    assert compose_delta([gaussian, tiny], 0.5) == pytest.approx(compose_delta([gaussian], 0.5))

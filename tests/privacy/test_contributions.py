@@ -159,3 +159,18 @@ def test_an_upper_root_is_the_smallest_float_above(square):
     root = upper_root(square)
     assert Fraction(root) ** 2 >= square
     assert root == 0 or Fraction(math.nextafter(root, 0.0)) ** 2 < square
+
+
+def test_sums_of_every_kind_of_integer_are_exact():
+    """numpy's integers wrapped around in object arrays, where its booleans were or-ed, and float16 overflowed."""
+    assert exact_sum(np.array([np.int64(2**62)] * 4, dtype=object)).item() == 2**64
+    assert exact_sum(np.full(4000, 2000, dtype=np.float16)) == 8_000_000
+    assert exact_sum(np.full(5, 2.0**53 - 1), bound=np.int64(2**62)).item() == 5 * (2**53 - 1)
+    for other in (0.5, np.bool_(True)):
+        with pytest.raises(ValueError, match="integers"):
+            exact_sum(np.array([other] * 2, dtype=object))
+
+
+def test_an_interval_of_one_subnormal_step_is_no_division_by_zero():
+    found = interval_contributions(np.array([-1.0, 0.0, 5e-324, 1.0]), 0.0, 5e-324, bits=4)
+    assert (np.abs(found) <= 8).all()

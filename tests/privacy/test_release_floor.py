@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from skprivate.privacy import (
     BoundedRangeEvent,
     BudgetExceededError,
     GaussianEvent,
-    LaplaceEvent,
     PrivacyLedger,
     PureEvent,
     compose_epsilon,
@@ -28,6 +28,7 @@ from skprivate.privacy import (
 )
 
 ONE = PureEvent(1.0, "discrete Laplace")
+TERMS = {"delta": 1e-6, "unit": "row", "adjacency": "add-remove", "random_state": 0}
 
 
 def planned(count=1, **changes):
@@ -298,6 +299,31 @@ def test_unknown_words_are_answered_with_the_known_ones(name, value):
     assert error.value.__suppress_context__
 
 
+@pytest.mark.parametrize(
+    "sensitivity", [np.int64(3 * 2**30), np.int64(1000), np.int8(100), np.uint64(2**40)], ids=repr
+)
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda r, s: r.laplace(0, sensitivity=s, epsilon=0.3),
+        lambda r, s: r.laplace(0.0, sensitivity=s, epsilon=0.3),
+        lambda r, s: r.gaussian(0, sensitivity=s, noise_multiplier=3.0),
+        lambda r, s: r.gaussian(0.0, sensitivity=s, noise_multiplier=3.0),
+        lambda r, s: r.discrete_laplace(0, sensitivity=s, epsilon=0.3),
+        lambda r, s: r.discrete_gaussian(0, sensitivity=s, rho=0.1),
+        lambda r, s: r.select(np.arange(50) * int(s), sensitivity=s, epsilon=0.3),
+        lambda r, s: r.select(np.arange(50.0) * int(s), sensitivity=s, epsilon=0.3),
+    ],
+)
+def test_numpy_integers_are_sensitivities_like_others(draw, sensitivity):
+    """They wrapped around inside fractions, and the noise was smaller than paid for by any factor."""
+    options = {**TERMS, "epsilon": 10.0, "delta": 0.01}
+    drawn, expected = (
+        [draw(open_release(**options), kind(sensitivity)) for _ in range(3)] for kind in (lambda s: s, int)
+    )
+    assert drawn == expected
+
+
 # Prices -----------------------------------------------------------------------------------------------------------
 
 
@@ -306,29 +332,54 @@ def test_plans_are_priced_by_their_loss_distribution_and_the_rest_by_a_filter():
     cost = compose_epsilon(plan, 1e-6)
     filtered = filter_epsilon(plan, 1e-6)
     assert cost < filtered
-    terms = {"epsilon": 50.0, "delta": 1e-6, "unit": "row", "adjacency": "add-remove", "random_state": 0}
-    release = open_release(**terms, plan=plan)
-    for _ in range(100):
-        release.discrete_laplace([0], sensitivity=1, epsilon=0.05)
-    assert release.close().epsilon == pytest.approx(cost)
-    release = open_release(**terms)
-    for _ in range(100):
-        release.discrete_laplace([0], sensitivity=1, epsilon=0.05)
-    assert release.close().epsilon == pytest.approx(filtered)
     # A budget that the plan would fit, but not draws that may depend on each other in number and kind.
-    tight = open_release(**{**terms, "epsilon": 0.5 * (cost + filtered)})
-    with pytest.raises(BudgetExceededError):
-        for _ in range(100):
-            tight.discrete_laplace([0], sensitivity=1, epsilon=0.05)
+    for budget, planned, price in [(3.0, plan, cost), (3.0, (), 3.0), (0.5 * (cost + filtered), (), None)]:
+        release = open_release(**TERMS, epsilon=budget, plan=planned)
+        with nullcontext() if price else pytest.raises(BudgetExceededError):
+            for _ in range(100):
+                release.discrete_laplace([0], sensitivity=1, epsilon=0.05)
+            guarantee = release.close()
+            assert (guarantee.epsilon, guarantee.delta) == (pytest.approx(price), 1e-6)
 
 
-def test_one_draw_beside_a_plan_prices_all_by_the_filter():
+def test_pure_draws_add_up_beside_a_plan_and_others_are_refused():
     plan = [(GaussianEvent(40.0), 50), (BoundedRangeEvent(0.1), 3)]
-    release = open_release(
-        epsilon=50.0, delta=1e-6, unit="row", adjacency="add-remove", plan=plan, random_state=0
-    )
+    release = open_release(**TERMS, epsilon=50.0, plan=plan)
     release.laplace(0, sensitivity=1, epsilon=0.2)
-    assert release.close().epsilon == pytest.approx(filter_epsilon([*plan, (LaplaceEvent(0.2), 1)], 1e-6))
+    with pytest.raises(BudgetExceededError):
+        release.gaussian(0, sensitivity=1, noise_multiplier=1e3)
+    assert release.close().epsilon == pytest.approx(compose_epsilon(plan, 1e-6) + 0.2)
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_stopping_when_the_loss_is_high_does_not_raise_delta(planned):
+    """δ of the best rule for when to close and spend what the budget has left on pure draws, by backward induction.
+
+    After t draws with loss L, and ε_t stated for them, it is E[(1 − e^{ε_t − L})₊], which the stated δ must cover.
+    """
+    delta, budget = 0.01, 10.0
+    rhos = 1e-4 * 2.0 ** np.arange(13)
+    multipliers = np.sqrt(0.5 / np.diff(rhos, prepend=0.0))
+    prices = []
+    for t in range(1, 14):
+        plan = [(GaussianEvent(float(multipliers[0])), 1)] if planned else ()
+        release = open_release(**{**TERMS, "delta": delta}, epsilon=budget, plan=plan)
+        try:
+            for multiplier in multipliers[:t]:
+                release.gaussian(0, sensitivity=1, noise_multiplier=float(multiplier))
+        except BudgetExceededError:
+            break
+        prices.append(release.close())
+    assert all(price.delta == delta for price in prices)
+    losses = np.linspace(-8, 9, 1501) * math.sqrt(2 * rhos[-1])
+    value = np.zeros(losses.size)
+    for t in reversed(range(len(prices))):
+        value = np.maximum(value, -np.expm1(np.minimum(prices[t].epsilon - losses, 0.0)))
+        start = losses if t else np.zeros(1)
+        rho = 0.5 / multipliers[t] ** 2
+        law = stats.norm(start[:, None] + rho, math.sqrt(2 * rho)).pdf(losses) * (losses[1] - losses[0])
+        value = law @ value
+    assert value[0] <= delta * 1.001
 
 
 def test_score_lattices_are_fine_against_one_over_epsilon():

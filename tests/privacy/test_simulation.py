@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from joblib import parallel_backend
 from sklearn.ensemble import BaggingRegressor
 
 from skprivate import UserLevelSGDRegressor
@@ -55,6 +56,12 @@ def test_members_of_an_ensemble_cannot_be_seeded_where_it_is_forbidden():
     assert ledger.spent == (0.0, 0.0)
     release = open_release(epsilon=1.0, unit="row", adjacency="add-remove", random_state=0)  # allowed again
     assert not release.close().valid_for_release
+
+
+def test_members_that_are_fitted_in_other_threads_cannot_be_seeded_either():
+    model = BaggingRegressor(UserLevelSGDRegressor(), n_estimators=2, n_jobs=2)
+    with forbid_simulated_noise(), parallel_backend("threading"), pytest.raises(SimulatedNoiseError):
+        model.fit(X, Y)
 
 
 @pytest.mark.parametrize(("value", "forbidden"), [("1", True), ("yes", True), ("0", False), ("", False)])
