@@ -104,7 +104,7 @@ class ReleaseAccount:
             theorem=self._theorem,
             events=tuple(self._paid.items()),
             valid_for_release=self._source.secure and self._tape is None,
-            adaptive=self._adaptive,
+            adaptive=self._paid != self._plan,
         )
 
     def __enter__(self) -> Self:
