@@ -24,7 +24,7 @@ Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable
 def check_one_kind(targets: Iterable[Any]) -> None:
     """Refuse a mixture of strings, numbers and others.
 
-    NumPy finds one type for all: one string, or one value of an odd type, would make other things of all others' numbers.
+    NumPy finds one type for all: one string, or one value of an odd type, would change all others' numbers.
     """
     kinds = {
         str if issubclass(t, str) else Real if issubclass(t, Real | np.bool) else t

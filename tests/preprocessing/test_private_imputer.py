@@ -99,7 +99,7 @@ def test_modes_are_found_among_categories_only():
 
 @pytest.mark.parametrize("odd", ["x", b"x", None, 2.5, 2**64])
 def test_one_odd_entry_in_a_list_changes_no_other_vote(odd):
-    # By chance the mode is missed with probability 2·e⁻⁵⁰⁰; if nobody has a category, all five are right with probability 3⁻⁵.
+    # The mode is missed with probability below e⁻⁴⁰⁰; where nobody has a category, all are right with 3⁻⁵.
     for seed in SEEDS:
         imputer = PrivateImputer(
             epsilon=1.0, strategy="most_frequent", categories=[1, 2, 3], random_state=seed
