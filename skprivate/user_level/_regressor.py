@@ -46,8 +46,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Residual, in units of y, beyond which the Huber loss is linear.
     solver : {"auto", "sgd", "phased", "moments"}, default="auto"
         "sgd" descends on all users in every step; "phased" solves a sequence of ever more strongly regularised
-        problems on disjoint users (Algorithm 5; with "add-remove" it needs ``user_ids``); "moments" releases the users' mean second moments once and
-        solves for the coefficients (squared loss only).
+        problems on disjoint users (Algorithm 5; with "add-remove" it needs ``user_ids``); "moments" releases the
+        users' mean second moments once and solves for the coefficients (squared loss only).
     accounting : {"tight", "paper"}, default="tight"
         "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
     aggregation : {"robust", "mean"}, default="robust"
