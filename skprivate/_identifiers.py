@@ -129,7 +129,9 @@ def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
     if missing:
         raise _missing(name)
     if hasattr(ids, "__array__"):
-        return np.asarray(ids)
+        array = np.asarray(ids)
+        # NumPy's strings of fixed width lose trailing zeros, which polars keeps.
+        return list(ids.to_list()) if array.dtype.kind in "US" and hasattr(ids, "to_list") else array
     if isinstance(ids, Sequence) and not isinstance(ids, str | bytes | bytearray | memoryview):
         return list(ids)
     raise TypeError(

@@ -6,6 +6,7 @@ import hashlib
 import uuid
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -224,3 +225,8 @@ def test_hash_is_blake2b_of_the_canonical_name():
         b"integer:\x7f",
         b"integer:\x00\x80",
     ]
+
+
+def test_trailing_zeros_of_polars_strings_stay():
+    codes, names = encode_identifiers(pl.Series(["a\0", "a", "a\0"]), 3)
+    assert codes.tolist() == [0, 1, 0] and names.tolist() == ["a\0", "a"]

@@ -130,6 +130,14 @@ def missing_mask(values: Any) -> Any:
     return np.array(flat, dtype=bool).reshape(values.shape)
 
 
+def as_entries(X: Any) -> Any:
+    """Nested lists as an array of their entries as they are.
+
+    NumPy would find one type for all: a single string makes strings of everybody's numbers.
+    """
+    return np.array(X, dtype=object) if isinstance(X, list | tuple) else X
+
+
 def _names(X: Any) -> list[str] | None:
     return None if getattr(X, "columns", None) is None else [repr(str(name)) for name in X.columns]
 

@@ -15,6 +15,7 @@ from skprivate.preprocessing._bounds import check_bounds
 from skprivate.preprocessing._categories import check_categories
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
+    as_entries,
     columns_of,
     missing_mask,
     numeric_table,
@@ -194,7 +195,7 @@ class PrivateImputer(TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
     def _table(self, X, *, reset):
         if self.strategy != "most_frequent":
             return numeric_table(self, X, reset=reset)
-        table = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=reset)
+        table = validate_data(self, as_entries(X), dtype=None, ensure_all_finite=False, reset=reset)
         if table.dtype.kind == "f" and np.isinf(table).any():
             raise ValueError("Input X contains infinity; only finite numbers and missing values are allowed.")
         return table

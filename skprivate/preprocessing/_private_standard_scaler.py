@@ -174,10 +174,11 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         """
         check_is_fitted(self)
         table = numeric_table(self, X, reset=False).copy()
-        if self.with_mean:
-            table -= self.mean_
-        if self.with_std:
-            table /= self.scale_
+        with np.errstate(over="ignore"):  # a warning about somebody's overflow would say something about them
+            if self.with_mean:
+                table -= self.mean_
+            if self.with_std:
+                table /= self.scale_
         return table
 
     def inverse_transform(self, X):

@@ -10,6 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from skprivate._sklearn import _fit_context
 from skprivate.preprocessing._categories import check_categories, code_numbers
+from skprivate.preprocessing._columns import as_entries
 
 
 class PublicEncoder(TransformerMixin, BaseEstimator):
@@ -34,14 +35,14 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         self : estimator
             Itself.
         """
-        X = validate_data(self, X, dtype=None, ensure_all_finite=False)
+        X = validate_data(self, as_entries(X), dtype=None, ensure_all_finite=False)
         self._categories(X.shape[1])
         return self
 
     def _codes(self, X: Any) -> Any:
         """Number of the category of each entry; the number of categories for all others."""
         self._validate_params()
-        X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=False)
+        X = validate_data(self, as_entries(X), dtype=None, ensure_all_finite=False, reset=False)
         lists = self._categories(X.shape[1])
         columns = [code_numbers(X[:, j], categories) for j, categories in enumerate(lists)]
         return np.array(columns, dtype=np.int64).reshape(len(lists), len(X)).T

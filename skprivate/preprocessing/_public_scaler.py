@@ -105,7 +105,8 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self : PublicScaler
             Itself.
         """
-        X = validate_data(self, X, dtype=np.float64)
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            X = validate_data(self, X, dtype=np.float64)
         self._constants(X.shape[1])
         return self
 
@@ -123,9 +124,10 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             ``(X - center) / scale``, clipped to [-1, 1] if ``clip``.
         """
         self._validate_params()
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        center, scale = self._constants(X.shape[1])
-        X_scaled = (X - center) / scale
+        with np.errstate(all="ignore"):  # nor would a warning here keep to itself what a row holds
+            X = validate_data(self, X, dtype=np.float64, reset=False)
+            center, scale = self._constants(X.shape[1])
+            X_scaled = (X - center) / scale
         return np.clip(X_scaled, -1.0, 1.0, out=X_scaled) if self.clip else X_scaled
 
     def inverse_transform(self, X):

@@ -196,7 +196,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         """
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
         classes, codes = self._encode(y)
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
@@ -231,8 +230,18 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             raise ValueError(
                 f"Classifier can't train when only one class is present: got {len(classes)} class."
             )
-        codes = np.searchsorted(classes, y)
-        if (classes[np.minimum(codes, len(classes) - 1)] != y).any():
+        # Of the classes alone: how many labels there are beside how many rows is nobody's to be warned of.
+        check_classification_targets(np.repeat(classes, 3))
+        known = classes
+        if classes.dtype.kind in "biuf" and y.dtype.kind in "biuf":
+            # Whether labels are stored as integers may depend on one of them; their values as float64 do not.
+            known, y = classes.astype(np.float64), y.astype(np.float64)
+            if (known[1:] == known[:-1]).any():
+                raise ValueError(
+                    "classes must differ from each other as float64 numbers; use strings instead."
+                )
+        codes = np.searchsorted(known, y)
+        if (known[np.minimum(codes, len(known) - 1)] != y).any():
             raise ValueError("y has labels that are not in classes.")
         return classes, codes
 

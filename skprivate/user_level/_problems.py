@@ -214,7 +214,7 @@ class _LinearProblem(_ObjectiveProblem):
     def __init__(self, objective: Objective, data: UserData) -> None:
         super().__init__(objective, data)
         self.columns = data.groups.columns(data.X)
-        self.target = data.groups.columns(data.y.reshape(len(data.y), -1))
+        self.target = data.groups.columns(data.y if data.y.ndim == 2 else data.y[:, None])  # of nobody, too
 
     def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         coef = w.reshape(self.objective.n_outputs, -1)

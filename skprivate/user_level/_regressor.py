@@ -46,8 +46,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Residual, in units of y, beyond which the Huber loss is linear.
     solver : {"auto", "sgd", "phased", "moments"}, default="auto"
         "sgd" descends on all users in every step; "phased" solves a sequence of ever more strongly regularised
-        problems on disjoint users (Algorithm 5); "moments" releases the users' mean second moments once and
-        solves for the coefficients (squared loss only).
+        problems on disjoint users (Algorithm 5; with "add-remove" it needs ``user_ids``); "moments" releases the
+        users' mean second moments once and solves for the coefficients (squared loss only).
     accounting : {"tight", "paper"}, default="tight"
         "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
     aggregation : {"robust", "mean"}, default="robust"
@@ -195,6 +195,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         """
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        if y.dtype.kind in "US":
+            # One string in a list has made strings of all numbers, which some single-precision ones do not survive.
+            raise ValueError("y must hold numbers: could not convert a string to float.")
         y = y.astype(np.float64, copy=False)
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)

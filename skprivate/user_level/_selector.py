@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.privacy import PrivacyUnit
-from skprivate.user_level._candidate_losses import user_losses
+from skprivate.user_level._candidate_losses import check_one_kind, one_kind_of_targets, user_losses
 from skprivate.user_level._user_selection import MeanSelection, VoteSelection
 from skprivate.user_level._users import encode_users
 
@@ -50,7 +50,8 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         chosen by permute-and-flip. Needs no bound on losses. "means": least winsorised mean of the users' losses
         with Liu and Talwar's selection, as published; needs ``tau`` and ``bound``.
     loss : {"auto", "squared_error", "absolute_error", "zero_one"} or callable, default="auto"
-        Loss of a row; a callable takes ``(y_true, y_pred)`` and returns one number a row. "auto" is "zero_one" for
+        Loss of a row; a callable takes ``(y_true, y_pred)`` and returns one number a row; targets that are
+        numbers come as float64. "auto" is "zero_one" for
         classifiers and "squared_error" otherwise.
     predict_by : {"user", "batch"}, default="user"
         "user": the candidates predict, and a callable ``loss`` rates, the rows of one user at a time, so that nothing
@@ -165,10 +166,11 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         -------
         self : UserLevelSelector
         """
-        if isinstance(y, (list, tuple)) and len({isinstance(target, str) for target in y}) > 1:
-            # One string would make strings of all others' numbers.
-            raise TypeError("y must be all strings or all numbers, got both.")
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        if isinstance(y, list | tuple):
+            check_one_kind(y)
+        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
+            X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+            y = one_kind_of_targets(y)
         mechanism = self._mechanism()
         codes = encode_users(user_ids, len(X))[0]
         by_user = self.predict_by == "user"

@@ -68,6 +68,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             )
         if self.accounting == "paper" and self.solver not in ("auto", "sgd"):
             raise ValueError(f"accounting='paper' needs solver='sgd' or 'auto', got solver={self.solver!r}.")
+        if self.solver == "phased" and self.adjacency == "add-remove" and user_ids is None:
+            raise ValueError(
+                "solver='phased' with adjacency='add-remove' needs user_ids: rows without identifiers are dealt to "
+                "phases by their positions, which one row more or less changes for all later ones."
+            )
         codes, names = encode_users(user_ids, len(X))
         groups = UserGroups(codes, self.weight_cap)
         adjacency = Adjacency(self.adjacency)

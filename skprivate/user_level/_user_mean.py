@@ -35,6 +35,8 @@ FloatArray = npt.NDArray[np.float64]
 #: Share of the Gaussian budget that finds the centre before the sum about it.
 CENTRE_SHARE = 0.2
 CENTRE_STEPS = 25
+#: Public radii and ranges lie between these.
+_LEAST, _MOST = 2.0**-900, 2.0**900
 
 
 def clip_factor(aggregation: str, n_features: int) -> float:
@@ -104,6 +106,12 @@ class UserMean(Mechanism):
     bound: float | None = None
     n_scales: int = 1
     theorem = "winsorised mean about a private centre, docs/user_level.md"
+
+    def __post_init__(self) -> None:
+        # Refused before anything is paid for. What is computed from them stays finite, and bins have a width.
+        for name, value in (("tau", self.tau), ("bound", self.bound)):
+            if value is not None and not _LEAST <= value <= _MOST:
+                raise ValueError(f"{name} must lie between 2**-900 and 2**900, got {value!r}.")
 
     @cached_property
     def split(self) -> BudgetSplit:

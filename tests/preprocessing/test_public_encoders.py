@@ -74,3 +74,15 @@ def test_nothing_is_learned():
     assert vars(one) == vars(other)
     with pytest.raises(ValueError, match="categories must be given"):
         PublicOneHotEncoder().fit([["a"]])
+
+
+def test_one_string_in_a_list_makes_no_strings_of_numbers():
+    for odd in ("x", b"x", None, 2.5, 2**64):
+        rows = [[1], [2**53 + 1], [odd]]
+        codes = PublicOrdinalEncoder(categories=[1, 2**53 + 1]).fit(rows).transform(rows)
+        assert codes.ravel().tolist() == [0.0, 1.0, 2.0]
+        assert PublicOneHotEncoder(categories=[1, 2**53 + 1]).fit_transform(rows).argmax(axis=1).tolist() == [
+            0,
+            1,
+            2,
+        ]

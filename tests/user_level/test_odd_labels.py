@@ -1,0 +1,143 @@
+"""One user's odd label or number neither changes what others contribute, nor shows as a warning, message or error."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.frozen import FrozenEstimator
+
+from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
+from skprivate.privacy import PrivacyLedger, SimulatedNoiseWarning
+from skprivate.user_level import (
+    UserLevelMean,
+    UserLevelSelector,
+    UserLevelSGDClassifier,
+    UserLevelSGDRegressor,
+)
+from skprivate.user_level._sgd import TooFewUsersWarning
+
+USERS = np.arange(3)
+
+
+def constants(kind, values):
+    return [
+        (str(v), FrozenEstimator(kind(strategy="constant", constant=v).fit([[0.0]], [v]))) for v in values
+    ]
+
+
+def warned(run):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run()
+    return [w for w in caught if not issubclass(w.category, SimulatedNoiseWarning | TooFewUsersWarning)]
+
+
+@pytest.mark.parametrize("last", [2, 2.5, 2**63, 2**64, -1])
+def test_the_type_of_targets_is_nobodys_to_choose(last):
+    seen = []
+
+    def loss(y, predicted):
+        seen.append((y.dtype, y.tolist()))
+        return np.abs(y - predicted)
+
+    selector = UserLevelSelector(constants(DummyRegressor, (1.0, 2.0)), loss=loss, random_state=0)
+    selector.fit(np.zeros((3, 1)), [1, 2**53 + 1, last], user_ids=USERS)
+    assert seen[:2] == [(np.float64, [1.0]), (np.float64, [2.0**53])]
+
+
+@pytest.mark.parametrize("odd", [b"x", None, "x"])
+@pytest.mark.parametrize("kind", [list, lambda y: np.array(y, dtype=object)])
+def test_targets_of_several_kinds_are_refused(odd, kind):
+    # Otherwise b"x" makes bytes of all numbers, and every user's losses 1.
+    selector = UserLevelSelector(constants(DummyClassifier, (1, 2)), random_state=0)
+    with pytest.raises(TypeError, match="all strings or all numbers"):
+        selector.fit(np.zeros((3, 1)), kind([1, 2, odd]), user_ids=USERS)
+
+
+def test_large_labels_are_not_merged_by_a_float():
+    label = 2**53
+    model = UserLevelSGDClassifier(classes=[label, label + 1])
+    with pytest.raises(ValueError, match="differ from each other as float64"):
+        model.fit(np.zeros((3, 1)), [label, label + 1, label], user_ids=USERS)
+    classes, codes = UserLevelSGDClassifier(classes=[3, 1, 2])._encode(np.array([1.0, 3.0, 2.0]))
+    assert classes.tolist() == [1, 2, 3] and classes.dtype.kind == "i" and codes.tolist() == [0, 2, 1]
+
+
+def test_the_number_of_labels_that_occur_is_not_warned_of():
+    model = UserLevelSGDClassifier(classes=list(range(30)), max_iter=1, random_state=0)
+    X = np.zeros((30, 1))
+    for n_labels in (2, 29):
+        assert not warned(lambda n=n_labels: model.fit(X, np.arange(30) % n))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda X: UserLevelSelector(constants(DummyRegressor, (0.0, 1.0)), random_state=0).fit(
+            X, X[:, 0], user_ids=np.zeros(len(X), int)
+        ),
+        lambda X: PublicScaler(center=-1e308, scale=1e-3).fit(X).transform(X),
+        lambda X: (
+            PrivateStandardScaler(random_state=0, bounds=(-1, 1), epsilon=1e6).fit(X * 1e-311).transform(X)
+        ),
+    ],
+)
+def test_nobodys_overflow_shows_as_a_warning(run):
+    # Partial sums of inf and -inf in the check for infinite numbers, quotients beyond the largest float.
+    X = np.repeat([1e308, -1e308], 200)[:, None]
+    assert not warned(lambda: run(X))
+
+
+@pytest.mark.parametrize("model", [UserLevelMean(), UserLevelSGDRegressor()])
+def test_no_complex_number_is_quoted(model):
+    with pytest.raises(ValueError, match="Complex data not supported") as error:
+        model.fit(np.array([[1.0], [2.0], [3.25 + 7j]]), [1.0, 2.0, 3.0])
+    assert "3.25" not in str(error.value)
+
+
+@pytest.mark.parametrize("parameters", [{"bound": 1e-320}, {"bound": 1e305}, {"tau": 1e308}, {"tau": 1e-320}])
+def test_ranges_that_cannot_be_divided_cost_nothing(parameters):
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, unit="row", adjacency="replace-one")
+    with pytest.raises(ValueError, match=f"{next(iter(parameters))} must lie between"):
+        UserLevelMean(ledger=ledger, **parameters).fit(np.zeros((20_000, 1)))
+    assert ledger.spent == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        UserLevelSGDRegressor(solver="phased", epsilon=500.0, max_iter=6),
+        UserLevelSGDClassifier(solver="phased", epsilon=300.0, max_iter=5, classes=[0, 1]),
+        UserLevelSGDClassifier(solver="phased", epsilon=300.0, max_iter=5, classes=[0, 1, 2]),
+    ],
+)
+def test_a_phase_that_nobody_is_in_is_no_error(model, adjacency):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(6, 2)), np.array([0, 1, 1, 0, 1, 0])
+    for seed in range(5):  # six users in about eight phases
+        fitted = model.set_params(adjacency=adjacency, random_state=seed).fit(X, y, user_ids=np.arange(6))
+        assert np.isfinite(fitted.coef_).all()
+
+
+@pytest.mark.parametrize("y", [[np.float32(0.1), "3"], ["secret", "b"]])
+def test_no_string_makes_strings_of_numbers(y):
+    # str(np.float32(0.1)) is "0.1", another number.
+    with pytest.raises(ValueError, match="could not convert a string") as error:
+        UserLevelSGDRegressor().fit(np.zeros((2, 1)), y)
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("model", [UserLevelSGDRegressor, UserLevelSGDClassifier])
+def test_rows_without_identifiers_have_no_phases_where_they_come_and_go(model):
+    # Given the public key of the hash, one row less moved all later rows to other phases: sums of a phase changed by up
+    # to 3.4 times their sensitivity.
+    X, y = np.zeros((20, 1)), np.arange(20) % 2
+    parameters = {"solver": "phased", "adjacency": "add-remove", "random_state": 0, "epsilon": 100.0}
+    with pytest.raises(ValueError, match="needs user_ids"):
+        model(**parameters).fit(X, y)
+    model(**parameters).fit(X, y, user_ids=np.arange(20))
+    model(**{**parameters, "adjacency": "replace-one"}).fit(X, y)
