@@ -40,7 +40,10 @@ def test_reads_as_a_sentence():
 
 
 def test_composes_by_events_and_never_above_the_sum():
-    one = open_release(epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", random_state=0)
+    plan = [(GaussianEvent(10.0, 2), 1)]
+    one = open_release(
+        epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", random_state=0, plan=plan
+    )
     one.gaussian([1.0, 2.0], sensitivity=1.0, noise_multiplier=10.0)
     first = one.close()
     both = first.compose(first, first)
