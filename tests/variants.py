@@ -238,7 +238,11 @@ def _user_level_means():
     plain = modes(kind, adjacency=BOTH, aggregation=("mean", "robust"), weight_cap=(1, 3))
     known = modes(kind, adjacency=BOTH, tau=(0.5,), bound=(1e9, 10.0), n_users=(None, 8))
     wild = modes(kind, adjacency=BOTH, bound=(1e-3, 1e12), epsilon=(0.1, 20.0), delta=(1e-9,))
-    return spread(plain, (*_USER_DATA, names_of_users, far_rows), 3) + spread(known, _USER_DATA, 2) + spread(wild, _USER_DATA, 1)
+    return (
+        spread(plain, (*_USER_DATA, names_of_users, far_rows), 3)
+        + spread(known, _USER_DATA, 2)
+        + spread(wild, _USER_DATA, 1)
+    )
 
 
 def _user_level_regressors():
@@ -254,7 +258,7 @@ def _user_level_regressors():
     )
     moments = modes(kind, solver=("moments",), adjacency=BOTH, weight_cap=(1, 3), fit_intercept=(True, False))
     known = modes(kind, adjacency=BOTH, n_users=(8,), solver=("sgd", "moments"), alpha=(None, 0.0, 0.5))
-    chosen = modes(kind, adjacency=BOTH, radius=(None, 2.0), fit_intercept=(True, False), epsilon=(0.2, 20.0))
+    chosen = modes(kind, adjacency=BOTH, radius=(None, 2.0), fit_intercept=(True, False), epsilon=(0.2, 2.0))
     paper = modes(
         kind,
         fixed={"accounting": "paper", "max_iter": 3},
@@ -264,8 +268,8 @@ def _user_level_regressors():
     # Options of the gradients first meet all data; what goes through the same sums meets some.
     return (
         spread(descents, _USER_DATA, 1)
-        + spread(moments + known, (*_USER_DATA[:4], names_of_users), 1)
-        + spread(chosen + paper, _USER_DATA, 1)
+        + spread(chosen, _USER_DATA, 1)
+        + spread(moments + known + paper, (*_USER_DATA[:4], names_of_users), 1)
     )
 
 
@@ -288,7 +292,12 @@ def _user_level_classifiers():
         solver=("sgd", "phased"),
     )
     known = modes(
-        kind, fixed={"classes": [0, 1]}, adjacency=BOTH, n_users=(8,), alpha=(0.0, 0.1), feature_norm=(None, 3)
+        kind,
+        fixed={"classes": [0, 1]},
+        adjacency=BOTH,
+        n_users=(8,),
+        alpha=(0.0, 0.1),
+        feature_norm=(None, 3),
     )
     paper = modes(
         kind,
@@ -299,7 +308,7 @@ def _user_level_classifiers():
     return (
         spread(two, _USER_DATA, 1)
         + [(each, (three_classes,)) for each in three]
-        + spread(known + paper, _USER_DATA, 1)
+        + spread(known + paper, (*_USER_DATA[:4], names_of_users), 1)
     )
 
 
@@ -327,10 +336,12 @@ def _gam_classifiers():
 
 
 def _gam_regressors():
-    kind, noise = sp.CuratedBagGAMRegressor, ("laplace", "gaussian", "auto")
-    bounds = (None, (-2, 3), (1.7e18, 1.7e18 + 1e6), (-1e-50, 1e-50))
+    kind, noise = sp.CuratedBagGAMRegressor, ("laplace", "gaussian", "discrete_gaussian", "auto")
+    bounds = (None, (-2, 3), (1.7e18, 1.7e18 + 1e6), (1e15 + 2047.5, 1e15 + 2048.5), (-1e-50, 1e-50))
     squared = modes(kind, fixed={"n_bins": 4}, mechanism=noise, label_bounds=bounds)
-    squared += modes(kind, mechanism=("laplace", "gaussian"), feature_sets=("singles",), label_bounds=(None, (0, 1)))
+    squared += modes(
+        kind, mechanism=("laplace", "gaussian"), feature_sets=("singles",), label_bounds=(None, (0, 1))
+    )
     poisson = modes(
         kind, fixed={"n_bins": 4, "loss": "poisson"}, mechanism=noise, label_bounds=(None, (0, 9))
     )
@@ -350,7 +361,9 @@ def _random_bags():
         sp.RandomBagClassifier: [
             (each, (default_data,)) for each in modes(sp.RandomBagClassifier, classes=([0, 1],), **losses)
         ]
-        + [(each, (three_classes,)) for each in modes(sp.RandomBagClassifier, classes=([0, 1, 2],), **losses)],
+        + [
+            (each, (three_classes,)) for each in modes(sp.RandomBagClassifier, classes=([0, 1, 2],), **losses)
+        ],
         sp.RandomBagRegressor: [
             (each, (default_data, extreme_labels))
             for each in modes(
@@ -390,7 +403,7 @@ def _halfspaces():
 def _synthesizers():
     kind = sp.MetricPrivateSynthesizer
     ways = {"mechanism": ("flow", "hats"), "ground": ("l1", "l2", "linf")}
-    flows = modes(kind, bounds=((0, 1),), epsilon=(50.0, 2000.0), **ways)
+    flows = modes(kind, bounds=((0, 1),), epsilon=(5.0, 200.0), **ways)
     flows += modes(kind, bounds=((-10, 10),), epsilon=(50.0,), resolution=(4,), **ways)
     hamming = modes(
         kind, metric=("hamming",), bounds=((0, 1), "private", (-1e9, 1e9)), resolution=("auto", 4)
@@ -429,7 +442,11 @@ def _privatizers():
         epsilon=(0.5, 3.0),
     )
     finite += modes(
-        kind, metric=("precomputed",), mechanism=("optimal",), distances=(distances,), prior=([0.7, 0.2, 0.1],)
+        kind,
+        metric=("precomputed",),
+        mechanism=("optimal",),
+        distances=(distances,),
+        prior=([0.7, 0.2, 0.1],),
     )
     finite += modes(
         kind,

@@ -78,7 +78,7 @@ def public_difference(first: Draw, second: Draw) -> str | None:
         return f"its shape is {first.statistic.shape} on one and {second.statistic.shape} on the other"
     for name in sorted({*first.options, *second.options} - {"multiplicity"}):
         here, there = first.options.get(name), second.options.get(name)
-        if not (np.shape(here) == np.shape(there) and np.all(np.asarray(here == there))):
+        if not np.array_equal(np.asarray(here), np.asarray(there)):
             return f"its {name} differs"
     return None
 
@@ -180,7 +180,9 @@ def _transport(first: np.ndarray, second: np.ndarray) -> int:
     numbers = np.arange(first.size).reshape(first.shape)
     edges = np.concatenate(
         [
-            np.stack([part.ravel() for part in (np.delete(numbers, -1, axis), np.delete(numbers, 0, axis))], 1)
+            np.stack(
+                [part.ravel() for part in (np.delete(numbers, -1, axis), np.delete(numbers, 0, axis))], 1
+            )
             for axis in range(first.ndim)
         ]
     )
