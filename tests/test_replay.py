@@ -6,15 +6,28 @@ the neighbour, and by how much the statistic of the draw moved.
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
 from variants import VARIANTS
 
+import skprivate as sp
 from skprivate import make_curated_bags, make_random_bags
+from skprivate._sklearn import StrOptions
 from skprivate.privacy import public_generator
 from skprivate.utils._neighbours import EXTREMES
 from skprivate.utils.discovery import all_estimators
-from skprivate.utils.estimator_checks import Neighbour, isolation_failures, replay, replay_estimator
+from skprivate.utils.estimator_checks import (
+    Neighbour,
+    default_data,
+    isolation_failures,
+    replay,
+    replay_estimator,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
@@ -27,8 +40,49 @@ CASES = [
     for k, (estimator, makers) in enumerate(instances)
     for make in makers
 ]
-#: Neighbours of one case; a fit of these takes longest.
-_AT_MOST = {"UserLevelSGDRegressor": 50, "UserLevelSGDClassifier": 50, "PPMHalfspaceClassifier": 60}
+#: Every instance once, whose environments take as long as the replay itself.
+_ONCE = [
+    pytest.param(
+        estimator, makers[k % len(makers)], id=f"{kind.__name__}-{k}-{makers[k % len(makers)].__name__}"
+    )
+    for kind, instances in VARIANTS.items()
+    for k, (estimator, makers) in enumerate(instances)
+]
+#: Changes of values of one case; changes that move rows come on top.
+_AT_MOST = 24
+#: What the whole run must look at.
+_LEAST_NEIGHBOURS, _LEAST_DRAWS = 10_000, 200_000
+
+
+class Totals:
+    """What the replays of this process have looked at: by estimator cases, draws, neighbours and the worst share."""
+
+    def __init__(self):
+        self.lines = {}
+
+    def add(self, name, report):
+        line = self.lines.setdefault(name, {"cases": 0, "draws": 0, "neighbours": 0, "worst": {}})
+        line["cases"] += 1
+        line["draws"] += report.n_draws * (1 + report.n_neighbours)
+        line["neighbours"] += report.n_neighbours
+        for kind, share in report.worst.items():
+            line["worst"][kind] = max(share, line["worst"].get(kind, 0.0))
+
+    def sum(self, what):
+        return sum(line[what] for line in self.lines.values())
+
+
+@pytest.fixture(scope="module")
+def totals(request):
+    """Printed when all is done, past the capturing of output."""
+    totals = Totals()
+    yield totals
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print("\nestimator: cases, draws, neighbours, worst distance / sensitivity by kind of draw")
+        for name, line in totals.lines.items():
+            worst = ", ".join(f"{kind} {share:.9g}" for kind, share in sorted(line["worst"].items()))
+            print(f"{name}: {line['cases']}, {line['draws']}, {line['neighbours']}, {worst}")
+        print(f"in all: {', '.join(str(totals.sum(what)) for what in ('cases', 'draws', 'neighbours'))}")
 
 
 def test_every_private_estimator_is_among_the_variants():
@@ -36,23 +90,141 @@ def test_every_private_estimator_is_among_the_variants():
     assert private == set(VARIANTS)
 
 
+def test_every_option_is_among_the_variants():
+    """Each word that a parameter may be stands in some variant; what is drawn depends on nothing else by name."""
+    public = {
+        "out_of_bounds",
+        "submodel",
+        "penalty",
+        "categorical_features",
+        "output_distribution",
+        "label_release",
+    }
+    for kind, instances in VARIANTS.items():
+        for name in sorted(kind._parameter_constraints.keys() - public):
+            allowed = kind._parameter_constraints[name]
+            words = {word for item in allowed if isinstance(item, StrOptions) for word in item.options}
+            missing = words - {str(getattr(estimator, name)) for estimator, _ in instances}
+            assert not missing, f"{kind.__name__}: no variant has {name} in {missing}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "make_data"), CASES)
-def test_draws_keep_their_sensitivities(estimator, make_data, record_property):
-    at_most = _AT_MOST.get(type(estimator).__name__, 120)
-    n_rows = 12 if getattr(estimator, "strategy", None) == "exact" else 24
-    report = replay_estimator(estimator, make_data=make_data, n_rows=n_rows, n_units=2, at_most=at_most)
-    record_property("neighbours", report.n_neighbours)
-    print(f"\n{report.n_draws} draws, {report.n_neighbours} neighbours, worst {report.worst}")
-    assert report.n_draws and report.n_neighbours
+def test_draws_keep_their_sensitivities(estimator, make_data, totals):
+    n_rows = 12 if getattr(estimator, "strategy", None) in ("exact", "auto") else 24
+    # Single rows have fewer changes than users, who may have more rows or fewer.
+    n_units = 2 if "user_ids" in inspect.signature(estimator.fit).parameters else 6
+    report = replay_estimator(
+        estimator, make_data=make_data, n_rows=n_rows, n_units=n_units, at_most=_AT_MOST
+    )
+    totals.add(type(estimator).__name__, report)
     report.raise_failures(repr(estimator))
+    assert report.n_draws and report.n_neighbours
+    assert max(report.worst.values()) <= 1.0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("estimator", "make_data"), CASES)
+@pytest.mark.parametrize(("estimator", "make_data"), _ONCE)
 def test_units_count_for_themselves(estimator, make_data):
-    failures = isolation_failures(estimator, make_data=make_data, n_rows=12, n_units=1, at_most=8)
+    failures = isolation_failures(estimator, make_data=make_data, n_rows=12, n_units=1, at_most=2)
     assert not failures, f"{failures[0]} ({len(failures)} failures)"
+
+
+# Any parameters, any data ------------------------------------------------------------------------------------------
+
+_POSITIVE = st.floats(-12.0, 12.0).map(lambda exponent: 10.0**exponent)
+_VALUES = st.one_of(st.sampled_from(EXTREMES), st.floats(-1e300, 1e300), st.floats(-2.0, 2.0))
+_COMMON = {
+    "epsilon": st.floats(-2.0, 2.0).map(lambda exponent: 10.0**exponent),
+    "delta": st.floats(-15.0, -1.0).map(lambda exponent: 10.0**exponent),
+    "adjacency": st.sampled_from(["replace-one", "add-remove"]),
+    "weight_cap": st.integers(1, 9),
+    "n_users": st.none() | st.integers(1, 10**6),
+    "tau": st.none() | _POSITIVE,
+    "bound": _POSITIVE,
+    "alpha": st.none() | st.just(0.0) | _POSITIVE,
+    "radius": st.none() | _POSITIVE,
+    "step_size": st.none() | _POSITIVE,
+    "max_iter": st.integers(1, 4),
+    "aggregation": st.sampled_from(["robust", "mean"]),
+    "feature_norm": st.none() | _POSITIVE,
+    "huber_threshold": _POSITIVE,
+    "n_bins": st.integers(2, 40),
+    "n_quantiles": st.integers(3, 60),
+    "bag_size": st.integers(1, 5),
+    "min_size": st.none() | st.integers(1, 3),
+    "disjoint": st.booleans(),
+    "selection": st.sampled_from(["exponential", "permute-and-flip"]),
+    "strategy": st.sampled_from(["thinned", "greedy"]),
+    "max_halfspaces": st.none() | st.integers(1, 3),
+    "class_weight": st.none() | st.fixed_dictionaries({0: _POSITIVE, 1: _POSITIVE}),
+    "rule": st.sampled_from(["votes", "means"]),
+    "ground": st.sampled_from(["l1", "l2", "linf"]),
+}
+_INTERVALS = st.tuples(_VALUES, _VALUES).filter(lambda ends: ends[0] < ends[1])
+#: Parameters that mean something else in some estimators, or that they need.
+_OF_CLASS = {
+    sp.UserLevelSelector: {
+        "tau": _POSITIVE,
+        "estimators": st.just(VARIANTS[sp.UserLevelSelector][0][0].estimators),
+    },
+    sp.UserLevelSGDClassifier: {"alpha": st.just(0.0) | _POSITIVE, "classes": st.just([0, 1])},
+    sp.RandomBagClassifier: {"alpha": st.just("evidence"), "classes": st.just([0, 1])},
+    sp.RandomBagRegressor: {"alpha": st.just("evidence"), "label_bounds": st.none() | _INTERVALS},
+    sp.CuratedBagGAMClassifier: {"max_iter": st.just(500), "classes": st.just([0, 1])},
+    sp.CuratedBagGAMRegressor: {"max_iter": st.just(500), "label_bounds": st.none() | _INTERVALS},
+    sp.PPMHalfspaceClassifier: {"classes": st.just([0, 1])},
+    sp.PrivateImputer: {"bounds": st.none() | _INTERVALS, "strategy": st.sampled_from(["median", "mean"])},
+    sp.PrivateStandardScaler: {"bounds": st.none() | _INTERVALS},
+    sp.PrivateKBinsDiscretizer: {"bounds": st.none() | _INTERVALS},
+    sp.PrivateQuantileTransformer: {"bounds": st.none() | _INTERVALS},
+    sp.MetricPrivateSynthesizer: {
+        "metric": st.sampled_from(["wasserstein", "hamming"]),
+        "mechanism": st.sampled_from(["flow", "hats"]),
+        "bounds": _INTERVALS,
+    },
+    sp.MetricPrivatizer: {
+        "metric": st.sampled_from(["l1", "l2", "linf"]),
+        "mechanism": st.sampled_from(["k-norm", "exponential"]),
+        "bounds": _INTERVALS,
+        "resolution": st.integers(2, 5),
+    },
+}
+
+
+def _filled(data, values):
+    """Data with some of their numbers exchanged for others."""
+    X, y = data.X.copy(), data.y
+    X.flat[: len(values)] = values
+    if y is not None and y.dtype.kind == "f":
+        y = y.copy()
+        y[: len(values)] = values[::-1][: len(y)]
+    return dataclasses.replace(data, X=X, y=y)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", VARIANTS, ids=lambda kind: kind.__name__)
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_draws_keep_their_sensitivities_with_any_parameters(kind, totals, data):
+    strategies = {name: _COMMON[name] for name in kind._get_param_names() if name in _COMMON}
+    estimator = kind(**data.draw(st.fixed_dictionaries({**strategies, **_OF_CLASS.get(kind, {})})))
+    values = data.draw(st.lists(_VALUES, min_size=1, max_size=12))
+    report = replay_or_refusal(
+        estimator, lambda *terms: _filled(default_data(*terms), values), data.draw(st.integers(0, 10**6))
+    )
+    if report is None:  # parameters that do not go together are refused, whatever the data
+        reject()
+    totals.add(kind.__name__, report)
+    report.raise_failures(repr(estimator))
+    assert max(report.worst.values()) <= 1.0
+
+
+def replay_or_refusal(estimator, make_data, seed):
+    try:
+        return replay_estimator(estimator, make_data=make_data, n_rows=12, at_most=6, seed=seed)
+    except ValueError:
+        return None
 
 
 # Functions --------------------------------------------------------------------------------------------------------
@@ -78,15 +250,13 @@ NUMBERS = (*EXTREMES, 2.0, -2.0, 1e15, 1.7e18)
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "discrete_gaussian"])
 @pytest.mark.parametrize("kind", ["classes", "numbers", "range", "far"])
-def test_curated_bags(mechanism, kind):
+def test_curated_bags(mechanism, kind, totals):
     if kind == "classes":
         y, values, terms = RNG.permutation(np.arange(40) % 3), (0, 1, 2), {}
     else:
         bounds = {"numbers": (-2.0, 3.0), "far": (1e15 + 2047.5, 1e15 + 2048.5)}.get(kind)
         low, high = bounds or (-2.0, 2.0)
         y, values, terms = RNG.uniform(low, high, size=40), (*NUMBERS, low, high), {"label_bounds": bounds}
-        if mechanism == "discrete_gaussian":
-            pytest.skip("numbers are not counts")
 
     def release(labels):
         return make_curated_bags(
@@ -101,14 +271,15 @@ def test_curated_bags(mechanism, kind):
         )
 
     report = replay(release, y, label_neighbours(y, values, RNG))
+    totals.add("make_curated_bags", report)
     report.raise_failures("make_curated_bags")
-    assert report.n_draws
+    assert report.n_draws and max(report.worst.values()) <= 1.0
 
 
 @pytest.mark.parametrize("disjoint", [True, False])
 @pytest.mark.parametrize("n_outputs", [None, 1, 5])
 @pytest.mark.parametrize("kind", ["0/1", "numbers", "range", "far"])
-def test_random_bags(disjoint, n_outputs, kind):
+def test_random_bags(disjoint, n_outputs, kind, totals):
     shape = 40 if n_outputs is None else (40, n_outputs)
     bounds = {"numbers": (-2.0, 3.0), "far": (1.7e18, 1.7e18 + 1e6)}.get(kind)
     if kind == "0/1":
@@ -125,5 +296,15 @@ def test_random_bags(disjoint, n_outputs, kind):
         return make_random_bags(X, labels, 4, disjoint=disjoint, epsilon=1.0, random_state=0, **terms)
 
     report = replay(release, y, label_neighbours(y, values, RNG))
+    totals.add("make_random_bags", report)
     report.raise_failures("make_random_bags")
-    assert report.n_draws
+    assert report.n_draws and max(report.worst.values()) <= 1.0
+
+
+@pytest.mark.slow
+def test_enough_was_looked_at(totals):
+    if totals.sum("cases") < len(CASES):
+        pytest.skip("only after all replays in one process")
+    assert set(totals.lines) >= {kind.__name__ for kind in VARIANTS}
+    assert totals.sum("neighbours") >= _LEAST_NEIGHBOURS
+    assert totals.sum("draws") >= _LEAST_DRAWS

@@ -159,7 +159,9 @@ def _posterior(
         information, pull = gram, residual[k]
         if np.any(noise):
             # As G(G + N)⁻¹G = BᵀB with B = L⁻¹G, L Cholesky's factor of G + N: nothing cancels, however large N is.
-            factor = cholesky(gram + np.diag(scaled_noise), lower=True)
+            # Labels of a small range far from 0 leave less noise than the rounding of G.
+            least = 1e-12 * float(np.max(np.diag(gram)))
+            factor = cholesky(gram + np.diag(np.maximum(scaled_noise, least)), lower=True)
             half = solve_triangular(factor, gram, lower=True)
             information = half.T @ half
             pull = half.T @ solve_triangular(factor, pull, lower=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -14,8 +15,6 @@ from skprivate.privacy._tape import Draw
 
 #: Draws that add noise to a sum over units.
 NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
-#: Relative error of a transport cost that linear programming finds.
-_TRANSPORT_ERROR = Fraction(1, 2**30)
 
 
 def exact(statistic: Any) -> tuple[np.ndarray, bool]:
@@ -79,7 +78,7 @@ def public_difference(first: Draw, second: Draw) -> str | None:
         return f"its shape is {first.statistic.shape} on one and {second.statistic.shape} on the other"
     for name in sorted({*first.options, *second.options} - {"multiplicity"}):
         here, there = first.options.get(name), second.options.get(name)
-        if not (np.shape(here) == np.shape(there) and np.all(np.asarray(here == there))):
+        if not np.array_equal(np.asarray(here), np.asarray(there)):
             return f"its {name} differs"
     return None
 
@@ -92,7 +91,8 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
     first, second : Draw
         Of neighbours, with the same public parameters.
     distance : float or None
-        Of the neighbours, under metric adjacency. Draws on real values may add 2⁻³² / ε to it, for their lattice.
+        Of the neighbours, under metric adjacency. Draws on real values may add 2⁻³² / ε to it, for their lattice, and
+        those on integers one and a half steps along each axis.
 
     Returns
     -------
@@ -118,14 +118,21 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
             return np.inf, f"the rows of {len(rows)} units differ, although one unit changed"
         norm = first.options.get("norm", "linf")
         if first.kind == "channel":
-            return 1.0, None
+            moved, price = _log_ratio(first, second, coordinates[0])
+            share = float(moved / price) if price else float(np.inf if moved else 0.0)
+            return share, f"two states differ by {share:.6g} times their price" if moved > price else None
     allowed = Fraction(first.sensitivity)
     if distance is not None:
-        pure = min(event.pure_epsilon for event in first.events)
-        slack = Fraction(0) if exact(first.statistic)[1] else Fraction(1, 2**32) / Fraction(pure)
-        allowed = allowed * (Fraction(distance) + slack)
+        if exact(first.statistic)[1]:
+            # The promise is about rows snapped to a lattice, to which half a step and a rounding lead on either side.
+            # A step along an axis is one of mass along one edge: two in ℓ1.
+            edges = Fraction(3 * first.statistic.ndim, 2)
+            allowed = allowed * Fraction(distance) + (edges if norm == "flow" else 2 * edges)
+        else:
+            pure = min(event.pure_epsilon for event in first.events)
+            allowed = allowed * (Fraction(distance) + Fraction(1, 2**32) / Fraction(pure))
     if norm == "flow":
-        found_cost = _transport(first.statistic, second.statistic) / (1 + _TRANSPORT_ERROR)
+        found_cost = Fraction(_transport(first.statistic, second.statistic))
     elif norm == "parts":
         found_cost = _largest_by_part(first.options["parts"], stretches)
     elif norm == "l1":
@@ -158,35 +165,52 @@ def _largest_by_part(sizes: list[int], stretches: list[tuple[int, Fraction | int
     return sum(most, Fraction(0))
 
 
-def _transport(first: np.ndarray, second: np.ndarray) -> Fraction:
-    """Least ℓ1 norm of a flow along the edges of the grid that turns one mass into the other."""
+def _transport(first: np.ndarray, second: np.ndarray) -> int:
+    """Least ℓ1 norm of a flow along the edges of the grid that turns one integer mass into the other, exactly.
+
+    It is the largest Σ potential · change over potentials that differ by at most 1 along an edge. Linear programming
+    finds the best one; all are integers at a vertex, so rounding leaves it what it is, and the sum is one of integers.
+    """
+    changed = [int(b) - int(a) for a, b in zip(first.ravel().tolist(), second.ravel().tolist(), strict=True)]
     if first.ndim == 1:
-        flows = accumulate(
-            Fraction(b) - Fraction(a) for a, b in zip(first.tolist(), second.tolist(), strict=True)
-        )
-        return sum((abs(flow) for flow in flows), Fraction(0))
+        return sum(abs(flow) for flow in accumulate(changed))
     from scipy.optimize import linprog
-    from scipy.sparse import coo_array, hstack
+    from scipy.sparse import coo_array, vstack
 
     numbers = np.arange(first.size).reshape(first.shape)
-    tails, heads = [], []
-    for axis, size in enumerate(first.shape):
-        tails.append(np.take(numbers, range(size - 1), axis=axis).ravel())
-        heads.append(np.take(numbers, range(1, size), axis=axis).ravel())
-    tail, head = np.concatenate(tails), np.concatenate(heads)
-    edges = np.arange(tail.size)
-    ones = np.ones(tail.size)
-    incidence = coo_array(
-        (np.concatenate([-ones, ones]), (np.concatenate([tail, head]), np.concatenate([edges, edges]))),
-        shape=(first.size, tail.size),
+    edges = np.concatenate(
+        [
+            np.stack(
+                [part.ravel() for part in (np.delete(numbers, -1, axis), np.delete(numbers, 0, axis))], 1
+            )
+            for axis in range(first.ndim)
+        ]
     )
-    net = (second - first).ravel()
-    net -= net.mean()
-    scale = np.abs(net).max()
+    rows = np.repeat(np.arange(len(edges)), 2)
+    slope = coo_array((np.tile([-1.0, 1.0], len(edges)), (rows, edges.ravel()))).tocsr()
+    net = np.array(changed, dtype=np.float64)
     solved = linprog(
-        np.ones(2 * tail.size),
-        A_eq=hstack([incidence, -incidence]).tocsr(),
-        b_eq=net / scale,
-        bounds=(0, None),
+        -net / np.abs(net).max(),
+        A_ub=vstack([slope, -slope]),
+        b_ub=np.ones(2 * len(edges)),
+        bounds=[(0, 0), *[(None, None)] * (first.size - 1)],
     )
-    return Fraction(float(solved.fun * scale))
+    potential = np.rint(solved.x).astype(np.int64)
+    assert np.abs(potential[edges[:, 0]] - potential[edges[:, 1]]).max(initial=0) <= 1
+    return sum(p * change for p, change in zip(potential.tolist(), changed, strict=True))
+
+
+def _log_ratio(first: Draw, second: Draw, coordinate: int) -> tuple[Decimal, Decimal]:
+    """Largest log-ratio of the outputs of a channel for two states, and what it may be."""
+    here, there = (int(each.statistic.ravel()[coordinate]) for each in (first, second))
+    (event,) = first.events
+    with localcontext(prec=60):
+        pairs = zip(first.options["weights"][here], first.options["weights"][there], strict=True)
+        ratios = [
+            Decimal("inf") if not (a and b) else abs((Decimal(int(a)) / Decimal(int(b))).ln())
+            for a, b in pairs
+            if a or b
+        ]
+        return max(ratios), Decimal(event.pure_epsilon) * Decimal(
+            float(first.options["distances"][here, there])
+        )

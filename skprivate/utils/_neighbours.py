@@ -154,9 +154,12 @@ def _with_rows(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, X: Any, y: 
 
 def _rows_values(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, np.ndarray]]:
     shape = (rows.size, data.X.shape[1])
-    if data.X.dtype.kind != "f":  # categories: what others have
+    if data.X.dtype.kind != "f":  # categories: what others have, and any numbers among them
         for _ in range(4):
             yield "a category", np.stack([rng.choice(column, rows.size) for column in data.X.T], axis=1)
+        numeric = [all(isinstance(value, float) for value in column) for column in data.X.T]
+        for value in EXTREMES if any(numeric) else ():
+            yield f"numbers {value!r}", np.where(numeric, np.full(shape, value, dtype=object), data.X[rows])
         return
     for value in EXTREMES:
         yield f"all {value!r}", np.full(shape, value)
@@ -168,6 +171,9 @@ def _rows_values(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[
     one = np.zeros(shape)
     one[:, 0] = 1.5e-162
     yield "one coordinate", one
+    if np.isnan(data.X).any():
+        yield "all missing", np.full(shape, np.nan)
+        yield "some missing", np.where(rng.random(shape) < 0.5, np.nan, data.X[rows])
 
 
 def _labels(data: CheckData, rows: np.ndarray, rng: Any) -> Iterator[tuple[str, Any]]:
@@ -198,6 +204,13 @@ def _replacements(data: CheckData, unit: PrivacyUnit, rows: np.ndarray, rng: Any
         yield from _other_rows_of_a_user(data, rows, who)
 
 
+def _renamed(ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Identifiers with those of some rows exchanged for one that nobody has."""
+    wide = ids.copy() if ids.dtype.kind in "iu" else ids.astype("U64")
+    wide[rows] = np.max(ids) + 1 if ids.dtype.kind in "iu" else "someone who was not there before"
+    return wide
+
+
 def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterator[Change]:
     """One row, two rows, many rows; at the end; the same rows in another order; under another name."""
 
@@ -205,8 +218,7 @@ def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterat
         return lambda other: _take(other, order(len(other.X)))
 
     def rename(other: CheckData) -> CheckData:
-        ids = other.metadata["user_ids"].copy()
-        ids[rows] = np.max(ids) + 1 if ids.dtype.kind in "iu" else ids[rows][0]
+        ids = _renamed(other.metadata["user_ids"], rows)
         return dataclasses.replace(other, metadata={**other.metadata, "user_ids": ids})
 
     cases = {
@@ -248,8 +260,7 @@ def _additions(
             own_y = data.y[single[0]] if y is None and data.y is not None else y
             more = _with_rows(more, PrivacyUnit.ROW, new, data.X[single] if X is None else X, own_y)
             if "user_ids" in more.metadata and unit is PrivacyUnit.USER:
-                ids = more.metadata["user_ids"]
-                ids[new] = np.max(ids) + 1
+                more.metadata["user_ids"] = _renamed(more.metadata["user_ids"], new)
             return _take(more, np.roll(np.arange(n + times), times)) if front else more
 
         return apply

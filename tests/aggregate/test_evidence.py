@@ -10,6 +10,7 @@ from skprivate.aggregate import _evidence as evidence_module
 from skprivate.aggregate._cells import index_cells
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._evidence import _posterior, fit_evidence, total_sum
+from skprivate.privacy import public_generator
 
 
 def crossed(n, seed, sizes=(12, 10)):
@@ -169,3 +170,14 @@ def test_squared_loss_with_noise_and_many_mechanisms():
             assert model.score(X, y) > 0.93
     exact = CuratedBagGAMRegressor(epsilon=None, categorical_features="all").fit(X, y)
     assert exact.score(X, y) > 0.97
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("seed", range(3))
+def test_labels_far_from_zero_are_fitted_after_they_are_paid_for(mechanism, seed):
+    # Relative to the labels, the noise is below the rounding of their information matrix.
+    rng = public_generator(seed)
+    X, bounds = rng.uniform(size=(24, 3)), (1e15 + 2047.5, 1e15 + 2048.5)
+    model = CuratedBagGAMRegressor(mechanism=mechanism, label_bounds=bounds, n_bins=4, random_state=seed)
+    predicted = model.fit(X, rng.uniform(*bounds, size=24)).predict(X)
+    assert np.all(np.abs(predicted - 1e15) < 1e6)
