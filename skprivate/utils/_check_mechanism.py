@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from skprivate.privacy import Adjacency, Mechanism, PrivacyUnit, open_release, public_generator
+from skprivate.privacy import (
+    Adjacency,
+    BudgetExceededError,
+    Mechanism,
+    PrivacyUnit,
+    open_release,
+    public_generator,
+)
 from skprivate.privacy._events import count_events
 from skprivate.privacy._tape import run_tape
 from skprivate.utils._checks_replay import NoiseTape, different_changes
@@ -82,7 +89,12 @@ def check_mechanism(
 
     def run(data: Any) -> Any:
         release = open_release(**terms, plan=mechanism.events)
-        result = mechanism.run(data, release)
+        try:
+            result = mechanism.run(data, release)
+        except BudgetExceededError as error:
+            raise AssertionError(
+                f"{type(mechanism).__name__} draws more than its events hold: {error}"
+            ) from None
         left = {event: count for event, count in release._planned.items() if count}
         outside = Counter(release._paid) - Counter(planned)
         assert not left, f"{name}.run does not draw all of its events; left are {left}."
