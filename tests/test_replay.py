@@ -51,7 +51,7 @@ _ONCE = [
 #: Changes of values of one case; changes that move rows come on top.
 _AT_MOST = 24
 #: What the whole run must look at.
-_LEAST_NEIGHBOURS, _LEAST_DRAWS = 10_000, 200_000
+_LEAST_NEIGHBOURS, _LEAST_DRAWS = 10_000, 100_000
 
 
 class Totals:
