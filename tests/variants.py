@@ -328,8 +328,18 @@ def _preprocessors():
     }
 
 
+def _allowed(estimator, makers):
+    """Phases under add-remove need identifiers: rows alone are refused."""
+    if (getattr(estimator, "solver", None), getattr(estimator, "adjacency", None)) != (
+        "phased",
+        "add-remove",
+    ):
+        return makers
+    return tuple(make for make in makers if make is not rows_of_one_user_each) or (users_of_many_rows,)
+
+
 #: {class: [(instance, makers of data)]}
-VARIANTS = {
+_ALL = {
     sp.UserLevelMean: _user_level_means(),
     sp.UserLevelSGDRegressor: _user_level_regressors(),
     sp.UserLevelSGDClassifier: _user_level_classifiers(),
@@ -341,4 +351,7 @@ VARIANTS = {
     sp.MetricPrivateSynthesizer: _synthesizers(),
     sp.MetricPrivatizer: _privatizers(),
     **_preprocessors(),
+}
+VARIANTS = {
+    kind: [(each, _allowed(each, makers)) for each, makers in instances] for kind, instances in _ALL.items()
 }
