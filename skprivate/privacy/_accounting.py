@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -383,12 +382,16 @@ def _sum_up(terms: Iterable[tuple[float, int]]) -> float:
         return math.inf
     if all(count == 1 for _, count in terms):
         return add_up([value for value, _ in terms])
-    exact = sum((Fraction(value) * count for value, count in terms), Fraction())
+    # Denominators of floats are powers of two: the largest serves all. (Fractions do the same ten times slower.)
+    ratios = [(value.as_integer_ratio(), count) for value, count in terms]
+    denominator = max((ratio[1] for ratio, _ in ratios), default=1)
+    exact = sum(ratio[0] * (denominator // ratio[1]) * count for ratio, count in ratios)
     try:
-        total = float(exact)
+        total = exact / denominator
     except OverflowError:
         return math.inf
-    return math.nextafter(total, math.inf) if Fraction(total) < exact else total
+    above, below = total.as_integer_ratio()
+    return math.nextafter(total, math.inf) if above * denominator < exact * below else total
 
 
 def add_up(values: list[float]) -> float:
