@@ -180,7 +180,8 @@ class ReleaseAccount:
             }
             with_plan = add_up([compose_epsilon(self._plan, self._accounted_delta), compose_epsilon(beside)])
             return min(compose_epsilon(total), with_plan)
-        return filter_epsilon(total, self._accounted_delta)
+        pure = compose_epsilon(total)  # nearly always enough, and the cheapest to know
+        return pure if pure <= self.epsilon else filter_epsilon(total, self._accounted_delta)
 
     def _enter(self, ledger: PrivacyLedger, price: dict[str, Any]) -> None:
         if self._entry is None:

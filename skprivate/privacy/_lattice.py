@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ class Lattice(NamedTuple):
     scale: Fraction
 
 
+@lru_cache(maxsize=256)
 def laplace_lattice(sensitivity: float, epsilon: float, coordinates: int) -> Lattice:
     """Lattice and scale for Laplace noise with an ℓ1 ``sensitivity`` over ``coordinates`` numbers."""
     step = _step(sensitivity / epsilon, coordinates)
@@ -49,6 +51,7 @@ def laplace_lattice(sensitivity: float, epsilon: float, coordinates: int) -> Lat
     return Lattice(step, steps / rational(epsilon) * WIDER)
 
 
+@lru_cache(maxsize=256)
 def gaussian_lattice(sensitivity: float, noise_multiplier: float, coordinates: int) -> Lattice:
     """Lattice and standard deviation for Gaussian noise with an ℓ2 ``sensitivity`` over ``coordinates`` numbers."""
     root = math.isqrt(max(coordinates, 1) - 1) + 1
@@ -81,6 +84,7 @@ class IntegerLattice(NamedTuple):
         return np.asarray(np.ldexp(total.astype(np.float64), -self.shift))
 
 
+@lru_cache(maxsize=256)
 def integer_laplace_lattice(
     sensitivity: float | Fraction, epsilon: float, coordinates: int
 ) -> IntegerLattice:
@@ -90,6 +94,7 @@ def integer_laplace_lattice(
     return IntegerLattice(shift, steps / rational(epsilon) * WIDER)
 
 
+@lru_cache(maxsize=256)
 def integer_gaussian_lattice(
     sensitivity: float | Fraction, noise_multiplier: float, coordinates: int
 ) -> IntegerLattice:
