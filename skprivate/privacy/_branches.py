@@ -78,6 +78,8 @@ def open_branches(
     fixed_assignment : bool, default=False
         Whether an exchanged unit stays in its branch in all neighbouring data sets: for instance because branches
         are dealt by a public identifier that the exchanged unit keeps. State that among the release's assumptions.
+        Otherwise a unit may leave one branch and enter another: the sensitivities of the draws must then bound a unit
+        removed or added as well as one exchanged.
 
     Returns
     -------

@@ -92,6 +92,7 @@ def select_repeatedly(
     for candidate in release._perform(draw, sample):
         with Branch(release, events) as branch:
             score = evaluate(candidate, branch)
+        score = -math.inf if math.isnan(score) else score  # the theorem needs a total order
         if best < 0 or score > best_score:
             best, best_score = candidate, score
     return best

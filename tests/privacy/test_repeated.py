@@ -91,3 +91,11 @@ def test_bad_numbers_are_refused_before_anything_is_paid(n_candidates, mean_repe
             release, lambda k, b: 0.0, n_candidates, plan=plan, mean_repetitions=mean_repetitions
         )
     assert release.close().events == ()
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_a_score_that_is_not_a_number_is_below_all_others(order):
+    with run_tape(Follower(order)):
+        release = opened(plan=repeated_events(PLAN))
+    scores = {0: float("nan"), 1: -5.0}
+    assert select_repeatedly(release, lambda k, b: scores[k], 2, plan=PLAN, mean_repetitions=4.0) == 1
