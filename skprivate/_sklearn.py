@@ -2,6 +2,7 @@
 
 import functools
 import re
+import warnings
 
 from sklearn.base import _fit_context as _sklearn_fit_context
 from sklearn.model_selection._search import BaseSearchCV
@@ -15,6 +16,7 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_params,
 )
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names_in, _check_y, _num_samples
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "_fit_context",
     "_num_samples",
     "_safe_indexing",
+    "check_class_labels",
     "validate_params",
 ]
 
@@ -53,6 +56,13 @@ _REWRITES = (
     (re.compile(r"Complex data not supported\n.*", re.DOTALL), "Complex data not supported."),
     (re.compile(r"could not convert string to float: .*", re.DOTALL), "could not convert a string to float."),
 )
+
+
+def check_class_labels(y):
+    """`check_classification_targets` without its warning, which tells how many labels differ."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_classification_targets(y)
 
 
 def _fit_context(*, prefer_skip_nested_validation):

@@ -7,10 +7,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skprivate._sklearn import _check_y, _fit_context
+from skprivate._sklearn import _check_y, _fit_context, check_class_labels
 from skprivate.aggregate._aggregation import class_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
@@ -168,7 +167,7 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         labels = column_or_1d(_check_y(y, estimator=self), warn=True)
         check_consistent_length(values[0], labels)
         if self.classes is None or self.epsilon is None:
-            check_classification_targets(labels)
+            check_class_labels(labels)
         classes = np.unique(labels).tolist() if self.classes is None else check_classes(self.classes)
         if len(classes) < 2:
             raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")

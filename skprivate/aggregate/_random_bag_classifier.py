@@ -7,10 +7,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skprivate._sklearn import StrOptions, _fit_context
+from skprivate._sklearn import StrOptions, _fit_context, check_class_labels
 from skprivate.aggregate._labels import check_classes, encode_classes, keep_types, one_hot
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
@@ -140,7 +139,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
         plain: tuple[Any, ...] | None = None
         if self.classes is None or self.epsilon is None:
-            check_classification_targets(y)
+            check_class_labels(y)
         if y.ndim == 2 and y.shape[1] > 1:
             # Anything but 1 counts as 0: an indicator moves a sum by at most 1, whatever stands in y.
             targets = np.ascontiguousarray((y == 1).T.astype(np.float64))

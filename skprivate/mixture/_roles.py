@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length
 
+from skprivate._sklearn import check_class_labels
 from skprivate.mixture._selection import ErrorWeights
 
 
@@ -48,7 +49,7 @@ def assign_roles(y: NDArray[Any], private: Any, private_label: Any, classes: Any
 
     No error text holds a label or count that only private rows decide.
     """
-    check_classification_targets(y)
+    check_class_labels(y)
     label_set = _label_set(y, classes, adjacency)
     if private_label is None:
         index = 1
