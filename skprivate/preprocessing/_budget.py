@@ -123,12 +123,17 @@ def _rho(epsilon: float, delta: float) -> float:
 
 def _largest(plan: Callable[[float], Plan], start: float, epsilon: float, delta: float) -> float:
     """A scale at which the composed price of a plan is just within the budget."""
-    scale, best = start, 0.0
-    for _ in range(24):
+    scale, within, beyond = start, 0.0, math.inf
+    for _ in range(40):
         spent = compose_epsilon(plan(scale), delta)
         if spent <= epsilon:
-            best = max(best, scale)
+            within = max(within, scale)
             if spent > 0.995 * epsilon:
                 break
-        scale *= 0.998 * epsilon / spent
-    return best
+        else:
+            beyond = min(beyond, scale)
+        # In proportion; but a large δ pays for a small scale alone, and beyond it the price rises steeply.
+        scale *= 0.998 * epsilon / max(spent, epsilon / 2)
+        if not within < scale < beyond:
+            scale = (within + beyond) / 2
+    return within
