@@ -13,8 +13,8 @@ import numpy as np
 from _common import ROOT, parse_args, write_table
 from audit_diffprivlib import peer_python
 
-from skprivate import PrivateKBinsDiscretizer, PrivateStandardScaler
 from skprivate.datasets import load_adult, load_credit_default
+from skprivate.preprocessing import PrivateKBinsDiscretizer, PrivateStandardScaler
 
 SCRIPT = """
 import json, sys, warnings

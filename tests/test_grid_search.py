@@ -11,7 +11,8 @@ from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
-from skprivate import UserKFold, UserLevelSGDRegressor
+from skprivate import UserLevelSGDRegressor
+from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import PublicScaler
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, public_generator
 

@@ -174,10 +174,13 @@ _OF_CLASS = {
     sp.CuratedBagGAMClassifier: {"max_iter": st.just(500), "classes": st.just([0, 1])},
     sp.CuratedBagGAMRegressor: {"max_iter": st.just(500), "label_bounds": st.none() | _INTERVALS},
     sp.PPMHalfspaceClassifier: {"classes": st.just([0, 1])},
-    sp.PrivateImputer: {"bounds": st.none() | _INTERVALS, "strategy": st.sampled_from(["median", "mean"])},
-    sp.PrivateStandardScaler: {"bounds": st.none() | _INTERVALS},
-    sp.PrivateKBinsDiscretizer: {"bounds": st.none() | _INTERVALS},
-    sp.PrivateQuantileTransformer: {"bounds": st.none() | _INTERVALS},
+    sp.preprocessing.PrivateImputer: {
+        "bounds": st.none() | _INTERVALS,
+        "strategy": st.sampled_from(["median", "mean"]),
+    },
+    sp.preprocessing.PrivateStandardScaler: {"bounds": st.none() | _INTERVALS},
+    sp.preprocessing.PrivateKBinsDiscretizer: {"bounds": st.none() | _INTERVALS},
+    sp.preprocessing.PrivateQuantileTransformer: {"bounds": st.none() | _INTERVALS},
     sp.MetricPrivateSynthesizer: {
         "metric": st.sampled_from(["wasserstein", "hamming"]),
         "mechanism": st.sampled_from(["flow", "hats"]),

@@ -303,11 +303,11 @@ _PREPROCESSOR_DATA = (
 def _preprocessors():
     ways = {"adjacency": BOTH, "delta": (0.0, 1e-6), "bounds": (None, (-2.0, 3.0))}
     imputers = spread(
-        modes(sp.PrivateImputer, strategy=("median", "mean"), **ways), _PREPROCESSOR_DATA, 3
+        modes(sp.preprocessing.PrivateImputer, strategy=("median", "mean"), **ways), _PREPROCESSOR_DATA, 3
     ) + [
         (each, (colours, rows_of_colours))
         for each in modes(
-            sp.PrivateImputer,
+            sp.preprocessing.PrivateImputer,
             strategy=("most_frequent",),
             categories=(["red", "green", "blue"],),
             add_indicator=(True,),
@@ -315,16 +315,20 @@ def _preprocessors():
             delta=(0.0, 1e-6),
         )
     ]
-    scalers = modes(sp.PrivateStandardScaler, **ways)
-    scalers += modes(sp.PrivateStandardScaler, with_mean=(False,), with_std=(True, False), adjacency=BOTH)
-    bins = modes(sp.PrivateKBinsDiscretizer, n_bins=(2, 5), **ways)
-    bins += modes(sp.PrivateKBinsDiscretizer, n_bins=(7,), encode=("ordinal", "onehot"), adjacency=BOTH)
-    quantiles = modes(sp.PrivateQuantileTransformer, n_quantiles=(3, 33), **ways)
+    scalers = modes(sp.preprocessing.PrivateStandardScaler, **ways)
+    scalers += modes(
+        sp.preprocessing.PrivateStandardScaler, with_mean=(False,), with_std=(True, False), adjacency=BOTH
+    )
+    bins = modes(sp.preprocessing.PrivateKBinsDiscretizer, n_bins=(2, 5), **ways)
+    bins += modes(
+        sp.preprocessing.PrivateKBinsDiscretizer, n_bins=(7,), encode=("ordinal", "onehot"), adjacency=BOTH
+    )
+    quantiles = modes(sp.preprocessing.PrivateQuantileTransformer, n_quantiles=(3, 33), **ways)
     return {
-        sp.PrivateImputer: imputers,
-        sp.PrivateStandardScaler: spread(scalers, _PREPROCESSOR_DATA, 4),
-        sp.PrivateKBinsDiscretizer: spread(bins, _PREPROCESSOR_DATA, 2),
-        sp.PrivateQuantileTransformer: spread(quantiles, _PREPROCESSOR_DATA, 2),
+        sp.preprocessing.PrivateImputer: imputers,
+        sp.preprocessing.PrivateStandardScaler: spread(scalers, _PREPROCESSOR_DATA, 4),
+        sp.preprocessing.PrivateKBinsDiscretizer: spread(bins, _PREPROCESSOR_DATA, 2),
+        sp.preprocessing.PrivateQuantileTransformer: spread(quantiles, _PREPROCESSOR_DATA, 2),
     }
 
 

@@ -98,7 +98,8 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     --------
     >>> import numpy as np
     >>> from sklearn.pipeline import make_pipeline
-    >>> from skprivate import PublicScaler, UserLevelSGDRegressor, guarantee_of
+    >>> from skprivate import UserLevelSGDRegressor, guarantee_of
+    >>> from skprivate.preprocessing import PublicScaler
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 10, size=(5000, 2))
     >>> model = make_pipeline(PublicScaler.from_bounds(0, 10), UserLevelSGDRegressor(epsilon=1.0, delta=1e-6))

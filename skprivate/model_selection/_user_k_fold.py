@@ -62,7 +62,8 @@ class UserKFold(BaseCrossValidator):
     --------
     >>> import numpy as np
     >>> from sklearn.model_selection import cross_validate
-    >>> from skprivate import UserKFold, UserLevelSGDRegressor
+    >>> from skprivate import UserLevelSGDRegressor
+    >>> from skprivate.model_selection import UserKFold
     >>> user_ids = np.arange(6000) % 1000
     >>> X = np.linspace(-1, 1, 6000)[:, None]
     >>> model = UserLevelSGDRegressor(radius=5.0)

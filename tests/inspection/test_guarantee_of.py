@@ -60,7 +60,6 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from skprivate import (
     MetricPrivatizer,
     NoGuaranteeError,
-    PublicScaler,
     RandomBagClassifier,
     SimulatedNoiseWarning,
     UserLevelSelector,
@@ -69,6 +68,7 @@ from skprivate import (
     guarantee_of,
 )
 from skprivate.base import PrivateEstimatorMixin
+from skprivate.preprocessing import PublicScaler
 from skprivate.privacy import GaussianEvent, PureEvent, compose_epsilon, open_release, public_generator
 
 DRAWN = public_generator(0).uniform(0.1, 1.0, size=(60, 3))

@@ -9,12 +9,12 @@ from sklearn.preprocessing import StandardScaler
 
 from skprivate import (
     PrivacyGuarantee,
-    PublicScaler,
     RandomBagRegressor,
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
     check_pipeline,
 )
+from skprivate.preprocessing import PublicScaler
 
 
 def test_a_report_reads():

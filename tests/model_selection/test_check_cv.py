@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn import model_selection as sk
 
-from skprivate import CuratedBagGAMClassifier, UserKFold
-from skprivate.model_selection import check_cv
+from skprivate import CuratedBagGAMClassifier
+from skprivate.model_selection import UserKFold, check_cv
 from skprivate.privacy import public_generator
 
 UNITS = [("user", "replace-one"), ("user", "add-remove"), ("row", "replace-one"), ("row", "add-remove"),

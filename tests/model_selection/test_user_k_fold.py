@@ -21,7 +21,9 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 
-from skprivate import PrivacyLedger, PublicScaler, UserKFold, UserLevelMean, UserLevelSGDRegressor
+from skprivate import PrivacyLedger, UserLevelMean, UserLevelSGDRegressor
+from skprivate.model_selection import UserKFold
+from skprivate.preprocessing import PublicScaler
 
 identifiers = st.one_of(
     st.lists(st.integers(-(2**65), 2**65) | st.integers(0, 5), min_size=1, max_size=25),

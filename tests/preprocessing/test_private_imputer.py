@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from sklearn.compose import make_column_transformer
 
-from skprivate import PrivateImputer
+from skprivate.preprocessing import PrivateImputer
 from skprivate.preprocessing._fill_values import ColumnModes
 
 SEEDS = range(5)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer
 
-from skprivate import PrivateKBinsDiscretizer, PrivateQuantileTransformer
+from skprivate.preprocessing import PrivateKBinsDiscretizer, PrivateQuantileTransformer
 from skprivate.preprocessing._quantile_edges import outer_edges
 
 SEEDS = range(5)

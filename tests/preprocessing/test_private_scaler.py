@@ -11,8 +11,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skprivate import PrivacyLedger, PrivateStandardScaler, UserLevelSGDRegressor
-from skprivate.preprocessing import TooFewUnitsWarning
+from skprivate import PrivacyLedger, UserLevelSGDRegressor
+from skprivate.preprocessing import PrivateStandardScaler, TooFewUnitsWarning
 from skprivate.preprocessing._moments import ColumnMoments
 from skprivate.privacy import Adjacency, BudgetExceededError, GaussianEvent, PureEvent
 from skprivate.privacy._tape import run_tape

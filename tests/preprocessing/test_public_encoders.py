@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from skprivate import PublicOneHotEncoder, PublicOrdinalEncoder
+from skprivate.preprocessing import PublicOneHotEncoder, PublicOrdinalEncoder
 
 VALUES = st.sampled_from(["a", "b", "c", "d", "", "rest"])
 
