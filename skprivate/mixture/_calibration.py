@@ -18,6 +18,8 @@ from skprivate.privacy._events import Events
 MOST_BINS = 5
 #: Public rows of a bin, beside the same number of times the noise's scale.
 LEAST_ROWS = 20
+#: Below this price the counts' noise would pass 2⁵² rows.
+LEAST_EPSILON = 2.0**-50
 
 
 class Calibration(NamedTuple):
@@ -62,6 +64,14 @@ class CalibratedDraw(Mechanism):
     epsilon: float | None
     sensitivity: int
     labels_are_private: bool
+
+    def __post_init__(self) -> None:
+        # What the sampler cannot draw is refused before anything is paid for.
+        if self.epsilon is not None and self.epsilon < LEAST_EPSILON:
+            raise ValueError(
+                f"epsilon * calibration_fraction must be at least {LEAST_EPSILON:.3g}, got {self.epsilon:.3g}: raise "
+                "one of them, or use calibration_fraction=None."
+            )
 
     @property
     def theorem(self) -> str:  # type: ignore[override]

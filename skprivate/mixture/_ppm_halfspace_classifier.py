@@ -86,8 +86,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         The ratio of the weights is rounded to a fraction of integers up to 1000 (to an integer up to 10⁷ where it
         is larger), so that draws stay exact.
     calibration_fraction : float, default=None
-        Share of ε, in [0.001, 0.999], that pays for counting private rows by their margin, which gives `predict_proba`. None
-        spends all of ε on the halfspaces, and there is no `predict_proba`.
+        Share of ε, in [0.001, 0.999], that pays for counting private rows by their margin, for `predict_proba`.
+        None spends all of ε on the halfspaces, and there is no `predict_proba`.
     classes : array-like of shape (2,), default=None
         The label set. None takes it from y, which treats it as public. Needed for ``adjacency="add-remove"``.
     random_state : int, RandomState instance or None, default=None

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from skprivate.datasets import load_credit_default
 from skprivate.mixture import PPMHalfspaceClassifier
 from skprivate.mixture._calibration import CalibratedDraw, Calibration, _monotone, margin_edges
-from skprivate.privacy import PureEvent
-from skprivate.privacy._tape import run_tape
-from skprivate.utils.estimator_checks import check_mechanism, half_noise, replay
+from skprivate.mixture._exact import ExactDraw
+from skprivate.mixture._problem import Problem
+from skprivate.mixture._selection import ErrorWeights
+from skprivate.privacy import PrivacyLedger, PureEvent
+from skprivate.utils.estimator_checks import check_mechanism
 
 #: So large that counts carry no noise, except with probability e^-1000.
 EXACT = 1e4
@@ -120,6 +121,118 @@ def test_pooled_shares_fall_and_keep_the_total(counts):
     shares = _monotone(private, public)
     assert (np.diff(shares) <= 0).all() and (shares > 0).all() and (shares < 1).all()
     assert np.sum(shares * (private + public + 1)) == pytest.approx(np.sum(private + 0.5))
+
+
+def problem(X, y, private, adjacency="replace-one"):
+    """A problem of rows (x, label, private?), with equal weights."""
+    return Problem.build(
+        X,
+        private=private,
+        has_private_label=y == 1,
+        weights=ErrorWeights(1, 1, 1),
+        size_is_public=adjacency == "replace-one",
+    )
+
+
+@pytest.mark.parametrize("labels_are_private", [False, True])
+@pytest.mark.parametrize(("adjacency", "sensitivity"), [("replace-one", 2), ("add-remove", 1)])
+def test_the_counts_move_by_what_was_paid_for(labels_are_private, adjacency, sensitivity):
+    X, y = line(50, 40)
+    private = (y == 1) & (np.arange(len(y)) != 60) if labels_are_private else y == 1
+    first, last = np.flatnonzero(private)[[0, -1]]
+
+    def others(data):
+        for row in (first, last):
+            if adjacency == "add-remove":
+                kept = np.arange(len(y)) != row
+                yield problem(X[kept], y[kept], private[kept], adjacency)
+                continue
+            for value in (-1e300, 5e-324, 18.5, 25.0, 60.0, 1e300):
+                for label in (0, 1) if labels_are_private else (1,):
+                    changed = [np.copy(array) for array in (X, y)]
+                    changed[0][row], changed[1][row] = value, label
+                    yield problem(*changed, private, adjacency)
+
+    def mechanism(claimed):
+        search = ExactDraw(1.0, 1, monotone=adjacency == "add-remove")
+        return CalibratedDraw(search, 50.0, claimed, labels_are_private)
+
+    def check(claimed):
+        check_mechanism(
+            mechanism(claimed),
+            [problem(X, y, private, adjacency)],
+            neighbours=others,
+            unit="private row",
+            adjacency=adjacency,
+        )
+
+    check(sensitivity)
+    if sensitivity == 2:  # half of it would be wrong, and is found
+        with pytest.raises(AssertionError):
+            check(1)
+
+
+def test_only_what_is_private_is_counted_with_noise():
+    """Where no private row can carry the public label, its counts are those of public rows: exact."""
+    X, y = line(400, 300)
+    fits = [model(1.0, 0.001, random_state=seed).fit(X, y) for seed in range(5)]
+    # With noise of scale 2000 on the counts of the private label only, shares are wrong but for the sums they imply.
+    for fitted in fits:
+        assert fitted.calibration_.edges.tolist() == [0.0]
+        inside = fitted.decision_function(X[y == 0]) <= 0
+        for step, n_public in zip(
+            fitted.calibration_.probabilities, [(~inside).sum(), inside.sum()], strict=True
+        ):
+            n_private = (step * (n_public + 1) - 0.5) / (1 - step)
+            assert fitted.calibration_.probabilities[0] == fitted.calibration_.probabilities[
+                1
+            ] or n_private == (pytest.approx(round(n_private), abs=1e-6))
+
+
+@pytest.mark.parametrize("epsilon", [2.0**-49, 1e-9, 1e9])
+def test_far_too_much_and_far_too_little_noise(epsilon):
+    X, y = line(40, 30)
+    probabilities = model(epsilon, 0.5).fit(X, y).predict_proba(X)
+    assert ((probabilities >= 0) & (probabilities <= 1)).all() and np.isfinite(probabilities).all()
+
+
+def test_noise_beyond_the_sampler_is_refused_before_it_is_paid_for(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ledger.db", epsilon=1.0, unit="private row", adjacency="replace-one")
+    with pytest.raises(
+        ValueError, match=r"epsilon \* calibration_fraction must be at least 8.88e-16, got 5e-301"
+    ):
+        model(1e-300, 0.5, ledger=ledger).fit(*line(40, 30))
+    assert ledger.spent == (0, 0)
+
+
+@pytest.mark.parametrize("strategy", ["exact", "greedy"])
+def test_probabilities_hold_on_new_rows(strategy):
+    """Each bin's share on fresh rows is within 6 standard deviations of both samples (< 1e-8 for each of 50 bins)."""
+    for seed in range(5):
+        X, y = line(100 if strategy == "exact" else 4000, 4000, seed)
+        new_X, new_y = line(
+            100_000 if strategy == "exact" else 4_000_000 // 100, 4_000_000 // 100, seed + 100
+        )
+        weight = np.where(
+            new_y == 0, (y == 0).mean() / (new_y == 0).mean(), (y == 1).mean() / (new_y == 1).mean()
+        )
+        fitted = model(100.0, 0.5, random_state=seed, strategy=strategy).fit(X, y)
+        old, new = fitted.predict_proba(X)[:, 1], fitted.predict_proba(new_X)[:, 1]
+        for step in np.unique(old):
+            n_here = (old == step).sum()
+            here = new == step
+            share = np.average(new_y[here], weights=weight[here])
+            assert abs(share - step) < 6 * np.sqrt(0.25 / n_here + 0.25 / here.sum()) + 2 / n_here
+
+
+def test_probabilities_of_clients_are_better_than_the_share_of_defaulters():
+    X, y = load_credit_default(return_X_y=True)
+    half = np.arange(len(y)) % 2 == 0
+    fitted = model(1.0, 0.2, class_weight="balanced").fit(X[half], y[half])
+    probabilities = fitted.predict_proba(X[~half])[:, 1]
+    brier, of_share = np.mean((probabilities - y[~half]) ** 2), np.var(y[~half])
+    assert brier < 0.155 < 0.17 < of_share
+    assert 0 < len(np.unique(probabilities)) <= 10
 
 
 def test_a_calibration_is_a_step_function():

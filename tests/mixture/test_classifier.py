@@ -128,7 +128,13 @@ def test_masks_with_both_labels_among_public_rows(strategy):
 
 @pytest.mark.parametrize(
     ("labels", "private_label"),
-    [(["healthy", "ill"], "ill"), (np.array(["healthy", "ill"], object), "healthy"), ([0, 1], 0), ([1.0, 2.0], 2.0), ([0, 1], 1)],
+    [
+        (["healthy", "ill"], "ill"),
+        (np.array(["healthy", "ill"], object), "healthy"),
+        ([0, 1], 0),
+        ([1.0, 2.0], 2.0),
+        ([0, 1], 1),
+    ],
 )
 def test_the_guarantee_names_the_protected_label(labels, private_label):
     X, y = blobs()
@@ -291,7 +297,12 @@ GOOD = blobs()
         ({}, ["yes"] * 100, None, "boolean mask"),
         ({}, None, np.zeros(100), "one class only"),
         ({}, None, np.arange(100) % 3, r"Only binary.* y = \(y == 1\), and pass private_label=True"),
-        ({"private_label": None}, None, np.arange(100) % 3, r"y = \(y == label\), and pass private_label=True"),
+        (
+            {"private_label": None},
+            None,
+            np.arange(100) % 3,
+            r"y = \(y == label\), and pass private_label=True",
+        ),
         ({"calibration_fraction": 1.0}, None, None, "calibration_fraction"),
         ({"epsilon": 0.0}, None, None, "epsilon"),
         ({"epsilon": -1.0}, None, None, "epsilon"),

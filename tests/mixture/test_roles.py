@@ -18,9 +18,7 @@ HALVES = np.repeat([0, 1], 3)
 
 
 def roles(labels, *, private=None, private_label=None, simulated=False):
-    return assign_roles(
-        np.asarray(labels), private, private_label, None, "replace-one", simulated=simulated
-    )
+    return assign_roles(np.asarray(labels), private, private_label, None, "replace-one", simulated=simulated)
 
 
 @pytest.mark.parametrize("labels", [(0, 1), (False, True), (-1, 1), (0.0, 1.0), (-1.0, 1.0)])
@@ -88,7 +86,8 @@ def test_with_a_mask_the_label_is_the_one_that_public_rows_lack(mask, private_la
 
 
 @given(
-    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=12), st.lists(st.booleans(), min_size=12)
+    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=12),
+    st.lists(st.booleans(), min_size=12),
 )
 def test_labels_of_private_rows_do_not_decide_which_label_is_which(rows, others):
     """Under a mask a neighbour may change the label of a private row."""
@@ -113,15 +112,32 @@ SECRET = 8675309.25
     "fit",
     [
         lambda model, mask: model.fit(np.where(mask[:, None], [SECRET, np.nan], X), HALVES, mask),
-        lambda model, mask: model.fit(np.where(mask[:, None], [str(SECRET), "x"], X.astype(object)), HALVES, mask),
+        lambda model, mask: model.fit(
+            np.where(mask[:, None], [str(SECRET), "x"], X.astype(object)), HALVES, mask
+        ),
         lambda model, mask: model.fit(X, np.where(mask, SECRET, HALVES + 0.0), mask),
         lambda model, mask: model.fit(X, np.where(mask, int(SECRET), HALVES), mask),
-        lambda model, mask: model.fit(X, np.where(mask, f"secret {SECRET}", "public").astype(object), np.ones(5)),
-        lambda model, mask: model.set_params(classes=[0, 1]).fit(X, np.where(mask, int(SECRET), HALVES), mask),
-        lambda model, mask: model.fit(np.where(mask[:, None], [SECRET, 0.0], X), HALVES, np.where(mask, SECRET, 0)),
+        lambda model, mask: model.fit(
+            X, np.where(mask, f"secret {SECRET}", "public").astype(object), np.ones(5)
+        ),
+        lambda model, mask: model.set_params(classes=[0, 1]).fit(
+            X, np.where(mask, int(SECRET), HALVES), mask
+        ),
+        lambda model, mask: model.fit(
+            np.where(mask[:, None], [SECRET, 0.0], X), HALVES, np.where(mask, SECRET, 0)
+        ),
         lambda model, mask: model.fit(np.full(6, SECRET), HALVES, mask),
     ],
-    ids=["NaN", "strings", "continuous y", "third label", "bad mask", "label not in classes", "mask of numbers", "1-D"],
+    ids=[
+        "NaN",
+        "strings",
+        "continuous y",
+        "third label",
+        "bad mask",
+        "label not in classes",
+        "mask of numbers",
+        "1-D",
+    ],
 )
 def test_no_error_shows_a_private_value(fit):
     mask = np.array([0, 0, 0, 1, 1, 1], dtype=bool)
