@@ -70,7 +70,7 @@ X = rng.beta(2, 5, size=(n, 2))
 emit(lambda: sp.MetricPrivateSynthesizer(1e4, metric="wasserstein", bounds=(0, 1), random_state=0).fit(X))""",
     "mixture, exact in the plane": """
 m = 150; X = rng.normal(size=(m, 2)); y = (X.sum(axis=1) + rng.normal(size=m) > 0).astype(int)
-emit(lambda: sp.PPMHalfspaceClassifier(1.0, strategy="exact", random_state=0).fit(X, y))""",
+emit(lambda: sp.PPMHalfspaceClassifier(1.0, private_label=1, strategy="exact", random_state=0).fit(X, y))""",
     "scalar draw at delta > 0, times 1000": """
 r = open_release(epsilon=1e6, delta=1e-6, unit="row", adjacency="add-remove")
 for _ in range(50): r.laplace(0.5, sensitivity=1.0, epsilon=0.01)

@@ -146,7 +146,7 @@ def one_seed(seed):
         yield "greedy prototype", epsilon, score(prototype(X, y, X_test, epsilon, seed))
         for rule in ("exponential", "permute-and-flip"):
             model = PPMHalfspaceClassifier(
-                epsilon, class_weight="balanced", selection=rule, random_state=seed
+                epsilon, private_label=1, class_weight="balanced", selection=rule, random_state=seed
             )
             yield f"PPMHalfspaceClassifier, {rule}", epsilon, score(model.fit(X, y).predict(X_test))
 

@@ -61,7 +61,7 @@ def streamed():
 
 def full_fit():
     X, y = plane()
-    model = PPMHalfspaceClassifier(strategy="exact", random_state=0)
+    model = PPMHalfspaceClassifier(private_label=1, strategy="exact", random_state=0)
     seconds = median_seconds(lambda: model.fit(X, y), repeats=5)
     return seconds, model.n_hypotheses_
 
@@ -82,7 +82,7 @@ def large(n_rows, n_features):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, n_features))
     y = (X[:, :3].max(axis=1) + 0.3 * rng.normal(size=n_rows) > 1.5).astype(int)
-    model = PPMHalfspaceClassifier(class_weight="balanced", random_state=0)
+    model = PPMHalfspaceClassifier(private_label=1, class_weight="balanced", random_state=0)
     start = time.perf_counter()
     model.fit(X, y)
     seconds = time.perf_counter() - start

@@ -225,7 +225,15 @@ def _halfspaces():
         private_label=(0, 1),
     )
     balanced = modes(kind, strategy=("thinned", "greedy"), class_weight=("balanced",), max_halfspaces=(1, 3))
-    return [(each, (default_data, private_by_label, tied_rows)) for each in plain] + spread(
+    calibrated = modes(
+        kind,
+        fixed={"classes": [0, 1], "private_label": 1},
+        strategy=("exact", "greedy"),
+        adjacency=BOTH,
+        calibration_fraction=(0.3,),
+        epsilon=(1.0, 100.0),
+    )
+    return [(each, (default_data, private_by_label, tied_rows)) for each in plain + calibrated] + spread(
         weighted + balanced, (default_data, tied_rows), 1
     )
 

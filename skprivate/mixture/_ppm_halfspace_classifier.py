@@ -4,48 +4,37 @@ from __future__ import annotations
 
 import logging
 from math import log
-from numbers import Integral
-from typing import NamedTuple
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts
-from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, ExactDraw, count_exact_hypotheses
+from skprivate.mixture._calibration import CalibratedDraw
 from skprivate.mixture._planning import selection_loss
-from skprivate.mixture._problem import Problem, margins
-from skprivate.mixture._roles import assign_roles, error_weights
-from skprivate.mixture._search import (
-    CUT_POINTS,
-    HalfspaceSearch,
-    plan_search,
-    public_directions,
-    some_rows,
-)
+from skprivate.mixture._problem import LinearConstraints, Problem, margins
+from skprivate.mixture._roles import assign_roles, error_weights, plain
+from skprivate.mixture._strategy import choose_strategy, make_search
 from skprivate.privacy import public_generator
-from skprivate.privacy._selection import MAX_FLIPS
 
 logger = logging.getLogger(__name__)
 
 
-class LinearConstraints(NamedTuple):
-    """Rows of ``coefficients @ x + intercepts``, in the units of the input.
-
-    Parameters
-    ----------
-    coefficients : ndarray of shape (n_constraints, n_features)
-    intercepts : ndarray of shape (n_constraints,)
-    """
-
-    coefficients: np.ndarray
-    intercepts: np.ndarray
+def _counts_are_asked_for(estimator):
+    if estimator.calibration_fraction is None:
+        raise AttributeError(
+            "Probabilities need private rows to be counted, which costs part of epsilon: set calibration_fraction, "
+            "for example to 0.2, or take decision_function, which costs nothing."
+        )
+    return True
 
 
 class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
-    r"""Binary classifier for mixtures of private and public rows: public inside an intersection of halfspaces.
+    r"""Private–public mixture (PPM) classifier: public inside an intersection of halfspaces, private outside.
 
     A bank may publish what its reliable customers look like, but not the customers who defaulted. The
     classifier looks at public rows freely and is ε-differentially private for the private rows, whatever the
@@ -62,7 +51,10 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     epsilon : float, default=1.0
         Privacy parameter ε of the whole fit, > 0.
     private_label : label, default=None
-        The label of the private population; None means the second of the sorted labels.
+        The label whose rows are private; rows of the other label are published. None is refused, but for labels
+        {0, 1}, {False, True} and {-1, 1}, where it means the larger one, and for simulations (`random_state` not
+        None), where it means the second of the sorted labels; both warn (`ProtectedLabelWarning`). With a mask
+        given to `fit` the label protects nobody: None means the label that no public row has, or the second.
     max_halfspaces : int, default=None
         Largest number of halfspaces in the intersection, ≥ 1. None means the dimension of the public points'
         affine span for the exact strategy (more is never needed to match the best halfspace) and 5 otherwise.
@@ -93,6 +85,9 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         private rows count for the private label; these numbers are public under replace-one adjacency only.
         The ratio of the weights is rounded to a fraction of integers up to 1000 (to an integer up to 10⁷ where it
         is larger), so that draws stay exact.
+    calibration_fraction : float, default=None
+        Share of ε, in [0.001, 0.999], that pays for counting private rows by their margin, for `predict_proba`.
+        None spends all of ε on the halfspaces, and there is no `predict_proba`.
     classes : array-like of shape (2,), default=None
         The label set. None takes it from y, which treats it as public. Needed for ``adjacency="add-remove"``.
     random_state : int, RandomState instance or None, default=None
@@ -120,8 +115,10 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         Label of the private population.
     strategy_ : {"exact", "thinned", "greedy"}
         The strategy that was used; decided by public sizes.
+    calibration_ : Calibration or None
+        Margins that separate the bins, from public rows, and the released probability of the private label in each.
     draws_ : tuple of DrawRecord
-        Name, number of compared hypotheses and price of each draw. Public, but for the number of options of
+        Name, number of compared hypotheses and price of each selection. Public, but for the number of options of
         a move, which depends on earlier draws.
     n_hypotheses_ : int
         Number of hypotheses of the first draw, |H|.
@@ -136,6 +133,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
 
     See Also
     --------
+    export_text : The drawn halfspaces as inequalities in the names of the features.
     ppm_sample_size : Number of rows that are enough for a given error.
 
     Notes
@@ -163,7 +161,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     >>> from skprivate.datasets import load_credit_default
     >>> from skprivate.mixture import PPMHalfspaceClassifier
     >>> X, y = load_credit_default(return_X_y=True)
-    >>> model = PPMHalfspaceClassifier(epsilon=1.0, class_weight="balanced").fit(X, y)
+    >>> model = PPMHalfspaceClassifier(epsilon=1.0, private_label=1, class_weight="balanced").fit(X, y)
     >>> print(model.privacy_guarantee_)
     1-differential privacy for one private row (replace-one)
     >>> model.strategy_
@@ -182,6 +180,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         "max_candidates": [Interval(Integral, 1, None, closed="left")],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
         "class_weight": [StrOptions({"balanced"}), dict, None],
+        "calibration_fraction": [Interval(Real, 0.001, 0.999, closed="both"), None],
         "classes": ["array-like", None],
         "n_jobs": [
             Interval(Integral, 1, None, closed="left"),
@@ -201,6 +200,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         max_candidates=100_000_000,
         adjacency="replace-one",
         class_weight=None,
+        calibration_fraction=None,
         classes=None,
         random_state=None,
         ledger=None,
@@ -214,6 +214,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self.max_candidates = max_candidates
         self.adjacency = adjacency
         self.class_weight = class_weight
+        self.calibration_fraction = calibration_fraction
         self.classes = classes
         self.random_state = random_state
         self.ledger = ledger
@@ -240,7 +241,14 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             The fitted classifier.
         """
         X, y = validate_data(self, X, y, dtype=np.float64)
-        roles = assign_roles(y, private, self.private_label, self.classes, self.adjacency)
+        roles = assign_roles(
+            y,
+            private,
+            self.private_label,
+            self.classes,
+            self.adjacency,
+            simulated=self.random_state is not None,
+        )
         problem = Problem.build(
             X,
             private=roles.private,
@@ -248,71 +256,53 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             weights=error_weights(roles, self.class_weight, self.adjacency),
             size_is_public=self.adjacency == "replace-one",
         )
-        strategy = self._choose_strategy(problem)
-        mechanism = self._mechanism(problem, strategy)
+        strategy = choose_strategy(
+            problem,
+            self.strategy,
+            max_halfspaces=self.max_halfspaces,
+            max_candidates=self.max_candidates,
+            selection=self.selection,
+        )
+        mechanism = self._mechanism(problem, strategy, roles)
         with self._releasing(
             mechanism,
             unit="private row",
             adjacency=self.adjacency,
             assumptions=self._assumptions(roles),
         ) as release:
-            hypothesis, self.draws_ = mechanism.run(problem, release)
+            hypothesis, self.draws_, self.calibration_ = mechanism.run(problem, release)
         self._store(roles, problem, hypothesis, strategy)
         logger.info("strategy %r compared %d hypotheses in its first draw", strategy, self.n_hypotheses_)
         return self
 
-    def _choose_strategy(self, problem):
-        """Pick by public sizes; refuse an exact strategy that is too large."""
-        n_points = (
-            len(np.unique(problem.public, axis=0))
-            if len(problem.public) <= MOST_PAIRS
-            else len(problem.public)
+    def _mechanism(self, problem, strategy, roles):
+        """What is drawn at which price, from public numbers."""
+        counting = (
+            None if self.calibration_fraction is None else float(self.epsilon * self.calibration_fraction)
         )
-        dimension = problem.frame.dimension
-        largest = dimension if self.max_halfspaces is None else self.max_halfspaces
-        n_hypotheses, n_pairs = count_exact_hypotheses(n_points, dimension, largest)
-        pairs_fit = dimension == 1 or n_pairs <= MOST_PAIRS
-        fits = n_hypotheses <= self.max_candidates and pairs_fit
-        if self.selection == "permute-and-flip":
-            fits = fits and n_hypotheses <= MAX_FLIPS
-        if self.strategy == "exact" and not fits:
-            raise ValueError(
-                f"strategy='exact' would compare up to {n_hypotheses:.3g} hypotheses from {2 * n_pairs:.3g} "
-                f"halfspaces, more than max_candidates={self.max_candidates} (and {2 * MOST_PAIRS} halfspaces) "
-                "allow. Use strategy='greedy' or 'thinned', or lower max_halfspaces, or use fewer public rows; "
-                "raise max_candidates where only that is in the way."
-            )
-        if self.strategy != "auto":
-            return self.strategy
-        quick = dimension <= 1 or n_hypotheses * problem.planning_rows <= MOST_WORK
-        return "exact" if fits and quick else "greedy"
-
-    def _mechanism(self, problem, strategy):
-        """Candidates and prices, from public numbers."""
-        rule = {"rule": self.selection, "monotone": self.adjacency == "add-remove"}
-        if strategy == "exact":
-            size = problem.frame.dimension if self.max_halfspaces is None else self.max_halfspaces
-            return ExactDraw(float(self.epsilon), size, n_jobs=self.n_jobs, **rule)
-        rng = public_generator(self.random_state)
-        public = some_rows(problem.public, CUT_POINTS, rng)
-        directions = public_directions(public, rng)
-        candidates = quantile_cuts(public, directions, KEPT_FRACTIONS, problem.frame.slack)
-        plan = plan_search(
-            candidates.n_cuts,
+        search = make_search(
             problem,
-            epsilon=float(self.epsilon),
-            max_halfspaces=5 if self.max_halfspaces is None else self.max_halfspaces,
+            strategy,
+            float(self.epsilon) - (counting or 0.0),
+            max_halfspaces=self.max_halfspaces,
             max_candidates=self.max_candidates,
-            moves=strategy == "greedy",
-            monotone=rule["monotone"],
+            rng=public_generator(self.random_state),
+            n_jobs=self.n_jobs,
+            rule=self.selection,
+            monotone=self.adjacency == "add-remove",
         )
-        return HalfspaceSearch(plan, candidates, **rule)
+        return CalibratedDraw(
+            search,
+            counting,
+            sensitivity=1 if self.adjacency == "add-remove" else 2,
+            labels_are_private=not roles.label_determined,
+        )
 
     def _assumptions(self, roles):
-        assumptions = ["rows outside the privacy mask are public"]
+        which = "in the privacy mask, of either label,"
         if roles.label_determined:
-            label = roles.classes[roles.private_index]
-            assumptions = [f"exactly the rows with label {str(label)!r} are private, all others are public"]
+            which = f"with label {plain(roles.classes[roles.private_index])!r}"
+        assumptions = [f"exactly the rows {which} are private, all others are public"]
         if self.classes is None:
             assumptions.append("the label set is public")
         if self.adjacency == "replace-one":
@@ -376,6 +366,41 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(np.intp)]
 
+    @available_if(_counts_are_asked_for)
+    def predict_proba(self, X):
+        """Estimate the probability of each label, from the released counts of private rows.
+
+        The share of the private label among training rows of a like margin, counted with noise of scale
+        2 / (ε · `calibration_fraction`) per count (half of it with adjacency="add-remove"). It speaks of a population
+        with the training rows' shares of both labels. `predict` goes by the halfspaces and not by the larger
+        probability: with unequal class weights the two differ. Only with `calibration_fraction`: public rows alone
+        cannot tell how many private rows are on which side.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, 2)
+            In the order of `classes_`, each in (0, 1).
+
+        Raises
+        ------
+        NotFittedError
+            If `calibration_fraction` was set after `fit`.
+        """
+        check_is_fitted(self)
+        if self.calibration_ is None:
+            raise NotFittedError(
+                "calibration_fraction was None when this classifier was fitted: fit it again."
+            )
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        private = self.calibration_(margins(self._frame, self._hypothesis, X))
+        order = [1 - private, private] if self.private_label_ == self.classes_[1] else [private, 1 - private]
+        return np.column_stack(order)
+
     def utility_bound(self, beta=0.05, *, n_samples=None):
         r"""Excess error rate over the best hypothesis that the draws exceed with probability at most ``beta``.
 
@@ -404,13 +429,10 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         n_rows = self._n_rows if n_samples is None else n_samples
         if n_rows is None:
             raise ValueError("With adjacency='add-remove' the number of rows is not public: pass n_samples.")
+        monotone = self.adjacency == "add-remove"
+        share = beta / len(self.draws_)
         losses = [
-            selection_loss(
-                log(draw.n_hypotheses),
-                draw.epsilon,
-                beta / len(self.draws_),
-                monotone=self.adjacency == "add-remove",
-            )
+            selection_loss(log(draw.n_hypotheses), draw.epsilon, share, monotone=monotone)
             for draw in self.draws_
         ]
         return (sum(losses) + self._rounding * len(losses)) / n_rows

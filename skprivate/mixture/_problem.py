@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.mixture._geometry import Floats, PublicFrame, products, public_frame
 from skprivate.mixture._selection import ErrorWeights, Integers, coarsest_needed
+
+
+class LinearConstraints(NamedTuple):
+    """Rows of ``coefficients @ x + intercepts``, in the units of the input.
+
+    Parameters
+    ----------
+    coefficients : ndarray of shape (n_constraints, n_features)
+    intercepts : ndarray of shape (n_constraints,)
+    """
+
+    coefficients: Floats
+    intercepts: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +32,9 @@ class Problem:
     Attributes
     ----------
     frame : PublicFrame
+    X : ndarray of shape (n, n_features)
+        All rows, as they came.
+    private, has_private_label : bool ndarray of shape (n,)
     scaled : ndarray of shape (n_on_span, n_features)
         Rows on the public points' affine span, in scaled units; the others are private whatever is drawn.
     signed : int64 ndarray of shape (n_on_span,)
@@ -37,6 +54,9 @@ class Problem:
     """
 
     frame: PublicFrame
+    X: Floats
+    private: NDArray[np.bool_]
+    has_private_label: NDArray[np.bool_]
     scaled: Floats
     signed: Integers
     offset: int
@@ -71,6 +91,9 @@ class Problem:
         unit = coarsest_needed(weights, largest)
         return cls(
             frame=frame,
+            X=X,
+            private=private,
+            has_private_label=has_private_label,
             scaled=scaled if on_span.all() else scaled[on_span],
             signed=signed[on_span],
             offset=-int(signed[~has_private_label].sum()),

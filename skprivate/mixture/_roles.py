@@ -8,11 +8,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length
 
 from skprivate._sklearn import check_class_labels
 from skprivate.mixture._selection import ErrorWeights
+from skprivate.privacy import warn_caller
+
+#: Pairs of labels whose larger one is by custom the one that is looked for (0 == False, 1 == True).
+_CUSTOMARY = ({0, 1}, {-1, 1})
+
+
+class ProtectedLabelWarning(UserWarning):
+    """A default, not the user, decided which label's rows are protected; all others count as published."""
+
+
+def plain(label: Any) -> Any:
+    """A label as Python writes it."""
+    return label.item() if isinstance(label, np.generic) else label
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,24 +56,28 @@ class Roles:
         return ~self.private & ~self.has_private_label
 
 
-def assign_roles(y: NDArray[Any], private: Any, private_label: Any, classes: Any, adjacency: str) -> Roles:
+def assign_roles(
+    y: NDArray[Any], private: Any, private_label: Any, classes: Any, adjacency: str, *, simulated: bool
+) -> Roles:
     """Work out the roles, with an error for whatever does not fit.
 
-    No error text holds a label or count that only private rows decide.
+    ``simulated`` fits protect nobody, so they go on with a warning where others must be told whom to protect. No
+    error text holds a label or count that only private rows decide.
     """
     check_class_labels(y)
-    label_set = _label_set(y, classes, adjacency)
-    if private_label is None:
-        index = 1
+    label_set = _label_set(y, classes, private_label, adjacency)
+    mask = None if private is None else _check_mask(private, y)
+    if private_label is not None:
+        # Without a mask a label tells no more than who is private; with one, only labels of public rows are shown.
+        known = label_set if mask is None or classes is not None else np.unique(y[~mask])
+        index = _stated_index(label_set, private_label, known)
+    elif mask is not None:
+        index = _index_beside(y[~mask], label_set)
     else:
-        matches = np.flatnonzero(label_set == private_label)
-        if matches.size != 1:
-            raise ValueError(
-                f"private_label must be one of the two labels {label_set.tolist()}, got {private_label!r}."
-            )
-        index = int(matches[0])
+        index = _default_index(label_set, simulated)
     has_private_label = y == label_set[index]
-    mask = has_private_label.copy() if private is None else _check_mask(private, y)
+    if mask is None:
+        mask = has_private_label.copy()
     if adjacency == "replace-one" and not mask.any():
         raise ValueError(
             "There are no private rows, so there is nothing to protect: check the parameter private, or use a "
@@ -70,7 +86,41 @@ def assign_roles(y: NDArray[Any], private: Any, private_label: Any, classes: Any
     return Roles(label_set, index, mask, has_private_label, private is None)
 
 
-def _label_set(y: NDArray[Any], classes: Any, adjacency: str) -> NDArray[Any]:
+def _stated_index(label_set: NDArray[Any], private_label: Any, known: NDArray[Any]) -> int:
+    matches = np.flatnonzero(label_set == private_label)
+    if matches.size != 1:
+        raise ValueError(
+            f"private_label must be one of the two labels{' of y, public rows have' if known.size < 2 else ''} "
+            f"{known.tolist()}, got {private_label!r}."
+        )
+    return int(matches[0])
+
+
+def _index_beside(public_labels: NDArray[Any], label_set: NDArray[Any]) -> int:
+    """With a mask the label protects nobody, it only says which side is enclosed: the one that public rows have."""
+    present = np.isin(label_set, public_labels)
+    return int(np.flatnonzero(~present)[0]) if present.sum() == 1 else 1
+
+
+def _default_index(label_set: NDArray[Any], simulated: bool) -> int:
+    """The larger label, where custom or a simulation allows to guess; the guess is announced."""
+    other, larger = label_set.tolist()
+    state_it = f"private_label={larger!r} (or {other!r}, the other way round)"
+    if {other, larger} not in _CUSTOMARY and not simulated:
+        raise ValueError(
+            f"private_label must say whose rows are private, one of the two labels {[other, larger]}, got None: the "
+            f"rows of the other label are published. Pass {state_it}, or mark private rows by fit(…, private=mask). "
+            "Only for labels {0, 1}, {False, True} and {-1, 1} is the larger one private by default."
+        )
+    warn_caller(
+        f"private_label is None: rows with label {larger!r} are protected by default, and rows with label {other!r} "
+        f"are published. Pass {state_it} to state it.",
+        ProtectedLabelWarning,
+    )
+    return 1
+
+
+def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str) -> NDArray[Any]:
     if classes is None:
         if adjacency == "add-remove":
             raise ValueError(
@@ -79,9 +129,12 @@ def _label_set(y: NDArray[Any], classes: Any, adjacency: str) -> NDArray[Any]:
             )
         label_set = np.unique(y)
         if label_set.size > 2:
+            label = "label" if private_label is None else repr(private_label)
+            # scikit-learn's common checks ask for the first two sentences.
             raise ValueError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y, input_name='y')}."
+                "Only binary classification is supported. The type of the target is multiclass. One population is "
+                f"private against all others: merge the others first, y = (y == {label}), and pass "
+                "private_label=True."
             )
         if label_set.size < 2:
             raise ValueError(
@@ -125,7 +178,7 @@ def error_weights(roles: Roles, class_weight: Any, adjacency: str) -> ErrorWeigh
     elif isinstance(class_weight, Mapping):
         unknown = [label for label in class_weight if label not in roles.classes]
         if unknown:
-            raise ValueError(f"class_weight has keys {unknown} that are not in {roles.classes.tolist()}.")
+            raise ValueError(f"class_weight has keys {unknown} that are neither of the two labels.")
         weights = {label: float(class_weight.get(label, 1.0)) for label in (public_label, private_label)}
         if not all(np.isfinite(w) and w > 0 for w in weights.values()):
             raise ValueError(f"class_weight must hold positive finite weights, got {dict(class_weight)!r}.")

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skprivate.mixture import PPMHalfspaceClassifier, _ppm_halfspace_classifier
+from skprivate.mixture import PPMHalfspaceClassifier, _strategy
 from skprivate.privacy import BudgetExceededError, PrivacyLedger
 
 STRATEGIES = ["exact", "thinned", "greedy"]
@@ -27,7 +27,7 @@ def blobs(seed=0, n_public=40, n_private=60, d=2, shift=3.0):
 
 
 def model(epsilon=5.0, **keywords):
-    return PPMHalfspaceClassifier(epsilon, **{"random_state": 0, **keywords})
+    return PPMHalfspaceClassifier(epsilon, **{"random_state": 0, "private_label": 1, **keywords})
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -54,12 +54,12 @@ def test_real_randomness_is_valid_for_release():
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("private_label", [None, "bad", "good"])
+@pytest.mark.parametrize("private_label", ["bad", "good"])
 def test_decisions_agree_with_the_released_halfspaces(strategy, private_label):
     X, y = blobs(n_public=30)
     y = np.where(y == 1, "bad", "good") if private_label != "good" else np.where(y == 1, "good", "bad")
-    fitted = model(strategy=strategy, private_label=private_label or "bad").fit(X * [1, 50] + [0, 7], y)
-    assert fitted.private_label_ == (private_label or "bad")
+    fitted = model(strategy=strategy, private_label=private_label).fit(X * [1, 50] + [0, 7], y)
+    assert fitted.private_label_ == private_label
     coefficients, intercepts = fitted.halfspaces_
     rows = blobs(1)[0] * [1, 50] + [0, 7]
     inside = (rows @ coefficients.T + intercepts >= 0).all(axis=1)
@@ -68,12 +68,6 @@ def test_decisions_agree_with_the_released_halfspaces(strategy, private_label):
     np.testing.assert_array_equal(fitted.predict(rows) == public_label, inside)
     decision = fitted.decision_function(rows)
     np.testing.assert_array_equal(fitted.predict(rows) == fitted.classes_[1], decision > 0)
-
-
-def test_the_second_label_is_private_by_default():
-    X, y = blobs()
-    assert model().fit(X, y).private_label_ == 1
-    assert model().fit(X, np.where(y == 1, "a", "b")).private_label_ == "b"
 
 
 def test_exact_hypothesis_count_in_two_dimensions():
@@ -128,16 +122,27 @@ def test_masks_with_both_labels_among_public_rows(strategy):
     private = (y == 1) & (np.arange(len(y)) % 2 == 0)
     fitted = model(strategy=strategy).fit(X, y, private=private)
     assert fitted.score(X, y) > 0.85
-    assert "rows outside the privacy mask are public" in fitted.privacy_guarantee_.assumptions
-
-
-@pytest.mark.parametrize(("private_label", "named"), [(None, "ill"), ("healthy", "healthy")])
-def test_the_guarantee_names_the_protected_label(private_label, named):
-    X, y = blobs()
-    names = np.where(y == 1, "ill", "healthy")
-    fitted = model(private_label=private_label).fit(X, names)
-    expected = f"exactly the rows with label {named!r} are private, all others are public"
+    expected = "exactly the rows in the privacy mask, of either label, are private, all others are public"
     assert fitted.privacy_guarantee_.assumptions[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "private_label"),
+    [
+        (["healthy", "ill"], "ill"),
+        (np.array(["healthy", "ill"], object), "healthy"),
+        ([0, 1], 0),
+        ([1.0, 2.0], 2.0),
+        ([0, 1], 1),
+    ],
+)
+def test_the_guarantee_names_the_protected_label(labels, private_label):
+    X, y = blobs()
+    names = np.array(labels)[y]
+    fitted = model(private_label=private_label).fit(X, names)
+    expected = f"exactly the rows with label {private_label!r} are private, all others are public"
+    assert fitted.privacy_guarantee_.assumptions[0] == expected
+    assert expected in fitted.privacy_guarantee_._repr_html_().replace("&#x27;", "'")
 
 
 def test_masks_with_both_labels_among_private_rows():
@@ -149,11 +154,6 @@ def test_masks_with_both_labels_among_private_rows():
     assert fitted.score(X, y) > 0.85
     # Candidates come from the 40 public rows alone.
     assert fitted.n_hypotheses_ == model().fit(X[20:], y[20:]).n_hypotheses_
-
-
-def test_the_private_label_of_a_mask_is_not_read_off_the_rows():
-    X, y = blobs()
-    assert model().fit(X, y, private=y == 0).private_label_ == 1
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -186,7 +186,7 @@ def test_auto_decides_by_public_sizes_and_says_so(caplog):
 
 
 def test_auto_weighs_the_work(monkeypatch):
-    monkeypatch.setattr(_ppm_halfspace_classifier, "MOST_WORK", 1000)
+    monkeypatch.setattr(_strategy, "MOST_WORK", 1000)
     assert model().fit(*blobs(n_public=10)).strategy_ == "greedy"
 
 
@@ -296,7 +296,14 @@ GOOD = blobs()
         ({}, np.ones((100, 1), dtype=bool), None, "one-dimensional boolean mask"),
         ({}, ["yes"] * 100, None, "boolean mask"),
         ({}, None, np.zeros(100), "one class only"),
-        ({}, None, np.arange(100) % 3, "Only binary classification is supported"),
+        ({}, None, np.arange(100) % 3, r"Only binary.* y = \(y == 1\), and pass private_label=True"),
+        (
+            {"private_label": None},
+            None,
+            np.arange(100) % 3,
+            r"y = \(y == label\), and pass private_label=True",
+        ),
+        ({"calibration_fraction": 1.0}, None, None, "calibration_fraction"),
         ({"epsilon": 0.0}, None, None, "epsilon"),
         ({"epsilon": -1.0}, None, None, "epsilon"),
         ({"strategy": "exact", "max_candidates": 1000}, None, None, "max_candidates=1000"),
@@ -349,7 +356,7 @@ def test_accuracy_on_the_common_suites_blobs():
     """What the suite asks of a classifier: 0.83, here at the default ε with real seeds."""
     X, y = make_blobs(n_samples=300, random_state=0)
     X, y = X[y != 2], y[y != 2]
-    assert np.median([PPMHalfspaceClassifier(random_state=s).fit(X, y).score(X, y) for s in range(3)]) > 0.83
+    assert np.median([model(1.0, random_state=s).fit(X, y).score(X, y) for s in range(3)]) > 0.83
 
 
 @pytest.mark.slow

@@ -1,0 +1,127 @@
+"""Probabilities of the private label: noisy counts of private rows between public margins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from skprivate.mixture._geometry import Floats
+from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem, margins
+from skprivate.privacy import Mechanism, PureEvent, Release
+from skprivate.privacy._events import Events
+
+#: Bins on each side of the boundary.
+MOST_BINS = 5
+#: Public rows of a bin, beside the same number of times the noise's scale.
+LEAST_ROWS = 20
+#: Below this price the counts' noise would pass 2⁵² rows.
+LEAST_EPSILON = 2.0**-50
+
+
+class Calibration(NamedTuple):
+    """Probability of the private label as a step function of the margin, which is ≥ 0 where all halfspaces hold.
+
+    Parameters
+    ----------
+    edges : ndarray of shape (n_bins - 1,)
+        Ascending margins that separate the bins, in units of scaled features; 0 is one of them. From public rows.
+    probabilities : ndarray of shape (n_bins,)
+        Probability in each bin, in (0, 1), not increasing. Released.
+    """
+
+    edges: Floats
+    probabilities: Floats
+
+    def __call__(self, margin: Floats) -> Floats:
+        """Probability of the private label at each margin."""
+        return np.asarray(self.probabilities[np.searchsorted(self.edges, margin, side="right")])
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedDraw(Mechanism):
+    """A draw of halfspaces and, where it is paid for, the counts that turn margins into probabilities.
+
+    A private row is in one cell (bin, and label where labels are private): replacing it moves a one from a cell to
+    another, so the counts change by at most 2, and by 1 where a row is added or removed.
+
+    Parameters
+    ----------
+    search : Mechanism
+        Draws the halfspaces.
+    epsilon : float or None
+        Price of the counts; None for none.
+    sensitivity : {1, 2}
+        Largest ℓ1 change of the counts: 2 under replace-one adjacency.
+    labels_are_private : bool
+        Whether private rows may carry either label.
+    """
+
+    search: Mechanism
+    epsilon: float | None
+    sensitivity: int
+    labels_are_private: bool
+
+    def __post_init__(self) -> None:
+        # What the sampler cannot draw is refused before anything is paid for.
+        if self.epsilon is not None and self.epsilon < LEAST_EPSILON:
+            raise ValueError(
+                f"epsilon * calibration_fraction must be at least {LEAST_EPSILON:.3g}, got {self.epsilon:.3g}: raise "
+                "one of them, or use calibration_fraction=None."
+            )
+
+    @property
+    def theorem(self) -> str:  # type: ignore[override]
+        return self.search.theorem + (
+            "" if self.epsilon is None else "; composition with discrete Laplace noise"
+        )
+
+    @property
+    def events(self) -> Events:
+        counts = [] if self.epsilon is None else [(PureEvent(self.epsilon, "discrete Laplace"), 1)]
+        return [*self.search.events, *counts]
+
+    def run(
+        self, data: Problem, release: Release
+    ) -> tuple[Hypothesis, tuple[DrawRecord, ...], Calibration | None]:
+        """The hypothesis, what each selection compared, and the calibration."""
+        hypothesis, records = self.search.run(data, release)
+        if self.epsilon is None:
+            return hypothesis, records, None
+        # Margins are formed row by row: those of private rows depend on nothing but the row and what was released.
+        margin = margins(data.frame, hypothesis, data.X)
+        public = ~data.private
+        least = ceil(LEAST_ROWS * (1 + self.sensitivity / self.epsilon))
+        edges = margin_edges(margin[public], least)
+        n_bins = edges.size + 1
+        cells = np.searchsorted(edges, margin, side="right") + n_bins * data.has_private_label
+        counts = np.bincount(cells[public], minlength=2 * n_bins).astype(np.float64)
+        # Label-determined: that no private row carries the public label is public.
+        noisy = slice(0 if self.labels_are_private else n_bins, None)
+        private_counts = np.bincount(cells[data.private], minlength=2 * n_bins)[noisy]
+        released = release.discrete_laplace(
+            private_counts, sensitivity=self.sensitivity, epsilon=self.epsilon
+        )
+        counts[noisy] += np.maximum(released, 0).astype(np.float64)
+        return hypothesis, records, Calibration(edges, _monotone(counts[n_bins:], counts[:n_bins]))
+
+
+def margin_edges(public_margins: Floats, least: int) -> Floats:
+    """0, and quantiles of public margins on either side of it, with about ``least`` rows or more between two."""
+    edges = [0.0]
+    for side in (public_margins[public_margins < 0], public_margins[public_margins >= 0]):
+        n_bins = min(MOST_BINS, side.size // least)
+        if n_bins > 1:
+            quantiles = np.quantile(side, np.arange(1, n_bins) / n_bins, method="lower")
+            edges.extend(quantiles[quantiles > side.min()])
+    return np.unique(edges)
+
+
+def _monotone(private_label: Floats, public_label: Floats) -> Floats:
+    """Shares of the private label with half a row of each label added, pooled until they do not increase."""
+    weights = private_label + public_label + 1.0
+    shares = (private_label + 0.5) / weights
+    return np.asarray(isotonic_regression(shares, weights=weights, increasing=False).x)
