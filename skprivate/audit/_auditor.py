@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._validation import validate_data
 from skprivate.audit._certificates import certify_labels, certify_representation, confidence_bound
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._report import AuditReport

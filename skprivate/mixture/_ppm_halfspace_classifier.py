@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts
 from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, ExactDraw, count_exact_hypotheses

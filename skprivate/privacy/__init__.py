@@ -36,8 +36,8 @@ from skprivate.privacy._simulation import (
     SimulatedNoiseError,
     SimulatedNoiseWarning,
     forbid_simulated_noise,
-    warn_caller,
 )
+from skprivate.privacy._warnings import LargeDeltaWarning, warn_caller
 from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "BudgetExceededError",
     "GaussianEvent",
     "LaplaceEvent",
+    "LargeDeltaWarning",
     "LedgerEntry",
     "Mechanism",
     "PrivacyEvent",

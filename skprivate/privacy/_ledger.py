@@ -419,4 +419,3 @@ def _handle(store: FileStore, terms: Terms) -> PrivacyLedger:
     ledger = PrivacyLedger.__new__(PrivacyLedger)
     ledger._bind(store, terms)
     return ledger
-

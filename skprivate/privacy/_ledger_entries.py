@@ -78,7 +78,9 @@ def open_entry(connection: sqlite3.Connection, entry: int) -> tuple[str, Price]:
         raise ValueError(must_be("entry", "the number of an entry of this ledger", entry))
     label, closed, *price = found
     if closed is not None:
-        raise ValueError(must_be("entry", "open", entry, f"This release was closed at {closed} and draws no more."))
+        raise ValueError(
+            must_be("entry", "open", entry, f"This release was closed at {closed} and draws no more.")
+        )
     return label, Price(*price)
 
 

@@ -76,9 +76,9 @@ def require_noise(terms: Terms, path: str | None, label: str, *, simulated: bool
     where = "in memory" if path is None else repr(path)
     if simulated and path is not None and not terms.simulation:
         raise SimulatedNoiseError(
-            f"{label}: random_state must be None for the ledger {where}, got a seed (set by you, or by a meta-estimator "
-            "such as BaggingRegressor, which gives its members integers): this ledger is for releases, and seeded "
-            "noise protects nobody. For trials pass ledger=None, or a ledger of their own, "
+            f"{label}: random_state must be None for the ledger {where}, got a seed (set by you, or by a "
+            "meta-estimator such as BaggingRegressor, which gives its members integers): this ledger is for releases, "
+            "and seeded noise protects nobody. For trials pass ledger=None, or a ledger of their own, "
             "PrivacyLedger(…, simulation=True). VotingRegressor and VotingClassifier leave random_state alone. Nothing "
             "was drawn or spent."
         )

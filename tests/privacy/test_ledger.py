@@ -133,10 +133,19 @@ def test_prices_that_are_none(make_ledger, price, error):
         ({"epsilon": True}, "got True"),
         ({"epsilon": 1, "delta": 1.0}, r"delta must be a number in \[0, 1\), got 1.0"),
         ({"epsilon": 1, "delta": -0.1}, "got -0.1"),
-        ({"epsilon": 1, "composition": "advanced"}, "composition must be one of 'basic', 'zcdp', got 'advanced'"),
+        (
+            {"epsilon": 1, "composition": "advanced"},
+            "composition must be one of 'basic', 'zcdp', got 'advanced'",
+        ),
         ({"epsilon": 1, "unit": "users"}, "unit must be one of 'row', .*'user', .*, got 'users'"),
-        ({"epsilon": 1, "adjacency": "replace"}, "adjacency must be 'replace-one', 'add-remove', .* got 'replace'"),
-        ({"epsilon": 1, "adjacency": "metric"}, "'metric: ' and the name of the distance, or None, got 'metric'"),
+        (
+            {"epsilon": 1, "adjacency": "replace"},
+            "adjacency must be 'replace-one', 'add-remove', .* got 'replace'",
+        ),
+        (
+            {"epsilon": 1, "adjacency": "metric"},
+            "'metric: ' and the name of the distance, or None, got 'metric'",
+        ),
         ({"epsilon": 1, "simulation": 1}, "simulation must be True or False, got 1"),
         ({"epsilon": 1, "composition": "zcdp"}, "delta must be positive .* got 0.0"),
     ],
