@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -108,27 +107,21 @@ def _with_columns(text: str, X: Any) -> str | None:
     """A message of scikit-learn or NumPy that says which columns it is about."""
     if "could not convert" in text or "float()" in text:
         wrong = {j: found for j, column in _columns(X) if (found := _no_floats(column))}
+        of_strings = "could not convert" in text
         if not wrong:
-            what = (
-                "could not convert a string to float"
-                if "could not convert" in text
-                else "got entries of another type"
-            )
+            what = "could not convert a string to float" if of_strings else "got entries of another type"
             return f"y must hold numbers: {what}."
         types = sorted(set().union(*wrong.values()))
         # scikit-learn's common checks ask for these words where an entry has no float at all.
-        but = (
-            ", but an argument must be a string that reads as a number, or a number"
-            if "float()" in text
-            else ""
-        )
+        but = "" if of_strings else ", but an argument must be a string that reads as a number, or a number"
         advice = _DATES if _TIMES & set(types) else _ENCODE
         return f"{columns_in_words(X, wrong)} of X must hold numbers, got {', '.join(types)}{but}. {advice}."
     for what, holds in (("NaN", np.isnan), ("infinity", np.isinf)):
         if text.startswith(f"Input X contains {what}"):
             which = [j for j, column in _columns(X) if bool(holds(_floats(column)).any())]
             where = f" in {columns_in_words(X, which)}" if which else ""
-            return re.sub(r"\.(?=\n|$)", lambda stop: where + stop.group(), text, count=1)
+            first, stop, more = text.partition(".\n")
+            return first.removesuffix(".") + where + (stop or ".") + more
     return None
 
 
