@@ -63,8 +63,10 @@ def validate_data(
     numeric = options.get("dtype", "numeric") is not None and not options.get("skip_check_array", False)
     if numeric:
         _refuse_other_types(X)
-        if options.get("y_numeric") and np.asarray(y).dtype.kind in "mMc":
+        if options.get("y_numeric") and np.asarray(y).dtype.kind in "mM":
             raise TypeError(f"y must hold numbers, got dtype {np.asarray(y).dtype}. {_DATES}.")
+        if options.get("y_numeric") and np.iscomplexobj(y):
+            raise ValueError("y must hold numbers, got complex ones. Complex data not supported.")
     try:
         return _sklearn_validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:

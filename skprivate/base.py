@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, ClassVar
 
-from skprivate._sklearn import Interval, _fit_context
+from skprivate._sklearn import Interval, _fit_context, _VisualBlock
 from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
 from skprivate.privacy._account import price_of_plan
 from skprivate.privacy._warnings import warn_if_large
@@ -85,6 +85,13 @@ class PrivateEstimatorMixin:
     """
 
     releases_in: ClassVar[str] = "fit"
+
+    def _sk_visual_block_(self) -> _VisualBlock:
+        """scikit-learn's diagrams, of composites too, say below the name what was promised."""
+        guarantee, name = getattr(self, "privacy_guarantee_", None), type(self).__name__
+        caption = None if guarantee is None else repr(guarantee).strip("<>")
+        details = str(self)
+        return _VisualBlock("single", self, names=name, name_details=details, name_caption=caption)
 
     @contextmanager
     def _releasing(

@@ -162,7 +162,12 @@ class ReleaseAccount:
         if self.adjacency is Adjacency.METRIC and not all(
             math.isfinite(event.pure_epsilon) for event in total
         ):
-            raise ValueError("metric privacy admits pure events only (Laplace noise and selection).")
+            kinds = ", ".join(
+                sorted({type(event).__name__ for event in total if math.isinf(event.pure_epsilon)})
+            )
+            raise ValueError(
+                f"with adjacency='metric' draws must be pure events only (Laplace noise, selection), got {kinds}."
+            )
         limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
         if not self._paid:
             # A plan, or a first draw: chosen before any result. Whoever draws more than a first draw stays within the

@@ -40,6 +40,14 @@ def number(name: str, value: Any, allowed: str, holds: Callable[[float], bool]) 
     return result + 0.0  # no negative zero
 
 
+def at_least(name: str, value: Any, least: float) -> None:
+    """Refuse numbers below ``least``; infinity is none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(must_be(name, f"a number >= {least}", value))
+    if not float(value) >= least:
+        raise ValueError(must_be(name, f"at least {least}", value))
+
+
 def positive(name: str, value: Any) -> float:
     """A positive finite number."""
     return number(name, value, "a positive finite number", lambda result: result > 0)
