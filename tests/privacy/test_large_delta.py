@@ -2,13 +2,23 @@
 
 import inspect
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
 
 from skprivate import UserLevelMean, UserLevelSGDRegressor
-from skprivate.privacy import GaussianEvent, LargeDeltaWarning, PrivacyLedger, PureEvent, compose_epsilon
+from skprivate.base import PrivateEstimatorMixin
+from skprivate.privacy import (
+    GaussianEvent,
+    LargeDeltaWarning,
+    Mechanism,
+    PrivacyLedger,
+    PureEvent,
+    compose_epsilon,
+)
 from skprivate.privacy._account import price_of_plan
 from skprivate.utils.discovery import all_estimators
 
@@ -75,6 +85,38 @@ def test_a_delta_that_is_not_spent_needs_no_warning(events):
     stated = open_release(**terms, plan=events).close()
     assert (min(epsilon, 1.0), delta) == (stated.epsilon, stated.delta)
     assert epsilon >= compose_epsilon(events, delta) * (1 - 1e-12)
+
+
+@dataclass(frozen=True)
+class Plan(Mechanism):
+    draws: tuple
+
+    @property
+    def events(self):
+        return self.draws
+
+    def run(self, data, release):
+        return None
+
+
+class Planned(PrivateEstimatorMixin, BaseEstimator):
+    def __init__(self, events, *, epsilon=1.0, delta=0.5, random_state=None, ledger=None):
+        self.events, self.epsilon, self.delta = events, epsilon, delta
+        self.random_state, self.ledger = random_state, ledger
+
+    def fit(self, X, y=None):
+        plan = Plan(self.events)
+        with self._releasing(plan, unit="row", adjacency="replace-one", n_units=len(X)) as release:
+            plan.run(X, release)
+        return self
+
+
+@pytest.mark.parametrize(
+    ("events", "loud"), [(((PureEvent(1.0), 1),), False), (((GaussianEvent(4.0), 1),), True)]
+)
+def test_a_pure_plan_is_silent_whatever_its_delta(events, loud):
+    model = Planned(events, delta=1e-3)
+    assert len(said(model, np.zeros((2000, 1)))) == loud == (model.privacy_guarantee_.delta > 0)
 
 
 DATA = pd.DataFrame(np.random.RandomState(0).uniform(size=(60, 2)), columns=["a", "b"])
