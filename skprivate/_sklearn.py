@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_params,
 )
+from sklearn.utils._repr_html.estimator import _VisualBlock
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names_in, _check_y, _num_samples
 
@@ -27,6 +28,7 @@ __all__ = [
     "InvalidParameterError",
     "Options",
     "StrOptions",
+    "_VisualBlock",
     "_check_feature_names_in",
     "_check_y",
     "_fit_context",

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, ClassVar
 
-from skprivate._sklearn import Interval, _fit_context
+from skprivate._sklearn import Interval, _fit_context, _VisualBlock
 from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
+from skprivate.privacy._account import price_of_plan
+from skprivate.privacy._warnings import warn_if_large
 
 __all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
 
@@ -84,6 +86,13 @@ class PrivateEstimatorMixin:
 
     releases_in: ClassVar[str] = "fit"
 
+    def _sk_visual_block_(self) -> _VisualBlock:
+        """scikit-learn's diagrams, of composites too, say below the name what was promised."""
+        guarantee, name = getattr(self, "privacy_guarantee_", None), type(self).__name__
+        caption = None if guarantee is None else repr(guarantee).strip("<>")
+        details = str(self)
+        return _VisualBlock("single", self, names=name, name_details=details, name_caption=caption)
+
     @contextmanager
     def _releasing(
         self,
@@ -93,6 +102,7 @@ class PrivateEstimatorMixin:
         adjacency: Adjacency | str,
         metric: str | None = None,
         assumptions: tuple[str, ...] = (),
+        n_units: int | None = None,
     ) -> Iterator[Release]:
         """Pay for a mechanism, let it draw, state the guarantee.
 
@@ -102,6 +112,10 @@ class PrivateEstimatorMixin:
             Its ``events`` are reserved before the block begins.
         unit, adjacency, metric, assumptions
             As in `skprivate.privacy.open_release`.
+        n_units : int or None
+            How many units there are, where that number is public: under replace-one, or given. A δ of 1/n or more
+            is warned about (`skprivate.privacy.LargeDeltaWarning`) before anything is spent. None where it is
+            private; nothing is said then.
 
         Yields
         ------
@@ -113,9 +127,17 @@ class PrivateEstimatorMixin:
         BudgetExceededError
             If the mechanism does not fit the budget or the ledger; nothing is drawn then.
         """
+        epsilon: float = self.epsilon  # type: ignore[attr-defined]
+        delta: float = getattr(self, "delta", 0.0)
+        if (
+            n_units is not None
+            and delta * n_units >= 1
+            and price_of_plan(mechanism.events, epsilon, delta)[1] > 0
+        ):
+            warn_if_large(delta, n_units, str(unit), type(self).__name__)
         with open_release(
-            epsilon=self.epsilon,  # type: ignore[attr-defined]
-            delta=getattr(self, "delta", 0.0),
+            epsilon=epsilon,
+            delta=delta,
             unit=unit,
             adjacency=adjacency,
             metric=metric,

@@ -22,12 +22,13 @@ SOURCES = {
 }
 MAX_LINES = 450
 
-FLOOR = {"privacy", "_sklearn", "base", "_identifiers"}
+FLOOR = {"privacy", "_sklearn", "base", "_identifiers", "_validation"}
 #: What the modules of each part may import of the package, besides the part itself. Anything else is a mistake.
 MAY_IMPORT: dict[str, set[str]] = {
     "privacy": set(),
     "_sklearn": set(),
     "_identifiers": set(),
+    "_validation": set(),
     "base": {"privacy", "_sklearn"},
     "preprocessing": FLOOR,
     "datasets": {"_sklearn", "privacy"},
@@ -129,6 +130,17 @@ def test_nothing_is_printed(path):
         assert not (isinstance(node.func, ast.Name) and node.func.id == "print"), (
             f"{path}:{node.lineno} prints."
         )
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path != "skprivate/privacy/_warnings.py"])
+def test_warnings_have_one_door(path):
+    """`warn_caller` points at the user's line, however deep in scikit-learn the fit runs."""
+    for node in nodes(SOURCES[path], ast.Attribute):
+        dotted = f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else ""
+        assert dotted not in ("warnings.warn", "warnings.warn_explicit"), (
+            f"{path}:{node.lineno} uses {dotted}."
+        )
+    assert not {"warnings.warn", "warnings.warn_explicit"} & set(imported(SOURCES[path]))
 
 
 @pytest.mark.parametrize("path", SOURCES)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 
 from skprivate.aggregate._losses import FloatArray
-from skprivate.privacy import public_generator
+from skprivate.privacy import public_generator, warn_caller
 
 #: Below this share of rows outside a bag the factors of the bound are beyond any use.
 _SMALL_REST = 0.01
@@ -76,10 +75,9 @@ def excess_risk_bound(
         return math.inf
     N, n, m, K = n_samples, n_bags, bag_size, n_outputs
     if N - m < _SMALL_REST * N:
-        warnings.warn(
+        warn_caller(
             f"bags of {m} out of {N} rows are nearly all rows: bound (6) blows up as N - m goes to 0.",
             UserWarning,
-            stacklevel=2,
         )
     delta = beta / 4
     own = float(np.sum(np.broadcast_to(rademacher_bags, (K,))))

@@ -172,7 +172,11 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             released, self.privacy_guarantee_ = sums.exact(targets), no_privacy(sums.assumptions)
         else:
             with self._releasing(
-                sums, unit="label", adjacency="replace-one", assumptions=sums.assumptions
+                sums,
+                unit="label",
+                adjacency="replace-one",
+                assumptions=sums.assumptions,
+                n_units=targets.shape[-1],
             ) as release:
                 released = sums.run(targets, release)
         return membership.report(released, self.privacy_guarantee_, classes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -27,7 +26,7 @@ from skprivate.aggregate._random_bags import (
     noisy_bags,
 )
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.privacy import public_generator
+from skprivate.privacy import public_generator, warn_caller
 
 RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
     **PRIVACY_CONSTRAINTS,
@@ -130,7 +129,11 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             self.privacy_guarantee_ = bags.guarantee
             return bags
         with self._releasing(
-            sums, unit="label", adjacency="replace-one", assumptions=sums.assumptions
+            sums,
+            unit="label",
+            adjacency="replace-one",
+            assumptions=sums.assumptions,
+            n_units=targets.shape[-1],
         ) as release:
             released = sums.run(targets, release)
         return noisy_bags(structure, released, classes, self.privacy_guarantee_)
@@ -142,11 +145,10 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             scaling = Scaling(np.zeros(X.shape[1]), scaling.scale)
         fit = scaling.undo(self._solve(scaling.apply(X), bags), self.fit_intercept)
         if fit.condition > _ILL_CONDITIONED:
-            warnings.warn(
+            warn_caller(
                 f"the system of the bag means has condition number {fit.condition:.1e}: use a larger alpha or more "
                 "bags.",
                 UserWarning,
-                stacklevel=3,
             )
         self.bags_ = bags
         self.alpha_ = fit.alpha

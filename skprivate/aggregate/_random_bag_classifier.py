@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import StrOptions, _fit_context, check_class_labels
+from skprivate._validation import validate_data
 from skprivate.aggregate._labels import check_classes, encode_classes, keep_types, one_hot
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel

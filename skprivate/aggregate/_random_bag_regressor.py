@@ -6,9 +6,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import StrOptions, _fit_context
+from skprivate._validation import validate_data
 from skprivate.aggregate._labels import check_bounds, check_numbers
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel

@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, _fit_context
+from skprivate._validation import validate_data
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._signals import true_label_probability
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._sklearn import Interval, StrOptions, _fit_context, check_class_labels
+from skprivate._validation import validate_data
 from skprivate.audit._certificates import certify_labels, certify_representation, confidence_bound
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._report import AuditReport
@@ -311,7 +311,7 @@ class FiniteAdversaryAuditor(ClassifierMixin, BaseEstimator):
             self.n_features_in_ = 1
         else:
             X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
+        check_class_labels(y)
         self.classes_, coded = np.unique(y, return_inverse=True)
         if self.classes_.size > 2:
             raise ValueError(

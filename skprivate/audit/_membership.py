@@ -10,9 +10,10 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skprivate._sklearn import _fit_context, _num_samples, _safe_indexing
+from skprivate._validation import validate_data
 from skprivate.audit._attack_report import attack_report
 from skprivate.audit._signals import has_classes, residuals, true_label_probability
 from skprivate.privacy import public_generator

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from sklearn.base import is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
@@ -59,6 +60,20 @@ DRAWS_SOME_ROWS = Demand(
         or (g.adjacency is Adjacency.METRIC and g.unit is PrivacyUnit.ROW)
     ),
 )
+#: Ensembles number the labels in alphabetical order; which of them is private is then said of a number.
+NUMBERS_LABELS = Demand(
+    "labels reach it as the numbers 0, 1, … in sorted order, so that the private label it names, or takes by default, "
+    "is not what it is called outside: call the labels 0, 1, … before the fit of the composite",
+    lambda g: g.unit is not PrivacyUnit.PRIVATE_ROW,
+)
+
+
+def _renamed(model: Any, place: Place) -> tuple[Demand, ...]:
+    if not (place.fitted and is_classifier(model)):
+        return ()
+    classes = np.asarray(model.classes_)
+    same = classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
+    return () if same else (NUMBERS_LABELS,)
 
 
 def _members(
@@ -84,7 +99,7 @@ def _voting(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         named = [(name, part) for (name, _), part in zip(named, model.estimators_, strict=True)]
     yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
     for name, part in named:
-        yield from walk(part, place.inside(f"member {name!r}"))
+        yield from walk(part, place.inside(f"member {name!r}", demands=_renamed(model, place)))
 
 
 def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
@@ -107,7 +122,7 @@ def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if final is None:
         final = LogisticRegression() if is_classifier(model) else RidgeCV()
     before = (*place.before, "predictions of the members")
-    yield from walk(final, place.inside("final estimator", before=before))
+    yield from walk(final, place.inside("final estimator", before=before, demands=_renamed(model, place)))
 
 
 def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
@@ -130,7 +145,7 @@ def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         place = replace(place, before=(*place.before, "columns drawn with repetition"))
     assumptions = [f"members of {place.name(model)} do not depend on the order of the rows"]
     yield place.step(model, Role.NO_DATA, "", *assumptions, *([_LABELS] if is_classifier(model) else []))
-    demands = () if everything else (DRAWS_SOME_ROWS,)
+    demands = _renamed(model, place) + (() if everything else (DRAWS_SOME_ROWS,))
     if not place.fitted and model.estimator is None:
         yield place.step(model, Role.UNPROTECTED, "its default members are trees without a guarantee")
     else:
@@ -146,17 +161,18 @@ def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if getattr(model, "multilabel_", False):
         text = "it is public that every label is carried by some rows and not by others"
     yield place.step(model, Role.NO_DATA, "", text)
-    demands: tuple[Demand, ...] = ()
+    demands = _renamed(model, place)
     if type(model) is OneVsOneClassifier:
         # Which rows a member sees tells of the targets, even if the rows themselves were randomised.
-        place, demands = replace(place, released=False, target=True), (SELECTS_BY_LABEL,)
+        place, demands = replace(place, released=False, target=True), (*demands, SELECTS_BY_LABEL)
     yield from _members("estimators_", place, model, walk, None, *demands)
 
 
 def _output_code(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield place.step(model, Role.NO_DATA, "", _LABELS)
     # A constant column of the code book says nothing about rows, and needs no member.
-    yield from (s for s in _members("estimators_", place, model, walk, None) if not _is_constant(s.model))
+    members = _members("estimators_", place, model, walk, None, *_renamed(model, place))
+    yield from (s for s in members if not _is_constant(s.model))
 
 
 def _is_constant(member: Any) -> bool:

@@ -19,6 +19,7 @@ from sklearn.preprocessing import (
     PolynomialFeatures,
 )
 from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
 
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.inspection._steps import Place, Role, Step
@@ -168,13 +169,14 @@ def leaf(model: Any, place: Place) -> Step:
     of_scikit_learn = type(model).__module__.startswith("sklearn.")
     features_only = of_scikit_learn and type(model).__name__ in _FEATURES_ONLY
     if place.released and features_only:
-        return place.step(model, Role.RELEASED)
+        return place.step(model, Role.RELEASED, "", *_no_weights(place, model))
     if place.released:
         why = "the rows that it sees are randomised, but it may learn from the targets, which are not"
         return place.step(model, Role.UNPROTECTED, why)
     if features_only:
         why = problem or _FEATURES_ONLY[type(model).__name__]
-        return place.step(model, Role.UNPROTECTED if place.target else Role.FEATURES, why)
+        role = Role.UNPROTECTED if place.target else Role.FEATURES
+        return place.step(model, role, why, *_no_weights(place, model))
     if not of_scikit_learn and hasattr(model, "transform") and not get_tags(model).requires_fit:
         text = f"{place.name(model)} needs no fit: it {_BY_ITSELF}"
         return place.step(model, Role.NO_DATA, "", text)
@@ -182,6 +184,13 @@ def leaf(model: Any, place: Place) -> Step:
         why = "is a composite that is not known here: what it does with private rows is not known"
         return place.step(model, Role.UNPROTECTED, why)
     return place.step(model, Role.UNPROTECTED, "learns from private rows without a guarantee")
+
+
+def _no_weights(place: Place, model: Any) -> tuple[str, ...]:
+    """Weights come past the randomiser, and nothing in a fitted model tells of them."""
+    if not has_fit_parameter(model, "sample_weight"):
+        return ()
+    return (f"{place.name(model)} was given no sample_weight that says something about rows",)
 
 
 def _private(model: Any, place: Place) -> Step:

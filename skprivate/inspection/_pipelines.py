@@ -109,10 +109,25 @@ def _is_empty(columns: Any) -> bool:
     return chosen.size == 0 or bool(chosen.dtype == bool and not chosen.any())
 
 
+def _drawn_again(found: list[Step]) -> Iterator[Step]:
+    """Randomisers of a model that is fitted first and transforms the same rows afterwards, with fresh noise.
+
+    The first draw was released where something learnt from it; the second one is what is passed on.
+    """
+    if any(step.place.released and step.role is not Role.NO_DATA for step in found):
+        for step in found:
+            if step.role is Role.PRIVATE and releases_when_transforming(step.model):
+                yield replace(step, path=f"{step.path} once more")
+
+
 def _transformed_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if model.transformer is not None:
         transformer = model.transformer_ if place.fitted else model.transformer
-        yield from walk(transformer, place.inside("transformer of the target", released=False, target=True))
+        found = list(
+            walk(transformer, place.inside("transformer of the target", released=False, target=True))
+        )
+        yield from found
+        yield from _drawn_again(found)  # the target is transformed after the fit, not while it is fitted
     elif model.func is not None:
         text = f"func of {place.name(model)} treats every target by itself"
         yield place.step(model, Role.NO_DATA, "", text)
@@ -153,7 +168,7 @@ def fitted_before(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     )
     found = list(walk(model, here))
     if any(step.role is Role.PRIVATE for step in found):
-        for step in found:
+        for step in (*found, *_drawn_again(found)):
             text = f"{step.path} was fitted before, with parameters that no other result on the same rows decided"
             more = (text,) if step.role is Role.PRIVATE else ()
             yield replace(step, assumptions=step.assumptions + more)

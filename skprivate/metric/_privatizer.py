@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._box import check_bounds
 from skprivate.metric._channels import best_exponential_channel, optimal_channel

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._binary_hierarchy import MAX_DEPTH
 from skprivate.metric._box import Box, check_bounds

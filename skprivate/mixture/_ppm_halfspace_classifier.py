@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.mixture._calibration import CalibratedDraw
 from skprivate.mixture._planning import selection_loss

@@ -7,10 +7,10 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import Interval
+from skprivate._validation import validate_data
 from skprivate.privacy._lattice import FloatArray, IntArray
 
 #: Constraint of ``delta`` where 0 is pure privacy.
@@ -76,21 +76,8 @@ def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     ndarray of shape (n_rows, n_columns), float64
         NaN where missing.
     """
-    _refuse_dates(X)
-    try:
-        table: FloatArray = validate_data(
-            estimator, _with_nan(X), dtype=np.float64, ensure_all_finite=False, reset=reset
-        )
-    except (TypeError, ValueError) as error:
-        of_entries = "could not convert" in str(error) or "float()" in str(error)
-        culprit = _not_numeric(X) if of_entries else None
-        if culprit is None:
-            raise
-        raise type(error)(
-            f"column {culprit} of X holds values that are not numbers: could not convert to float, the argument must "
-            "be a string that reads as a number, or a number. Encode such columns first (PublicOneHotEncoder) or leave "
-            "them out with a ColumnTransformer."
-        ) from None
+    options = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
+    table: FloatArray = validate_data(estimator, _with_nan(X), **options)
     infinite = np.flatnonzero(np.isinf(table).any(axis=0))
     if infinite.size:
         raise ValueError(
@@ -138,21 +125,6 @@ def as_entries(X: Any) -> Any:
     return np.array(X, dtype=object) if isinstance(X, list | tuple) else X
 
 
-def _names(X: Any) -> list[str] | None:
-    return None if getattr(X, "columns", None) is None else [repr(str(name)) for name in X.columns]
-
-
-def _refuse_dates(X: Any) -> None:
-    names, kinds = _names(X), getattr(X, "dtypes", None)
-    if names is None or kinds is None:
-        return
-    for name, kind in zip(names, list(kinds), strict=False):
-        if str(kind).lower().startswith(("datetime", "date", "timedelta", "duration")):
-            raise TypeError(
-                f"column {name} of X holds dates, got dtype {kind}; convert them to numbers in a unit of your choice."
-            )
-
-
 def _with_nan(X: Any) -> Any:
     """Missing values that have no float as NaN."""
     if hasattr(X, "isna") and hasattr(X, "where") and any(str(kind) == "object" for kind in X.dtypes):
@@ -160,20 +132,6 @@ def _with_nan(X: Any) -> Any:
     if isinstance(X, np.ndarray) and X.dtype == object:
         return np.where(missing_mask(X), np.nan, X)
     return X
-
-
-def _not_numeric(X: Any) -> str | None:
-    """The first column that does not turn into floats, as messages call it."""
-    table = np.asarray(_with_nan(X), dtype=object)
-    if table.ndim != 2:
-        return None
-    names = _names(X)
-    for j in range(table.shape[1]):
-        try:
-            table[:, j].astype(np.float64)
-        except (TypeError, ValueError):
-            return names[j] if names is not None else str(j)
-    return None
 
 
 def public_count(data: Columns, adjacency: str) -> int | None:

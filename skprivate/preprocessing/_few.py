@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-import warnings
+
+from skprivate.privacy import warn_caller
 
 
 class TooFewUnitsWarning(UserWarning):
@@ -23,10 +24,9 @@ def warn_if_too_few(n_units: int | None, needed: float, unit: str, name: str, n_
     n_columns : int
     """
     if n_units is not None and n_units < needed:
-        warnings.warn(
+        warn_caller(
             f"{n_units} {unit}s are too few: {name} needs about {math.ceil(needed)} for {n_columns} column(s) at this "
             "budget, and what it released hardly depends on the data. Raise epsilon, transform fewer columns, or "
             "pass public bounds.",
             TooFewUnitsWarning,
-            stacklevel=4,
         )

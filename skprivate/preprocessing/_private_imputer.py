@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
+from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.preprocessing._bounds import check_bounds
 from skprivate.preprocessing._categories import check_categories
@@ -144,6 +145,7 @@ class PrivateImputer(TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
             unit=unit_name(user_ids),
             adjacency=self.adjacency,
             assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds, self.categories),
+            n_units=public_count(data, self.adjacency),
         ) as release:
             result = mechanism.run(data, release)
         warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)

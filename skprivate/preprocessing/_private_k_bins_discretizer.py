@@ -147,6 +147,7 @@ class PrivateKBinsDiscretizer(TransformerMixin, PrivateEstimatorMixin, BaseEstim
             unit=unit_name(user_ids),
             adjacency=self.adjacency,
             assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
+            n_units=public_count(data, self.adjacency),
         ) as release:
             inner = mechanism.run(data, release)
         n_units = public_count(data, self.adjacency)

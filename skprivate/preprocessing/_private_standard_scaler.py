@@ -149,6 +149,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
             unit=unit_name(user_ids),
             adjacency=self.adjacency,
             assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
+            n_units=public_count(data, self.adjacency),
         ) as release:
             moments = mechanism.run(data, release)
         warn_if_too_few(

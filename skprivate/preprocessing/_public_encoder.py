@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import validate_data
 
 from skprivate._sklearn import _fit_context
+from skprivate._validation import validate_data
 from skprivate.preprocessing._categories import check_categories, code_numbers
 from skprivate.preprocessing._columns import as_entries
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
-from sklearn.utils.validation import validate_data
 
+from skprivate._validation import validate_data
 from skprivate.preprocessing._public_encoder import PublicEncoder
 
 

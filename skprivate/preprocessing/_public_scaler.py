@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import validate_data
 
 from skprivate._sklearn import Interval, _fit_context
+from skprivate._validation import validate_data
 
 
 class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -37,8 +37,8 @@ from skprivate.privacy._simulation import (
     SimulatedNoiseError,
     SimulatedNoiseWarning,
     forbid_simulated_noise,
-    warn_caller,
 )
+from skprivate.privacy._warnings import LargeDeltaWarning, warn_caller
 from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "BudgetExceededError",
     "GaussianEvent",
     "LaplaceEvent",
+    "LargeDeltaWarning",
     "LedgerEntry",
     "Mechanism",
     "PrivacyEvent",

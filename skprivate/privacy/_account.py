@@ -33,6 +33,18 @@ from skprivate.privacy._tape import running_tape
 _PURE_PREFERENCE = 1.01
 
 
+def price_of_plan(
+    events: Events, epsilon: float, delta: float, accounted_delta: float | None = None
+) -> tuple[float, float]:
+    """(ε, δ) of events that were fixed before any result was seen: pure where that is as good and within the budget."""
+    counts = count_events(events)
+    pure = compose_epsilon(counts)
+    needed = compose_epsilon(counts, delta if accounted_delta is None else accounted_delta)
+    if pure <= min(needed * _PURE_PREFERENCE, epsilon * (1 + ROUNDING)):
+        return pure, 0.0
+    return needed, delta
+
+
 class ReleaseAccount:
     """Budget, plan, ledger entry and random bits of one release."""
 
@@ -150,7 +162,12 @@ class ReleaseAccount:
         if self.adjacency is Adjacency.METRIC and not all(
             math.isfinite(event.pure_epsilon) for event in total
         ):
-            raise ValueError("metric privacy admits pure events only (Laplace noise and selection).")
+            kinds = ", ".join(
+                sorted({type(event).__name__ for event in total if math.isinf(event.pure_epsilon)})
+            )
+            raise ValueError(
+                f"with adjacency='metric' draws must be pure events only (Laplace noise, selection), got {kinds}."
+            )
         limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
         if not self._paid:
             # A plan, or a first draw: chosen before any result. Whoever draws more than a first draw stays within the
@@ -203,13 +220,10 @@ class ReleaseAccount:
 
     def _composed(self, events: dict[PrivacyEvent, int]) -> tuple[float, float]:
         """(ε, δ) of ``events``, such that all paths through the release together fail with probability δ at most."""
-        limit = self.epsilon * (1 + ROUNDING)
-        pure, delta = compose_epsilon(events), self.delta
+        limit, delta = self.epsilon * (1 + ROUNDING), self.delta
         if events == self._plan:
-            epsilon = compose_epsilon(events, self._accounted_delta)
-            if pure <= min(epsilon * _PURE_PREFERENCE, limit):
-                epsilon, delta = pure, 0.0
-        elif pure <= limit:
+            epsilon, delta = price_of_plan(events, self.epsilon, delta, self._accounted_delta)
+        elif (pure := compose_epsilon(events)) <= limit:
             epsilon, delta = pure, 0.0  # holds on this path whatever the others do
         elif self._plan and self._composed(self._plan)[1] > 0:
             epsilon = self._needed(events)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from skprivate.privacy._dialect import at_least, delta_number, number, positive
 from skprivate.privacy._events import (
     Events,
     GaussianEvent,
@@ -92,8 +93,7 @@ def compose_delta(events: Events, epsilon: float) -> float:
     >>> compose_delta([(LaplaceEvent(1.0), 1)], 1.0)
     0.0
     """
-    if not epsilon >= 0:
-        raise ValueError(f"epsilon must be at least 0, got {epsilon!r}.")
+    at_least("epsilon", epsilon, 0)
     return _compose_delta(frozenset(count_events(events).items()), float(epsilon))
 
 
@@ -194,12 +194,9 @@ def gaussian_noise_multiplier(
     >>> round(gaussian_noise_multiplier(1.0, 1e-6, 100), 2)
     42.25
     """
-    if not (0 < epsilon < math.inf and 0 < delta < 1):
-        raise ValueError(
-            f"epsilon must be positive and finite and delta in (0, 1), got {epsilon!r} and {delta!r}."
-        )
-    if n_draws < 1:
-        raise ValueError(f"n_draws must be at least 1, got {n_draws!r}.")
+    positive("epsilon", epsilon)
+    number("delta", delta, "a number in (0, 1)", lambda value: 0 < value < 1)
+    at_least("n_draws", n_draws, 1)
 
     def counts(multiplier: float) -> Counts:
         return frozenset(count_events([(GaussianEvent(multiplier, size), n_draws), *other]).items())
@@ -213,7 +210,8 @@ def gaussian_noise_multiplier(
         return lower
     if not fits(_LARGEST_MULTIPLIER):
         raise ValueError(
-            f"the other events leave nothing of the budget ({epsilon!r}, {delta!r}) for Gaussian noise."
+            f"other must leave something of the budget ({epsilon!r}, {delta!r}) for Gaussian noise, got events that "
+            "leave nothing."
         )
     factor, upper = 1.5, lower * 1.5
     while not fits(upper):
@@ -319,8 +317,7 @@ def _cheap_epsilon(counts: Counts, delta: float) -> float:
 
 
 def _check_delta(delta: float) -> None:
-    if not 0 <= delta < 1:
-        raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
+    delta_number(delta)
 
 
 def _split(counts: Counts, limit: float) -> tuple[float, Counts]:

@@ -249,7 +249,7 @@ class Draws(MetricDraws, FlowDraws):
         _selection.check_selection(costs, multiplicity, rule)
         rate = selection_rate(epsilon, steps, monotone)
         if multiplicity is None and locate is not None:
-            raise ValueError("locate needs multiplicity.")
+            raise ValueError("multiplicity must be given with locate, got None.")
         options = {
             "rule": rule,
             "monotone": monotone,

@@ -170,7 +170,7 @@ def count_events(events: Events) -> dict[PrivacyEvent, int]:
     counts: dict[PrivacyEvent, int] = {}
     for event, count in pairs:
         if not isinstance(event, PrivacyEvent):
-            raise TypeError(f"expected a PrivacyEvent, got {type(event).__name__}.")
+            raise TypeError(f"every event must be a PrivacyEvent, got {type(event).__name__}.")
         if not (isinstance(count, int) and count >= 1):
             raise ValueError(f"the count of an event must be a positive int, got {count!r}.")
         counts[event] = counts.get(event, 0) + count

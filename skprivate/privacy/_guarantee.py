@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skprivate.privacy._dialect import at_least, delta_number, member, must_be, rounded_up
 from skprivate.privacy._events import PrivacyEvent
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ class Adjacency(StrEnum):
     REPLACE_ONE = "replace-one"
     ADD_REMOVE = "add-remove"
     METRIC = "metric"
+
+
+def check_metric(adjacency: Adjacency, metric: str | None) -> None:
+    """A distance belongs to metric privacy, and to nothing else."""
+    if (adjacency is Adjacency.METRIC) != (metric is not None):
+        allowed = "the name of a distance with adjacency='metric', and None otherwise"
+        raise ValueError(must_be("metric", allowed, metric, f"The adjacency is {str(adjacency)!r}."))
 
 
 @dataclass(frozen=True)
@@ -86,14 +94,11 @@ class PrivacyGuarantee:
     adaptive: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "unit", PrivacyUnit(self.unit))
-        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
-        if not self.epsilon >= 0:
-            raise ValueError(f"epsilon must be at least 0, got {self.epsilon!r}.")
-        if not 0 <= self.delta < 1:
-            raise ValueError(f"delta must be in [0, 1), got {self.delta!r}.")
-        if (self.adjacency is Adjacency.METRIC) != (self.metric is not None):
-            raise ValueError("metric must be given if and only if adjacency is 'metric'.")
+        object.__setattr__(self, "unit", member(PrivacyUnit, "unit", self.unit))
+        object.__setattr__(self, "adjacency", member(Adjacency, "adjacency", self.adjacency))
+        at_least("epsilon", self.epsilon, 0)
+        delta_number(self.delta)
+        check_metric(self.adjacency, self.metric)
 
     def compose(self, *others: PrivacyGuarantee) -> PrivacyGuarantee:
         """Guarantee of releasing all results together.
@@ -228,8 +233,8 @@ class PrivacyGuarantee:
 
     def __repr__(self) -> str:
         # scikit-learn's HTML cuts attributes at 30 characters; `str` and HTML say everything.
-        parts = [f"ε={self.epsilon:.4g}" + (f" per {self.metric}" if self.metric else "")]
-        parts += [f"δ={self.delta:.3g}"] if self.delta else []
+        parts = [f"ε={rounded_up(self.epsilon, 4)}" + (f" per {self.metric}" if self.metric else "")]
+        parts += [f"δ={rounded_up(self.delta, 3)}"] if self.delta else []
         parts += [str(self.unit)] + ([] if self.valid_for_release else ["simulated"])
         return f"<{', '.join(parts)}>"
 
@@ -237,7 +242,8 @@ class PrivacyGuarantee:
         if math.isinf(self.epsilon):
             text = f"no privacy for a {self.unit}"
         else:
-            budget = f"{self.epsilon:.6g}" if self.delta == 0 else f"({self.epsilon:.6g}, {self.delta:.3g})"
+            epsilon, delta = rounded_up(self.epsilon), rounded_up(self.delta, 3)
+            budget = epsilon if self.delta == 0 else f"({epsilon}, {delta})"
             if self.adjacency is Adjacency.METRIC:
                 text = f"{budget}-metric privacy for one {self.unit} ({self.metric}; ε per unit of distance)"
             else:
@@ -246,8 +252,8 @@ class PrivacyGuarantee:
 
     def _repr_html_(self) -> str:
         rows = [
-            ("ε", f"{self.epsilon:.6g}"),
-            ("δ", f"{self.delta:.3g}"),
+            ("ε", rounded_up(self.epsilon)),
+            ("δ", rounded_up(self.delta, 3)),
             ("unit", str(self.unit)),
             ("adjacency", str(self.adjacency)),
             *([("metric", self.metric)] if self.metric else []),

@@ -5,12 +5,10 @@ from __future__ import annotations
 import html
 import os
 import sqlite3
-import uuid
-from datetime import UTC, datetime
 from typing import Any
 
+from skprivate.privacy._dialect import rounded_up
 from skprivate.privacy._errors import BudgetExceededError
-from skprivate.privacy._guarantee import PrivacyUnit
 from skprivate.privacy._ledger_entries import (
     LedgerEntry,
     entries_frame,
@@ -20,9 +18,9 @@ from skprivate.privacy._ledger_entries import (
     set_price,
     to_json,
 )
-from skprivate.privacy._ledger_rules import RULES, Price, number
-from skprivate.privacy._ledger_store import FileStore, MemoryStore, Terms
-from skprivate.privacy._zcdp import rho_of_epsilon
+from skprivate.privacy._ledger_rules import RULES, Price
+from skprivate.privacy._ledger_store import FileStore, MemoryStore
+from skprivate.privacy._ledger_terms import Terms, checked_terms, now, require_kind, require_noise
 
 __all__ = ["LedgerEntry", "PrivacyLedger"]
 
@@ -56,12 +54,17 @@ class PrivacyLedger:
         (ε, δ)-DP by the RDP accountant; much cheaper for many Gaussian releases, needs δ > 0, and takes only
         releases that have a zCDP price.
     adjacency : str, default=None
-        The neighbouring relation of all entries, as in `Adjacency`; None: that of the first release.
+        The neighbouring relation of all entries: "replace-one", "add-remove", or "metric: " and the name of the
+        distance. None: that of the first release.
+    simulation : bool, default=False
+        Whether the ledger is for trials with seeded noise, which are never released. True: it refuses secure noise,
+        whose price belongs to the data's own ledger. False: a ledger with a path refuses seeded noise, set by you or
+        by a meta-estimator; one in memory takes both, and marks them.
 
     Raises
     ------
     ValueError
-        A number out of range, or other numbers than the existing file was created with.
+        A value that is not allowed, or other ones than the existing file was created with.
     FileNotFoundError
         The folder of ``path`` does not exist.
 
@@ -85,8 +88,8 @@ class PrivacyLedger:
     under add-remove is (2ε, 0) under replace-one, and ρ is 4ρ. Which of them a budget means is for its
     owner to say: a release under the other one is refused.
 
-    *Simulated releases* (an integer ``random_state``) are charged too: which of them will be published is not
-    known when they are drawn.
+    *Simulated releases.* A file is either for releases or for simulation, so that every entry of the one is a real
+    release, and no real release is charged to the other. In memory, simulated releases are charged and marked.
 
     *Durability.* SQLite with a write-ahead log, synchronised to the disk at each commit. The processes
     share memory beside the file, so it must lie on a local file system. A handle whose file was deleted
@@ -112,7 +115,7 @@ class PrivacyLedger:
     >>> ledger.spent, ledger.remaining
     ((0.75, 5e-07), (0.25, 5e-07))
     >>> ledger
-    PrivacyLedger(in memory: epsilon 0.75 of 1.0, delta 5e-07 of 1e-06 spent per user in 1 entry)
+    PrivacyLedger(in memory: epsilon 0.75 of 1, delta 5e-07 of 1e-06 spent per user in 1 entry)
     """
 
     def __init__(
@@ -124,28 +127,9 @@ class PrivacyLedger:
         unit: str = "row",
         composition: str = "basic",
         adjacency: str | None = None,
+        simulation: bool = False,
     ) -> None:
-        epsilon = number("epsilon", epsilon, "a finite number > 0", lambda value: value > 0)
-        delta = number("delta", delta, "a number in [0, 1)", lambda value: 0 <= value < 1)
-        if composition not in RULES:
-            raise ValueError(f"composition={composition!r}; allowed are {', '.join(map(repr, RULES))}.")
-        if composition == "zcdp" and delta == 0:
-            raise ValueError(
-                "delta=0.0 with composition='zcdp', but ρ-zCDP implies no (ε, 0)-DP; give delta > 0."
-            )
-        units = list(PrivacyUnit)
-        if unit not in units:
-            raise ValueError(f"unit={unit!r}; allowed are {', '.join(repr(str(known)) for known in units)}.")
-        terms = Terms(
-            identity=uuid.uuid4().hex,
-            created=_now(),
-            epsilon=epsilon,
-            delta=delta,
-            unit=str(PrivacyUnit(unit)),
-            adjacency=None if adjacency is None else _plain(adjacency),
-            composition=composition,
-            rho=rho_of_epsilon(epsilon, delta) if composition == "zcdp" else None,
-        )
+        terms = checked_terms(epsilon, delta, unit, adjacency, composition, simulation)
         if path is None:
             self._bind(MemoryStore(terms), terms)
             return
@@ -218,14 +202,17 @@ class PrivacyLedger:
         ------
         BudgetExceededError
             The price does not fit; nothing was written.
+        SimulatedNoiseError
+            Seeded noise in a file for releases, or secure noise in a ledger for simulation.
         ValueError
             Another unit or adjacency than the ledger's, or a price that is no price.
         """
         price = Price.checked(epsilon, delta, rho)
-        unit, adjacency = _plain(unit), _plain(adjacency)
-        row = (label, unit, adjacency, *price, to_json(events), _now(), bool(simulated), os.getpid())
+        unit, adjacency = str(unit), str(adjacency)  # members of enumerations are their values
+        row = (label, unit, adjacency, *price, to_json(events), now(), bool(simulated), os.getpid())
         with self._store.transaction(write=True) as connection:
-            self._require_kind(connection, label, unit, adjacency)
+            require_noise(self._terms, self.path, label, simulated=simulated)
+            require_kind(self._terms, self._current_adjacency(connection), label, unit, adjacency)
             self._require_room(connection, label, price, old=Price(0.0, 0.0, 0.0))
             cursor = connection.execute(
                 "INSERT INTO entries (label, unit, adjacency, epsilon, delta, rho, events, opened, simulated,"
@@ -288,22 +275,7 @@ class PrivacyLedger:
                     f"Entry {entry} ({label}) cannot close at {price}: only {charged} was charged."
                 )
             set_price(connection, entry, price, events)
-            connection.execute("UPDATE entries SET closed = ? WHERE id = ?", (_now(), entry))
-
-    def _require_kind(self, connection: sqlite3.Connection, label: str, unit: str, adjacency: str) -> None:
-        if unit != self.unit:
-            raise ValueError(
-                f"{label} protects the unit {unit!r}, but this ledger is a budget per {self.unit!r}, "
-                f"and the two do not add up. Use a second PrivacyLedger(unit={unit!r}). Nothing was "
-                "drawn or spent."
-            )
-        current = self._current_adjacency(connection)
-        if current is not None and adjacency != current:
-            raise ValueError(
-                f"{label} is private under {adjacency!r} adjacency, but this ledger is a budget under "
-                f"{current!r} adjacency, and prices are not converted. Use a second PrivacyLedger for "
-                "it. Nothing was drawn or spent."
-            )
+            connection.execute("UPDATE entries SET closed = ? WHERE id = ?", (now(), entry))
 
     def _require_room(self, connection: sqlite3.Connection, label: str, price: Price, *, old: Price) -> None:
         if self._rule.fits(connection, price, old):
@@ -343,6 +315,11 @@ class PrivacyLedger:
     def composition(self) -> str:
         """How prices add up: "basic" or "zcdp"."""
         return self._terms.composition
+
+    @property
+    def simulation(self) -> bool:
+        """Whether the ledger is for trials with seeded noise only."""
+        return self._terms.simulation
 
     @property
     def adjacency(self) -> str | None:
@@ -401,9 +378,11 @@ class PrivacyLedger:
                 (count,) = connection.execute("SELECT count(*) FROM entries").fetchone()
         except (OSError, ValueError, RuntimeError):
             return f"PrivacyLedger({where}: out of reach)"
+        entries = f"{count} {'entry' if count == 1 else 'entries'}"
+        note = ", simulation only" if self.simulation else ""
         return (
-            f"PrivacyLedger({where}: epsilon {epsilon} of {self.epsilon}, delta {delta} of "
-            f"{self.delta} spent per {self.unit} in {count} {'entry' if count == 1 else 'entries'})"
+            f"PrivacyLedger({where}: epsilon {rounded_up(epsilon)} of {self.epsilon:.6g}, delta "
+            f"{rounded_up(delta)} of {self.delta:.6g} spent per {self.unit} in {entries}{note})"
         )
 
     def _repr_html_(self) -> str:
@@ -440,11 +419,3 @@ def _handle(store: FileStore, terms: Terms) -> PrivacyLedger:
     ledger = PrivacyLedger.__new__(PrivacyLedger)
     ledger._bind(store, terms)
     return ledger
-
-
-def _plain(value: Any) -> str:
-    return str(getattr(value, "value", value))  # an enumeration's member stands for its value
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from skprivate.privacy._dialect import must_be, rounded_up
 from skprivate.privacy._ledger_rules import Price
 
 
@@ -74,10 +75,12 @@ def open_entry(connection: sqlite3.Connection, entry: int) -> tuple[str, Price]:
     row = connection.execute("SELECT label, closed, epsilon, delta, rho FROM entries WHERE id = ?", (entry,))
     found = row.fetchone()
     if found is None:
-        raise ValueError(f"entry={entry!r}: this ledger has no such entry.")
+        raise ValueError(must_be("entry", "the number of an entry of this ledger", entry))
     label, closed, *price = found
     if closed is not None:
-        raise ValueError(f"entry={entry!r}: this release was closed at {closed} and draws no more.")
+        raise ValueError(
+            must_be("entry", "open", entry, f"This release was closed at {closed} and draws no more.")
+        )
     return label, Price(*price)
 
 
@@ -108,7 +111,7 @@ def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
     rows = [("#", "release", "ε", "δ", "opened (UTC)", "state")]
     for entry in entries[-shown:]:
         state = ("closed" if entry.closed else "open") + (", simulated" if entry.simulated else "")
-        price = (f"{entry.epsilon:.4g}", f"{entry.delta:.4g}")
+        price = (rounded_up(entry.epsilon), rounded_up(entry.delta))
         rows.append((str(entry.id), entry.label, *price, entry.opened, state))
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows

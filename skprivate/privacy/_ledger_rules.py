@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
-from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from skprivate.privacy._dialect import number
 from skprivate.privacy._zcdp import epsilon_of_rho
 
 
@@ -109,16 +109,6 @@ class ZcdpRule:
 
 
 RULES: dict[str, type[BasicRule] | type[ZcdpRule]] = {"basic": BasicRule, "zcdp": ZcdpRule}
-
-
-def number(name: str, value: Any, allowed: str, holds: Callable[[float], bool]) -> float:
-    """``value`` as a float for which ``holds``, or an error that says what is allowed."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name}={value!r}; allowed is {allowed}.")
-    result = float(value)
-    if not (math.isfinite(result) and holds(result)):
-        raise ValueError(f"{name}={value!r}; allowed is {allowed}.")
-    return result + 0.0  # no negative zero
 
 
 #: Floats print with 17 digits between 10⁻³²⁴ and 10³⁰⁸: 1000 digits hold any sum of them, and Inexact would tell.

@@ -14,17 +14,20 @@ import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+
+from skprivate.privacy._ledger_terms import Terms
 
 #: How long an operation waits for the other processes' transactions (seconds).
 BUSY_TIMEOUT = 60.0
 _APPLICATION_ID = 0x736B7076  # "skpv"
-_FORMAT = 1
+_FORMAT = 2
+_READABLE = (1, 2)  # the first knew no ledgers for simulation: such a file is for releases
 
 _SCHEMA = """
 CREATE TABLE terms (
     identity TEXT NOT NULL, created TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL,
-    unit TEXT NOT NULL, adjacency TEXT, composition TEXT NOT NULL, rho REAL
+    unit TEXT NOT NULL, adjacency TEXT, composition TEXT NOT NULL, rho REAL,
+    simulation INTEGER NOT NULL
 );
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT NOT NULL, unit TEXT NOT NULL, adjacency TEXT NOT NULL,
@@ -33,19 +36,6 @@ CREATE TABLE entries (
 );
 CREATE INDEX prices ON entries (epsilon, delta, rho);
 """
-
-
-class Terms(NamedTuple):
-    """What a ledger is created with, once and for all."""
-
-    identity: str
-    created: str
-    epsilon: float
-    delta: float
-    unit: str
-    adjacency: str | None
-    composition: str
-    rho: float | None
 
 
 class FileStore:
@@ -149,7 +139,7 @@ def _transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[Non
 def _fill(connection: sqlite3.Connection, terms: Terms) -> None:
     for statement in _SCHEMA.split(";"):
         connection.execute(statement)
-    connection.execute("INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?, ?, ?)", terms)
+    connection.execute("INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", terms)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {_FORMAT}")
 
@@ -159,17 +149,19 @@ def _read_terms(connection: sqlite3.Connection, path: str) -> Terms:
     if application != _APPLICATION_ID:
         raise ValueError(f"The file {path!r} is a database, but not a privacy ledger; choose another path.")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != _FORMAT:
+    if version not in _READABLE:
         raise ValueError(
-            f"{path!r} is a privacy ledger of format {version}; this version reads format {_FORMAT}."
+            f"{path!r} is a privacy ledger of format {version}; this version reads formats 1 to {_FORMAT}. Use the "
+            "version of skprivate that wrote it, or a newer one."
         )
-    return Terms(*connection.execute("SELECT * FROM terms").fetchone())
+    terms = Terms(*connection.execute("SELECT * FROM terms").fetchone())
+    return terms._replace(simulation=bool(terms.simulation))
 
 
 def _require_same(path: str, wanted: Terms, found: Terms) -> None:
     differ = [
         f"{name}={getattr(found, name)!r}, not {getattr(wanted, name)!r}"
-        for name in ("epsilon", "delta", "unit", "adjacency", "composition")
+        for name in ("epsilon", "delta", "unit", "adjacency", "composition", "simulation")
         if getattr(found, name) != getattr(wanted, name)
         and not (name == "adjacency" and wanted.adjacency is None)
     ]

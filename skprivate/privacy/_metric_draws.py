@@ -141,7 +141,9 @@ class MetricDraws:
                 f"and ends of shapes {lower.shape} and {upper.shape}."
             )
         if not 1 <= net.shape[0] <= 2**20 or np.any((net < lower) | (net > upper)):
-            raise ValueError("points must be one to 2**20 points inside of bounds.")
+            raise ValueError(
+                f"points must be one to 2**20 points inside of bounds, got {len(net)} for bounds {lower} to {upper}."
+            )
         lattice = net_lattice(norm, lower, upper, epsilon)
 
         def sample() -> IntArray:

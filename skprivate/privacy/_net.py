@@ -33,7 +33,7 @@ def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float
     step = lattice_step(epsilon, _FINE_BITS + (extra - 1).bit_length())
     width = float((upper - lower).max(initial=0.0))
     if not math.isfinite(width):
-        raise ValueError("bounds must have finite widths.")
+        raise ValueError(f"bounds must have finite widths, got {width!r} for the widest.")
     step = max(step, math.ldexp(1.0, math.frexp(width)[1] - _COORDINATE_BITS))
     units = _SIXTEENTH if norm == "l2" else 1
     return Lattice(step, 2 * units * WIDER / (rational(epsilon) * Fraction(step)))

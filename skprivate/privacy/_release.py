@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from skprivate.privacy._account import ReleaseAccount
+from skprivate.privacy._dialect import delta_number, member, positive
 from skprivate.privacy._draws import Draws
 from skprivate.privacy._events import Events
-from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
-from skprivate.privacy._lattice import check_positive
+from skprivate.privacy._guarantee import Adjacency, PrivacyUnit, check_metric
 from skprivate.privacy._ledger import PrivacyLedger
 
 
@@ -83,6 +83,10 @@ def open_release(
     ------
     BudgetExceededError
         If the plan does not fit the budget or the ledger. Nothing is drawn.
+    SimulatedNoiseError
+        If there is a seed where simulated noise is forbidden, or a ledger with a path is for releases.
+    TypeError, ValueError
+        If a parameter is out of range or of another type.
 
     Examples
     --------
@@ -92,16 +96,17 @@ def open_release(
     >>> release.close().epsilon
     1.0
     """
-    check_positive(epsilon=epsilon)
-    if not 0 <= delta < 1:
-        raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
-    relation = _member(Adjacency, "adjacency", adjacency)
-    if (relation is Adjacency.METRIC) != (metric is not None):
-        raise ValueError("metric must be given if and only if adjacency is 'metric'.")
+    relation = member(Adjacency, "adjacency", adjacency)
+    check_metric(relation, metric)
+    if not (ledger is None or isinstance(ledger, PrivacyLedger)):
+        kind = type(ledger).__name__
+        raise TypeError(
+            f"ledger must be a PrivacyLedger or None, got {kind}. PrivacyLedger(epsilon=…) makes one."
+        )
     return Release(
-        epsilon=float(epsilon),
-        delta=float(delta),
-        unit=_member(PrivacyUnit, "unit", unit),
+        epsilon=positive("epsilon", epsilon),
+        delta=delta_number(delta),
+        unit=member(PrivacyUnit, "unit", unit),
         adjacency=relation,
         metric=metric,
         random_state=random_state,
@@ -111,11 +116,3 @@ def open_release(
         assumptions=tuple(assumptions),
         plan=plan,
     )
-
-
-def _member(kind: Any, name: str, value: Any) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        allowed = ", ".join(repr(str(member)) for member in kind)
-        raise ValueError(f"{name} must be one of {allowed}, got {value!r}.") from None

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from skprivate.privacy._branches import Branch
+from skprivate.privacy._dialect import at_least
 from skprivate.privacy._events import Events, PrivacyEvent, PureEvent, count_events
 from skprivate.privacy._lattice import rational
 from skprivate.privacy._release import Release
@@ -72,8 +73,8 @@ def select_repeatedly(
     int
     """
     events = count_events(plan)
-    if n_candidates < 1:
-        raise ValueError(f"n_candidates must be at least 1, got {n_candidates!r}.")
+    at_least("n_candidates", n_candidates, 1)
+    at_least("mean_repetitions", mean_repetitions, 1)
     if not 1.0 <= mean_repetitions < math.inf:
         raise ValueError(f"mean_repetitions must be finite and at least 1, got {mean_repetitions!r}.")
     mean = rational(mean_repetitions)

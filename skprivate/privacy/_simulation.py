@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from skprivate.privacy._warnings import warn_caller as warn_caller
 
 #: Set to anything but "" or "0", this environment variable forbids simulated noise in the whole process.
 FORBID_VARIABLE = "SKPRIVATE_FORBID_SIMULATED_NOISE"
@@ -14,8 +15,6 @@ FORBID_VARIABLE = "SKPRIVATE_FORBID_SIMULATED_NOISE"
 _FORBIDDING: list[
     object
 ] = []  # the blocks that are running, in any thread: ensembles fit their members in others
-#: Frames of these packages are not the caller's.
-_OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent")
 
 
 class SimulatedNoiseWarning(UserWarning):
@@ -76,29 +75,3 @@ def announce_simulation(label: str) -> None:
         "anyone can reproduce. Use random_state=None before anything is released.",
         SimulatedNoiseWarning,
     )
-
-
-def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the first line outside this package and scikit-learn: the user's.
-
-    Parameters
-    ----------
-    message : str
-        Made from public numbers and released values only.
-    category : type
-        A subclass of Warning.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skprivate.privacy import warn_caller
-    >>> with warnings.catch_warnings(record=True) as seen:
-    ...     warnings.simplefilter("always")
-    ...     warn_caller("too few users", UserWarning)
-    >>> str(seen[0].message)
-    'too few users'
-    """
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)

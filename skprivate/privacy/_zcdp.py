@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import math
 
+from skprivate.privacy._dialect import at_least, delta_number, number, positive
+
 #: Relative rounding error granted to a sum of terms, each from a handful of float64 operations.
 _ROUNDING = 2.0**-49
 #: Smallest positive float: what a positive probability that underflows is rounded up to.
@@ -45,10 +47,8 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
     >>> round(epsilon_of_rho(0.02, 1e-6), 4)
     0.8999
     """
-    if not rho >= 0:
-        raise ValueError(f"rho must be at least 0, got {rho!r}.")
-    if not 0 <= delta < 1:
-        raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
+    at_least("rho", rho, 0)
+    delta_number(delta)
     if rho <= _free_rho(delta):
         return 0.0
     if delta == 0 or rho == math.inf:
@@ -78,10 +78,8 @@ def rho_of_epsilon(epsilon: float, delta: float) -> float:
     >>> epsilon_of_rho(rho, 1e-6) <= 1.0 < epsilon_of_rho(1.0001 * rho, 1e-6)
     True
     """
-    if not (0 < epsilon < math.inf and 0 < delta < 1):
-        raise ValueError(
-            f"epsilon must be positive and finite and delta in (0, 1), got {epsilon!r} and {delta!r}."
-        )
+    positive("epsilon", epsilon)
+    number("delta", delta, "a number in (0, 1)", lambda value: 0 < value < 1)
     free, log_inverse = _free_rho(delta), -math.log(delta)
     # ρ + 2√(ρ ln(1/δ)) ≥ ε(ρ): its root lies left of ours, and Newton on a concave function stays there.
     rho = (epsilon / (math.sqrt(log_inverse + epsilon) + math.sqrt(log_inverse))) ** 2

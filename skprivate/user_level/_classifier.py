@@ -9,9 +9,10 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skprivate._validation import validate_data
 from skprivate.user_level._losses import (
     LogisticLoss,
     MultinomialLoss,

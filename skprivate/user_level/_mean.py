@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._validation import validate_data
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.privacy import Adjacency, PrivacyUnit
 from skprivate.user_level._plan import Terms
@@ -161,6 +161,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
             adjacency=adjacency,
             assumptions=() if n_users is None else ("the number of users is public",),
+            n_units=n_users,
         ) as release:
             result = mechanism.run((X, groups), release)
         warn_if_hopeless(result.n_users, self.epsilon, X.shape[1], result.noise_level)

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skprivate._validation import validate_data
 from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_loss
 from skprivate.user_level._moments import MomentsRegression, noise_is_negligible
 from skprivate.user_level._plan import Terms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.privacy import Adjacency, PrivacyUnit
+from skprivate.privacy import Adjacency, PrivacyUnit, warn_caller
 from skprivate.user_level._descent import Descent, LinearResult
 from skprivate.user_level._paper import PaperPlan
 from skprivate.user_level._phased import PhasedDescent
@@ -128,16 +127,16 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
             adjacency=self.adjacency,
             assumptions=self._assumptions(),
+            n_units=data.groups.n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
             result: LinearResult = mechanism.run(data, release)
         warn_if_hopeless(result.n_users, self.epsilon, mechanism.size, result.noise_level)
         if result.scale_missed and result.noise_level <= HOPELESS_LEVEL:
-            warnings.warn(
+            warn_caller(
                 f"n = {result.n_users:.0f} users at epsilon = {self.epsilon:g} are too few to find the scale of the "
                 f"target privately; coefficients are bounded by {mechanism.radius:g}. Scale the target by public "
                 "numbers or set radius.",
                 TooFewUsersWarning,
-                stacklevel=3,
             )
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users
@@ -160,10 +159,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 def warn_if_hopeless(n_users: float, epsilon: float, n_coef: int, level: float) -> None:
     """Say how many users would be needed where so few cannot teach anything; from released numbers alone."""
     if level > HOPELESS_LEVEL:
-        warnings.warn(
+        warn_caller(
             f"n = {n_users:.0f} users at epsilon = {epsilon:g} (n·ε = {n_users * epsilon:.3g}) are too few to learn "
             f"{n_coef} coefficients: the noise is {level:.2g} times a unanimous vote of the users. About "
             f"{math.ceil(n_users * level / HOPELESS_LEVEL)} users are needed; more rows per user do not help.",
             TooFewUsersWarning,
-            stacklevel=4,
         )

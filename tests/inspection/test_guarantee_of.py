@@ -26,6 +26,7 @@ from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostRegressor,
+    BaggingClassifier,
     BaggingRegressor,
     IsolationForest,
     StackingClassifier,
@@ -132,6 +133,20 @@ class PrivateClassifier(ClassifierMixin, Private):
     def predict_proba(self, X):
         scores = 1 / (1 + np.outer(np.asarray(X) @ self.coef_, np.arange(len(self.classes_))))
         return scores / scores.sum(axis=1, keepdims=True)
+
+
+class PublicClassifier(ClassifierMixin, BaseEstimator):
+    looks_at_no_data: ClassVar[bool] = True
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[0])
 
 
 class PrivateMap(OneToOneFeatureMixin, TransformerMixin, Private):
@@ -572,8 +587,9 @@ def test_labels_alone():
     """Features are public to a guarantee for labels: what learns from them alone needs none."""
     label = PrivateRegressor(unit="label")
     model = make_pipeline(StandardScaler(), label).fit(DRAWN, TARGET)
-    (text,) = guarantee_of(model).assumptions
+    weights, text = guarantee_of(model).assumptions
     assert text == "features are public: pipeline step 'standardscaler' (StandardScaler) learns from them"
+    assert weights.startswith("pipeline step 'standardscaler' (StandardScaler) was given no sample_weight")
     refused(make_pipeline(SelectKBest(lambda X, y: X[0], k=2), label).fit(DRAWN, TARGET), "(SelectKBest)")
     target = TransformedTargetRegressor(label, transformer=StandardScaler()).fit(DRAWN, TARGET)
     refused(target, "transformer of the target (StandardScaler)")
@@ -599,6 +615,43 @@ def test_after_randomised_rows_everything_is_post_processing_but_targets():
     refused(make_pipeline(MetricPrivatizer(), LinearRegression()).fit(DRAWN, TARGET), "targets")
     partly = FeatureUnion([("a", MetricPrivatizer()), ("b", "passthrough")])
     refused(make_pipeline(partly, KMeans(2, n_init=1)).fit(DRAWN), "(KMeans)")
+
+
+def test_what_was_randomised_for_a_fit_and_again_afterwards_costs_twice():
+    """A frozen pipeline learnt from one draw, and hands on another one of the same rows; so does a target's."""
+    inner = make_pipeline(MetricPrivatizer(0.5), KMeans(2, n_init=1)).fit(DRAWN)
+    outer = make_pipeline(FrozenEstimator(inner), StandardScaler()).fit(DRAWN)
+    assert guarantee_of(outer).epsilon == pytest.approx(1.0)
+    nothing_learnt = make_pipeline(PublicScaler(), MetricPrivatizer(0.5)).fit(DRAWN)
+    once = make_pipeline(FrozenEstimator(nothing_learnt), StandardScaler()).fit(DRAWN)
+    assert guarantee_of(once).epsilon == pytest.approx(0.5)
+    target = make_pipeline(MetricPrivatizer(0.5), StandardScaler())
+    regressor = make_pipeline(MetricPrivatizer(0.5), KMeans(2, n_init=1))
+    model = TransformedTargetRegressor(regressor, transformer=target, check_inverse=False)
+    assert guarantee_of(model.fit(DRAWN, TARGET)).epsilon == pytest.approx(1.5)
+
+
+def test_weights_come_past_the_randomiser():
+    model = make_pipeline(MetricPrivatizer(), StandardScaler())
+    texts = guarantee_of(model.fit(DRAWN, standardscaler__sample_weight=TARGET + 2)).assumptions
+    assert "pipeline step 'standardscaler' (StandardScaler) was given no sample_weight" in texts[-1]
+
+
+def test_ensembles_that_number_labels_do_not_say_which_is_private():
+    """Alphabetical order made "good" the private label 1 of a member that was told nothing."""
+    member = PrivateClassifier(0.5, unit="private row")
+    names = np.array(["bad", "good"])
+    for model in (
+        VotingClassifier([("a", member)]),
+        BaggingClassifier(member, n_estimators=1, bootstrap=False),
+        OneVsRestClassifier(member),
+        StackingClassifier([("a", FrozenEstimator(PublicClassifier().fit(DRAWN, LABELS % 2)))], member),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SimulatedNoiseWarning)
+            refused(model.fit(DRAWN, names[LABELS % 2]), "labels reach it as the numbers 0, 1")
+            if not isinstance(model, StackingClassifier):
+                assert guarantee_of(model.fit(DRAWN, LABELS % 2)).unit == "private row"
 
 
 def test_distances_are_those_of_the_rows_that_arrive():

@@ -52,10 +52,10 @@ def test_html_is_escaped():
 @pytest.mark.parametrize(
     "changes, short",
     [
-        ({}, "<ε=0.9998, δ=1e-06, user>"),
-        ({"delta": 0.0, "unit": "private row"}, "<ε=0.9998, private row>"),
-        ({"valid_for_release": False}, "<ε=0.9998, δ=1e-06, user, simulated>"),
-        ({"delta": 0.0, "unit": "row", "adjacency": "metric", "metric": "l2"}, "<ε=0.9998 per l2, row>"),
+        ({}, "<ε=0.9999, δ=1e-06, user>"),
+        ({"delta": 0.0, "unit": "private row"}, "<ε=0.9999, private row>"),
+        ({"valid_for_release": False}, "<ε=0.9999, δ=1e-06, user, simulated>"),
+        ({"delta": 0.0, "unit": "row", "adjacency": "metric", "metric": "l2"}, "<ε=0.9999 per l2, row>"),
     ],
 )
 def test_a_guarantee_is_short(changes, short):

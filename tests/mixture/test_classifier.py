@@ -273,7 +273,7 @@ def test_data_frames():
 
 def test_a_grid_search_is_paid_from_the_ledger(tmp_path):
     X, y = blobs()
-    ledger = PrivacyLedger(tmp_path / "ledger.db", epsilon=10.0, unit="private row", adjacency="replace-one")
+    ledger = PrivacyLedger(tmp_path / "ledger.db", epsilon=10.0, unit="private row", simulation=True)
     search = GridSearchCV(model(1.0, ledger=ledger), {"max_halfspaces": [1, 2]}, cv=3).fit(X, y)
     assert search.best_estimator_.privacy_guarantee_.epsilon == pytest.approx(1.0)
     # Six fits and one refit.

@@ -135,12 +135,12 @@ def test_too_few_rows_are_told_from_public_numbers_alone():
 def test_messages_name_the_column():
     frame = pd.DataFrame({"age": [1.0, 2.0], "job": ["a", "b"]})
     model = PrivateStandardScaler(random_state=0)
-    with pytest.raises(ValueError, match="column 'job' of X holds values that are not numbers") as caught:
+    with pytest.raises(ValueError, match="column 'job' of X must hold numbers, got str") as caught:
         model.fit(frame)
     assert "'a'" not in str(caught.value)
     with pytest.raises(ValueError, match="infinity in column 'age'"):
         model.fit(pd.DataFrame({"age": [1.0, np.inf]}))
-    with pytest.raises(TypeError, match="column 'day' of X holds dates"):
+    with pytest.raises(TypeError, match="column 'day' of X must hold numbers, got datetime64"):
         model.fit(pd.DataFrame({"day": pd.to_datetime(["2020-01-01", "2020-01-02"])}))
     with pytest.raises(ValueError, match="bounds of column age must be finite with low < high"):
         model.set_params(bounds={"age": (3, 3)}).fit(pd.DataFrame({"age": [1.0]}))

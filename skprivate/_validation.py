@@ -1,0 +1,148 @@
+"""Validation of data as scikit-learn does it, with errors that name columns and quote no entry of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import validate_data as _sklearn_validate_data
+
+__all__ = ["columns_in_words", "validate_data"]
+
+#: Types of columns that NumPy turns into floats without a word.
+_NO_NUMBERS = ("datetime", "date", "time", "duration", "period", "interval", "complex")
+_ENCODE = (
+    "Encode them by public categories (skprivate.preprocessing.PublicOneHotEncoder), or leave them out "
+    "(ColumnTransformer)"
+)
+_DATES = (
+    "Turn dates and times into numbers by a public rule: time since a fixed date, in a unit of your choice"
+)
+#: Types of single entries that tell a time.
+_TIMES = {
+    "date",
+    "datetime",
+    "time",
+    "timedelta",
+    "Timestamp",
+    "Timedelta",
+    "Period",
+    "datetime64",
+    "timedelta64",
+}
+_SHOWN = 5
+
+
+def validate_data(
+    estimator: Any, /, X: Any = "no_validation", y: Any = "no_validation", **options: Any
+) -> Any:
+    """`sklearn.utils.validation.validate_data`, in the same words for all estimators here.
+
+    Where numbers are asked for, dates, durations and complex numbers are refused instead of being read as floats.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X, y : array-like
+        As scikit-learn's function takes them.
+    **options
+        Of scikit-learn's function.
+
+    Returns
+    -------
+    X, or X and y
+        As scikit-learn's function returns them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Messages name columns and types, no entry.
+    """
+    numeric = options.get("dtype", "numeric") is not None and not options.get("skip_check_array", False)
+    if numeric:
+        _refuse_other_types(X)
+        if options.get("y_numeric") and np.asarray(y).dtype.kind in "mM":
+            raise TypeError(f"y must hold numbers, got dtype {np.asarray(y).dtype}. {_DATES}.")
+        if options.get("y_numeric") and np.iscomplexobj(y):
+            raise ValueError("y must hold numbers, got complex ones. Complex data not supported.")
+    try:
+        return _sklearn_validate_data(estimator, X, y, **options)
+    except (TypeError, ValueError) as error:
+        message = _with_columns(str(error), X) if numeric else None
+        if message is None:
+            raise
+        raise type(error)(message) from None
+
+
+def columns_in_words(X: Any, which: Iterable[int]) -> str:
+    """How messages call columns: by their names, or by their positions."""
+    names, chosen = _names(X), list(which)
+    said = [str(j) if names is None else names[j] for j in chosen[:_SHOWN]]
+    more = f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else ""
+    return ("column " if len(chosen) == 1 else "columns ") + ", ".join(said) + more
+
+
+def _names(X: Any) -> list[str] | None:
+    return None if getattr(X, "columns", None) is None else [repr(str(name)) for name in X.columns]
+
+
+def _refuse_other_types(X: Any) -> None:
+    """Types of columns are public."""
+    kinds = getattr(X, "dtypes", None) if _names(X) is not None else None
+    if kinds is None:
+        if getattr(getattr(X, "dtype", None), "kind", "") in "mM" and isinstance(X, np.ndarray):
+            raise TypeError(f"X must hold numbers, got dtype {X.dtype}. {_DATES}.")
+        return
+    # Polars has dtypes as a list, pandas as a series.
+    kinds = [str(kind) for kind in kinds]
+    wrong = [j for j, kind in enumerate(kinds) if kind.lower().startswith(("timedelta", *_NO_NUMBERS))]
+    if wrong:
+        found = ", ".join(dict.fromkeys(kinds[j] for j in wrong))
+        advice = "Complex data not supported" if found.lower().startswith("complex") else _DATES
+        error = ValueError if found.lower().startswith("complex") else TypeError
+        raise error(f"{columns_in_words(X, wrong)} of X must hold numbers, got {found}. {advice}.")
+
+
+def _with_columns(text: str, X: Any) -> str | None:
+    """A message of scikit-learn or NumPy that says which columns it is about."""
+    if "could not convert" in text or "float()" in text:
+        wrong = {j: found for j, column in _columns(X) if (found := _no_floats(column))}
+        of_strings = "could not convert" in text
+        if not wrong:
+            what = "could not convert a string to float" if of_strings else "got entries of another type"
+            return f"y must hold numbers: {what}."
+        types = sorted(set().union(*wrong.values()))
+        # scikit-learn's common checks ask for these words where an entry has no float at all.
+        but = "" if of_strings else ", but an argument must be a string that reads as a number, or a number"
+        advice = _DATES if _TIMES & set(types) else _ENCODE
+        return f"{columns_in_words(X, wrong)} of X must hold numbers, got {', '.join(types)}{but}. {advice}."
+    for what, holds in (("NaN", np.isnan), ("infinity", np.isinf)):
+        if text.startswith(f"Input X contains {what}"):
+            which = [j for j, column in _columns(X) if bool(holds(_floats(column)).any())]
+            where = f" in {columns_in_words(X, which)}" if which else ""
+            first, stop, more = text.partition(".\n")
+            return first.removesuffix(".") + where + (stop or ".") + more
+    return None
+
+
+def _columns(X: Any) -> Iterable[tuple[int, npt.NDArray[Any]]]:
+    table = np.asarray(X, dtype=object)
+    return ((j, table[:, j]) for j in range(table.shape[1])) if table.ndim == 2 else ()
+
+
+def _floats(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Missing entries have no other float than NaN."""
+    missing = [value is None or type(value).__name__ in ("NAType", "NaTType") for value in column.tolist()]
+    return np.where(missing, np.nan, column).astype(np.float64)
+
+
+def _no_floats(column: npt.NDArray[Any]) -> set[str]:
+    """Types of the entries of a column that does not turn into floats, else nothing."""
+    try:
+        _floats(column)
+    except (TypeError, ValueError):
+        kinds = {type(value).__name__ for value in column.tolist()}
+        return kinds - {"float", "int", "bool", "NoneType", "NAType"} or kinds
+    return set()

@@ -1,0 +1,193 @@
+"""One dialect of errors: the parameter or column, what is allowed, what was got, and no entry of private rows."""
+
+import datetime
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.dummy import DummyRegressor
+from sklearn.frozen import FrozenEstimator
+
+from skprivate import check_pipeline, guarantee_of
+from skprivate.privacy import (
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    PureEvent,
+    compose_delta,
+    compose_epsilon,
+    epsilon_of_rho,
+    filter_epsilon,
+    gaussian_noise_multiplier,
+    open_release,
+    rho_of_epsilon,
+)
+from skprivate.utils.discovery import all_estimators
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
+
+TERMS = {"epsilon": 1.0, "unit": "row", "adjacency": "add-remove"}
+#: Function, arguments, the one that is wrong, and what has to be said to be allowed.
+WRONG = [
+    (open_release, {**TERMS, "epsilon": 0.0}, "epsilon", "a positive finite number"),
+    (open_release, {**TERMS, "epsilon": "1"}, "epsilon", "a positive finite number"),
+    (open_release, {**TERMS, "epsilon": np.nan}, "epsilon", "a positive finite number"),
+    (open_release, {**TERMS, "delta": 1.0}, "delta", r"a number in \[0, 1\)"),
+    (open_release, {**TERMS, "delta": "x"}, "delta", r"a number in \[0, 1\)"),
+    (open_release, {**TERMS, "unit": "person"}, "unit", "'row', 'private row', 'user', 'label', 'data set'"),
+    (open_release, {**TERMS, "adjacency": "swap"}, "adjacency", "'replace-one', 'add-remove', 'metric'"),
+    (open_release, {**TERMS, "metric": "l2"}, "metric", "None otherwise"),
+    (open_release, {**TERMS, "adjacency": "metric", "metric": None}, "metric", "the name of a distance"),
+    (open_release, {**TERMS, "ledger": {}}, "ledger", "a PrivacyLedger or None"),
+    (open_release, {**TERMS, "random_state": "0"}, "random_state", "None .* an int"),
+    (open_release, {**TERMS, "random_state": -1}, "random_state", ">= 0"),
+    (PrivacyLedger, {"epsilon": -1}, "epsilon", "a positive finite number"),
+    (PrivacyLedger, {"epsilon": 1, "delta": 1}, "delta", r"a number in \[0, 1\)"),
+    (PrivacyLedger, {"epsilon": 1, "unit": "person"}, "unit", "'row', 'private row', 'user'"),
+    (PrivacyLedger, {"epsilon": 1, "adjacency": "replace"}, "adjacency", "'replace-one', 'add-remove'"),
+    (PrivacyLedger, {"epsilon": 1, "composition": "rdp"}, "composition", "'basic', 'zcdp'"),
+    (PrivacyLedger, {"epsilon": 1, "simulation": "yes"}, "simulation", "True or False"),
+    (PrivacyGuarantee, {**TERMS, "delta": 0.0, "epsilon": -1}, "epsilon", "at least 0"),
+    (PrivacyGuarantee, {**TERMS, "delta": 0.0, "epsilon": "1"}, "epsilon", "a number >= 0"),
+    (PrivacyGuarantee, {**TERMS, "delta": 2.0}, "delta", r"a number in \[0, 1\)"),
+    (PrivacyGuarantee, {**TERMS, "delta": 0.0, "unit": "person"}, "unit", "'row', 'private row'"),
+    (PrivacyGuarantee, {**TERMS, "delta": 0.0, "metric": "l2"}, "metric", "None otherwise"),
+    (PureEvent, {"epsilon": -1}, "epsilon", "a positive finite number"),
+    (LaplaceEvent, {"epsilon": "1"}, "epsilon", "a positive finite number"),
+    (GaussianEvent, {"noise_multiplier": 0}, "noise_multiplier", "a positive finite number"),
+    (compose_epsilon, {"events": [], "delta": 1}, "delta", r"a number in \[0, 1\)"),
+    (compose_epsilon, {"events": [(PureEvent(1.0), 0)]}, "count", "a positive int"),
+    (compose_epsilon, {"events": [("PureEvent", 1)]}, "event", "a PrivacyEvent"),
+    (compose_delta, {"events": [], "epsilon": -1}, "epsilon", "at least 0"),
+    (filter_epsilon, {"events": [], "delta": -1}, "delta", r"a number in \[0, 1\)"),
+    (gaussian_noise_multiplier, {"epsilon": 0, "delta": 0.1}, "epsilon", "a positive finite number"),
+    (gaussian_noise_multiplier, {"epsilon": 1, "delta": 0}, "delta", r"a number in \(0, 1\)"),
+    (gaussian_noise_multiplier, {"epsilon": 1, "delta": 0.1, "n_draws": 0}, "n_draws", "at least 1"),
+    (epsilon_of_rho, {"rho": -1, "delta": 0.1}, "rho", "at least 0"),
+    (epsilon_of_rho, {"rho": 1, "delta": 1}, "delta", r"a number in \[0, 1\)"),
+    (rho_of_epsilon, {"epsilon": 0, "delta": 0.1}, "epsilon", "a positive finite number"),
+    (rho_of_epsilon, {"epsilon": 1, "delta": 0}, "delta", r"a number in \(0, 1\)"),
+    (guarantee_of, {"model": "model"}, "model", "a fitted estimator"),
+    (check_pipeline, {"model": 3}, "model", "an estimator"),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "name", "allowed"),
+    [pytest.param(*case, id=f"{case[0].__name__}-{case[2]}-{i}") for i, case in enumerate(WRONG)],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed_and_what_was_got(function, arguments, name, allowed):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        function(**arguments)
+    text = str(caught.value)
+    assert re.search(rf"\b{name}\b.* must be .*{allowed}.*, got ", text), text
+    wrong = arguments.get(name)
+    if wrong is not None and not isinstance(wrong, dict):
+        assert repr(wrong) in text or type(wrong).__name__ in text, text
+
+
+def test_a_refused_ledger_has_made_no_file(tmp_path):
+    with pytest.raises(ValueError, match="adjacency must be 'replace-one', 'add-remove'"):
+        PrivacyLedger(tmp_path / "a.ledger", epsilon=1.0, adjacency="replace")
+    assert not list(tmp_path.iterdir())
+
+
+# Data -----------------------------------------------------------------------------------------------------------
+
+N = 40
+NUMBERS = {"age": np.linspace(0.1, 0.9, N), "dose": np.linspace(0.9, 0.1, N)}
+LABELS = np.arange(N) % 2
+SECRET = "Rosalind"
+TIME = np.array([f"2020-01-{i % 28 + 1:02d}" for i in range(N)], dtype="datetime64[us]")
+
+
+def _object(value):
+    return np.array([value] + [1.0] * (N - 1), dtype=object)
+
+
+#: A third column, the error, and what has to be said of it.
+COLUMNS = {
+    "strings": (np.array([SECRET, "Ada"] * (N // 2)), "must hold numbers, got str. Encode"),
+    "dates": (TIME, "must hold numbers, got [dD]atetime.* Turn dates and times into numbers"),
+    "durations": (TIME - TIME[0], "must hold numbers, got ([tT]imedelta|Duration).* Turn dates and times"),
+    "objects": (_object(datetime.date(1920, 7, 25)), "must hold numbers, got date.* Turn dates and times"),
+    "complex": (np.full(N, 1.5 + 1j), "Complex data not supported"),
+}
+#: These take or refuse missing values by themselves.
+MISSING = {"nan": (np.r_[np.nan, np.ones(N - 1)], "contains NaN"), "none": (_object(None), "contains NaN")}
+INFINITE = {"infinity": (np.r_[np.inf, np.ones(N - 1)], "infinity")}
+
+#: Estimators whose columns may be of any type, or whose data are no table of numbers.
+ANY_TYPE = {
+    "CuratedBagGAMClassifier",
+    "CuratedBagGAMRegressor",
+    "MembershipInferenceAuditor",
+    "PublicOneHotEncoder",
+    "PublicOrdinalEncoder",
+}
+#: These have missing values for their subject.
+TAKES_MISSING = {name for name, _ in all_estimators() if name.startswith("Private")} | {"PublicScaler"}
+CANDIDATE = FrozenEstimator(DummyRegressor().fit([[0]], [0]))
+NEEDED = {
+    "MetricPrivateSynthesizer": {"bounds": (0, 1)},
+    "MetricPrivatizer": {"bounds": (0, 1)},
+    "UserLevelSelector": {"estimators": [("a", CANDIDATE), ("b", CANDIDATE)]},
+}
+NUMERIC = {
+    name: cls
+    for name, cls in all_estimators()
+    if name not in ANY_TYPE and not name.endswith(("Attack", "Inference", "Auditor"))
+}
+
+
+def instance(name):
+    return NUMERIC[name](**NEEDED.get(name, {}))
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+@pytest.mark.parametrize("kind", [*COLUMNS, *MISSING, *INFINITE])
+@pytest.mark.parametrize("name", NUMERIC)
+def test_columns_are_named_and_entries_are_not(name, kind, library):
+    if kind in MISSING and name in TAKES_MISSING:
+        return
+    column, said = {**COLUMNS, **MISSING, **INFINITE}[kind]
+    X = library({**NUMBERS, "visit": column})
+    model = instance(name)
+    with pytest.raises((TypeError, ValueError)) as caught:
+        model.fit(X, LABELS)
+    text = str(caught.value)
+    assert re.search(said, text, re.DOTALL), text
+    assert "'visit'" in text or kind == "complex", text
+    assert "'age'" not in text and SECRET not in text and "1920" not in text and "2020" not in text
+    assert not hasattr(model, "privacy_guarantee_")
+
+
+@pytest.mark.parametrize("name", NUMERIC)
+def test_arrays_are_spoken_of_by_positions(name):
+    table = np.c_[NUMBERS["age"], NUMBERS["dose"]].astype(object)
+    table[3, 1] = SECRET
+    with pytest.raises(ValueError, match="column 1 of X must hold numbers, got str") as caught:
+        instance(name).fit(table, LABELS)
+    assert SECRET not in str(caught.value)
+    with pytest.raises(TypeError, match="X must hold numbers, got dtype datetime64"):
+        instance(name).fit(np.c_[TIME, TIME], LABELS)
+    with pytest.raises((TypeError, ValueError), match="[Ss]parse"):
+        instance(name).fit(sparse.csr_array(np.ones((N, 2))), LABELS)
+
+
+@pytest.mark.parametrize("name", [name for name in NUMERIC if name.endswith("Regressor")])
+@pytest.mark.parametrize("y", [TIME, TIME - TIME[0], np.full(N, 1j), np.array([SECRET] * N)])
+def test_targets_that_are_no_numbers(name, y):
+    with pytest.raises((TypeError, ValueError), match="y must hold numbers|[Cc]omplex") as caught:
+        instance(name).fit(np.c_[NUMBERS["age"], NUMBERS["dose"]], y)
+    assert SECRET not in str(caught.value)
+
+
+def test_many_columns_are_not_all_listed():
+    X = pd.DataFrame({f"c{i}": ["a"] * 4 for i in range(9)})
+    with pytest.raises(ValueError, match="columns 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more of X must hold"):
+        instance("UserLevelMean").fit(X)
