@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, ClassVar
 
-from skprivate._sklearn import Interval, _fit_context
+from skprivate._progress import steps
+from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context
 from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
 
 __all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
@@ -23,10 +24,11 @@ DELTA_CONSTRAINT: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed=
 
 
 def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any], Any]:
-    """Decorator of ``fit``: validates parameters, and keeps training data out of error messages.
+    """Decorator of ``fit``: validates parameters, keeps training data out of error messages, tells callbacks.
 
     Parameters are validated by ``_parameter_constraints``, as scikit-learn's own estimators do. scikit-learn's
-    messages about malformed data quote them; here they do not.
+    messages about malformed data quote them; here they do not. After an error or an interruption the estimator is as
+    it was before; what was charged stays charged. Callbacks (scikit-learn 1.9) are told of progress.
 
     Parameters
     ----------
@@ -63,7 +65,7 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any]
     return decorator
 
 
-class PrivateEstimatorMixin:
+class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
     """Opens the one door for an estimator's mechanism and stores what it cost.
 
     Goes left of `BaseEstimator`. The estimator has the parameters ``epsilon``, ``random_state``, ``ledger`` and,
@@ -83,6 +85,9 @@ class PrivateEstimatorMixin:
     """
 
     releases_in: ClassVar[str] = "fit"
+    #: Most tasks that callbacks are told of in one fit (`skprivate._progress.steps`), one after the other; the
+    #: draws are one.
+    _most_fit_tasks: ClassVar[int] = 1
 
     @contextmanager
     def _releasing(
@@ -113,18 +118,21 @@ class PrivateEstimatorMixin:
         BudgetExceededError
             If the mechanism does not fit the budget or the ledger; nothing is drawn then.
         """
-        with open_release(
-            epsilon=self.epsilon,  # type: ignore[attr-defined]
-            delta=getattr(self, "delta", 0.0),
-            unit=unit,
-            adjacency=adjacency,
-            metric=metric,
-            random_state=self.random_state,  # type: ignore[attr-defined]
-            ledger=self.ledger,  # type: ignore[attr-defined]
-            label=type(self).__name__,
-            theorem=mechanism.theorem,
-            assumptions=assumptions,
-            plan=mechanism.events,
-        ) as release:
+        with (
+            open_release(
+                epsilon=self.epsilon,  # type: ignore[attr-defined]
+                delta=getattr(self, "delta", 0.0),
+                unit=unit,
+                adjacency=adjacency,
+                metric=metric,
+                random_state=self.random_state,  # type: ignore[attr-defined]
+                ledger=self.ledger,  # type: ignore[attr-defined]
+                label=type(self).__name__,
+                theorem=mechanism.theorem,
+                assumptions=assumptions,
+                plan=mechanism.events,
+            ) as release,
+            steps("release", mechanism.n_draws) as release.after_draw,
+        ):
             yield release
         self.privacy_guarantee_ = release.close()
