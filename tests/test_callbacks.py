@@ -25,8 +25,14 @@ from skprivate._progress import MOST_STEPS, gather, listening, steps
 from skprivate.audit import LiRAAttack
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.preprocessing import PrivateStandardScaler
-from skprivate.privacy import Mechanism, PrivacyLedger, PureEvent, public_generator
-from skprivate.privacy._branches import Branch
+from skprivate.privacy import (
+    Mechanism,
+    PrivacyLedger,
+    PureEvent,
+    public_generator,
+    repeated_events,
+    select_repeatedly,
+)
 from skprivate.utils.estimator_checks import default_data
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn has callbacks from 1.9 on")
@@ -109,6 +115,30 @@ def state(estimator):
     return {key: value for key, value in vars(estimator).items() if key != "_skl_callbacks"}
 
 
+class Noise(Mechanism):
+    events = ((PureEvent(0.5, "discrete Laplace"), 2),)
+
+    def run(self, data, release):
+        return [release.discrete_laplace([len(data)], sensitivity=1, epsilon=0.5) for _ in range(2)]
+
+
+class Elsewhere(PrivateEstimatorMixin, BaseEstimator):
+    """As an estimator of another package may be."""
+
+    _parameter_constraints = {**PRIVACY_CONSTRAINTS, "mechanism": "no_validation"}  # noqa: RUF012
+
+    def __init__(self, epsilon=1.0, *, mechanism=None, random_state=None, ledger=None):
+        self.epsilon, self.random_state, self.ledger = epsilon, random_state, ledger
+        self.mechanism = mechanism
+
+    @fit_context()
+    def fit(self, X):
+        mechanism = self.mechanism or Noise()
+        with self._releasing(mechanism, unit="row", adjacency="add-remove") as release:
+            self.released_ = mechanism.run(X, release)
+        return self
+
+
 # What is told ------------------------------------------------------------------------------------------------
 
 
@@ -165,22 +195,36 @@ def test_every_phase_is_told():
     assert most == told > planned and (most - planned) % 5 == 0
 
 
-def test_how_often_a_private_selection_repeats_stays_hidden(monkeypatch):
-    drawn, told = set(), set()
-    branches = []
-    monkeypatch.setattr(Branch, "close", lambda branch: branches.append(branch))
-    X = np.ones((60, 1))
-    models = [
-        (str(k), FrozenEstimator(LinearRegression().fit(X[:2], [float(k), float(k)]))) for k in range(2)
-    ]
+class Repeated(Mechanism):
+    """A selection that repeats as often as a secret number says, and draws after it."""
+
+    plan = ((PureEvent(0.1, "discrete Laplace"), 1),)
+    events = (*repeated_events(plan), (PureEvent(0.01, "discrete Laplace"), 50))
+
+    def __init__(self, recorder):
+        self.recorder, self.evaluations = recorder, 0
+
+    def run(self, data, release):
+        def evaluate(candidate, branch):
+            self.evaluations += 1
+            gather("evaluation", 1, [0])
+            return float(branch.discrete_laplace([0], sensitivity=1, epsilon=0.1)[0])
+
+        select_repeatedly(release, evaluate, n_candidates=3, plan=self.plan, mean_repetitions=5.0)
+        self.told = tuple(self.recorder.events)
+        for _ in range(50):
+            release.discrete_laplace([0], sensitivity=1, epsilon=0.01)
+
+
+def test_how_often_a_private_selection_repeats_stays_hidden():
+    evaluations, told = set(), set()
     for seed in range(20):
-        branches.clear()
         recorder = Recorder()
-        selector = UserLevelSelector(models, rule="means", tau=0.1, bound=4.0, random_state=seed)
-        selector.set_callbacks(recorder).fit(X, X[:, 0])
-        drawn.add(len(branches))
-        told.add(tuple(recorder.events))
-    assert len(drawn) > 5 and len(told) == 1
+        mechanism = Repeated(recorder)
+        Elsewhere(random_state=seed, mechanism=mechanism).set_callbacks(recorder).fit([[1.0]])
+        evaluations.add(mechanism.evaluations)
+        told.add(mechanism.told)
+    assert len(evaluations) > 5 and len(told) == 1
 
 
 def test_what_is_told_does_not_depend_on_private_rows():
@@ -356,28 +400,6 @@ def test_fits_within_a_fit_are_not_told_as_its_own():
         warnings.simplefilter("ignore")
         LiRAAttack(Silent(), n_references=2, random_state=0).set_callbacks(recorder).fit(X, X[:, 0])
     assert set(recorder.numbers()) == {"fit", "reference models"}
-
-
-class Noise(Mechanism):
-    events = ((PureEvent(0.5, "discrete Laplace"), 2),)
-
-    def run(self, data, release):
-        return [release.discrete_laplace([len(data)], sensitivity=1, epsilon=0.5) for _ in range(2)]
-
-
-class Elsewhere(PrivateEstimatorMixin, BaseEstimator):
-    """As an estimator of another package may be."""
-
-    _parameter_constraints = PRIVACY_CONSTRAINTS
-
-    def __init__(self, epsilon=1.0, *, random_state=None, ledger=None):
-        self.epsilon, self.random_state, self.ledger = epsilon, random_state, ledger
-
-    @fit_context()
-    def fit(self, X):
-        with self._releasing(Noise(), unit="row", adjacency="add-remove") as release:
-            self.counts_ = Noise().run(X, release)
-        return self
 
 
 def test_estimators_of_other_packages_tell_their_draws():
