@@ -252,4 +252,4 @@ if __name__ == "__main__":
             if not args.only:
                 write_table("audit_estimators", COLUMNS, rows)
     if not args.only:
-        save_figure(AuditDisplay.from_audits(audits, names=names).plot().figure_, "audit_estimators")
+        save_figure(AuditDisplay.from_audits(audits, names=names).figure_, "audit_estimators")

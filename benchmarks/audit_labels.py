@@ -80,6 +80,7 @@ if __name__ == "__main__":
                 half = len(labels) // 2
                 fitted = FiniteAdversaryAuditor(confidence=0.95).fit(labels[:half], attribute[:half])
                 audits.append(AuditDisplay.from_estimator(fitted, labels[half:], attribute[half:], name=name))
+                plt.close(audits[-1].figure_)
                 names.append(name)
     columns = [
         "outputs, attribute",

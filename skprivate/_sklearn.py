@@ -3,6 +3,7 @@
 import functools
 import re
 import warnings
+from contextlib import contextmanager
 
 from sklearn.base import _fit_context as _sklearn_fit_context
 from sklearn.model_selection._search import BaseSearchCV
@@ -20,8 +21,19 @@ from sklearn.utils._repr_html.estimator import _VisualBlock
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names_in, _check_y, _num_samples
 
+from skprivate._progress import listening
+
+try:
+    from sklearn.callback import CallbackSupportMixin
+except ImportError:  # before scikit-learn 1.9
+
+    class CallbackSupportMixin:
+        """Stands for scikit-learn's mixin where there is none: nobody can listen."""
+
+
 __all__ = [
     "BaseSearchCV",
+    "CallbackSupportMixin",
     "HasMethods",
     "Hidden",
     "Interval",
@@ -67,19 +79,63 @@ def check_class_labels(y):
         check_classification_targets(y)
 
 
+class _Task:
+    """A task of a fit in scikit-learn's tree of tasks. Callbacks get names and numbers, never X, y or a model."""
+
+    def __init__(self, estimator, context):
+        self._estimator = estimator
+        self._context = context.call_on_fit_task_begin(estimator=estimator)
+
+    def begin(self, name, n_steps):
+        return _Task(self._estimator, self._context.subcontext(task_name=name, max_subtasks=n_steps))
+
+    def step(self):
+        self.begin("step", 0).end()
+
+    def end(self):
+        # The answer, whether to stop, is not heeded: a plan is fixed before it is paid for.
+        self._context.call_on_fit_task_end(estimator=self._estimator)
+
+
+@contextmanager
+def _telling_callbacks(estimator):
+    """Tell an estimator's callbacks of its fit and the tasks in it; must run inside scikit-learn's own fit context."""
+    if not (getattr(estimator, "_skl_callbacks", None) and hasattr(estimator, "_init_callback_context")):
+        with listening(None):
+            yield
+        return
+    n_tasks = getattr(estimator, "_most_fit_tasks", 1)
+    task = _Task(estimator, estimator._init_callback_context(max_subtasks=n_tasks))
+    with listening(task, n_tasks):
+        yield
+    task.end()
+
+
 def _fit_context(*, prefer_skip_nested_validation):
-    """`sklearn.base._fit_context`, with error messages that neither quote the training data nor advise to leak."""
+    """`sklearn.base._fit_context` for fits on private data.
+
+    Error messages neither quote the training data nor advise to leak; an error, or an interruption, leaves the
+    estimator as it was; callbacks are told of progress.
+    """
 
     def decorator(fit_method):
-        checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(
-            fit_method
-        )
+        @functools.wraps(fit_method)
+        def told(estimator, *args, **kwargs):
+            with _telling_callbacks(estimator):
+                return fit_method(estimator, *args, **kwargs)
+
+        checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(told)
 
         @functools.wraps(fit_method)
         def fit(estimator, *args, **kwargs):
+            before = dict(vars(estimator))
             try:
                 return checked(estimator, *args, **kwargs)
-            except ValueError as error:
+            except BaseException as error:
+                vars(estimator).clear()
+                vars(estimator).update(before)
+                if not isinstance(error, ValueError):
+                    raise
                 message = text = str(error)
                 for pattern, replacement in _REWRITES:
                     message = pattern.sub(replacement, message)

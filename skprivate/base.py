@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, ClassVar
 
-from skprivate._sklearn import Interval, _fit_context, _VisualBlock
+from skprivate._progress import steps
+from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _VisualBlock
 from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
 from skprivate.privacy._account import price_of_plan
 from skprivate.privacy._warnings import warn_if_large
@@ -25,10 +26,11 @@ DELTA_CONSTRAINT: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed=
 
 
 def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any], Any]:
-    """Decorator of ``fit``: validates parameters, and keeps training data out of error messages.
+    """Decorator of ``fit``: validates parameters, keeps training data out of error messages, tells callbacks.
 
     Parameters are validated by ``_parameter_constraints``, as scikit-learn's own estimators do. scikit-learn's
-    messages about malformed data quote them; here they do not.
+    messages about malformed data quote them; here they do not. After an error or an interruption the estimator is as
+    it was before; what was charged stays charged. Callbacks (scikit-learn 1.9) are told of progress.
 
     Parameters
     ----------
@@ -65,7 +67,7 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any]
     return decorator
 
 
-class PrivateEstimatorMixin:
+class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
     """Opens the one door for an estimator's mechanism and stores what it cost.
 
     Goes left of `BaseEstimator`. The estimator has the parameters ``epsilon``, ``random_state``, ``ledger`` and,
@@ -85,6 +87,9 @@ class PrivateEstimatorMixin:
     """
 
     releases_in: ClassVar[str] = "fit"
+    #: Most tasks that callbacks are told of in one fit (`skprivate._progress.steps`), one after the other; the
+    #: draws are one.
+    _most_fit_tasks: ClassVar[int] = 1
 
     def _sk_visual_block_(self) -> _VisualBlock:
         """scikit-learn's diagrams, of composites too, say below the name what was promised."""
@@ -135,18 +140,21 @@ class PrivateEstimatorMixin:
             and price_of_plan(mechanism.events, epsilon, delta)[1] > 0
         ):
             warn_if_large(delta, n_units, str(unit), type(self).__name__)
-        with open_release(
-            epsilon=epsilon,
-            delta=delta,
-            unit=unit,
-            adjacency=adjacency,
-            metric=metric,
-            random_state=self.random_state,  # type: ignore[attr-defined]
-            ledger=self.ledger,  # type: ignore[attr-defined]
-            label=type(self).__name__,
-            theorem=mechanism.theorem,
-            assumptions=assumptions,
-            plan=mechanism.events,
-        ) as release:
+        with (
+            open_release(
+                epsilon=epsilon,
+                delta=delta,
+                unit=unit,
+                adjacency=adjacency,
+                metric=metric,
+                random_state=self.random_state,  # type: ignore[attr-defined]
+                ledger=self.ledger,  # type: ignore[attr-defined]
+                label=type(self).__name__,
+                theorem=mechanism.theorem,
+                assumptions=assumptions,
+                plan=mechanism.events,
+            ) as release,
+            steps("release", mechanism.n_draws) as release.after_draw,
+        ):
             yield release
         self.privacy_guarantee_ = release.close()

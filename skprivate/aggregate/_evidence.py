@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, lapack, solve_triangular
 
+from skprivate._progress import steps
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
 from skprivate.aggregate._solvers import constant_start, fit_tables
@@ -90,28 +91,30 @@ def fit_evidence(
     start = scale * np.where(order == 1, *_START_VARIANCE)
     variances = start.copy()
     dense = design.n_cells <= DENSE_CELLS
-    for iteration in range(max_iter):
-        ridge = 1.0 / variances[set_of_cell]
-        if dense:
-            coef, spread = _posterior(design, loss, sums, noise, coef, ridge, dispersion)
-        else:
-            coef, spread = _diagonal_posterior(design, loss, linear, noise, coef, ridge, dispersion)
-        squares = np.bincount(set_of_cell, (coef[:, :-1] ** 2).sum(axis=0), n_sets)
-        trace = np.bincount(set_of_cell, spread.sum(axis=0), n_sets)
-        n_coef = size * coef.shape[0]
-        if iteration < 2:
-            # EM steps first: they cannot leave the neighbourhood of the start as fast as the fixed point does.
-            target = (squares + trace + _PRIOR_WEIGHT * start) / (n_coef + _PRIOR_WEIGHT)
-        else:
-            effective = np.maximum(n_coef - trace / variances, 0.0)
-            target = (squares + _PRIOR_WEIGHT * start) / (effective + _PRIOR_WEIGHT)
-        new = np.clip(target, scale * _SMALLEST_VARIANCE, scale * _LARGEST_VARIANCE)
-        settled = bool(np.all(np.abs(np.log(new / variances)) < 0.1))
-        variances = new
-        if loss == "squared":
-            dispersion = _dispersion(design, linear, coef, square_sum, dispersion, scale, noise)
-        if settled and iteration >= 2:
-            break
+    with steps("penalties", max_iter) as step:
+        for iteration in range(max_iter):
+            ridge = 1.0 / variances[set_of_cell]
+            if dense:
+                coef, spread = _posterior(design, loss, sums, noise, coef, ridge, dispersion)
+            else:
+                coef, spread = _diagonal_posterior(design, loss, linear, noise, coef, ridge, dispersion)
+            squares = np.bincount(set_of_cell, (coef[:, :-1] ** 2).sum(axis=0), n_sets)
+            trace = np.bincount(set_of_cell, spread.sum(axis=0), n_sets)
+            n_coef = size * coef.shape[0]
+            if iteration < 2:
+                # EM steps first: they cannot leave the neighbourhood of the start as fast as the fixed point does.
+                target = (squares + trace + _PRIOR_WEIGHT * start) / (n_coef + _PRIOR_WEIGHT)
+            else:
+                effective = np.maximum(n_coef - trace / variances, 0.0)
+                target = (squares + _PRIOR_WEIGHT * start) / (effective + _PRIOR_WEIGHT)
+            new = np.clip(target, scale * _SMALLEST_VARIANCE, scale * _LARGEST_VARIANCE)
+            settled = bool(np.all(np.abs(np.log(new / variances)) < 0.1))
+            variances = new
+            if loss == "squared":
+                dispersion = _dispersion(design, linear, coef, square_sum, dispersion, scale, noise)
+            step()
+            if settled and iteration >= 2:
+                break
     ridge = 1.0 / variances[set_of_cell]
     if not np.any(noise):
         penalty = np.append(dispersion * ridge, 0.0)

@@ -64,6 +64,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = GAM_CONSTRAINTS
+    _most_fit_tasks: ClassVar[int] = 3
 
     def _loss(self) -> LossName:
         raise NotImplementedError

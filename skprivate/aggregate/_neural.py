@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from skprivate._progress import steps
 from skprivate.aggregate._cells import CellIndex
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._evidence import total_sum
@@ -130,14 +131,16 @@ def fit_submodels(
         parameters = list(modules.parameters())
         optimiser = torch.optim.Adam([*parameters, intercept], lr=chosen["learning_rate"])
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, chosen["epochs"])
-        for _ in range(chosen["epochs"]):
-            optimiser.zero_grad()
-            outputs = torch.cat([module(key) for module, key in zip(modules, keys, strict=True)])
-            objective = aggregate_loss(design, loss, outputs, intercept, sums, total)
-            penalty = sum((p**2).sum() for p in parameters)
-            ((objective + 0.5 * chosen["weight_decay"] * penalty) / design.n_samples).backward()
-            optimiser.step()
-            schedule.step()
+        with steps("epochs", chosen["epochs"]) as step:
+            for _ in range(chosen["epochs"]):
+                optimiser.zero_grad()
+                outputs = torch.cat([module(key) for module, key in zip(modules, keys, strict=True)])
+                objective = aggregate_loss(design, loss, outputs, intercept, sums, total)
+                penalty = sum((p**2).sum() for p in parameters)
+                ((objective + 0.5 * chosen["weight_decay"] * penalty) / design.n_samples).backward()
+                optimiser.step()
+                schedule.step()
+                step()
         with torch.no_grad():
             tables = torch.cat([module(key) for module, key in zip(modules, keys, strict=True)])
             coef = torch.cat([tables, intercept[None]]).numpy().T.copy()

@@ -12,6 +12,7 @@ from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from skprivate._progress import Step, steps
 from skprivate.aggregate._bag_likelihood import count_likelihood, mean_cross_entropy, noisy_count_likelihood
 from skprivate.aggregate._bag_sums import BagSums
 from skprivate.aggregate._losses import FloatArray
@@ -166,7 +167,12 @@ def fit_likelihood(
     alpha : float or None
         None maximises the marginal likelihood.
     """
-    fits = [_fit_output(bags, X, k, loss, alpha, tol, max_iter) for k in range(bags.label_sums.shape[1])]
+    n_outputs = bags.label_sums.shape[1]
+    n_updates = _PENALTY_UPDATES if alpha is None else 2
+    with steps("likelihood", n_outputs * n_updates) as step:
+        fits = [
+            _fit_output(bags, X, k, loss, alpha, tol, max_iter, n_updates, step) for k in range(n_outputs)
+        ]
     return LinearFit(
         np.stack([fit[0][:-1] for fit in fits]),
         np.array([fit[0][-1] for fit in fits]),
@@ -177,7 +183,15 @@ def fit_likelihood(
 
 
 def _fit_output(
-    bags: RandomBags, X: FloatArray, k: int, loss: Likelihood, alpha: float | None, tol: float, max_iter: int
+    bags: RandomBags,
+    X: FloatArray,
+    k: int,
+    loss: Likelihood,
+    alpha: float | None,
+    tol: float,
+    max_iter: int,
+    n_updates: int,
+    step: Step,
 ) -> tuple[FloatArray, float, float, int]:
     structure = bags.structure
     used, where = np.unique(structure.members, return_inverse=True)
@@ -187,8 +201,8 @@ def _fit_output(
     w[-1] = problem.start
     ridge = 3.0 if alpha is None else alpha
     evaluations, condition = 0, 1.0
-    for update in range(_PENALTY_UPDATES if alpha is None else 2):
-        last = update == (_PENALTY_UPDATES if alpha is None else 2) - 1
+    for update in range(n_updates):
+        last = update == n_updates - 1
         information = problem.information(w)
         w, spent, factor = _descend(problem, information, w, ridge, tol, max_iter if last else 15)
         evaluations += spent
@@ -200,6 +214,7 @@ def _fit_output(
             effective = max(w.size - 1 - ridge * float(spread.sum()), 0.0)
             # One pseudo-coefficient of the starting size keeps little data from an extreme penalty.
             ridge = float(np.clip((effective + 1) / (float(w[:-1] @ w[:-1]) + 1 / 3), 1e-3, _LARGEST_ALPHA))
+        step()
     return w, ridge, condition, evaluations
 
 

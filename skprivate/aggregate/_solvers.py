@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 
+from skprivate._progress import steps
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._losses import FloatArray, LossName, link, partition, variance
 
@@ -76,17 +77,19 @@ def fit_tables(
     def objective(flat: FloatArray) -> tuple[float, FloatArray]:
         nonlocal passes
         passes += 1
+        step()
         coef = first + change.to_coef(flat.reshape(first.shape))
         value, gradient = design.value_and_gradient(coef, loss, linear, ridge)
         return value / n, change.to_gradient(gradient / n).ravel()
 
-    result = minimize(
-        objective,
-        np.zeros(first.size),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0.0, "maxcor": 20},
-    )
+    with steps("coefficients", 2 * max_iter) as step:
+        result = minimize(
+            objective,
+            np.zeros(first.size),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0.0, "maxcor": 20},
+        )
     coef = first + change.to_coef(result.x.reshape(first.shape))
     return Solution(coef, float(result.fun), passes, bool(np.max(np.abs(result.jac)) <= tol))
 

@@ -10,7 +10,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skprivate._sklearn import Interval, StrOptions, _fit_context, check_class_labels
+from skprivate._sklearn import (
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    _fit_context,
+    check_class_labels,
+)
 from skprivate._validation import validate_data
 from skprivate.audit._certificates import certify_labels, certify_representation, confidence_bound
 from skprivate.audit._intervals import clopper_pearson
@@ -25,7 +31,7 @@ from skprivate.audit._translation import (
 from skprivate.privacy import public_generator
 
 
-class FiniteAdversaryAuditor(ClassifierMixin, BaseEstimator):
+class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Guess a sensitive bit S from a model's outputs T, and bound what *every* adversary could achieve.
 
     The adversary is fitted on n audited pairs; its failure is turned into a statement about all measurable
@@ -163,6 +169,7 @@ class FiniteAdversaryAuditor(ClassifierMixin, BaseEstimator):
         "n_restarts": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
+    _most_fit_tasks: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -390,8 +397,7 @@ class FiniteAdversaryAuditor(ClassifierMixin, BaseEstimator):
         if not self.truncate:
             raise ValueError(
                 f"{int((~inside).sum())} of {inside.size} rows of T lie outside support={self.support!r}. "
-                "Widen the "
-                "support, or audit the truncated output with truncate=True."
+                "Widen the support, or audit the truncated output with truncate=True."
             )
         self.n_truncated_ = int((~inside).sum())
         if np.unique(s[inside]).size < 2:

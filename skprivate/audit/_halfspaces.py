@@ -21,6 +21,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from skprivate._progress import steps
+
 __all__ = ["HalfspaceFit", "fit_halfspaces", "largest_halfplane_sum"]
 
 Array = npt.NDArray[np.float64]
@@ -113,24 +115,27 @@ def largest_halfplane_sum(
     upper_closed = 0.0
     nodes = 0
     frontier: list[tuple[float, float, float]] = []
-    for angle, width in stack:
-        value, upper = bound(angle, width)
-        nodes += 1
-        if value > best_value:
-            best_value, best_angle = value, angle
-        frontier.append((upper, angle, width))
-    while frontier:
-        frontier.sort()
-        upper, angle, width = frontier.pop()
-        if upper <= best_value * (1.0 + relative_tolerance) or nodes >= max_nodes:
-            upper_closed = max(upper_closed, upper)
-            break
-        for child in (angle - width / 2.0, angle + width / 2.0):
-            value, child_upper = bound(child, width / 2.0)
+    with steps("certificate", max_nodes) as step:
+        for angle, width in stack:
+            value, upper = bound(angle, width)
             nodes += 1
+            step()
             if value > best_value:
-                best_value, best_angle = value, child
-            frontier.append((min(child_upper, upper), child, width / 2.0))
+                best_value, best_angle = value, angle
+            frontier.append((upper, angle, width))
+        while frontier:
+            frontier.sort()
+            upper, angle, width = frontier.pop()
+            if upper <= best_value * (1.0 + relative_tolerance) or nodes >= max_nodes:
+                upper_closed = max(upper_closed, upper)
+                break
+            for child in (angle - width / 2.0, angle + width / 2.0):
+                value, child_upper = bound(child, width / 2.0)
+                nodes += 1
+                step()
+                if value > best_value:
+                    best_value, best_angle = value, child
+                frontier.append((min(child_upper, upper), child, width / 2.0))
     direction = np.array([math.cos(best_angle), math.sin(best_angle)])
     offset, value = _best_offset(points @ direction, r)
     return value, max(upper_closed, value), direction, offset
@@ -251,18 +256,20 @@ def fit_halfspaces(
         offset, value = _best_offset(points @ choice[1], r)
         return value, choice[1], offset
 
-    for _ in range(max_atoms):
-        r = (s - values) / n
-        value, direction, offset = oracle(r)
-        gap = 2.0 * (mass * value - float(r @ values))
-        if gap <= tol:
-            break
-        column = (points @ direction >= offset).astype(float)
-        features = np.column_stack([features, column])
-        directions, offsets = np.vstack([directions, direction]), np.append(offsets, offset)
-        centred = features - features.mean(axis=0)
-        masses = _corrective(centred.T @ centred / n, centred.T @ s / n, np.append(masses, 0.0), mass)
-        values = mean + centred @ masses
+    with steps("half-spaces", max_atoms) as step:
+        for _ in range(max_atoms):
+            r = (s - values) / n
+            value, direction, offset = oracle(r)
+            gap = 2.0 * (mass * value - float(r @ values))
+            if gap <= tol:
+                break
+            column = (points @ direction >= offset).astype(float)
+            features = np.column_stack([features, column])
+            directions, offsets = np.vstack([directions, direction]), np.append(offsets, offset)
+            centred = features - features.mean(axis=0)
+            masses = _corrective(centred.T @ centred / n, centred.T @ s / n, np.append(masses, 0.0), mass)
+            values = mean + centred @ masses
+            step()
     intercept = mean - float(features.mean(axis=0) @ masses) if masses.size else mean
     residual = s - values
     loss = float(residual @ residual / n)

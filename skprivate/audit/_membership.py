@@ -12,7 +12,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from skprivate._sklearn import _fit_context, _num_samples, _safe_indexing
+from skprivate._progress import gather
+from skprivate._sklearn import CallbackSupportMixin, _fit_context, _num_samples, _safe_indexing
 from skprivate._validation import validate_data
 from skprivate.audit._attack_report import attack_report
 from skprivate.audit._signals import has_classes, residuals, true_label_probability
@@ -85,7 +86,7 @@ class MembershipAttack(BaseEstimator, metaclass=ABCMeta):
         return tags
 
 
-class ReferenceAttack(MembershipAttack):
+class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
     """An attack that calibrates each record by models fitted with and without it.
 
     Reference models come in complementary pairs: one is fitted on a random half of the pool, its twin on the
@@ -116,9 +117,13 @@ class ReferenceAttack(MembershipAttack):
             masks += [mask, ~mask]
         masks = masks[: self.n_references]
         seeds = [int(seed) for seed in rng.integers(2**31 - 1, size=len(masks))]
-        fitted = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_reference)(self.estimator, X, y, mask, seed)
-            for mask, seed in zip(masks, seeds, strict=True)
+        fitted = gather(
+            "reference models",
+            len(masks),
+            Parallel(n_jobs=self.n_jobs, return_as="generator")(
+                delayed(_fit_reference)(self.estimator, X, y, mask, seed)
+                for mask, seed in zip(masks, seeds, strict=True)
+            ),
         )
         self.reference_models_ = fitted
         self.reference_membership_ = np.array(masks)

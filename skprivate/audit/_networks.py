@@ -17,6 +17,8 @@ import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
+from skprivate._progress import steps
+
 __all__ = ["Network", "fit_network"]
 
 Array = npt.NDArray[np.float64]
@@ -110,35 +112,39 @@ def fit_network(
         gradient = np.concatenate([(slope.T @ x).ravel(), slope.sum(axis=0), pull @ hidden, [pull.sum()]])
         return float(w @ (residual * residual)), gradient
 
-    for restart in range(n_restarts):
-        scale = (1.0, 3.0, 0.5, 6.0, 2.0)[restart % 5]
-        a = rng.normal(scale=scale, size=(k, q))
-        anchors = x[rng.integers(x.shape[0], size=k)]
-        b = -(a * anchors).sum(axis=1)
-        hidden = np.tanh(0.5 * (x @ a.T + b))
-        mean_hidden, mean_y = w @ hidden, float(w @ y)
-        centred = hidden - mean_hidden
-        # The output layer by ridge regression, in the smaller of the two dimensions.
-        weighted = centred * np.sqrt(w)[:, None]
-        ridge = 1e-4
-        if k <= x.shape[0]:
-            system = weighted.T @ weighted + ridge * np.eye(k)
-            c = cho_solve(cho_factor(system), weighted.T @ (np.sqrt(w) * (y - mean_y)))
-        else:
-            system = weighted @ weighted.T + ridge * np.eye(x.shape[0])
-            c = weighted.T @ cho_solve(cho_factor(system), np.sqrt(w) * (y - mean_y))
-        theta = np.concatenate([a.ravel(), b, c, [mean_y - mean_hidden @ c]])
-        if max_iter > 0:
-            theta = minimize(objective, theta, jac=True, method="L-BFGS-B", options={"maxiter": max_iter}).x
-        a, b = theta[: k * q].reshape(k, q), theta[k * q : k * (q + 1)]
-        network = Network(
-            a / spread, b - a @ (centre / spread), theta[k * (q + 1) : -1].copy(), float(theta[-1])
-        )
-        values = network.predict(points)
-        # The intercept's optimum on the whole sample is free.
-        network = network._replace(intercept=network.intercept + float((s - values).mean()))
-        loss = float(np.var(s - values))
-        if loss < best_loss:
-            best, best_loss = network, loss
+    with steps("networks", n_restarts) as step:
+        for restart in range(n_restarts):
+            scale = (1.0, 3.0, 0.5, 6.0, 2.0)[restart % 5]
+            a = rng.normal(scale=scale, size=(k, q))
+            anchors = x[rng.integers(x.shape[0], size=k)]
+            b = -(a * anchors).sum(axis=1)
+            hidden = np.tanh(0.5 * (x @ a.T + b))
+            mean_hidden, mean_y = w @ hidden, float(w @ y)
+            centred = hidden - mean_hidden
+            # The output layer by ridge regression, in the smaller of the two dimensions.
+            weighted = centred * np.sqrt(w)[:, None]
+            ridge = 1e-4
+            if k <= x.shape[0]:
+                system = weighted.T @ weighted + ridge * np.eye(k)
+                c = cho_solve(cho_factor(system), weighted.T @ (np.sqrt(w) * (y - mean_y)))
+            else:
+                system = weighted @ weighted.T + ridge * np.eye(x.shape[0])
+                c = weighted.T @ cho_solve(cho_factor(system), np.sqrt(w) * (y - mean_y))
+            theta = np.concatenate([a.ravel(), b, c, [mean_y - mean_hidden @ c]])
+            if max_iter > 0:
+                theta = minimize(
+                    objective, theta, jac=True, method="L-BFGS-B", options={"maxiter": max_iter}
+                ).x
+            a, b = theta[: k * q].reshape(k, q), theta[k * q : k * (q + 1)]
+            network = Network(
+                a / spread, b - a @ (centre / spread), theta[k * (q + 1) : -1].copy(), float(theta[-1])
+            )
+            values = network.predict(points)
+            # The intercept's optimum on the whole sample is free.
+            network = network._replace(intercept=network.intercept + float((s - values).mean()))
+            loss = float(np.var(s - values))
+            if loss < best_loss:
+                best, best_loss = network, loss
+            step()
     assert best is not None
     return best, best_loss

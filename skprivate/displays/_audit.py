@@ -75,7 +75,7 @@ class AuditDisplay:
         confidence : float or None, default=None
             For the attack's accuracy; that of the auditor if None.
         ax : matplotlib Axes or None, default=None
-            Plotted at once if given.
+            A new figure if None.
 
         Returns
         -------
@@ -91,7 +91,7 @@ class AuditDisplay:
             achieved_low=np.array([low]),
             limit=np.array([auditor.accuracy_upper_bound_]),
         )
-        return display if ax is None else display.plot(ax=ax)
+        return display.plot(ax=ax)
 
     @classmethod
     def from_audits(cls, audits, *, names=None, ax=None):
@@ -103,7 +103,7 @@ class AuditDisplay:
         names : sequence of str or None, default=None
             Labels; class names and claims if None.
         ax : matplotlib Axes or None, default=None
-            Plotted at once if given.
+            A new figure if None.
 
         Returns
         -------
@@ -121,7 +121,7 @@ class AuditDisplay:
             quantity="epsilon",
             baseline=0.0,
         )
-        return display if ax is None else display.plot(ax=ax)
+        return display.plot(ax=ax)
 
     def plot(self, ax=None):
         """Draw the picture.

@@ -49,7 +49,7 @@ class LargestCellsDisplay:
         crosses_only : bool, default=False
             Whether sets of one column are left out.
         ax : matplotlib Axes or None, default=None
-            Plotted at once if given.
+            A new figure if None.
 
         Returns
         -------
@@ -62,7 +62,7 @@ class LargestCellsDisplay:
             coefficients=np.array([cell[2] for cell in cells]),
             counts=np.array([cell[3] for cell in cells]),
         )
-        return display if ax is None else display.plot(ax=ax)
+        return display.plot(ax=ax)
 
     def plot(self, ax=None):
         """Draw the bars.

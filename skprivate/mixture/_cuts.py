@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._progress import steps
 from skprivate.mixture._geometry import Floats, products
 from skprivate.mixture._selection import Integers, merge_occurrences, occurrences
 
@@ -170,11 +171,13 @@ class CutIntersections:
 
     def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
         """Numbers of errors that occur, ascending, and how many sets make each (pass 1)."""
-        step = max(1, -(-len(self._groups) // CHECKPOINTS))
+        size = max(1, -(-len(self._groups) // CHECKPOINTS))
         self._checkpoints = []
-        for low in range(0, len(self._groups), step):
-            part = slice(low, low + step)
-            self._checkpoints.append((part, *self._count(part)))
+        with steps("hypotheses", -(-len(self._groups) // size)) as step:
+            for low in range(0, len(self._groups), size):
+                part = slice(low, low + size)
+                self._checkpoints.append((part, *self._count(part)))
+                step()
         return merge_occurrences([(errors, counts) for _, errors, counts in self._checkpoints])
 
     def locate(self, errors: int, member: int) -> tuple[int, ...]:

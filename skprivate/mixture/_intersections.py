@@ -23,6 +23,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import sparse
 
+from skprivate._progress import gather
 from skprivate.mixture._selection import Integers, merge_occurrences, occurrences
 
 #: A block of hypotheses: their weighted sums, and a function from a position in them to the set G.
@@ -166,7 +167,8 @@ class Intersections:
     def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
         """Numbers of errors that occur, ascending, and how many sets make each (pass 1), by ``n_jobs`` threads."""
         parts = _slices(len(self._stripes), -(-len(self._stripes) // CHECKPOINTS))
-        histograms = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(self._count)(part) for part in parts)
+        pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+        histograms = gather("hypotheses", len(parts), pool(delayed(self._count)(part) for part in parts))
         self._checkpoints = list(zip(parts, histograms, strict=True))
         return merge_occurrences(histograms)
 

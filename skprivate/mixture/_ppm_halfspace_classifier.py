@@ -271,7 +271,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             adjacency=self.adjacency,
             assumptions=self._assumptions(roles),
         ) as release:
-            hypothesis, self.draws_, self.calibration_ = mechanism.run(problem, release)
+            hypothesis, draws, calibration = mechanism.run(problem, release)
+        self.draws_, self.calibration_ = draws, calibration
         self._store(roles, problem, hypothesis, strategy)
         logger.info("strategy %r compared %d hypotheses in its first draw", strategy, self.n_hypotheses_)
         return self

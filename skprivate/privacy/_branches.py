@@ -88,4 +88,7 @@ def open_branches(
     planned = count_events(plan)
     twice = release.adjacency is not Adjacency.ADD_REMOVE and not fixed_assignment
     release._charge({event: (2 if twice else 1) * count for event, count in planned.items()})
-    return [Branch(release, planned) for _ in range(n_branches)]
+    branches = [Branch(release, planned) for _ in range(n_branches)]
+    for branch in branches:
+        branch.after_draw = release.after_draw
+    return branches

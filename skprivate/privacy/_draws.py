@@ -58,6 +58,9 @@ _LEAST_SCALE = Fraction(1, 2**20)
 class Draws(MetricDraws, FlowDraws):
     """Everything that may be drawn on private data."""
 
+    #: Called after each draw with the number of its events, so that progress is seen. Not inherited by the branches of
+    #: `select_repeatedly`, whose number is a secret.
+    after_draw: Callable[[int], None] | None = None
     delta: float
     _source: BitSource
     _tape: Tape | None
@@ -338,7 +341,10 @@ class Draws(MetricDraws, FlowDraws):
     def _perform(self, draw: Draw, sample: Callable[[], Any]) -> Any:
         """Pay, then draw."""
         self._charge(draw.events)
-        return sample() if self._tape is None else self._tape.draw(draw, sample)
+        result = sample() if self._tape is None else self._tape.draw(draw, sample)
+        if self.after_draw is not None:
+            self.after_draw(sum(draw.events.values()))
+        return result
 
     def _require_delta(self, what: str) -> None:
         if self.delta == 0:

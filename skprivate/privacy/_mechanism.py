@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from skprivate.privacy._events import Events
+from skprivate.privacy._events import Events, count_events
 
 
 class Mechanism(ABC):
@@ -56,6 +56,11 @@ class Mechanism(ABC):
     @abstractmethod
     def events(self) -> Events:
         """Events that `run` draws, whatever the data: pairs (event, count)."""
+
+    @property
+    def n_draws(self) -> int:
+        """How many events `run` draws, for progress; another number only where branches share a plan. Public."""
+        return sum(count_events(self.events).values())
 
     @abstractmethod
     def run(self, data: Any, release: Any) -> Any:

@@ -44,6 +44,14 @@ class PhasedDescent(Descent):
 
     theorem = "Algorithm 5 (arXiv 2102.11845) with user-normalised descent, docs/user_level.md"
 
+    @property
+    def n_draws(self) -> int:
+        """Every phase draws what is paid for once; one phase where their number depends on a noisy number of users."""
+        if self.terms.n_users is None:
+            return super().n_draws
+        count = n_phases(self.split.level(self.terms.n_users, self.objective.n_coef))
+        return super().n_draws + (count - 1) * self.n_steps
+
     def _descend(
         self, data: UserData, plan: DescentPlan, level: float, release: Any
     ) -> tuple[FloatArray, float]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._progress import gather
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
@@ -69,6 +71,8 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
+    n_jobs : int or None, default=None
+        Candidates that predict at a time. None is one, unless a `joblib.parallel_config` says otherwise.
 
     Attributes
     ----------
@@ -125,7 +129,9 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         "tau": [Interval(Real, 0, None, closed="neither")],
         "bound": [Interval(Real, 0, None, closed="neither")],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
+        "n_jobs": [Integral, None],
     }
+    _most_fit_tasks: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -140,6 +146,7 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         adjacency="replace-one",
         random_state=None,
         ledger=None,
+        n_jobs=None,
     ):
         self.estimators = estimators
         self.epsilon = epsilon
@@ -151,6 +158,7 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         self.adjacency = adjacency
         self.random_state = random_state
         self.ledger = ledger
+        self.n_jobs = n_jobs
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, user_ids=None):
@@ -176,7 +184,14 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         codes = encode_users(user_ids, len(X))[0]
         by_user = self.predict_by == "user"
         losses = np.column_stack(
-            [user_losses(model, X, y, codes, self.loss, by_user=by_user) for _, model in self.estimators]
+            gather(
+                "candidates",
+                len(self.estimators),
+                Parallel(n_jobs=self.n_jobs, return_as="generator")(
+                    delayed(user_losses)(model, X, y, codes, self.loss, by_user=by_user)
+                    for _, model in self.estimators
+                ),
+            )
         )
         assumptions = [
             "the candidates are public or already paid for",

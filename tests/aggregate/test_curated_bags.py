@@ -354,7 +354,6 @@ def test_the_largest_cells_are_shown():
     model = CuratedBagGAMClassifier(epsilon=None, categorical_features="all").fit(X, Y)
     display = LargestCellsDisplay.from_estimator(model, n_cells=4)
     assert len(display.labels) == 4 and np.all(np.diff(np.abs(display.coefficients)) <= 0)
-    display.plot()
     assert len(display.ax_.patches) == 4
     crosses = LargestCellsDisplay.from_estimator(model, n_cells=2, crosses_only=True, ax=display.ax_)
     assert all("x0, x1 = " in label for label in crosses.labels)

@@ -216,8 +216,9 @@ def test_report_and_display():
     auditor = FiniteAdversaryAuditor(assumption="monotone", prior=0.5).fit(t[:2000], s[:2000])
     text = str(auditor.report())
     assert "every attack" in text and "monotone" in text and "proven" in text
-    display = AuditDisplay.from_estimator(auditor, t[2000:], s[2000:], name="mixture").plot()
+    display = AuditDisplay.from_estimator(auditor, t[2000:], s[2000:], name="mixture")
     assert display.achieved_low[0] < display.achieved[0] < display.limit[0]
+    assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["mixture"]
     import matplotlib.pyplot as plt
 
     plt.close(display.figure_)

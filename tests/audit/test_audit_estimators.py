@@ -189,7 +189,7 @@ def test_display():
 
     X, y = data()
     audits = [audit_estimator(LaplaceSum(noise=n), X, y, n_runs=500, random_state=0) for n in (1.0, 0.2)]
-    display = AuditDisplay.from_audits(audits).plot()
+    display = AuditDisplay.from_audits(audits)
     assert display.ax_.get_xlabel() == "ε"
     assert "claim refuted" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
     plt.close(display.figure_)
