@@ -1,7 +1,8 @@
 """Learning from aggregated labels (Chen, Fu, Karbasi, Mirrokni 2023)."""
 
 from skprivate.aggregate._aggregation import make_curated_bags
-from skprivate.aggregate._curated_bags import BagTable, CuratedBags
+from skprivate.aggregate._bag_table import BagTable
+from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
 from skprivate.aggregate._gam_classifier import CuratedBagGAMClassifier
 from skprivate.aggregate._gam_regressor import CuratedBagGAMRegressor

@@ -14,22 +14,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.aggregate._aggregation import default_bins, plan_membership
+from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
 from skprivate.aggregate._columns import CodeArray, encode_columns, learn_columns
-from skprivate.aggregate._curated_bags import (
-    BagTable,
-    CuratedBags,
-    Membership,
-    match_bags,
-    no_privacy,
-    project_table,
-)
+from skprivate.aggregate._curated_bags import CuratedBags, no_privacy
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._evidence import fit_evidence, total_sum
 from skprivate.aggregate._input import categorical_mask, read_columns
 from skprivate.aggregate._label_noise import MECHANISMS
 from skprivate.aggregate._label_sums import ClassSums, NumberSums
 from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._membership import Membership, match_bags, project_table
 from skprivate.aggregate._solvers import fit_tables
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 
