@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
+from skprivate.aggregate._bag_frames import (
+    COUNT,
+    NOISE,
+    RARE,
+    SUM,
+    TABLE,
+    frames_to_tables,
+    sum_names,
+    tables_to_frame,
+)
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._columns import Column, column_from_dict, column_to_dict
+from skprivate.aggregate._group_tables import SumColumns
+from skprivate.aggregate._labels import check_bounds
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
 
 NO_PRIVACY = "labels are released in aggregates without noise"
@@ -17,10 +29,15 @@ THEOREM = (
     "Chen, Fu, Karbasi and Mirrokni (2023), Algorithms 1 and 2, with noise on the label sums; fitting is "
     "post-processing of the bags (Theorem 1)"
 )
+STATED = "the guarantee is stated by the supplier of the tables, not computed here"
+NOTHING_STATED = "the supplier of the tables stated no guarantee: none is promised"
 ASSUMPTIONS = (
     "features, and with them bag membership and counts, are public",
     "the set of classes is public",
     "labels of different rows belong to different people",
+)
+_FROM_FRAMES = (
+    "GROUP BY tables become bags by CuratedBags.from_frames(tables, count='...', sums='...', classes=...)."
 )
 #: Of numbers, which have no classes.
 NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
@@ -36,6 +53,23 @@ def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEORE
         assumptions=(*assumptions, NO_PRIVACY),
         theorem=theorem,
     )
+
+
+def stated_guarantee(
+    guarantee: PrivacyGuarantee | Mapping[str, Any] | None, assumptions: tuple[str, ...] = ASSUMPTIONS
+) -> PrivacyGuarantee:
+    """What the supplier of tables says about them, marked as such; without a word, no privacy."""
+    if guarantee is None:
+        return replace(no_privacy(assumptions, ""), assumptions=(*assumptions, NOTHING_STATED))
+    if isinstance(guarantee, Mapping):
+        guarantee = PrivacyGuarantee.from_dict(guarantee)
+    if not isinstance(guarantee, PrivacyGuarantee):
+        raise TypeError(
+            "guarantee must be a PrivacyGuarantee, its to_dict(), or None where none was stated, got "
+            f"{type(guarantee).__name__}."
+        )
+    said = tuple(dict.fromkeys((*guarantee.assumptions, *assumptions, STATED)))
+    return replace(guarantee, stated=True, assumptions=said)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +115,163 @@ class CuratedBags:
             for key in table.keys
         ]
 
+    @property
+    def terms(self) -> dict[str, Any]:
+        """All that `to_frame` leaves out, as keywords of `from_frames`."""
+        return {
+            "count": COUNT,
+            "sums": sum_names(self.n_outputs, self.classes),
+            "table": TABLE,
+            "rare": RARE,
+            "noise_variance": NOISE,
+            "columns": self.columns,
+            "classes": self.classes,
+            "square_sum": self.square_sum,
+            "label_bounds": self.label_bounds,
+            "guarantee": self.guarantee,
+        }
+
+    def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
+        """All bags in one long frame.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+            Library of the frame.
+
+        Returns
+        -------
+        DataFrame or Table
+            One row per bag, with the columns ``table`` (names of the grouping columns, separated by commas), one per
+            grouping column (missing where the table does not group by it; the lower edge of a bin, −∞ of the first),
+            ``rare`` (whether it is the bag of all rare combinations), ``count``, ``label_sum`` (for several classes
+            ``label_sum_…`` of each) and ``noise_variance``. `from_frames` of it with ``**bags.terms`` is the same
+            bags to the last bit, and their guarantee is then a stated one.
+
+        Raises
+        ------
+        ValueError
+            If a column of the features has one of these names, or holds values of several types.
+
+        Examples
+        --------
+        >>> from skprivate import make_curated_bags
+        >>> bags = make_curated_bags([["a", 0], ["b", 1], ["a", 1]], [0, 1, 1], [(0,)], categorical_features="all")
+        >>> bags.to_frame("polars").columns
+        ['table', 'x0', 'rare', 'count', 'label_sum', 'noise_variance']
+        """
+        return tables_to_frame(self.columns, self.tables, self.classes, backend)
+
+    @classmethod
+    def from_frames(
+        cls,
+        tables: Any,
+        *,
+        count: str = COUNT,
+        sums: str | Sequence[str] | Mapping[Any, str] = SUM,
+        classes: Sequence[Any] | None = None,
+        noise_variance: float | Sequence[float] | str = 0.0,
+        guarantee: PrivacyGuarantee | Mapping[str, Any] | None = None,
+        table: str | None = None,
+        rare: str | None = None,
+        columns: Sequence[Column] | None = None,
+        bin_edges: Mapping[str, Sequence[float]] | None = None,
+        label_bounds: tuple[float, float] | None = None,
+        square_sum: float | None = None,
+    ) -> CuratedBags:
+        """Bags of GROUP BY tables, as ``SELECT age, sex, COUNT(*), SUM(label) … GROUP BY age, sex`` gives them.
+
+        Parameters
+        ----------
+        tables : pandas, polars or pyarrow table, or sequence or mapping of such
+            One table per feature set, one row per group. Every column that no other parameter names is a grouping
+            column; NULL is a group of its own, and a combination without a row is an empty bag.
+        count : str, default="count"
+            Column of the number of rows; public and exact.
+        sums : str, sequence of str, or mapping from class to str, default="label_sum"
+            Column of the label sums: of numbers, of 0/1 labels (with ``classes``), or one for each class.
+        classes : sequence, optional
+            Public class labels; None for numbers. The one column of two classes counts the second.
+        noise_variance : float, sequence of float, or str, default=0.0
+            Variance of the noise in each sum: 2b² of Laplace noise of scale b, σ² of Gaussian noise; one for all
+            tables, one for each, or the column that holds it. 0: exact sums.
+        guarantee : PrivacyGuarantee or mapping, optional
+            What the supplier promises about the labels. It cannot be checked and is marked so
+            (``guarantee.stated``). None: nothing is promised (ε = ∞).
+        table : str, optional
+            For one long frame (`to_frame`): column with the names of each row's grouping columns.
+        rare : str, optional
+            Column that is true for the one group of all combinations that have none of their own.
+        columns : sequence of Column, optional
+            A coding of the grouping columns, as `CuratedBags.columns`. By default the values that occur.
+        bin_edges : mapping from str to increasing floats, optional
+            Grouping columns whose number stands for a bin: any number in it, its lower edge say.
+        label_bounds : (float, float), optional
+            Interval of the numbers.
+        square_sum : float, optional
+            Sum of the squared numbers.
+
+        Returns
+        -------
+        CuratedBags
+            For ``fit_bags(X, bags)`` with the rows X that were grouped. X must hold the grouping columns, in any order.
+
+        Raises
+        ------
+        TypeError
+            If a table is none, or not in memory.
+        ValueError
+            If a group is listed twice, counts are not whole numbers of at least 0, the tables count different rows,
+            exact class counts are impossible, or a guarantee is stated for sums without noise.
+
+        Notes
+        -----
+        Guarantee: what ``guarantee`` says, which is the supplier's. Counts are taken as public. Noise in counts is
+        refused: rows in X would tell the exact ones anyway.
+
+        See Also
+        --------
+        skprivate.aggregate.release_frames : Adds noise to exact tables.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skprivate import CuratedBags
+        >>> by_age = pd.DataFrame({"age": ["old", "young"], "n": [3, 5], "bought": [2, 1]})
+        >>> bags = CuratedBags.from_frames(by_age, count="n", sums="bought", classes=(0, 1))
+        >>> bags
+        CuratedBags(1 feature sets, 2 bags, 8 rows, 2 classes)
+        >>> print(bags.guarantee)
+        no privacy for a label
+        """
+        found = SumColumns.of(sums, classes)
+        coding, parts = frames_to_tables(
+            tables,
+            found,
+            count=count,
+            noise_variance=noise_variance,
+            table=table,
+            rare=rare,
+            columns=columns,
+            bin_edges=bin_edges,
+        )
+        promise = stated_guarantee(guarantee, NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS)
+        if np.isfinite(promise.epsilon) and any(part.noise_variance == 0.0 for part in parts):
+            raise ValueError(
+                f"guarantee promises ε = {promise.epsilon:.6g}, but noise_variance is 0: exact sums keep none. "
+                "State the variance of the noise, or no guarantee."
+            )
+        bounds = check_bounds(label_bounds)
+        return cls(
+            coding,
+            parts,
+            int(parts[0].counts.sum()),
+            found.classes,
+            None if square_sum is None else float(square_sum),
+            None if bounds is None else (float(bounds[0]), float(bounds[1])),
+            promise,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings: ``json.dumps`` of it is a report that another process can learn from."""
         return {
@@ -95,7 +286,11 @@ class CuratedBags:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> CuratedBags:
-        """Inverse of `to_dict`."""
+        """Inverse of `to_dict`; ``guarantee`` may be left out, and then nothing is promised."""
+        absent = [key for key in ("columns", "tables", "n_samples") if key not in plain]
+        if absent or not all(isinstance(table, Mapping) for table in plain["tables"]):
+            wrong = f"without {', '.join(map(repr, absent))}" if absent else "whose 'tables' are no dicts"
+            raise ValueError(f"bags must be CuratedBags or its to_dict(), got a dict {wrong}. {_FROM_FRAMES}")
         classes, bounds = plain.get("classes"), plain.get("label_bounds")
         return cls(
             columns=tuple(column_from_dict(column) for column in plain["columns"]),
@@ -104,10 +299,26 @@ class CuratedBags:
             classes=None if classes is None else tuple(classes),
             square_sum=plain.get("square_sum"),
             label_bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
-            guarantee=PrivacyGuarantee.from_dict(plain["guarantee"]),
+            guarantee=stated_guarantee(None, NUMBER_ASSUMPTIONS if classes is None else ASSUMPTIONS)
+            if plain.get("guarantee") is None
+            else PrivacyGuarantee.from_dict(plain["guarantee"]),
         )
 
     def __repr__(self) -> str:
         kind = "numbers" if self.classes is None else f"{len(self.classes)} classes"
         bags = sum(table.n_bags for table in self.tables)
         return f"CuratedBags({len(self.tables)} feature sets, {bags} bags, {self.n_samples} rows, {kind})"
+
+
+def as_curated_bags(bags: Any) -> CuratedBags:
+    """A report as it came: itself, or the plain form of one."""
+    if isinstance(bags, Mapping):
+        bags = CuratedBags.from_dict(bags)
+    if not isinstance(bags, CuratedBags):
+        what = type(bags).__name__
+        if isinstance(bags, Sequence) and bags:
+            what += f" of {type(bags[0]).__name__}"
+        raise TypeError(f"bags must be CuratedBags or its to_dict(), got {what}. {_FROM_FRAMES}")
+    if not bags.tables:
+        raise ValueError("bags holds no tables: give at least one.")
+    return bags

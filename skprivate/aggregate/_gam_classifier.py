@@ -234,7 +234,8 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
     def _check_report(self, report: CuratedBags) -> None:
         if report.classes is None:
             raise ValueError(
-                "bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels."
+                "bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels (in tables of your "
+                "own: from_frames(classes=(0, 1)))."
             )
         if report.n_outputs != (1 if len(report.classes) == 2 else len(report.classes)):
             raise ValueError(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._cells import CellIndex, IntArray, index_cells
-from skprivate.aggregate._columns import CodeArray, Column
+from skprivate.aggregate._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._label_sums import ReleasedSums, add_integers
 from skprivate.aggregate._losses import FloatArray
@@ -134,6 +135,43 @@ def assign_bags(
     return Membership(columns, codes, indexes, all_cells, all_counts)
 
 
+def match_rows(
+    bags: CuratedBags, names: Sequence[str], values: Sequence[NDArray[Any]]
+) -> tuple[CuratedBags, Membership]:
+    """Assign the rows of a feature table, as it came, to the bags of a report.
+
+    Returns
+    -------
+    bags : CuratedBags
+        With its columns in the order of X.
+    membership : Membership
+
+    Raises
+    ------
+    ValueError
+        If columns differ, a row has no bag, or a bag's count is not the number of its rows.
+    """
+    coding = {column.name: column for column in bags.columns}
+    if set(coding) != set(names) or len(names) != len(coding):
+        raise ValueError(
+            f"bags were made for the columns {list(coding)}, X has {list(names)}: select those columns of X. "
+            "Columns of a table that group nothing are named by count= or sums=, or left out."
+        )
+    bags = replace(bags, columns=tuple(coding[name] for name in names))
+    codes = encode_columns(values, bags.columns)
+    grouped = {name for table in bags.tables for name in table.feature_set}
+    for name, column_codes, column_values in zip(names, codes, values, strict=True):
+        unknown = column_codes < 0
+        if name in grouped and np.any(unknown):
+            found = list(dict.fromkeys(repr(v) for v in column_values[unknown].tolist()))
+            known = [repr(v) for v in getattr(coding[name], "categories", ())]
+            raise ValueError(
+                f"bag keys do not match X: column {name!r} of X has values that no bag has, in "
+                f"{int(unknown.sum())} rows: {_some(found)}; bags have {_some(known)}."
+            )
+    return bags, match_bags(bags, codes)
+
+
 def match_bags(bags: CuratedBags, codes: list[CodeArray]) -> Membership:
     """Assign the rows of a feature table to the bags of a report.
 
@@ -153,15 +191,19 @@ def match_bags(bags: CuratedBags, codes: list[CodeArray]) -> Membership:
         _check_keys(index, table.feature_set)
         cells = index.locate(codes)
         if np.any(cells < 0):
+            row = int(np.argmax(cells < 0))
             raise ValueError(
-                f"bag keys do not match X: {int(np.sum(cells < 0))} rows of X have no bag in {table.feature_set}."
+                f"bag keys do not match X: {int(np.sum(cells < 0))} rows of X have no bag in {table.feature_set}; the "
+                f"first is row {row}, {_said(bags, table.feature_set, [codes[c][row] for c in columns])}."
             )
         counts = np.bincount(cells, minlength=index.n_cells)
         if not np.array_equal(counts, table.counts):
-            wrong = int(np.sum(counts != table.counts))
+            wrong = np.flatnonzero(counts != table.counts)
+            bag = int(wrong[0])
             raise ValueError(
-                f"counts disagree: {wrong} of {table.n_bags} bags of {table.feature_set} do not have as many rows in "
-                "X as their count says. X must hold the rows that were aggregated."
+                f"counts disagree: {wrong.size} of {table.n_bags} bags of {table.feature_set} do not have as many rows "
+                f"in X as their count says; the first is {_said(bags, table.feature_set, table.keys[bag])} with "
+                f"{counts[bag]} rows in X and count {table.counts[bag]}. X must hold the rows that were aggregated."
             )
         indexes.append(index)
         all_cells.append(cells)
@@ -201,3 +243,15 @@ def _check_keys(index: CellIndex, name: tuple[str, ...]) -> None:
     order = np.lexsort(keys.T[::-1])
     if np.any(order != np.arange(order.size)) or np.unique(keys, axis=0).shape[0] < keys.shape[0]:
         raise ValueError(f"bag table {name} must list distinct keys in increasing order.")
+
+
+def _said(bags: CuratedBags, feature_set: Sequence[str], key: Sequence[Any]) -> str:
+    column = {c.name: c for c in bags.columns}
+    return ", ".join(
+        f"{name}=" + ("(rare)" if code < 0 else column[name].label_of(int(code)))
+        for name, code in zip(feature_set, key, strict=True)
+    )
+
+
+def _some(values: Sequence[str]) -> str:
+    return ", ".join(values[:5]) + (", …" if len(values) > 5 else "")
