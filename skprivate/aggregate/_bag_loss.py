@@ -110,10 +110,14 @@ def bag_loss_difference(
 
     Parameters
     ----------
-    bags, X, loss
-        As in `bag_loss`.
+    bags : CuratedBags, RandomBags, or the to_dict() of one
+        Label sums, exact or noisy.
     first, second : array-like of shape (n_samples,) or (n_samples, n_classes)
         Predictions.
+    X : DataFrame or array-like of shape (n_samples, n_features)
+        The rows that were aggregated, for curated bags.
+    loss : {"auto", "log", "squared", "poisson"}, default="auto"
+        As in `bag_loss`.
 
     Returns
     -------

@@ -303,8 +303,17 @@ def _read_group_table(
         raise ValueError(f"{title}: column {rare!r} marks {int(rest.sum())} groups, at most one is the rest.")
     if rest.all():
         raise ValueError(f"{title} has no group but the rest.")
-    values = [frame[name].to_numpy() for name in keys]
+    values = [_values(frame[name]) for name in keys]
     return GroupTable(title, tuple(keys), values, rest, counts[counts > 0], frame)
+
+
+def _values(column: Any) -> NDArray[Any]:
+    if not isinstance(column.dtype, nw.String):
+        return np.asarray(column.to_numpy())
+    # NumPy's own strings lose what ends in a zero byte.
+    values = np.empty(len(column), dtype=object)
+    values[:] = column.to_list()
+    return values
 
 
 def _check_together(tables: Sequence[GroupTable]) -> None:
