@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate.aggregate._additive_loss import additive_loss
 from skprivate.aggregate._cells import IntArray
 from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags
 from skprivate.aggregate._input import read_columns
@@ -154,8 +155,10 @@ def bag_loss_difference(
     return float(np.mean(differences)), float(np.sqrt(np.sum(variances)) / len(parts))
 
 
-def bag_score(model: Any, X: Any, bags: Any, *, loss: BagLoss = "auto") -> float:
-    """Minus the `bag_loss` of a fitted model: the greater, the better.
+def bag_score(
+    model: Any, X: Any, bags: Any, *, loss: BagLoss = "auto", level: Literal["bags", "rows"] = "bags"
+) -> float:
+    """Minus the loss of a fitted model against label sums: the greater, the better.
 
     Parameters
     ----------
@@ -166,16 +169,23 @@ def bag_score(model: Any, X: Any, bags: Any, *, loss: BagLoss = "auto") -> float
     bags : CuratedBags, RandomBags, or the to_dict() of one
         Best of other rows than those that the model learnt from.
     loss : {"auto", "log", "squared", "poisson"}, default="auto"
-        "auto" is "log" for classifiers and "squared" for others.
+        "auto" is "log" for classifiers, "poisson" for Poisson models and "squared" for others.
+    level : {"bags", "rows"}, default="bags"
+        "bags": `bag_loss`, of any model. "rows": the loss over single rows, for curated-bag models and curated bags
+        within which each of the model's feature sets has one coefficient. It sees what "bags" averages away. Compare
+        scores of one level only.
 
     Returns
     -------
     float
+        Unbiased over label noise at both levels. The squared loss at level "rows" leaves out the mean square of the
+        labels, the same for all models.
 
     Raises
     ------
     ValueError
-        If the model does not know the classes of the bags, or has no probabilities.
+        If the model does not know the classes of the bags, or has no probabilities; for "rows", if the model is not
+        additive or no table tells the labels of one of its feature sets.
 
     See Also
     --------
@@ -191,6 +201,12 @@ def bag_score(model: Any, X: Any, bags: Any, *, loss: BagLoss = "auto") -> float
     True
     """
     report = _as_bags(bags)
+    if level not in ("bags", "rows"):
+        raise ValueError(f"level must be 'bags' or 'rows', got {level!r}.")
+    if loss == "auto" and report.classes is None and getattr(model, "loss", None) == "poisson":
+        loss = "poisson"
+    if level == "rows":
+        return -_row_loss(model, X, report, loss)
     if report.classes is None and not hasattr(model, "classes_"):
         return -bag_loss(report, model.predict(X), X, loss=loss)
     if not hasattr(model, "predict_proba"):
@@ -203,6 +219,23 @@ def bag_score(model: Any, X: Any, bags: Any, *, loss: BagLoss = "auto") -> float
             raise ValueError(f"model knows the classes {known}, bags count {list(report.classes)}.")
         probabilities = probabilities[:, [known.index(label) for label in report.classes]]
     return -bag_loss(report, probabilities, X, loss="log" if loss == "auto" else loss)
+
+
+def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLoss) -> float:
+    if not isinstance(report, CuratedBags) or not hasattr(model, "contributions"):
+        raise ValueError(
+            f"level='rows' is for curated bags and additive models of them, got {type(report).__name__} and "
+            f"{type(model).__name__}. Use level='bags'."
+        )
+    own = model._loss()
+    if loss not in ("auto", {"multinomial": "log"}.get(own, own)):
+        raise ValueError(
+            f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own!r}."
+        )
+    known = np.asarray(getattr(model, "classes_", ())).tolist()
+    if known != list(report.classes or ()):
+        raise ValueError(f"model knows the classes {known}, bags count {list(report.classes or ())}.")
+    return additive_loss(model, X, report, own)
 
 
 def _as_bags(bags: Any) -> CuratedBags | RandomBags:

@@ -225,3 +225,35 @@ def test_predictions_that_do_not_fit_are_refused():
     three = make_curated_bags(X, list("abcabc"), [("a",)])
     refused("add up to 1 in every row", three, np.full((6, 3), 0.5), X)
     assert isinstance(bags, CuratedBags)
+
+
+@pytest.mark.parametrize("kind", ["two", "three", "squared", "poisson"])
+def test_the_loss_over_rows_of_an_additive_model_is_that_of_its_labels(kind):
+    rng = np.random.default_rng(2)
+    rows = pd.DataFrame({"a": rng.choice(list("uvw"), 300), "b": rng.choice(list("xyz"), 300)})
+    train, test = rows[:150], rows[150:]
+    if kind in ("two", "three"):
+        y = rng.integers(0, 2 if kind == "two" else 3, 300)
+        model = CuratedBagGAMClassifier(penalty=0.5).fit_bags(train, make_curated_bags(train, y[:150]))
+        expected = log_loss(y[150:], model.predict_proba(test))
+    else:
+        y = rng.poisson(2.0, 300)
+        bags = make_curated_bags(train, y[:150], classes=None)
+        model = CuratedBagGAMRegressor(penalty=0.5, loss=kind).fit_bags(train, bags)
+        mean = model.predict(test)
+        expected = (
+            mean_squared_error(y[150:], mean) - np.mean(y[150:] ** 2)
+            if kind == "squared"
+            else np.mean(mean - y[150:] * np.log(mean))
+        )
+    held_out = make_curated_bags(test, y[150:], classes="auto" if kind in ("two", "three") else None)
+    assert bag_score(model, test, held_out, level="rows") == pytest.approx(-expected, rel=1e-9)
+    # The finest table tells all; the coarser ones alone do not.
+    finest = replace(held_out, tables=held_out.tables[2:])
+    assert bag_score(model, test, finest, level="rows") == pytest.approx(-expected, rel=1e-9)
+    with pytest.raises(ValueError, match=r"feature set \('a', 'b'\) has one coefficient.*level='bags'"):
+        bag_score(model, test, replace(held_out, tables=held_out.tables[:2]), level="rows")
+    with pytest.raises(ValueError, match=r"curated bags and additive models of them, got RandomBags"):
+        bag_score(model, test, make_random_bags(test, y[150:] > 0, 2), level="rows")
+    with pytest.raises(ValueError, match="level must be 'bags' or 'rows'"):
+        bag_score(model, test, held_out, level="row")
