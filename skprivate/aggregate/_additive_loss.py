@@ -1,7 +1,7 @@
 """The loss of an additive model over single rows, from label sums alone (Theorem 1, read as an evaluation).
 
 With the score ŷ = β₀ + Σ_j f_j, Σ_rows ℓ(y, ŷ) = Σ_rows b(ŷ) − Σ_rows y·ŷ, and where f_j is the same for all rows of
-a bag of some table, Σ_rows y·f_j is a sum over that table's bags of (label sum)·f_j: exact, and linear in the label sums.
+a bag of some table, Σ_rows y·f_j is a sum over that table's bags of (label sum)·f_j: exact, and linear in them.
 """
 
 from __future__ import annotations
