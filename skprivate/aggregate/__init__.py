@@ -1,13 +1,16 @@
 """Learning from aggregated labels (Chen, Fu, Karbasi, Mirrokni 2023)."""
 
 from skprivate.aggregate._aggregation import make_curated_bags
-from skprivate.aggregate._curated_bags import BagTable, CuratedBags
+from skprivate.aggregate._bag_loss import bag_loss, bag_loss_difference, bag_score
+from skprivate.aggregate._bag_table import BagTable
+from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
 from skprivate.aggregate._gam_classifier import CuratedBagGAMClassifier
 from skprivate.aggregate._gam_regressor import CuratedBagGAMRegressor
 from skprivate.aggregate._random_bag_classifier import RandomBagClassifier
 from skprivate.aggregate._random_bag_regressor import RandomBagRegressor
 from skprivate.aggregate._random_bags import RandomBags, make_random_bags
+from skprivate.aggregate._release_frames import release_frames
 
 __all__ = [
     "BagTable",
@@ -17,8 +20,12 @@ __all__ = [
     "RandomBagClassifier",
     "RandomBagRegressor",
     "RandomBags",
+    "bag_loss",
+    "bag_loss_difference",
+    "bag_score",
     "empirical_rademacher",
     "excess_risk_bound",
     "make_curated_bags",
     "make_random_bags",
+    "release_frames",
 ]

@@ -15,8 +15,6 @@ from skprivate.aggregate._curated_bags import (
     NUMBER_ASSUMPTIONS,
     THEOREM,
     CuratedBags,
-    Membership,
-    assign_bags,
     no_privacy,
 )
 from skprivate.aggregate._input import categorical_mask, read_columns
@@ -27,11 +25,13 @@ from skprivate.aggregate._labels import (
     check_bounds,
     check_classes,
     check_label_privacy,
+    check_label_types,
     check_numbers,
     encode_classes,
     keep_types,
     one_hot,
 )
+from skprivate.aggregate._membership import Membership, assign_bags
 from skprivate.privacy import PrivacyLedger, open_release
 
 
@@ -173,6 +173,7 @@ def make_curated_bags(
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
     if not isinstance(min_size, (int, np.integer)) or min_size < 1:
         raise ValueError(f"min_size must be an int of at least 1, got {min_size!r}.")
+    check_label_types(labels)
     check_label_privacy(epsilon, delta)
     columns, codes = learn_columns(
         values,

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from skprivate.aggregate._cells import CellIndex, IntArray, index_cells
-from skprivate.aggregate._columns import (
-    CodeArray,
-    Column,
-    column_from_dict,
-    column_to_dict,
+from skprivate.aggregate._bag_frames import (
+    COUNT,
+    NOISE,
+    RARE,
+    SUM,
+    TABLE,
+    frames_to_tables,
+    sum_names,
+    tables_to_frame,
 )
-from skprivate.aggregate._label_sums import ReleasedSums, add_integers
-from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate._bag_table import BagTable
+from skprivate.aggregate._columns import Column, column_from_dict, column_to_dict
+from skprivate.aggregate._group_tables import SumColumns
+from skprivate.aggregate._labels import check_bounds
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
 
 NO_PRIVACY = "labels are released in aggregates without noise"
@@ -24,10 +29,15 @@ THEOREM = (
     "Chen, Fu, Karbasi and Mirrokni (2023), Algorithms 1 and 2, with noise on the label sums; fitting is "
     "post-processing of the bags (Theorem 1)"
 )
+STATED = "the guarantee is stated by the supplier of the tables, not computed here"
+NOTHING_STATED = "the supplier of the tables stated no guarantee: none is promised"
 ASSUMPTIONS = (
     "features, and with them bag membership and counts, are public",
     "the set of classes is public",
     "labels of different rows belong to different people",
+)
+_FROM_FRAMES = (
+    "GROUP BY tables become bags by CuratedBags.from_frames(tables, count='...', sums='...', classes=...)."
 )
 #: Of numbers, which have no classes.
 NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
@@ -45,61 +55,21 @@ def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEORE
     )
 
 
-@dataclass(frozen=True, eq=False)
-class BagTable:
-    """The bags of one feature set.
-
-    Parameters
-    ----------
-    feature_set : tuple of str
-        Names of the columns.
-    keys : ndarray of int32, shape (n_bags, len(feature_set))
-        Codes of the column values that the bag's rows share (their meaning is in `CuratedBags.columns`), in
-        increasing order. A last row of -1 is the bag of all rare combinations.
-    counts : ndarray of int64, shape (n_bags,)
-        Rows per bag; public.
-    label_sums : ndarray of float64, shape (n_bags, n_outputs)
-        Sum of the labels: of the positive class of two, per class of several, or of numbers.
-    noise_variance : float
-        Variance of the label-privacy noise in each sum.
-    """
-
-    feature_set: tuple[str, ...]
-    keys: CodeArray
-    counts: IntArray
-    label_sums: FloatArray
-    noise_variance: float = 0.0
-
-    @property
-    def n_bags(self) -> int:
-        return int(self.counts.size)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON."""
-        return {
-            "feature_set": list(self.feature_set),
-            "keys": self.keys.tolist(),
-            "counts": self.counts.tolist(),
-            "label_sums": self.label_sums.tolist(),
-            "noise_variance": self.noise_variance,
-        }
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> BagTable:
-        """Inverse of `to_dict`, with checks of the shapes."""
-        name = tuple(str(column) for column in plain["feature_set"])
-        counts = np.asarray(plain["counts"], dtype=np.int64).reshape(-1)
-        keys = np.asarray(plain["keys"], dtype=np.int32).reshape(counts.size, -1)
-        sums = np.asarray(plain["label_sums"], dtype=np.float64)
-        sums = sums[:, np.newaxis] if sums.ndim == 1 else sums
-        if keys.shape[1] != len(name) or sums.shape[0] != counts.size:
-            raise ValueError(
-                f"bag table {name}: keys {keys.shape}, counts {counts.shape} and label_sums {sums.shape} do not fit "
-                "together."
-            )
-        if not np.all(np.isfinite(sums)):
-            raise ValueError(f"bag table {name}: label_sums must be finite.")
-        return cls(name, keys, counts, sums, float(plain.get("noise_variance", 0.0)))
+def stated_guarantee(
+    guarantee: PrivacyGuarantee | Mapping[str, Any] | None, assumptions: tuple[str, ...] = ASSUMPTIONS
+) -> PrivacyGuarantee:
+    """What the supplier of tables says about them, marked as such; without a word, no privacy."""
+    if guarantee is None:
+        return replace(no_privacy(assumptions, ""), assumptions=(*assumptions, NOTHING_STATED))
+    if isinstance(guarantee, Mapping):
+        guarantee = PrivacyGuarantee.from_dict(guarantee)
+    if not isinstance(guarantee, PrivacyGuarantee):
+        raise TypeError(
+            "guarantee must be a PrivacyGuarantee, its to_dict(), or None where none was stated, got "
+            f"{type(guarantee).__name__}."
+        )
+    said = tuple(dict.fromkeys((*guarantee.assumptions, *assumptions, STATED)))
+    return replace(guarantee, stated=True, assumptions=said)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +115,163 @@ class CuratedBags:
             for key in table.keys
         ]
 
+    @property
+    def terms(self) -> dict[str, Any]:
+        """All that `to_frame` leaves out, as keywords of `from_frames`."""
+        return {
+            "count": COUNT,
+            "sums": sum_names(self.n_outputs, self.classes),
+            "table": TABLE,
+            "rare": RARE,
+            "noise_variance": NOISE,
+            "columns": self.columns,
+            "classes": self.classes,
+            "square_sum": self.square_sum,
+            "label_bounds": self.label_bounds,
+            "guarantee": self.guarantee,
+        }
+
+    def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
+        """All bags in one long frame.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+            Library of the frame.
+
+        Returns
+        -------
+        DataFrame or Table
+            One row per bag, with the columns ``table`` (names of the grouping columns, separated by commas), one per
+            grouping column (missing where the table does not group by it; the lower edge of a bin, −∞ of the first),
+            ``rare`` (whether it is the bag of all rare combinations), ``count``, ``label_sum`` (for several classes
+            ``label_sum_…`` of each) and ``noise_variance``. `from_frames` of it with ``**bags.terms`` is the same
+            bags to the last bit, and their guarantee is then a stated one.
+
+        Raises
+        ------
+        ValueError
+            If a column of the features has one of these names, or holds values of several types.
+
+        Examples
+        --------
+        >>> from skprivate import make_curated_bags
+        >>> bags = make_curated_bags([["a", 0], ["b", 1], ["a", 1]], [0, 1, 1], [(0,)], categorical_features="all")
+        >>> bags.to_frame("polars").columns
+        ['table', 'x0', 'rare', 'count', 'label_sum', 'noise_variance']
+        """
+        return tables_to_frame(self.columns, self.tables, self.classes, backend)
+
+    @classmethod
+    def from_frames(
+        cls,
+        tables: Any,
+        *,
+        count: str = COUNT,
+        sums: str | Sequence[str] | Mapping[Any, str] = SUM,
+        classes: Sequence[Any] | None = None,
+        noise_variance: float | Sequence[float] | str = 0.0,
+        guarantee: PrivacyGuarantee | Mapping[str, Any] | None = None,
+        table: str | None = None,
+        rare: str | None = None,
+        columns: Sequence[Column] | None = None,
+        bin_edges: Mapping[str, Sequence[float]] | None = None,
+        label_bounds: tuple[float, float] | None = None,
+        square_sum: float | None = None,
+    ) -> CuratedBags:
+        """Bags of GROUP BY tables, as ``SELECT age, sex, COUNT(*), SUM(label) … GROUP BY age, sex`` gives them.
+
+        Parameters
+        ----------
+        tables : pandas, polars or pyarrow table, or sequence or mapping of such
+            One table per feature set, one row per group. Every column that no other parameter names is a grouping
+            column; NULL is a group of its own, and a combination without a row is an empty bag.
+        count : str, default="count"
+            Column of the number of rows; public and exact.
+        sums : str, sequence of str, or mapping from class to str, default="label_sum"
+            Column of the label sums: of numbers, of 0/1 labels (with ``classes``), or one for each class.
+        classes : sequence, optional
+            Public class labels; None for numbers. The one column of two classes counts the second.
+        noise_variance : float, sequence of float, or str, default=0.0
+            Variance of the noise in each sum: 2b² of Laplace noise of scale b, σ² of Gaussian noise; one for all
+            tables, one for each, or the column that holds it. 0: exact sums.
+        guarantee : PrivacyGuarantee or mapping, optional
+            What the supplier promises about the labels. It cannot be checked and is marked so
+            (``guarantee.stated``). None: nothing is promised (ε = ∞).
+        table : str, optional
+            For one long frame (`to_frame`): column with the names of each row's grouping columns.
+        rare : str, optional
+            Column that is true for the one group of all combinations that have none of their own.
+        columns : sequence of Column, optional
+            A coding of the grouping columns, as `CuratedBags.columns`. By default the values that occur.
+        bin_edges : mapping from str to increasing floats, optional
+            Grouping columns whose number stands for a bin: any number in it, its lower edge say.
+        label_bounds : (float, float), optional
+            Interval of the numbers.
+        square_sum : float, optional
+            Sum of the squared numbers.
+
+        Returns
+        -------
+        CuratedBags
+            For ``fit_bags(X, bags)`` with the rows X that were grouped. X must hold the grouping columns, in any order.
+
+        Raises
+        ------
+        TypeError
+            If a table is none, or not in memory.
+        ValueError
+            If a group is listed twice, counts are not whole numbers of at least 0, the tables count different rows,
+            exact class counts are impossible, or a guarantee is stated for sums without noise.
+
+        Notes
+        -----
+        Guarantee: what ``guarantee`` says, which is the supplier's. Counts are taken as public. Noise in counts is
+        refused: rows in X would tell the exact ones anyway.
+
+        See Also
+        --------
+        skprivate.aggregate.release_frames : Adds noise to exact tables.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skprivate import CuratedBags
+        >>> by_age = pd.DataFrame({"age": ["old", "young"], "n": [3, 5], "bought": [2, 1]})
+        >>> bags = CuratedBags.from_frames(by_age, count="n", sums="bought", classes=(0, 1))
+        >>> bags
+        CuratedBags(1 feature sets, 2 bags, 8 rows, 2 classes)
+        >>> print(bags.guarantee)
+        no privacy for a label
+        """
+        found = SumColumns.of(sums, classes)
+        coding, parts = frames_to_tables(
+            tables,
+            found,
+            count=count,
+            noise_variance=noise_variance,
+            table=table,
+            rare=rare,
+            columns=columns,
+            bin_edges=bin_edges,
+        )
+        promise = stated_guarantee(guarantee, NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS)
+        if np.isfinite(promise.epsilon) and any(part.noise_variance == 0.0 for part in parts):
+            raise ValueError(
+                f"guarantee promises ε = {promise.epsilon:.6g}, but noise_variance is 0: exact sums keep none. "
+                "State the variance of the noise, or no guarantee."
+            )
+        bounds = check_bounds(label_bounds)
+        return cls(
+            coding,
+            parts,
+            int(parts[0].counts.sum()),
+            found.classes,
+            None if square_sum is None else float(square_sum),
+            None if bounds is None else (float(bounds[0]), float(bounds[1])),
+            promise,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings: ``json.dumps`` of it is a report that another process can learn from."""
         return {
@@ -159,7 +286,11 @@ class CuratedBags:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> CuratedBags:
-        """Inverse of `to_dict`."""
+        """Inverse of `to_dict`; ``guarantee`` may be left out, and then nothing is promised."""
+        absent = [key for key in ("columns", "tables", "n_samples") if key not in plain]
+        if absent or not all(isinstance(table, Mapping) for table in plain["tables"]):
+            wrong = f"without {', '.join(map(repr, absent))}" if absent else "whose 'tables' are no dicts"
+            raise ValueError(f"bags must be CuratedBags or its to_dict(), got a dict {wrong}. {_FROM_FRAMES}")
         classes, bounds = plain.get("classes"), plain.get("label_bounds")
         return cls(
             columns=tuple(column_from_dict(column) for column in plain["columns"]),
@@ -168,7 +299,9 @@ class CuratedBags:
             classes=None if classes is None else tuple(classes),
             square_sum=plain.get("square_sum"),
             label_bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
-            guarantee=PrivacyGuarantee.from_dict(plain["guarantee"]),
+            guarantee=stated_guarantee(None, NUMBER_ASSUMPTIONS if classes is None else ASSUMPTIONS)
+            if plain.get("guarantee") is None
+            else PrivacyGuarantee.from_dict(plain["guarantee"]),
         )
 
     def __repr__(self) -> str:
@@ -177,187 +310,15 @@ class CuratedBags:
         return f"CuratedBags({len(self.tables)} feature sets, {bags} bags, {self.n_samples} rows, {kind})"
 
 
-@dataclass(frozen=True, eq=False)
-class Membership:
-    """Which bag each row is in, for every feature set: the public half of curated bags."""
-
-    columns: tuple[Column, ...]
-    codes: list[CodeArray]
-    indexes: list[CellIndex]
-    cells: list[CodeArray]
-    counts: list[IntArray]
-
-    @property
-    def n_samples(self) -> int:
-        return int(self.codes[0].size)
-
-    @property
-    def n_bags(self) -> int:
-        return sum(index.n_cells for index in self.indexes)
-
-    def feature_set(self, j: int) -> tuple[str, ...]:
-        """Column names of set j."""
-        return tuple(self.columns[c].name for c in self.indexes[j].columns)
-
-    @property
-    def bag_sizes(self) -> IntArray:
-        """Rows per bag, of all feature sets one after the other."""
-        return np.concatenate(self.counts)
-
-    def appearances(self) -> int:
-        """Number of bags that each row is in: one of every feature set."""
-        return len(self.indexes)
-
-    def label_sums(self, targets: FloatArray) -> FloatArray:
-        """Private: sums (n_bags, n_outputs) of the targets (n_outputs, n_samples) over all bags."""
-        parts = [
-            [np.bincount(cells, weights=t, minlength=index.n_cells) for t in targets]
-            for index, cells in zip(self.indexes, self.cells, strict=True)
-        ]
-        return np.concatenate([np.column_stack(part) for part in parts])
-
-    def integer_sums(self, contributions: FloatArray) -> IntArray:
-        """Private: exact sums (n_bags, n_outputs) of integers (n_outputs, n_samples) of at most 2³⁰."""
-        parts = [
-            [add_integers(cells, c, index.n_cells) for c in contributions]
-            for index, cells in zip(self.indexes, self.cells, strict=True)
-        ]
-        return np.concatenate([np.column_stack(part) for part in parts])
-
-    def report(
-        self, released: ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
-    ) -> CuratedBags:
-        """What is said about the labels."""
-        return CuratedBags(
-            self.columns,
-            self.tables(released.sums, released.noise_variance),
-            self.n_samples,
-            classes,
-            released.square_sum,
-            released.label_bounds,
-            guarantee,
-        )
-
-    def tables(self, sums: FloatArray, noise_variance: float) -> tuple[BagTable, ...]:
-        """Bag tables of the (noisy) sums of all bags."""
-        ends = np.cumsum([index.n_cells for index in self.indexes])
-        parts = np.split(sums, ends[:-1])
-        return tuple(
-            BagTable(self.feature_set(j), index.keys, counts, part, noise_variance)
-            for j, (index, counts, part) in enumerate(zip(self.indexes, self.counts, parts, strict=True))
-        )
-
-
-def assign_bags(
-    columns: tuple[Column, ...],
-    codes: list[CodeArray],
-    feature_sets: Sequence[tuple[int, ...]],
-    *,
-    min_size: int,
-    all_needed: bool,
-) -> Membership:
-    """Assign rows to bags by their features alone.
-
-    Parameters
-    ----------
-    columns, codes
-        From `learn_columns`.
-    feature_sets : sequence of tuple of int
-    min_size : int
-    all_needed : bool
-        Whether a set without a bag of ``min_size`` rows is an error; otherwise it is left out.
-
-    Raises
-    ------
-    ValueError
-        If a needed set, or every set, has no bag of ``min_size`` rows.
-    """
-    n_codes = [column.n_codes for column in columns]
-    indexes, all_cells, all_counts = [], [], []
-    for feature_set in feature_sets:
-        index, cells, counts = index_cells(codes, n_codes, feature_set, min_size=min_size)
-        if index.n_cells == 0:
-            if all_needed:
-                names = tuple(columns[c].name for c in feature_set)
-                raise ValueError(
-                    f"min_size={min_size} empties the feature set {names}: none of its bags has that many rows."
-                )
-            continue
-        indexes.append(index)
-        all_cells.append(cells)
-        all_counts.append(counts)
-    if not indexes:
-        n = codes[0].size if codes else 0
-        raise ValueError(
-            f"no feature set has a bag of min_size={min_size} rows with n_samples={n}: lower min_size or n_bins."
-        )
-    return Membership(columns, codes, indexes, all_cells, all_counts)
-
-
-def match_bags(bags: CuratedBags, codes: list[CodeArray]) -> Membership:
-    """Assign the rows of a feature table to the bags of a report.
-
-    Raises
-    ------
-    ValueError
-        If a row has no bag, or a bag's count is not the number of its rows.
-    """
-    position = {column.name: j for j, column in enumerate(bags.columns)}
-    indexes, all_cells, all_counts = [], [], []
-    for table in bags.tables:
-        missing = [name for name in table.feature_set if name not in position]
-        if missing:
-            raise ValueError(f"bag table {table.feature_set} uses columns without a coding: {missing}.")
-        columns = tuple(position[name] for name in table.feature_set)
-        index = CellIndex(columns, tuple(bags.columns[c].n_codes for c in columns), table.keys)
-        _check_keys(index, table.feature_set)
-        cells = index.locate(codes)
-        if np.any(cells < 0):
-            raise ValueError(
-                f"bag keys do not match X: {int(np.sum(cells < 0))} rows of X have no bag in {table.feature_set}."
-            )
-        counts = np.bincount(cells, minlength=index.n_cells)
-        if not np.array_equal(counts, table.counts):
-            wrong = int(np.sum(counts != table.counts))
-            raise ValueError(
-                f"counts disagree: {wrong} of {table.n_bags} bags of {table.feature_set} do not have as many rows in "
-                "X as their count says. X must hold the rows that were aggregated."
-            )
-        indexes.append(index)
-        all_cells.append(cells)
-        all_counts.append(counts.astype(np.int64))
-    return Membership(bags.columns, codes, indexes, all_cells, all_counts)
-
-
-def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTable, FloatArray]:
-    """Bags of a subset E' of a table's columns, by adding up bags (Theorem 1 with E' ⊂ C).
-
-    Returns
-    -------
-    table : BagTable
-    noise : ndarray of float64, shape (n_bags,)
-        Variance of the noise in each sum, that of one times the number of bags added up.
-    """
-    if np.any(table.keys[-1] < 0):
-        raise ValueError(
-            f"the bags of {table.feature_set} cannot be added up to {feature_set}: rare combinations were merged "
-            "across values. Report them with min_size=1, or report the subset itself."
-        )
-    picked = table.keys[:, [table.feature_set.index(name) for name in feature_set]]
-    keys, inverse = np.unique(picked, axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    size = keys.shape[0]
-    parts = [np.bincount(inverse, column, size) for column in table.label_sums.T]
-    sums = np.column_stack(parts).astype(np.float64, copy=False)
-    counts = np.bincount(inverse, table.counts, size).astype(np.int64)
-    noise: FloatArray = table.noise_variance * np.bincount(inverse, minlength=size).astype(np.float64)
-    return BagTable(feature_set, keys, counts, sums, table.noise_variance), noise
-
-
-def _check_keys(index: CellIndex, name: tuple[str, ...]) -> None:
-    keys = index.keys[: index.n_cells - index.has_rest]
-    if np.any(keys < 0) or np.any(keys >= np.array(index.radices)):
-        raise ValueError(f"bag table {name} has keys outside the codes of its columns.")
-    order = np.lexsort(keys.T[::-1])
-    if np.any(order != np.arange(order.size)) or np.unique(keys, axis=0).shape[0] < keys.shape[0]:
-        raise ValueError(f"bag table {name} must list distinct keys in increasing order.")
+def as_curated_bags(bags: Any) -> CuratedBags:
+    """A report as it came: itself, or the plain form of one."""
+    if isinstance(bags, Mapping):
+        bags = CuratedBags.from_dict(bags)
+    if not isinstance(bags, CuratedBags):
+        what = type(bags).__name__
+        if isinstance(bags, Sequence) and bags:
+            what += f" of {type(bags[0]).__name__}"
+        raise TypeError(f"bags must be CuratedBags or its to_dict(), got {what}. {_FROM_FRAMES}")
+    if not bags.tables:
+        raise ValueError("bags holds no tables: give at least one.")
+    return bags

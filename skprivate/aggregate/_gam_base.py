@@ -14,22 +14,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.aggregate._aggregation import default_bins, plan_membership
+from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
 from skprivate.aggregate._columns import CodeArray, encode_columns, learn_columns
-from skprivate.aggregate._curated_bags import (
-    BagTable,
-    CuratedBags,
-    Membership,
-    match_bags,
-    no_privacy,
-    project_table,
-)
+from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags, no_privacy
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._evidence import fit_evidence, total_sum
 from skprivate.aggregate._input import categorical_mask, read_columns
 from skprivate.aggregate._label_noise import MECHANISMS
 from skprivate.aggregate._label_sums import ClassSums, NumberSums
 from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._membership import Membership, match_rows, project_table
 from skprivate.aggregate._solvers import fit_tables
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 
@@ -75,10 +70,11 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            The rows that were aggregated, with the columns that the bags name, in their order.
+            The rows that were aggregated, with the columns that the bags name, in any order.
         bags : CuratedBags or mapping
-            From `make_curated_bags`, or its ``to_dict()``. If ``feature_sets`` is a list, each of its sets must be
-            among the bags' or a subset of one; otherwise every set of the bags gets a submodel.
+            From `make_curated_bags` or `CuratedBags.from_frames`, or its ``to_dict()``. If ``feature_sets`` is a list,
+            each of its sets must be among the bags' or a subset of one; otherwise every set of the bags gets a
+            submodel.
 
         Returns
         -------
@@ -86,20 +82,17 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 
         Raises
         ------
+        TypeError
+            If bags is something else, GROUP BY tables for example.
         ValueError
             If a row of X has no bag, or a count is not the number of the bag's rows.
         """
         self._validate_params()
         self._check_penalty()
-        report = bags if isinstance(bags, CuratedBags) else CuratedBags.from_dict(bags)
-        if not report.tables:
-            raise ValueError("bags holds no tables.")
-        names, values = self._read(X, reset=True)
-        known = [column.name for column in report.columns]
-        if known != names:
-            raise ValueError(f"bags were made for the columns {known}, X has {names}.")
+        report = as_curated_bags(bags)
         self._check_report(report)
-        membership = match_bags(report, encode_columns(values, report.columns))
+        names, values = self._read(X, reset=True)
+        report, membership = match_rows(report, names, values)
         self._learn(membership, report)
         self.privacy_guarantee_ = report.guarantee
         return self

@@ -13,7 +13,7 @@ from skprivate._sklearn import _check_y, _fit_context, check_class_labels
 from skprivate.aggregate._aggregation import class_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._labels import check_classes, encode_classes, keep_types, one_hot
+from skprivate.aggregate._labels import check_classes, check_label_types, encode_classes, keep_types, one_hot
 from skprivate.aggregate._losses import FloatArray, LossName
 
 
@@ -164,6 +164,7 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         names, values = self._read(X, reset=True)
         if self.classes is not None and self.epsilon is not None:
             y = keep_types(y)
+        check_label_types(y)
         labels = column_or_1d(_check_y(y, estimator=self), warn=True)
         check_consistent_length(values[0], labels)
         if self.classes is None or self.epsilon is None:
@@ -233,7 +234,8 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
     def _check_report(self, report: CuratedBags) -> None:
         if report.classes is None:
             raise ValueError(
-                "bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels."
+                "bags hold sums of numbers; use CuratedBagGAMRegressor, or aggregate class labels (in tables of your "
+                "own: from_frames(classes=(0, 1)))."
             )
         if report.n_outputs != (1 if len(report.classes) == 2 else len(report.classes)):
             raise ValueError(

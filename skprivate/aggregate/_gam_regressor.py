@@ -12,7 +12,7 @@ from skprivate._sklearn import StrOptions, _check_y, _fit_context
 from skprivate.aggregate._aggregation import number_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._labels import check_bounds, check_numbers
+from skprivate.aggregate._labels import check_bounds, check_label_types, check_numbers
 from skprivate.aggregate._losses import FloatArray, LossName
 
 
@@ -146,7 +146,8 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         if self.loss == "poisson" and bounds is not None and bounds[0] < 0:
             raise ValueError(f"label_bounds must not go below 0 for loss='poisson', got {bounds!r}.")
         names, values = self._read(X, reset=True)
-        labels = check_numbers(column_or_1d(_check_y(y, y_numeric=True, estimator=self), warn=True))
+        check_label_types(y)
+        labels = column_or_1d(check_numbers(_check_y(y, estimator=self)), warn=True)
         check_consistent_length(values[0], labels)
         if self.loss == "poisson" and self.epsilon is None and np.any(labels < 0):
             raise ValueError("y must not be negative for loss='poisson'.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +13,7 @@ from skprivate.aggregate._columns import is_numeric
 
 
 def read_columns(X: Any) -> tuple[list[str], list[NDArray[Any]]]:
-    """Names and columns of a pandas or polars frame, an array, or a list of rows.
+    """Names and columns of a pandas, polars or pyarrow table, an array, or a list of rows.
 
     Returns
     -------
@@ -20,6 +21,8 @@ def read_columns(X: Any) -> tuple[list[str], list[NDArray[Any]]]:
         "x0", "x1", … where X has none.
     columns : list of ndarray of shape (n_samples,)
     """
+    if nw.dependencies.is_pyarrow_table(X):
+        return [str(name) for name in X.column_names], [_column(column) for column in X.columns]
     if hasattr(X, "columns") and hasattr(X, "__getitem__"):
         names = [str(name) for name in X.columns]
         return names, [_column(X[name]) for name in X.columns]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -21,6 +22,15 @@ LABEL_STEPS = 1 << CONTRIBUTION_BITS
 _LARGEST_BOUND, _SMALLEST_WIDTH = 1e50, 1e-50
 #: Integers are subtracted as integers in intervals up to this width.
 _WIDEST_EXACT = 1 << 62
+_ODD_TYPES = (
+    complex,
+    np.complexfloating,
+    np.datetime64,
+    np.timedelta64,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+)
 
 
 def check_label_privacy(epsilon: float | None, delta: float) -> None:
@@ -31,14 +41,36 @@ def check_label_privacy(epsilon: float | None, delta: float) -> None:
         raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
 
 
+def check_label_types(y: Any) -> None:
+    """Refuse complex labels and times: neither classes nor numbers here, though NumPy would make numbers of both."""
+    labels = np.asarray(y)
+    types = (
+        {type(label) for label in labels.ravel().tolist()} if labels.dtype == object else {labels.dtype.type}
+    )
+    odd = sorted(kind.__name__ for kind in types if issubclass(kind, _ODD_TYPES))
+    if odd:
+        raise ValueError(
+            f"y must hold class labels (strings, integers, booleans) or real numbers, got {', '.join(odd)}. Take what "
+            "is meant first: the real part of a complex number, the days since a public date of a time."
+        )
+
+
 def check_numbers(labels: NDArray[Any]) -> NDArray[Any]:
     """Labels as finite floats, or as the integers that they are."""
+    check_label_types(labels)
     if labels.dtype.kind in "iu":
         return labels
+    types = (
+        {type(label) for label in labels.ravel().tolist()} if labels.dtype == object else {labels.dtype.type}
+    )
     try:
+        if any(issubclass(kind, (str, bytes)) for kind in types):
+            raise TypeError
         numbers = labels.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError("y must hold numbers; pass classes for class labels.") from None
+    except OverflowError:
+        raise ValueError("y must hold numbers within the range of float64: use other units.") from None
     if not np.all(np.isfinite(numbers)):
         raise ValueError("y contains NaN or infinity.")
     return numbers
@@ -64,6 +96,7 @@ def check_bounds(bounds: Any) -> Bounds | None:
 
 def check_classes(classes: Sequence[Any]) -> list[Any]:
     """At least two distinct public class labels."""
+    check_label_types(keep_types(classes))
     found = [c.item() if isinstance(c, np.generic) else c for c in classes]
     if len(found) < 2 or len(set(found)) < len(found):
         raise ValueError(f"classes must hold at least two distinct labels, got {found!r}.")

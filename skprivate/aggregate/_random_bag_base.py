@@ -20,6 +20,7 @@ from skprivate.aggregate._random_bag_fit import LinearFit, Scaling
 from skprivate.aggregate._random_bags import (
     RELEASES,
     RandomBags,
+    as_random_bags,
     check_label_release,
     draw_members,
     exact_bags,
@@ -66,7 +67,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         """
         self._validate_params()
         X = validate_data(self, X, dtype=np.float64)
-        report = bags if isinstance(bags, RandomBags) else RandomBags.from_dict(bags)
+        report = as_random_bags(bags)
         if report.n_samples != X.shape[0]:
             raise ValueError(f"bags were drawn from {report.n_samples} rows, X has {X.shape[0]}.")
         self._check_report(report)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import StrOptions, _fit_context, check_class_labels
 from skprivate._validation import validate_data
-from skprivate.aggregate._labels import check_classes, encode_classes, keep_types, one_hot
+from skprivate.aggregate._labels import check_classes, check_label_types, encode_classes, keep_types, one_hot
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood, fit_quadratic
@@ -137,6 +137,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self._check_intercept()
         if self.classes is not None and self.epsilon is not None:
             y = keep_types(y)
+        check_label_types(y)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
         plain: tuple[Any, ...] | None = None
         if self.classes is None or self.epsilon is None:

@@ -131,6 +131,8 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         self
         """
         bounds = check_bounds(self.label_bounds)
+        if y is not None:
+            check_numbers(np.asarray(y))  # before scikit-learn makes floats of anything
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         bags = self._aggregate(
             check_numbers(y)[np.newaxis], lambda bags: number_sums(bags, 1, bounds, self.epsilon)

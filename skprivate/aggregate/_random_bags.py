@@ -128,6 +128,20 @@ class RandomBags:
         )
 
 
+def as_random_bags(bags: Any) -> RandomBags:
+    """A report as it came: itself, or the plain form of one."""
+    if isinstance(bags, Mapping):
+        absent = [key for key in ("members", "label_sums", "n_samples") if key not in bags]
+        if absent:
+            raise ValueError(
+                f"bags must be RandomBags or its to_dict(), got a dict without {', '.join(map(repr, absent))}."
+            )
+        return RandomBags.from_dict(bags)
+    if not isinstance(bags, RandomBags):
+        raise TypeError(f"bags must be RandomBags or its to_dict(), got {type(bags).__name__}.")
+    return bags
+
+
 def draw_members(
     n_samples: int, bag_size: int, n_bags: int | None, *, disjoint: bool, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:

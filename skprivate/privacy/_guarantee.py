@@ -48,7 +48,7 @@ def check_metric(adjacency: Adjacency, metric: str | None) -> None:
 class PrivacyGuarantee:
     """A differential privacy guarantee with all that is needed to read it.
 
-    Estimators build it from the events that were drawn (`Release.close`); it is never asserted.
+    Estimators build it from the events that were drawn (`Release.close`); one that was asserted says so (``stated``).
 
     Parameters
     ----------
@@ -72,6 +72,8 @@ class PrivacyGuarantee:
         False if the noise was simulated (integer ``random_state``).
     adaptive : bool
         Whether draws outside a plan may have depended on earlier results. Such events compose by the sum only.
+    stated : bool
+        Whether somebody else stated it, for data that came without the draws.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class PrivacyGuarantee:
     events: tuple[tuple[PrivacyEvent, int], ...] = ()
     valid_for_release: bool = True
     adaptive: bool = False
+    stated: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", member(PrivacyUnit, "unit", self.unit))
@@ -140,6 +143,7 @@ class PrivacyGuarantee:
             events=tuple(events.items()),
             valid_for_release=all(guarantee.valid_for_release for guarantee in every),
             adaptive=adaptive,
+            stated=any(guarantee.stated for guarantee in every),
         )
 
     def risk(self, prior: float = 0.5, fpr: float = 0.01, *, distance: float | None = None) -> PrivacyRisk:
@@ -201,6 +205,7 @@ class PrivacyGuarantee:
             "events": [{**event.to_dict(), "count": count} for event, count in self.events],
             "valid_for_release": self.valid_for_release,
             "adaptive": self.adaptive,
+            "stated": self.stated,
         }
 
     @classmethod
@@ -235,7 +240,8 @@ class PrivacyGuarantee:
         # scikit-learn's HTML cuts attributes at 30 characters; `str` and HTML say everything.
         parts = [f"ε={rounded_up(self.epsilon, 4)}" + (f" per {self.metric}" if self.metric else "")]
         parts += [f"δ={rounded_up(self.delta, 3)}"] if self.delta else []
-        parts += [str(self.unit)] + ([] if self.valid_for_release else ["simulated"])
+        parts += [str(self.unit), *(["stated"] if self.stated else [])]
+        parts += [] if self.valid_for_release else ["simulated"]
         return f"<{', '.join(parts)}>"
 
     def __str__(self) -> str:
@@ -248,6 +254,8 @@ class PrivacyGuarantee:
                 text = f"{budget}-metric privacy for one {self.unit} ({self.metric}; ε per unit of distance)"
             else:
                 text = f"{budget}-differential privacy for one {self.unit} ({self.adjacency})"
+        if self.stated:
+            text += " [stated by the supplier, not computed here]"
         return text if self.valid_for_release else text + " [simulated noise: not valid for release]"
 
     def _repr_html_(self) -> str:

@@ -271,7 +271,9 @@ def test_numbers_are_clipped_to_their_bounds_and_their_range_is_found():
 def test_errors_of_reports():
     bags = make_curated_bags(X, Y, "pairs", categorical_features="all")
     model = CuratedBagGAMClassifier()
-    with pytest.raises(ValueError, match="bag keys do not match X: 1 rows of X have no bag"):
+    with pytest.raises(
+        ValueError, match="'x0' of X has values that no bag has, in 1 rows: 9; bags have 0, 1, 2"
+    ):
         model.fit_bags(np.vstack([X[:-1], [[9, 9]]]), bags)
     with pytest.raises(ValueError, match="counts disagree"):
         model.fit_bags(X[:-1], bags)

@@ -1,6 +1,7 @@
 """Label sums: integers that one label moves by no more than stated, whatever the labels and their order."""
 
 import dataclasses
+import datetime
 import math
 from fractions import Fraction
 
@@ -509,3 +510,49 @@ def test_mechanisms_are_frozen_and_know_their_price():
     assert sorted(map(str, dict(release.close().events))) == sorted(
         str(event) for event, _ in mechanism.events
     )
+
+
+@pytest.mark.parametrize(
+    ("labels", "got"),
+    [
+        (np.array([1j] * ROWS), "complex128"),
+        ([1j, 0] * (ROWS // 2), "complex"),
+        (np.arange(ROWS).astype("M8[D]"), "datetime64"),
+        (np.arange(ROWS).astype("m8[s]"), "timedelta64"),
+        ([datetime.date(2020, 1, 1 + i % 2) for i in range(ROWS)], "date"),
+    ],
+)
+@pytest.mark.parametrize("door", ["classes", "numbers", "random", "GAMs", "random models"])
+def test_complex_labels_and_times_are_refused_before_the_charge(labels, got, door):
+    ledger = PrivacyLedger(epsilon=100, unit="label")
+    calls = {
+        "classes": [lambda: make_curated_bags(FEATURES, labels, epsilon=1.0, ledger=ledger)],
+        "numbers": [lambda: make_curated_bags(FEATURES, labels, classes=None, epsilon=1.0, ledger=ledger)],
+        "random": [lambda: make_random_bags(FEATURES, labels, 2, epsilon=1.0, numbers=True, ledger=ledger)],
+        "GAMs": [
+            lambda kind=kind: kind(delta=0.0, ledger=ledger).fit(FEATURES, labels)
+            for kind in (CuratedBagGAMClassifier, CuratedBagGAMRegressor)
+        ],
+        "random models": [
+            lambda kind=kind: kind(ledger=ledger).fit(FEATURES, labels)
+            for kind in (RandomBagClassifier, RandomBagRegressor)
+        ],
+    }
+    for call in calls[door]:
+        with pytest.raises(ValueError, match=rf"y must hold class labels .* got (.*, )?{got}"):
+            call()
+    assert ledger.spent == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("labels", [[10**400] + [1] * (ROWS - 1), ["1", "0"] * (ROWS // 2)])
+def test_numbers_beyond_float64_and_text_are_refused_before_the_charge(labels):
+    ledger = PrivacyLedger(epsilon=100, unit="label")
+    for call in (
+        lambda: make_curated_bags(FEATURES, labels, classes=None, epsilon=1.0, ledger=ledger),
+        lambda: make_random_bags(FEATURES, labels, 2, epsilon=1.0, numbers=True, ledger=ledger),
+        lambda: CuratedBagGAMRegressor(delta=0.0, ledger=ledger).fit(FEATURES, labels),
+        lambda: RandomBagRegressor(ledger=ledger).fit(FEATURES, labels),
+    ):
+        with pytest.raises(ValueError, match="y must hold numbers"):
+            call()
+    assert ledger.spent == (0.0, 0.0)

@@ -1,0 +1,320 @@
+"""How well predictions fit label sums: losses that need no single label.
+
+A semilinear loss ℓ(y, μ) = b(μ) − y·t(μ) of a prediction that is the same in a whole bag adds up over the bag to
+c·b(μ) − S·t(μ), with the bag's count c and label sum S. So predictions are averaged over every bag, and what is
+computed is *exactly* the mean loss of the averaged predictions over all rows. It is linear in S: noise of mean zero
+leaves it unbiased, whatever its scale, and a negative sum is as good as any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.aggregate._additive_loss import additive_loss
+from skprivate.aggregate._cells import IntArray
+from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags
+from skprivate.aggregate._input import read_columns
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate._membership import match_rows
+from skprivate.aggregate._random_bags import RandomBags, as_random_bags
+
+BagLoss = Literal["auto", "log", "squared", "poisson"]
+LOSSES = ("auto", "log", "squared", "poisson")
+#: Probabilities and Poisson means are kept away from 0 by this.
+_SMALLEST = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Disjoint bags of one table, or all random bags: member k is row ``rows[k]`` in bag ``bags[k]``."""
+
+    rows: NDArray[Any] | slice
+    bags: NDArray[Any]
+    counts: IntArray
+    sums: FloatArray
+    noise_variance: float
+
+    def averaged(self, predictions: FloatArray) -> FloatArray:
+        """Mean prediction of every bag, shape (n_bags, n_outputs)."""
+        members = predictions[self.rows]
+        columns = [np.bincount(self.bags, m, self.counts.size) for m in members.T]
+        return np.stack(columns, axis=1) / self.counts[:, np.newaxis]
+
+
+def bag_loss(bags: Any, y_pred: Any, X: Any = None, *, loss: BagLoss = "auto") -> float:
+    """Loss of predictions against label sums: the smaller, the better; no single label is needed.
+
+    Parameters
+    ----------
+    bags : CuratedBags, RandomBags, or the to_dict() of one
+        Label sums, exact or noisy.
+    y_pred : array-like of shape (n_samples,) or (n_samples, n_classes)
+        Predictions for the rows of the bags: probabilities (of the second class of two, or of each class in the
+        order of ``bags.classes``), or means.
+    X : DataFrame or array-like of shape (n_samples, n_features)
+        The rows that were aggregated, for curated bags. Random bags list their rows themselves.
+    loss : {"auto", "log", "squared", "poisson"}, default="auto"
+        "auto" is "log" for classes and "squared" for numbers.
+
+    Returns
+    -------
+    float
+        With predictions averaged over every bag: "log", the mean log loss over all rows; "squared", the mean over all
+        rows of (mean label of the bag − mean prediction)², less what the label noise adds to it; "poisson", the mean of
+        μ − y log μ. Of several tables, the mean over tables.
+
+    Raises
+    ------
+    TypeError
+        If bags are none.
+    ValueError
+        If predictions do not fit the bags.
+
+    See Also
+    --------
+    bag_score : The same of a fitted model, the greater the better.
+    bag_loss_difference : Two models, and how far the label noise may mislead.
+
+    Notes
+    -----
+    Unbiased: over the label noise, the expected value is that of the exact sums, and "squared" may be negative.
+    For one-bit ("bernoulli") random bags the squared loss is larger by the variance of the bits, the same for all
+    predictions. Numbers are those that were summed, clipped to their bounds.
+
+    What bags do not tell apart, the loss does not see: predictions that differ within bags only have the same loss. A
+    model that learnt from the same bags (and from the same noise) is flattered, as any model on its training data:
+    compare models on bags of other rows. Post-processing: nothing is drawn or spent.
+
+    Examples
+    --------
+    >>> from skprivate import make_curated_bags
+    >>> from skprivate.aggregate import bag_loss
+    >>> X, y = [["a"], ["a"], ["b"], ["b"]], [0, 0, 0, 1]
+    >>> bags = make_curated_bags(X, y)
+    >>> round(bag_loss(bags, [0.1, 0.1, 0.5, 0.5], X), 3), round(bag_loss(bags, [0.5] * 4, X), 3)
+    (0.399, 0.693)
+    """
+    parts, multinomial, chosen, means = _prepare(bags, X, loss, y_pred)
+    losses = [_loss_of(part, part.averaged(means[0]), chosen, multinomial) for part in parts]
+    return float(np.mean(losses))
+
+
+def bag_loss_difference(
+    bags: Any, first: Any, second: Any, X: Any = None, *, loss: BagLoss = "auto"
+) -> tuple[float, float]:
+    """By how much the first predictions lose more than the second, and what the label noise leaves open.
+
+    Parameters
+    ----------
+    bags : CuratedBags, RandomBags, or the to_dict() of one
+        Label sums, exact or noisy.
+    first, second : array-like of shape (n_samples,) or (n_samples, n_classes)
+        Predictions.
+    X : DataFrame or array-like of shape (n_samples, n_features)
+        The rows that were aggregated, for curated bags.
+    loss : {"auto", "log", "squared", "poisson"}, default="auto"
+        As in `bag_loss`.
+
+    Returns
+    -------
+    difference : float
+        ``bag_loss`` of the first less that of the second; negative if the first fits better.
+    noise : float
+        Standard deviation of the difference over the label noise, which is known; 0 for exact sums. That the rows are
+        a sample is not in it.
+
+    See Also
+    --------
+    bag_loss : What it is the difference of.
+
+    Examples
+    --------
+    >>> from skprivate import make_curated_bags
+    >>> from skprivate.aggregate import bag_loss_difference
+    >>> X, y = [["a"], ["b"]] * 500, [0, 1] * 500
+    >>> bags = make_curated_bags(X, y, epsilon=1.0, random_state=0)
+    >>> difference, noise = bag_loss_difference(bags, [0.1, 0.9] * 500, [0.4, 0.6] * 500, X)
+    >>> difference < -10 * noise
+    True
+    """
+    parts, multinomial, chosen, means = _prepare(bags, X, loss, first, second)
+    differences, variances = [], []
+    for part in parts:
+        one, other = (part.averaged(mean) for mean in means)
+        differences.append(
+            _loss_of(part, one, chosen, multinomial) - _loss_of(part, other, chosen, multinomial)
+        )
+        # Linear in the sums: their coefficients tell all that noise can do.
+        moved = _slope(one, chosen, multinomial) - _slope(other, chosen, multinomial)
+        variances.append(part.noise_variance * float(np.sum(moved**2)) / float(part.counts.sum()) ** 2)
+    return float(np.mean(differences)), float(np.sqrt(np.sum(variances)) / len(parts))
+
+
+def bag_score(
+    model: Any, X: Any, bags: Any, *, loss: BagLoss = "auto", level: Literal["bags", "rows"] = "bags"
+) -> float:
+    """Minus the loss of a fitted model against label sums: the greater, the better.
+
+    Parameters
+    ----------
+    model : estimator
+        With ``predict_proba`` for classes, else with ``predict``.
+    X : DataFrame or array-like of shape (n_samples, n_features)
+        The rows of the bags, as the model takes them.
+    bags : CuratedBags, RandomBags, or the to_dict() of one
+        Best of other rows than those that the model learnt from.
+    loss : {"auto", "log", "squared", "poisson"}, default="auto"
+        "auto" is "log" for classifiers, "poisson" for Poisson models and "squared" for others.
+    level : {"bags", "rows"}, default="bags"
+        "bags": `bag_loss`, of any model. "rows": the loss over single rows, for curated-bag models and curated bags
+        within which each of the model's feature sets has one coefficient. It sees what "bags" averages away. Compare
+        scores of one level only.
+
+    Returns
+    -------
+    float
+        Unbiased over label noise at both levels. The squared loss at level "rows" leaves out the mean square of the
+        labels, the same for all models.
+
+    Raises
+    ------
+    ValueError
+        If the model does not know the classes of the bags, or has no probabilities; for "rows", if the model is not
+        additive or no table tells the labels of one of its feature sets.
+
+    See Also
+    --------
+    bag_loss : What it is, and what it does not see.
+
+    Examples
+    --------
+    >>> from skprivate import CuratedBagGAMClassifier, make_curated_bags
+    >>> from skprivate.aggregate import bag_score
+    >>> X, y = [["a"], ["b"]] * 50, [0, 1] * 50
+    >>> model = CuratedBagGAMClassifier().fit_bags(X, make_curated_bags(X, y))
+    >>> bag_score(model, X, make_curated_bags(X, y)) > -0.1
+    True
+    """
+    report = _as_bags(bags)
+    if level not in ("bags", "rows"):
+        raise ValueError(f"level must be 'bags' or 'rows', got {level!r}.")
+    if loss == "auto" and report.classes is None and getattr(model, "loss", None) == "poisson":
+        loss = "poisson"
+    if level == "rows":
+        return -_row_loss(model, X, report, loss)
+    if report.classes is None and not hasattr(model, "classes_"):
+        return -bag_loss(report, model.predict(X), X, loss=loss)
+    if not hasattr(model, "predict_proba"):
+        raise ValueError(f"model must have predict_proba for bags of classes, got {type(model).__name__}.")
+    probabilities = model.predict_proba(X)
+    if report.classes is not None:
+        known = np.asarray(model.classes_).tolist()
+        absent = [label for label in report.classes if label not in known]
+        if absent or len(known) != len(report.classes):
+            raise ValueError(f"model knows the classes {known}, bags count {list(report.classes)}.")
+        probabilities = probabilities[:, [known.index(label) for label in report.classes]]
+    return -bag_loss(report, probabilities, X, loss="log" if loss == "auto" else loss)
+
+
+def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLoss) -> float:
+    if not isinstance(report, CuratedBags) or not hasattr(model, "contributions"):
+        raise ValueError(
+            f"level='rows' is for curated bags and additive models of them, got {type(report).__name__} and "
+            f"{type(model).__name__}. Use level='bags'."
+        )
+    own = model._loss()
+    if loss not in ("auto", {"multinomial": "log"}.get(own, own)):
+        raise ValueError(
+            f"level='rows' is for the loss that the model was fitted by, got {loss!r} for {own!r}."
+        )
+    known = np.asarray(getattr(model, "classes_", ())).tolist()
+    if known != list(report.classes or ()):
+        raise ValueError(f"model knows the classes {known}, bags count {list(report.classes or ())}.")
+    return additive_loss(model, X, report, own)
+
+
+def _as_bags(bags: Any) -> CuratedBags | RandomBags:
+    is_random = isinstance(bags, RandomBags) or (isinstance(bags, Mapping) and "members" in bags)
+    return as_random_bags(bags) if is_random else as_curated_bags(bags)
+
+
+def _prepare(
+    bags: Any, X: Any, loss: Any, *predictions: Any
+) -> tuple[list[_Part], bool, str, list[FloatArray]]:
+    """Parts, whether outputs are classes of one label, the loss, and predictions of shape (n_samples, n_outputs)."""
+    if loss not in LOSSES:
+        raise ValueError(f"loss must be one of {LOSSES}, got {loss!r}.")
+    report = _as_bags(bags)
+    chosen = ("squared" if report.classes is None else "log") if loss == "auto" else str(loss)
+    if isinstance(report, RandomBags):
+        outputs = report.label_sums.shape[1]
+        bit = report.label_release == "bernoulli"
+        sums = report.label_sums * report.sizes[:, np.newaxis] if bit else report.label_sums
+        structure = report.structure
+        parts = [_Part(structure.members, structure.bag_of_member, report.sizes, sums, report.noise_variance)]
+    else:
+        if X is None:
+            raise ValueError(
+                "X must be the rows that were aggregated, got None: curated bags do not list theirs."
+            )
+        outputs = report.n_outputs
+        report, membership = match_rows(report, *read_columns(X))
+        parts = [
+            _Part(slice(None), cells, table.counts, table.label_sums, table.noise_variance)
+            for cells, table in zip(membership.cells, report.tables, strict=True)
+        ]
+    multinomial = report.classes is not None and outputs > 1
+    means = [_check(one, report.n_samples, outputs, chosen, multinomial) for one in predictions]
+    return parts, multinomial, chosen, means
+
+
+def _check(prediction: Any, n: int, outputs: int, loss: str, multinomial: bool) -> FloatArray:
+    means = np.asarray(prediction, dtype=np.float64)
+    means = means[:, np.newaxis] if means.ndim == 1 else means
+    if loss == "log" and outputs == 1 and means.ndim == 2 and means.shape[1] == 2:
+        means = means[:, 1:]
+    if means.shape != (n, outputs):
+        raise ValueError(
+            f"y_pred must have one row for each of the {n} rows of the bags and {outputs} columns, got shape "
+            f"{np.shape(prediction)}."
+        )
+    low, high = {"log": (0.0, 1.0), "poisson": (0.0, np.inf)}.get(loss, (-np.inf, np.inf))
+    if not np.all(np.isfinite(means)) or np.any(means < low) or np.any(means > high):
+        raise ValueError(f"y_pred must hold finite numbers between {low} and {high} for loss={loss!r}.")
+    if multinomial and loss == "log" and np.any(np.abs(means.sum(axis=1) - 1) > 1e-6):
+        raise ValueError("y_pred must hold probabilities that add up to 1 in every row.")
+    return means
+
+
+def _loss_of(part: _Part, mean: FloatArray, loss: str, multinomial: bool) -> float:
+    """Mean loss over rows of predictions that are the same in each bag."""
+    counts, sums = part.counts[:, np.newaxis], part.sums
+    if loss == "squared":
+        total = ((sums - counts * mean) ** 2 - part.noise_variance) / counts
+    else:
+        total = counts * _OFFSETS[loss](mean, multinomial) - sums * _slope(mean, loss, multinomial)
+    return float(np.sum(total)) / float(part.counts.sum())
+
+
+def _slope(mean: FloatArray, loss: str, multinomial: bool) -> FloatArray:
+    """t(μ): minus the derivative of the loss by the label sum, up to a term without μ."""
+    if loss == "squared":
+        return 2 * mean
+    logs = np.log(np.maximum(mean, _SMALLEST))
+    return logs if loss == "poisson" or multinomial else logs - np.log(np.maximum(1 - mean, _SMALLEST))
+
+
+def _no_offset_of_classes(mean: FloatArray, multinomial: bool) -> FloatArray:
+    return np.zeros_like(mean) if multinomial else cast(FloatArray, -np.log(np.maximum(1 - mean, _SMALLEST)))
+
+
+#: b(μ) of the losses that are reported as they are.
+_OFFSETS: dict[str, Callable[[FloatArray, bool], FloatArray]] = {
+    "log": _no_offset_of_classes,
+    "poisson": lambda mean, multinomial: mean,
+}

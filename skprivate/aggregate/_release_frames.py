@@ -1,0 +1,227 @@
+"""Exact GROUP BY tables, released with noise on their label sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from skprivate.aggregate._bag_frames import COUNT, SUM
+from skprivate.aggregate._bag_table import BagTable
+from skprivate.aggregate._cells import IntArray
+from skprivate.aggregate._columns import Column
+from skprivate.aggregate._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, THEOREM, CuratedBags
+from skprivate.aggregate._group_tables import GroupTable, SumColumns, code_group_tables, read_group_tables
+from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity, NoiseName, plan_label_noise
+from skprivate.aggregate._labels import check_bounds, check_label_privacy
+from skprivate.aggregate._losses import FloatArray
+from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyLedger, Release, open_release
+
+#: Sums and noise stay within int64.
+_LARGEST_SUM = 1 << 61
+
+
+@dataclass(frozen=True, eq=False)
+class TableSums(Mechanism):
+    """Integer label sums of groups, all tables one below the other.
+
+    Parameters
+    ----------
+    lowest, highest : ndarray of int64, shape (n_groups, 1)
+        What sums can be at all, by the groups' public counts; sums are clipped to it.
+    n_outputs : int
+    noise : LabelNoise
+    assumptions : tuple of str
+        For the guarantee.
+    """
+
+    lowest: IntArray
+    highest: IntArray
+    n_outputs: int
+    noise: LabelNoise
+    assumptions: tuple[str, ...] = ()
+    theorem = THEOREM
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        return [(self.noise.event(self.lowest.size * self.n_outputs), 1)]
+
+    def run(self, sums: Any, release: Release) -> FloatArray:
+        """Noisy sums of integer sums, both of shape (n_groups, n_outputs)."""
+        # As Python integers: what does not fit int64 is clipped, not wrapped.
+        clipped = np.minimum(np.maximum(sums.astype(object), self.lowest.astype(object)), self.highest)
+        return self.noise.draw(clipped.astype(np.int64), release)
+
+
+def release_frames(
+    tables: Any,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    count: str = COUNT,
+    sums: str | Sequence[str] | Mapping[Any, str] = SUM,
+    classes: Sequence[Any] | None = None,
+    label_bounds: tuple[int, int] | None = None,
+    mechanism: NoiseName = "auto",
+    table: str | None = None,
+    rare: str | None = None,
+    columns: Sequence[Column] | None = None,
+    bin_edges: Mapping[str, Sequence[float]] | None = None,
+    random_state: Any = None,
+    ledger: PrivacyLedger | None = None,
+) -> CuratedBags:
+    """Add noise to the label sums of exact GROUP BY tables, all in one release.
+
+    Parameters
+    ----------
+    tables : pandas, polars or pyarrow table, or sequence or mapping of such
+        As in `CuratedBags.from_frames`; private are the sums and nothing else. All tables must group the same rows.
+    epsilon : float
+        Privacy loss bound, ε > 0, of the label of one row, for all tables together.
+    delta : float, default=0.0
+        With ``delta > 0``, Gaussian noise may be used.
+    count : str, default="count"
+    sums : str, sequence of str, or mapping from class to str, default="label_sum"
+        Columns of an integer type. SUM in floating point is not exact, and its noise would not cover how it rounds.
+    classes : sequence, optional
+        Public class labels of 0/1 sums; None for sums of whole numbers.
+    label_bounds : (int, int), optional
+        For numbers: public interval that every label is in (clip the labels in the query).
+    mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
+    table, rare, columns, bin_edges
+        As in `CuratedBags.from_frames`.
+    random_state : None, int or RandomState
+        Not None: simulated noise, not valid for release.
+    ledger : PrivacyLedger, optional
+
+    Returns
+    -------
+    CuratedBags
+
+    Raises
+    ------
+    TypeError
+        If a table is none, or not in memory.
+    ValueError
+        If keys or counts are refused by `CuratedBags.from_frames`, sums are no integers, or ``label_bounds`` are
+        missing or no integers. Messages do not depend on the sums, and nothing is spent.
+
+    Notes
+    -----
+    (ε, δ)-label differential privacy, replace-one. A row is in one group of each of the k tables. Replacing its label
+    moves one sum of each by at most 1 for two classes (ℓ1 = k, ℓ2 = √k), two by at most 1 for several (2k, √(2k)), and
+    one by at most w = high − low for numbers (kw, √k·w). Sums are clipped to what their counts allow, which moves
+    no two of them apart. That labels were within their bounds, and every row in one group of every table, cannot be
+    seen in sums: it is an assumption.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skprivate.aggregate import release_frames
+    >>> by_age = pd.DataFrame({"age": ["old", "young"], "n": [300, 500], "bought": [200, 100]})
+    >>> by_site = pd.DataFrame({"site": ["a", "b"], "n": [350, 450], "bought": [120, 180]})
+    >>> bags = release_frames(
+    ...     [by_age, by_site], count="n", sums="bought", classes=(0, 1), epsilon=1.0, random_state=0
+    ... )
+    >>> round(bags.tables[0].noise_variance, 1)  # scale 2: two tables
+    7.8
+    """
+    check_label_privacy(epsilon, delta)
+    if epsilon is None:
+        raise ValueError(
+            "epsilon must be a positive number, got None: from_frames takes exact tables as they are."
+        )
+    found = SumColumns.of(sums, classes)
+    bounds = _label_interval(label_bounds, found)
+    groups = read_group_tables(tables, count=count, others=found.names, table=table, rare=rare)
+    coding, keys, orders = code_group_tables(groups, columns, bin_edges)
+    exact = np.concatenate(
+        [
+            np.stack([_integers(group, name)[order] for name in found.used], axis=1)
+            for group, order in zip(groups, orders, strict=True)
+        ]
+    )
+    counts = np.concatenate([group.counts[order] for group, order in zip(groups, orders, strict=True)])
+    if int(groups[0].counts.sum()) * max(abs(bounds[0]), abs(bounds[1])) > _LARGEST_SUM:
+        raise ValueError(f"label_bounds={bounds} times the number of rows exceeds 2⁶¹: use other units.")
+    moved = len(groups) * (1 if len(found.used) == 1 else 2)
+    mechanism_of_sums = TableSums(
+        counts[:, np.newaxis] * bounds[0],
+        counts[:, np.newaxis] * bounds[1],
+        len(found.used),
+        plan_label_noise(
+            LabelSensitivity(moved, bounds[1] - bounds[0]),
+            exact.size,
+            epsilon=epsilon,
+            delta=delta,
+            mechanism=mechanism,
+        ),
+        assumptions=(
+            *(NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS),
+            "every row is in one group of each table, and every sum adds up "
+            + (
+                "0/1 labels"
+                if found.classes is not None
+                else f"whole numbers from {bounds[0]} to {bounds[1]}"
+            ),
+        ),
+    )
+    with open_release(
+        epsilon=epsilon,
+        delta=delta,
+        unit="label",
+        adjacency="replace-one",
+        random_state=random_state,
+        ledger=ledger,
+        label="release_frames",
+        theorem=mechanism_of_sums.theorem,
+        assumptions=mechanism_of_sums.assumptions,
+        plan=mechanism_of_sums.events,
+    ) as release:
+        noisy = mechanism_of_sums.run(exact, release)
+    ends = np.cumsum([group.counts.size for group in groups])[:-1]
+    parts = tuple(
+        BagTable(group.feature_set, key, group.counts[order], part, mechanism_of_sums.noise.variance)
+        for group, key, order, part in zip(groups, keys, orders, np.split(noisy, ends), strict=True)
+    )
+    return CuratedBags(
+        coding,
+        parts,
+        int(groups[0].counts.sum()),
+        found.classes,
+        None,
+        None if found.classes is not None else (float(bounds[0]), float(bounds[1])),
+        release.close(),
+    )
+
+
+def _label_interval(label_bounds: Any, sums: SumColumns) -> tuple[int, int]:
+    if sums.classes is not None:
+        if label_bounds is not None:
+            raise ValueError(
+                "label_bounds are for numbers; labels of classes are 0 or 1. Leave out one of the two."
+            )
+        return 0, 1
+    bounds = check_bounds(label_bounds)
+    if bounds is None or not all(isinstance(bound, Integral) for bound in bounds):
+        raise ValueError(
+            "label_bounds must be two integers that every label is between: they are what one label can move a sum by, "
+            f"and cannot be found in sums. Got {label_bounds!r}. For 0/1 labels pass classes."
+        )
+    return int(bounds[0]), int(bounds[1])
+
+
+def _integers(group: GroupTable, name: str) -> Any:
+    column = group.frame[name]
+    kind = column.dtype
+    whole = kind.is_integer() or (isinstance(kind, nw.Decimal) and getattr(kind, "scale", 1) == 0)
+    if not whole or column.null_count():
+        raise ValueError(
+            f"{group.title}: column {name!r} must be of an integer type without NULL, got {kind}. In the query: "
+            f"CAST(COALESCE(SUM(label), 0) AS BIGINT), of labels that are whole numbers (cents, not euros)."
+        )
+    return column.to_numpy()
