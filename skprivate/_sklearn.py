@@ -4,6 +4,8 @@ import functools
 import re
 import warnings
 
+import numpy as np
+from sklearn import get_config
 from sklearn.base import _fit_context as _sklearn_fit_context
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
@@ -65,6 +67,17 @@ def check_class_labels(y):
         check_classification_targets(y)
 
 
+def _refuse_other_arrays(estimator, values):
+    """With dispatch on, scikit-learn hands arrays of other libraries through, to fail wherever NumPy is called."""
+    if get_config()["array_api_dispatch"]:
+        for value in values:
+            if hasattr(value, "__array_namespace__") and not isinstance(value, np.ndarray | np.generic):
+                raise TypeError(
+                    f"{type(estimator).__name__} computes with NumPy: arrays of {type(value).__module__} are not "
+                    "supported with array_api_dispatch=True. Convert them to NumPy, or switch the dispatch off."
+                )
+
+
 def _fit_context(*, prefer_skip_nested_validation):
     """`sklearn.base._fit_context`, with error messages that neither quote the training data nor advise to leak."""
 
@@ -75,6 +88,7 @@ def _fit_context(*, prefer_skip_nested_validation):
 
         @functools.wraps(fit_method)
         def fit(estimator, *args, **kwargs):
+            _refuse_other_arrays(estimator, (*args, *kwargs.values()))
             try:
                 return checked(estimator, *args, **kwargs)
             except ValueError as error:
