@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
 import tempfile
 import warnings
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import joblib
 import numpy as np
@@ -190,6 +192,7 @@ class Line:
     outcome: Works | Unguarded | Refused | Plain
     warns: str = ""
     needs: str = ""
+    since: tuple[int, int] = (1, 6)
 
     @property
     def name(self) -> str:
@@ -211,9 +214,11 @@ def topic(text: str) -> None:
     _TOPICS.append(text)
 
 
-def line(tried: str, outcome: Any, *, warns: str = "", needs: str = "") -> Callable[[Any], Any]:
+def line(
+    tried: str, outcome: Any, *, warns: str = "", needs: str = "", since: tuple[int, int] = (1, 6)
+) -> Callable[[Any], Any]:
     def add(run: Callable[[SimpleNamespace], Any]) -> Callable[[SimpleNamespace], Any]:
-        LINES.append(Line(_TOPICS[-1], tried, run, outcome, warns, needs))
+        LINES.append(Line(_TOPICS[-1], tried, run, outcome, warns, needs, since))
         return run
 
     return add
@@ -814,16 +819,20 @@ def column_vector(d):
     return regressor().fit(d.X, d.y[:, None])
 
 
+class OtherArray:
+    """What scikit-learn takes for an array of another library."""
+
+    def __array_namespace__(self, api_version=None):
+        return np
+
+
 @line(
-    "another array library with `array_api_dispatch=True`",
+    "arrays of another library (torch, …) with `array_api_dispatch=True`",
     Refused(TypeError, "are not supported with array_api_dispatch=True"),
-    needs="array_api_strict",
 )
 def array_api(d):
-    import array_api_strict
-
-    with config_context(array_api_dispatch=True):
-        return regressor().fit(array_api_strict.asarray(d.X), array_api_strict.asarray(d.y))
+    with patch.dict(os.environ, SCIPY_ARRAY_API="1"), config_context(array_api_dispatch=True):
+        return regressor().fit(OtherArray(), d.y)
 
 
 @line("`MetricPrivateSynthesizer` on a frame with `categories`", Works("row", note="`sample` gives a frame"))
@@ -912,10 +921,10 @@ def fitted_twice(d):
     assert len(ledger.entries()) == 2
 
 
-@line("HTML in a notebook, of a model and of a composite", Plain("shows the guarantee, or why there is none"))
+@line("HTML in a notebook, of a model and of a pipeline", Plain("shows each step's guarantee"), since=(1, 9))
 def html(d):
-    assert "row" in regressor().fit(d.X, d.y)._repr_html_()
-    assert "StandardScaler" in make_pipeline(StandardScaler(), regressor()).fit(d.X, d.y)._repr_html_()
+    for model in (regressor(), make_pipeline(PublicScaler(), regressor())):
+        assert "&lt;ε=1, δ=1e-06, row&gt;" in model.fit(d.X, d.y)._repr_html_()
 
 
 # The page -------------------------------------------------------------------------------------------------------------
@@ -950,7 +959,7 @@ categories of an encoder have no default and are given). Some are excused from *
 |---|---|
 {poor}
 
-`MetricPrivatizer` draws in `transform` and says so (`non_deterministic`): scikit-learn skips four checks that call it twice.
+`MetricPrivatizer` draws in `transform` and says so (`non_deterministic`): four checks that call it twice are skipped.
 
 Run on Python 3.11 with scikit-learn 1.6.1 (NumPy 2.0, SciPy 1.13, pandas 2.2, polars 1.0, joblib 1.4: the oldest that
 are admitted), 1.7.2, 1.8.0 and 1.9.1 (NumPy 2.4, SciPy 1.17, pandas 3.1, polars 2.1, joblib 1.6). `.ci/run` tests the
@@ -970,6 +979,8 @@ def page() -> str:
                 happens, what = one.outcome.cells()
                 if one.warns:
                     happens += f", warns “… {one.warns} …”"
+                if one.since > (1, 6):
+                    happens += f" (scikit-learn {one.since[0]}.{one.since[1]} or newer)"
                 parts.append(f"| {_cell(one.tried)} | {_cell(happens)} | {_cell(what)} |\n")
         parts.append("\n")
     poor = "\n".join(f"| `{name}` | {why} |" for name, why in POOR_SCORES.items())
