@@ -1,4 +1,4 @@
-"""Variants pass scikit-learn's common checks and ours, none expected to fail; `tests/test_common.py` has the defaults."""
+"""Variants pass scikit-learn's common checks and ours, none expected to fail; `test_common.py` has the defaults."""
 
 from __future__ import annotations
 
