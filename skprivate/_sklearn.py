@@ -3,6 +3,7 @@
 import functools
 import re
 import warnings
+from collections import UserList
 
 import numpy as np
 from sklearn import get_config
@@ -34,7 +35,9 @@ __all__ = [
     "_fit_context",
     "_num_samples",
     "_safe_indexing",
+    "as_listed",
     "check_class_labels",
+    "inner_estimator",
     "validate_params",
 ]
 
@@ -58,6 +61,16 @@ _REWRITES = (
     (re.compile(r"Complex data not supported\n.*", re.DOTALL), "Complex data not supported."),
     (re.compile(r"could not convert string to float: .*", re.DOTALL), "could not convert a string to float."),
 )
+
+
+def inner_estimator(model):
+    """The estimator that a composite fits clones of; in scikit-learn 1.6 chains call it ``base_estimator``."""
+    return model.estimator if hasattr(model, "estimator") else model.base_estimator
+
+
+def as_listed(columns):
+    """Columns of `ColumnTransformer.transformers_`; scikit-learn 1.6 wraps the remainder in a list that warns."""
+    return columns.data if isinstance(columns, UserList) else columns
 
 
 def check_class_labels(y):
