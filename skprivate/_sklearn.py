@@ -3,8 +3,11 @@
 import functools
 import re
 import warnings
+from collections import UserList
 from contextlib import contextmanager
 
+import numpy as np
+from sklearn import get_config
 from sklearn.base import _fit_context as _sklearn_fit_context
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
@@ -46,7 +49,9 @@ __all__ = [
     "_fit_context",
     "_num_samples",
     "_safe_indexing",
+    "as_listed",
     "check_class_labels",
+    "inner_estimator",
     "validate_params",
 ]
 
@@ -70,6 +75,16 @@ _REWRITES = (
     (re.compile(r"Complex data not supported\n.*", re.DOTALL), "Complex data not supported."),
     (re.compile(r"could not convert string to float: .*", re.DOTALL), "could not convert a string to float."),
 )
+
+
+def inner_estimator(model):
+    """The estimator that a composite fits clones of; in scikit-learn 1.6 chains call it ``base_estimator``."""
+    return model.estimator if hasattr(model, "estimator") else model.base_estimator
+
+
+def as_listed(columns):
+    """Columns of `ColumnTransformer.transformers_`; scikit-learn 1.6 wraps the remainder in a list that warns."""
+    return columns.data if isinstance(columns, UserList) else columns
 
 
 def check_class_labels(y):
@@ -111,6 +126,17 @@ def _telling_callbacks(estimator):
     task.end()
 
 
+def _refuse_other_arrays(estimator, values):
+    """With dispatch on, scikit-learn hands arrays of other libraries through, to fail wherever NumPy is called."""
+    if get_config()["array_api_dispatch"]:
+        for value in values:
+            if hasattr(value, "__array_namespace__") and not isinstance(value, np.ndarray | np.generic):
+                raise TypeError(
+                    f"{type(estimator).__name__} computes with NumPy: arrays of {type(value).__module__} are not "
+                    "supported with array_api_dispatch=True. Convert them to NumPy, or switch the dispatch off."
+                )
+
+
 def _fit_context(*, prefer_skip_nested_validation):
     """`sklearn.base._fit_context` for fits on private data.
 
@@ -128,6 +154,7 @@ def _fit_context(*, prefer_skip_nested_validation):
 
         @functools.wraps(fit_method)
         def fit(estimator, *args, **kwargs):
+            _refuse_other_arrays(estimator, (*args, *kwargs.values()))
             before = dict(vars(estimator))
             try:
                 return checked(estimator, *args, **kwargs)

@@ -68,7 +68,25 @@ def part_of(path):
     return path.removeprefix("skprivate/").removesuffix(".py").partition("/")[0]
 
 
-@pytest.mark.parametrize("path", SOURCES)
+def for_every(paths):
+    """Make one test of a rule for one file: it lists every file that breaks the rule."""
+
+    def decorate(rule):
+        def test():
+            broken = []
+            for path in paths:
+                try:
+                    rule(path)
+                except AssertionError as error:
+                    broken.append(str(error))
+            assert not broken, "\n".join(broken)
+
+        return test
+
+    return decorate
+
+
+@for_every(SOURCES)
 def test_imports_go_one_way(path):
     part = part_of(path)
     if part in EVERYTHING:
@@ -80,7 +98,7 @@ def test_imports_go_one_way(path):
             assert target in MAY_IMPORT[part] | {part}, f"{path} must not import {name}."
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if path != "skprivate/privacy/_randomness.py"])
+@for_every([path for path in SOURCES if path != "skprivate/privacy/_randomness.py"])
 def test_random_bits_have_one_door(path):
     tree = SOURCES[path]
     for name in imported(tree):
@@ -96,7 +114,7 @@ def test_random_bits_have_one_door(path):
         assert node.attr != "rvs", f"{path}:{node.lineno} draws from scipy's global generator."
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if path != "skprivate/_sklearn.py"])
+@for_every([path for path in SOURCES if path != "skprivate/_sklearn.py"])
 def test_scikit_learn_privates_have_one_importer(path):
     for name in imported(SOURCES[path]):
         if name.split(".")[0] == "sklearn":
@@ -104,7 +122,7 @@ def test_scikit_learn_privates_have_one_importer(path):
             assert not private, f"{path} imports {name}."
 
 
-@pytest.mark.parametrize("path", SOURCES)
+@for_every(SOURCES)
 def test_only_declared_dependencies(path):
     """Optional packages are imported where they are used, so that `import skprivate` needs none of them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -119,13 +137,13 @@ def test_only_declared_dependencies(path):
                 assert top in allowed or top in sys.stdlib_module_names, f"{path} imports {top} at its top."
 
 
-@pytest.mark.parametrize("path", SOURCES)
+@for_every(SOURCES)
 def test_files_are_short(path):
     lines = (ROOT / path).read_text("utf-8").count("\n")
     assert lines <= MAX_LINES, f"{path} has {lines} lines, more than {MAX_LINES}: split it."
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if part_of(path) not in ("__main__", "_demo")])
+@for_every([path for path in SOURCES if part_of(path) not in ("__main__", "_demo")])
 def test_nothing_is_printed(path):
     for node in nodes(SOURCES[path], ast.Call):
         assert not (isinstance(node.func, ast.Name) and node.func.id == "print"), (
@@ -133,7 +151,7 @@ def test_nothing_is_printed(path):
         )
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if path != "skprivate/privacy/_warnings.py"])
+@for_every([path for path in SOURCES if path != "skprivate/privacy/_warnings.py"])
 def test_warnings_have_one_door(path):
     """`warn_caller` points at the user's line, however deep in scikit-learn the fit runs."""
     for node in nodes(SOURCES[path], ast.Attribute):
@@ -144,7 +162,7 @@ def test_warnings_have_one_door(path):
     assert not {"warnings.warn", "warnings.warn_explicit"} & set(imported(SOURCES[path]))
 
 
-@pytest.mark.parametrize("path", SOURCES)
+@for_every(SOURCES)
 def test_no_machine_is_named(path):
     assert not re.search(r"['\"\s](/work|/tmp|/opt|/home|/root)/", (ROOT / path).read_text("utf-8"))
 
@@ -157,6 +175,13 @@ def test_the_rules_are_seen_to_fail():
     assert "numpy.random" in set(imported(tree))
     found = [node for node in nodes(tree, ast.Attribute, skip_annotations=True) if node.attr == "random"]
     assert len(found) == 1
+
+    @for_every(["a", "b", "c"])
+    def rule(path):
+        assert path == "b", f"{path} is broken"
+
+    with pytest.raises(AssertionError, match=r"(?s)a is broken.*c is broken"):
+        rule()
     assert part_of("skprivate/privacy/_x.py") == "privacy" and part_of("skprivate/base.py") == "base"
 
 

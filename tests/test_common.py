@@ -29,8 +29,9 @@ pytestmark = [
 ]
 
 
-#: What cannot be guessed: arguments of estimators that have required ones.
-ARGUMENTS = {
+#: Arguments that have no default, because there is none: what else an estimator needs, its defaults must hold.
+REQUIRED = {
+    "categories": [0, 1, 2],
     "estimator": DecisionTreeClassifier(max_depth=2),  # fits references of one class, too
     "estimators": [
         (
@@ -40,20 +41,12 @@ ARGUMENTS = {
         for value in (0.0, 1.0)
     ],
 }
-#: Public knowledge without which an estimator refuses to fit.
-NEEDED = {
-    "MetricPrivateSynthesizer": {"bounds": (-10, 10)},
-    "MetricPrivatizer": {"bounds": (-10, 10)},
-    "PublicOneHotEncoder": {"categories": [0, 1, 2]},
-    "PublicOrdinalEncoder": {"categories": [0, 1, 2]},
-}
 
 
 def _instance(estimator_class):
     parameters = inspect.signature(estimator_class).parameters.values()
     required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
-    needed = NEEDED.get(estimator_class.__name__, {})
-    return estimator_class(**{name: ARGUMENTS[name] for name in required}, **needed)
+    return estimator_class(**{name: REQUIRED[name] for name in required})
 
 
 ESTIMATORS = [_instance(estimator_class) for _, estimator_class in all_estimators()]

@@ -28,7 +28,7 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOut
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 # The base of all searches, experimental ones included.
-from skprivate._sklearn import BaseSearchCV
+from skprivate._sklearn import BaseSearchCV, inner_estimator
 from skprivate.inspection._leaves import inner_models
 from skprivate.inspection._pipelines import fitted_before, is_left_out
 from skprivate.inspection._steps import Demand, Place, Role, Step, Walk
@@ -81,7 +81,7 @@ def _members(
 ) -> Iterator[Step]:
     """Clones of one estimator; what goes for all of them is said once."""
     if not place.fitted:
-        yield from walk(model.estimator, place.inside("members", copies=copies, demands=demands))
+        yield from walk(inner_estimator(model), place.inside("members", copies=copies, demands=demands))
         return
     said = set()
     for i, member in enumerate(getattr(model, fitted)):

@@ -13,6 +13,7 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
+from skprivate._sklearn import as_listed
 from skprivate.inspection._leaves import leaf, releases_when_transforming
 from skprivate.inspection._steps import Place, Role, Step, Walk
 from skprivate.user_level import UserLevelSelector
@@ -105,7 +106,7 @@ def _repeats(model: Any, name: str) -> bool:
 def _is_empty(columns: Any) -> bool:
     if callable(columns) or isinstance(columns, (slice, str)):
         return False
-    chosen = np.asarray(columns)
+    chosen = np.asarray(as_listed(columns))
     return chosen.size == 0 or bool(chosen.dtype == bool and not chosen.any())
 
 

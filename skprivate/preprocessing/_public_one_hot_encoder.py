@@ -58,7 +58,7 @@ class PublicOneHotEncoder(PublicEncoder):
         "sparse_output": ["boolean"],
     }
 
-    def __init__(self, categories=None, *, handle_unknown="rest", sparse_output=False):
+    def __init__(self, categories, *, handle_unknown="rest", sparse_output=False):
         self.categories = categories
         self.handle_unknown = handle_unknown
         self.sparse_output = sparse_output

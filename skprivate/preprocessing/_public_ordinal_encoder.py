@@ -47,7 +47,7 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"categories": [Mapping, "array-like", None]}
 
-    def __init__(self, categories=None):
+    def __init__(self, categories):
         self.categories = categories
 
     def transform(self, X):

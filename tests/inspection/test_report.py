@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.ensemble import BaggingRegressor
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -63,6 +64,7 @@ def test_a_guarantee_is_short(changes, short):
     assert repr(PrivacyGuarantee(**given)) == short
 
 
+@pytest.mark.skipif(sklearn.__version__ < "1.9", reason="scikit-learn 1.9 shows fitted attributes")
 def test_notebooks_show_the_guarantee():
     X = np.linspace(0, 1, 60)[:, None]
     model = make_pipeline(PublicScaler(), RandomBagRegressor(label_bounds=(0, 1))).fit(X, X[:, 0])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
-    check_param_validation,
     parametrize_with_checks,
 )
 
@@ -28,10 +27,6 @@ ESTIMATORS = [
 @parametrize_with_checks(ESTIMATORS)
 def test_sklearn_checks(estimator, check):
     check(estimator)
-
-
-def test_parameters_are_validated():
-    check_param_validation("PPMHalfspaceClassifier", PPMHalfspaceClassifier(random_state=0))
 
 
 def test_column_names_are_checked():

@@ -73,7 +73,7 @@ def test_nothing_is_learned():
     one, other = (PublicOneHotEncoder(["a"]).fit(np.array([[v]], dtype=object)) for v in ("a", "b"))
     assert vars(one) == vars(other)
     with pytest.raises(ValueError, match="categories must be given"):
-        PublicOneHotEncoder().fit([["a"]])
+        PublicOneHotEncoder(None).fit([["a"]])
 
 
 def test_one_string_in_a_list_makes_no_strings_of_numbers():
