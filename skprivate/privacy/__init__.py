@@ -32,6 +32,7 @@ from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
 from skprivate.privacy._repeated import repeated_events, select_repeatedly
+from skprivate.privacy._risk import PrivacyRisk, epsilon_of_risk
 from skprivate.privacy._simulation import (
     SimulatedNoiseError,
     SimulatedNoiseWarning,
@@ -54,6 +55,7 @@ __all__ = [
     "PrivacyEvent",
     "PrivacyGuarantee",
     "PrivacyLedger",
+    "PrivacyRisk",
     "PrivacyUnit",
     "PureEvent",
     "Release",
@@ -66,6 +68,7 @@ __all__ = [
     "compose_delta",
     "compose_epsilon",
     "epsilon_of_rho",
+    "epsilon_of_risk",
     "exact_sum",
     "filter_epsilon",
     "forbid_simulated_noise",

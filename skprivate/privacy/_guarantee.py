@@ -7,9 +7,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from skprivate.privacy._events import PrivacyEvent
+
+if TYPE_CHECKING:
+    from skprivate.privacy._risk import PrivacyRisk
 
 
 class PrivacyUnit(StrEnum):
@@ -130,6 +136,52 @@ class PrivacyGuarantee:
             valid_for_release=all(guarantee.valid_for_release for guarantee in every),
             adaptive=adaptive,
         )
+
+    def risk(self, prior: float = 0.5, fpr: float = 0.01, *, distance: float | None = None) -> PrivacyRisk:
+        """ε in words: what the best attacker can know of one unit.
+
+        Computed from the curve δ(ε) of all events, often much better than what (ε, δ) alone says; never optimistic.
+
+        Parameters
+        ----------
+        prior : float in (0, 1), default=0.5
+            Probability, before the release, that the unit took part (or that it is the one of two candidates).
+        fpr : float in (0, 1), default=0.01
+            How often the attacker may be wrong about those who did not.
+        distance : float, optional
+            Between the two candidates, where ε is per unit of distance; required there.
+
+        Returns
+        -------
+        PrivacyRisk
+
+        Raises
+        ------
+        ValueError
+            If a number is out of range, or ``distance`` is missing or has no meaning.
+        """
+        from skprivate.privacy._risk import risk_of
+
+        return risk_of(self, prior, fpr, distance)
+
+    def trade_off(self, fpr: ArrayLike, *, distance: float | None = None) -> NDArray[np.float64]:
+        """Largest true positive rates of any attack at the given false positive rates: its best possible ROC curve.
+
+        Parameters
+        ----------
+        fpr : array-like of float in [0, 1]
+            False positive rates.
+        distance : float, optional
+            As in `risk`.
+
+        Returns
+        -------
+        tpr : ndarray
+            Upper bounds, of the shape of ``fpr``.
+        """
+        from skprivate.privacy._risk import trade_off_of
+
+        return trade_off_of(self, fpr, distance)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, where an infinite ε is None; `from_dict` makes an equal guarantee of it."""

@@ -1,0 +1,231 @@
+"""ε in words: what the best attacker can know of one unit, from the curve δ(ε) of what was drawn.
+
+An attacker looks at a release and says whether a unit's data were in it. By definition of δ(ε), for every ε ≥ 0 and
+every test with true and false positive rates t and f,
+
+    t ≤ e^ε f + δ(ε)    and    t ≤ 1 − e^{−ε}(1 − δ(ε) − f),
+
+the second with the roles of the two inputs exchanged. Each single ε gives a valid bound, so a search that is not quite
+at the best one costs tightness only. With e^ε as the variable the first is convex and the second quasi-convex.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+
+from skprivate.privacy._accounting import compose_delta, compose_epsilon
+
+if TYPE_CHECKING:
+    from skprivate.privacy._guarantee import PrivacyGuarantee
+
+FloatArray = NDArray[np.float64]
+Curve = Callable[[float], float]
+
+_ULP = 2.0**-50
+#: Beyond this ε a bound is that of δ alone.
+_LARGEST = 700.0
+
+
+@dataclass(frozen=True)
+class PrivacyRisk:
+    """What the best attacker can know of one unit: upper bounds, whatever the attacker knows beside.
+
+    Parameters
+    ----------
+    fpr : float
+        How often the attacker may accuse a unit that took no part.
+    tpr : float
+        How often one that did is recognised then, at most.
+    advantage : float
+        Largest difference between the two rates, at any threshold.
+    prior : float
+        Probability, before the release, that the attacker's guess about the unit is right.
+    best_guess : float
+        Probability that it is right after the release, with the best attack.
+    posterior : float
+        Probability that an accusation at ``fpr`` is true.
+
+    Examples
+    --------
+    >>> from skprivate.privacy import open_release
+    >>> with open_release(epsilon=1.0, unit="row", adjacency="add-remove") as release:
+    ...     noisy = release.discrete_laplace([120, 80], sensitivity=1, epsilon=1.0)
+    >>> print(release.close().risk(prior=0.1, fpr=0.01))
+    Of those who took part at most 2.72 % are recognised where 1 % of the others are accused falsely; such an
+    accusation is true with probability 23.2 % at most. A guess that is right with probability 90 % becomes right with
+    probability 90 % at most. No test is right more often about the ones than wrong about the others by more than
+    46.3 percentage points.
+    """
+
+    fpr: float
+    tpr: float
+    advantage: float
+    prior: float
+    best_guess: float
+    posterior: float
+
+    def __str__(self) -> str:
+        certain = max(self.prior, 1 - self.prior)
+        return (
+            f"Of those who took part at most {_percent(self.tpr)} are recognised where {_percent(self.fpr)} of the "
+            f"others are accused falsely; such an\naccusation is true with probability {_percent(self.posterior)} at "
+            f"most. A guess that is right with probability {_percent(certain)} becomes right with\nprobability "
+            f"{_percent(self.best_guess)} at most. No test is right more often about the ones than wrong about the "
+            f"others by more than\n{_percent(self.advantage)[:-2]} percentage points."
+        )
+
+
+def risk_of(guarantee: PrivacyGuarantee, prior: float, fpr: float, distance: float | None) -> PrivacyRisk:
+    """What `PrivacyGuarantee.risk` returns."""
+    for name, value in (("prior", prior), ("fpr", fpr)):
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must be a number between 0 and 1, both excluded, got {value!r}.")
+    curve, reach = _curve(guarantee, distance)
+    tpr = _largest_tpr(curve, reach, fpr)
+    advantage = min(curve(0.0), 1.0)
+    less, more = sorted((prior, 1 - prior))
+    # p·t + (1 − p)(1 − f) = (1 − p) + p·(t − e^ε f) with e^ε = (1 − p)/p.
+    guess = min(more + less * curve(_down(math.log(more / less))), 1.0) * (1 + _ULP)
+    hit, wrong = prior * tpr, (1 - prior) * fpr
+    return PrivacyRisk(
+        fpr=fpr,
+        tpr=tpr,
+        advantage=advantage,
+        prior=prior,
+        best_guess=min(max(guess, more), 1.0),
+        posterior=min(hit / (hit + wrong) * (1 + _ULP), 1.0),
+    )
+
+
+def trade_off_of(guarantee: PrivacyGuarantee, fpr: ArrayLike, distance: float | None) -> FloatArray:
+    """What `PrivacyGuarantee.trade_off` returns."""
+    rates = np.asarray(fpr, dtype=np.float64)
+    if not ((rates >= 0) & (rates <= 1)).all():
+        raise ValueError("fpr must be numbers in [0, 1].")
+    curve, reach = _curve(guarantee, distance)
+    return np.array([_largest_tpr(curve, reach, float(rate)) for rate in rates.ravel()]).reshape(rates.shape)
+
+
+def epsilon_of_risk(*, tpr: float, fpr: float, delta: float = 0.0) -> float:
+    """The ε of a budget under which no attack recognises more than ``tpr`` at a false positive rate of ``fpr``.
+
+    Parameters
+    ----------
+    tpr : float in (0, 1)
+        How many of those who took part may be recognised, at most.
+    fpr : float in (0, tpr)
+        Where this share of the others is accused falsely.
+    delta : float in [0, 1), default=0.0
+        δ of the budget.
+
+    Returns
+    -------
+    float
+        The largest ε for which *every* (ε, δ)-differentially private mechanism keeps to these rates. What was drawn
+        often keeps to much better ones: see `PrivacyGuarantee.risk`.
+
+    Raises
+    ------
+    ValueError
+        If a rate is out of range, or no ε > 0 keeps to them at this δ.
+
+    Examples
+    --------
+    >>> from skprivate.privacy import epsilon_of_risk
+    >>> round(epsilon_of_risk(tpr=0.05, fpr=0.01), 4)
+    1.6094
+    """
+    if not (0 < fpr < tpr < 1):
+        raise ValueError(f"tpr and fpr must keep 0 < fpr < tpr < 1, got tpr={tpr!r} and fpr={fpr!r}.")
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
+    # Either of the two bounds is enough.
+    ratios = ((tpr - delta) / fpr, (1 - delta - fpr) / (1 - tpr))
+    epsilon = _down(math.log(max(ratios))) if max(ratios) > 0 else 0.0
+    if not epsilon > 0:
+        raise ValueError(
+            f"delta={delta!r} alone lets an attack recognise {tpr!r} at fpr={fpr!r}; choose a smaller delta."
+        )
+    return epsilon
+
+
+def _curve(guarantee: PrivacyGuarantee, distance: float | None) -> tuple[Curve, float]:
+    """δ(ε) for ε ≥ 0, rounded up, and the ε beyond which it is constant."""
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    events = guarantee.events
+    if (guarantee.metric is None) != (distance is None):
+        raise ValueError(
+            f"distance must be {'None' if guarantee.metric is None else 'a number >= 0'} for a guarantee whose ε is "
+            f"{'not ' if guarantee.metric is None else ''}per unit of distance, got {distance!r}."
+        )
+    if distance is not None:
+        if not 0 <= distance < math.inf:
+            raise ValueError(f"distance must be a finite number >= 0, got {distance!r}.")
+        epsilon, events = epsilon * distance * (1 + _ULP), ()
+
+    def stated(at: float) -> float:
+        # The worst (ε, δ)-DP mechanism reveals all with probability δ, else it is randomised response.
+        if at >= epsilon:
+            return delta
+        if math.isinf(epsilon):
+            return 1.0
+        rest = -math.expm1(at - epsilon) / (1 + math.exp(-epsilon))
+        return min((delta + (1 - delta) * rest) * (1 + _ULP), 1.0)
+
+    if guarantee.adaptive or not events:
+        return stated, epsilon
+    # Beyond Σε of pure events nothing is left; of others, δ is beneath every float somewhere.
+    pure = compose_epsilon(events, 0.0)
+    reach = pure if math.isfinite(pure) else compose_epsilon(events, 1e-15)
+
+    @cache
+    def curve(at: float) -> float:
+        return min(stated(at), compose_delta(events, at))
+
+    return curve, reach
+
+
+def _largest_tpr(curve: Curve, reach: float, fpr: float) -> float:
+    if fpr == 1.0:
+        return 1.0
+    reach = min(reach, _LARGEST)
+
+    def bound(epsilon: float) -> float:
+        delta = curve(epsilon)
+        return min(
+            (math.exp(epsilon) * fpr + delta) * (1 + _ULP),
+            1 - math.exp(-epsilon) * (1 - delta - fpr) * (1 - _ULP) + 2.0**-53,
+            1.0,
+        )
+
+    best = min(bound(0.0), bound(reach))
+    if reach > 0:
+        # Each of the two is unimodal, not their minimum; a coarse scan finds the better valley.
+        grid = np.linspace(0.0, reach, 33)
+        values = [bound(float(epsilon)) for epsilon in grid]
+        place = int(np.argmin(values))
+        ends = float(grid[max(place - 1, 0)]), float(grid[min(place + 1, grid.size - 1)])
+        found = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-9 * reach})
+        best = min(best, values[place], float(found.fun))
+    return best
+
+
+def _down(value: float) -> float:
+    return max(value - abs(value) * 2.0**-50 - 2.0**-52, 0.0)
+
+
+def _percent(rate: float) -> str:
+    """Three digits, never rounded down."""
+    if rate <= 0:
+        return "0 %"
+    digits = 2 - math.floor(math.log10(100 * rate))
+    scaled = math.ceil(100 * rate * 10.0**digits * (1 - 1e-12)) / 10.0**digits
+    return f"{scaled:.{max(digits, 0)}f}".rstrip("0").rstrip(".") + " %" if digits > 0 else f"{scaled:g} %"
