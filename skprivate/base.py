@@ -93,6 +93,7 @@ class PrivateEstimatorMixin:
         adjacency: Adjacency | str,
         metric: str | None = None,
         assumptions: tuple[str, ...] = (),
+        reach: float | None = None,
     ) -> Iterator[Release]:
         """Pay for a mechanism, let it draw, state the guarantee.
 
@@ -100,7 +101,7 @@ class PrivateEstimatorMixin:
         ----------
         mechanism : Mechanism
             Its ``events`` are reserved before the block begins.
-        unit, adjacency, metric, assumptions
+        unit, adjacency, metric, assumptions, reach
             As in `skprivate.privacy.open_release`.
 
         Yields
@@ -125,6 +126,18 @@ class PrivateEstimatorMixin:
             theorem=mechanism.theorem,
             assumptions=assumptions,
             plan=mechanism.events,
+            reach=reach,
+            parameters=_shown(self),
         ) as release:
             yield release
         self.privacy_guarantee_ = release.close()
+
+
+def _shown(estimator: Any) -> dict[str, str]:
+    """The parameters of an estimator as its ledger shows them."""
+    shown = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if name != "ledger":
+            text = " ".join(repr(value).split())
+            shown[name] = text if len(text) <= 100 else text[:99] + "…"
+    return shown

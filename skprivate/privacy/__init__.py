@@ -27,7 +27,7 @@ from skprivate.privacy._events import (
     ZeroConcentratedEvent,
 )
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
-from skprivate.privacy._ledger import LedgerEntry, PrivacyLedger
+from skprivate.privacy._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
 from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
@@ -48,6 +48,7 @@ __all__ = [
     "BoundedRangeEvent",
     "Branch",
     "BudgetExceededError",
+    "DamagedLedgerError",
     "GaussianEvent",
     "LaplaceEvent",
     "LedgerEntry",

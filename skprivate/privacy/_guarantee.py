@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,8 @@ class PrivacyGuarantee:
         False if the noise was simulated (integer ``random_state``).
     adaptive : bool
         Whether draws outside a plan may have depended on earlier results. Such events compose by the sum only.
+    ledger_entry : str
+        Where it was paid: the ledger's identity and the number of the entry; empty without a ledger.
 
     Examples
     --------
@@ -84,6 +86,7 @@ class PrivacyGuarantee:
     events: tuple[tuple[PrivacyEvent, int], ...] = ()
     valid_for_release: bool = True
     adaptive: bool = False
+    ledger_entry: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", PrivacyUnit(self.unit))
@@ -196,6 +199,7 @@ class PrivacyGuarantee:
             "events": [{**event.to_dict(), "count": count} for event, count in self.events],
             "valid_for_release": self.valid_for_release,
             "adaptive": self.adaptive,
+            "ledger_entry": self.ledger_entry,
         }
 
     @classmethod

@@ -61,9 +61,7 @@ def check_copies_share_the_ledger(name: str, estimator: Any, *, make_data: MakeD
     guarantee = fitted.privacy_guarantee_
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "check.ledger"
-        ledger = PrivacyLedger(
-            path, epsilon=1e6, delta=0.5, unit=guarantee.unit, simulation=bool(seeded)
-        )
+        ledger = PrivacyLedger(path, epsilon=1e6, delta=0.5, unit=guarantee.unit, simulation=bool(seeded))
         spender = clone(estimator).set_params(ledger=ledger, **seeded)
         assert clone(spender).ledger == ledger, f"clone of {name} has another ledger."
         fits = joblib.Parallel(n_jobs=2)(joblib.delayed(_fit)(clone(spender), data) for _ in range(2))

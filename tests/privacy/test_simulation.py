@@ -90,7 +90,9 @@ def fits_inside_of_others():
     yield "bagging", BaggingRegressor(UserLevelSGDRegressor(max_iter=1), n_estimators=3), 3
 
 
-@pytest.mark.parametrize("model, fits", [pytest.param(*case[1:], id=case[0]) for case in fits_inside_of_others()])
+@pytest.mark.parametrize(
+    "model, fits", [pytest.param(*case[1:], id=case[0]) for case in fits_inside_of_others()]
+)
 def test_every_fit_inside_of_others_is_heard_at_the_callers_line(model, fits):
     with warnings.catch_warnings(record=True) as seen:
         warnings.resetwarnings()
@@ -156,7 +158,10 @@ def test_a_file_refuses_members_of_an_ensemble(tmp_path):
 def test_a_ledger_for_simulation_takes_nothing_else(tmp_path):
     """What is released must not be charged to a budget that is nobody's."""
     path = tmp_path / "trials.ledger"
-    ledgers = [PrivacyLedger(path, epsilon=10.0, simulation=True), PrivacyLedger(epsilon=10.0, simulation=True)]
+    ledgers = [
+        PrivacyLedger(path, epsilon=10.0, simulation=True),
+        PrivacyLedger(epsilon=10.0, simulation=True),
+    ]
     for ledger in (*ledgers, PrivacyLedger.open(path)):
         draw(ledger, 0)
         with pytest.raises(SimulatedNoiseError, match="charged to the data's own"):
