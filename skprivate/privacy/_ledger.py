@@ -349,6 +349,17 @@ class PrivacyLedger(LedgerDoor):
         seal: str = last.seal
         return seal
 
+    def seals(self) -> list[str]:
+        """The seals of all records, oldest first.
+
+        Returns
+        -------
+        seals : list of str
+            The last of them is `seal`.
+        """
+        with self._book.transaction(write=False) as (journal, _):
+            return [found.seal for found in journal.since(0)]
+
     def entries(self) -> list[LedgerEntry]:
         """All entries, oldest first.
 
