@@ -28,6 +28,7 @@ from skprivate.privacy._events import (
 )
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
+from skprivate.privacy._ledger_quote import Quote
 from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
@@ -59,6 +60,7 @@ __all__ = [
     "PrivacyRisk",
     "PrivacyUnit",
     "PureEvent",
+    "Quote",
     "Release",
     "SelectionRule",
     "SimulatedNoiseError",

@@ -64,7 +64,8 @@ class ReleaseAccount:
         self._assumptions = assumptions
         self._reach = reach
         self._parameters = parameters
-        self._source = bit_source(random_state)
+        dry = ledger is not None and ledger.dry_run
+        self._source = bit_source(0 if dry else random_state)
         self.public_rng = public_generator(random_state)
         self._ledger = ledger
         self._entry: int | None = None
@@ -74,7 +75,7 @@ class ReleaseAccount:
         self._paid: dict[PrivacyEvent, int] = {}
         self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
         self._closed = False
-        if not self._source.secure:
+        if not self._source.secure and not dry:
             announce_simulation(label)
         self._plan = count_events(plan)
         if self._plan:

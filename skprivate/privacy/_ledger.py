@@ -13,14 +13,15 @@ from skprivate.privacy._ledger_book import Book, LazyBook, remarks
 from skprivate.privacy._ledger_door import LedgerDoor
 from skprivate.privacy._ledger_entries import LedgerEntry, entries_frame, entries_html
 from skprivate.privacy._ledger_journal import DamagedLedgerError, record
+from skprivate.privacy._ledger_quote import Quote
 from skprivate.privacy._ledger_rules import Price
 from skprivate.privacy._ledger_store import FileStore, MemoryStore
-from skprivate.privacy._ledger_terms import Terms, checked_terms
+from skprivate.privacy._ledger_terms import HasTerms, checked_terms
 
 __all__ = ["DamagedLedgerError", "LedgerEntry", "PrivacyLedger"]
 
 
-class PrivacyLedger(LedgerDoor):
+class PrivacyLedger(LedgerDoor, HasTerms):
     """A durable privacy budget of one data set, shared by many fits, threads and processes.
 
     Pass the same ledger as ``ledger=`` to every estimator that is fitted on the same data. Each release
@@ -62,6 +63,9 @@ class PrivacyLedger(LedgerDoor):
         Whether the ledger is for trials with seeded noise, which are never released. True: it refuses secure noise,
         whose price belongs to the data's own ledger. False: a ledger with a path refuses seeded noise, set by you or
         by a meta-estimator; one in memory takes both, and marks them.
+    dry_run : bool, default=False
+        Whether every release charged here draws simulated noise, whatever its ``random_state``: prices are the real
+        ones, results are good for nothing, and nothing of them may be published.
 
     Raises
     ------
@@ -135,6 +139,7 @@ class PrivacyLedger(LedgerDoor):
         rows_per_user: int | None = None,
         public_features: bool = False,
         simulation: bool = False,
+        dry_run: bool = False,
     ) -> None:
         terms = checked_terms(
             epsilon=epsilon,
@@ -145,6 +150,7 @@ class PrivacyLedger(LedgerDoor):
             rows_per_user=rows_per_user,
             public_features=public_features,
             simulation=simulation,
+            dry_run=dry_run,
         )
         first = record(None, {"kind": "terms", **terms._asdict()})
         if path is None:
@@ -195,11 +201,6 @@ class PrivacyLedger(LedgerDoor):
         self._identity = book.state.terms.identity if identity is None else identity
         self._reservation, self._note, self._data = reservation, note, data
 
-    @property
-    def _terms(self) -> Terms:
-        terms: Terms = self._book.state.terms
-        return terms
-
     def annotated(self, note: str = "", *, data: str = "") -> PrivacyLedger:
         """A handle to the same ledger whose releases carry a note.
 
@@ -230,14 +231,14 @@ class PrivacyLedger(LedgerDoor):
 
     @contextmanager
     def reserve(
-        self, epsilon: float, delta: float = 0.0, *, rho: float | None = None, rho_delta: float = 0.0
+        self, epsilon: float | Quote, delta: float = 0.0, *, rho: float | None = None, rho_delta: float = 0.0
     ) -> Iterator[PrivacyLedger]:
         """Set a part of the budget aside for several releases: all of them, or none.
 
         Parameters
         ----------
         epsilon, delta : float
-            Most that the releases may cost together, as plain sums.
+            Most that the releases may cost together, as plain sums; or, in place of all numbers, what `quote` said.
         rho, rho_delta : float, optional
             Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price.
             Without it, ρ is ε²/2.
@@ -267,12 +268,52 @@ class PrivacyLedger(LedgerDoor):
         """
         if self._reservation is not None:
             raise ValueError("a reserved part of a ledger cannot be divided again; reserve from the whole.")
-        price = Price.checked(epsilon, delta, rho, rho_delta)
-        entry = self._book.reserve(price, remarks(self._note, self._data, {}))
+        unit = adjacency = None
+        if isinstance(epsilon, Quote):
+            price, unit, adjacency = epsilon.price, epsilon.unit, epsilon.adjacency
+        else:
+            price = Price.checked(epsilon, delta, rho, rho_delta)
+        entry = self._book.reserve(price, unit, adjacency, remarks(self._note, self._data, {}))
         try:
             yield _handle(self._book, self._identity, entry, self._note, self._data)
         finally:
             self._book.settle(entry)
+
+    def quote(self, estimator: Any, X: Any, y: Any = None, **fit_params: Any) -> Quote:
+        """What a fit, a cross-validation or a search would cost, before anything is drawn for it.
+
+        A copy of the estimator is fitted with simulated noise on a dry run of this ledger, and forgotten: that takes
+        as long as the fit itself. Prices do not depend on private values, so the fit will cost the same; a search over
+        random candidates must have its ``random_state`` set.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Every private part of it whose ``ledger`` is None or this one is charged to the dry run.
+        X, y
+            The data, or others of the same size and public parts.
+        **fit_params
+            Passed to ``fit``.
+
+        Returns
+        -------
+        Quote
+            The price of every release, their sum, and whether the ledger would admit them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skprivate import UserLevelMean
+        >>> from skprivate.privacy import PrivacyLedger
+        >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+        >>> X = np.random.RandomState(0).uniform(size=(500, 2))
+        >>> quote = ledger.quote(UserLevelMean(epsilon=0.5, delta=1e-6), X, user_ids=np.arange(500))
+        >>> quote.admitted, len(quote.entries), quote.epsilon <= 0.5
+        (True, 1, True)
+        """
+        from skprivate.privacy._quote import quote_of
+
+        return quote_of(self, estimator, X, y, fit_params)
 
     @property
     def path(self) -> str | None:
@@ -284,26 +325,6 @@ class PrivacyLedger(LedgerDoor):
     def identity(self) -> str:
         """What tells this ledger from every other."""
         return self._identity
-
-    @property
-    def epsilon(self) -> float:
-        """Budget ε."""
-        return self._terms.epsilon
-
-    @property
-    def delta(self) -> float:
-        """Budget δ."""
-        return self._terms.delta
-
-    @property
-    def composition(self) -> str:
-        """How prices add up: "filter", "basic" or "zcdp"."""
-        return self._terms.composition
-
-    @property
-    def simulation(self) -> bool:
-        """Whether the ledger is for trials with seeded noise."""
-        return self._terms.simulation
 
     @property
     def unit(self) -> str | None:
@@ -385,7 +406,7 @@ class PrivacyLedger(LedgerDoor):
         where = "in memory" if self.path is None else repr(self.path)
         try:
             (epsilon, delta), count, unit = self.spent, len(self.entries()), self.unit or "unit"
-            trial = ", simulation only" if self.simulation else ""
+            trial = ", simulation only" if self.simulation else ", dry run" if self.dry_run else ""
         except (OSError, ValueError, RuntimeError):
             return f"PrivacyLedger({where}: out of reach)"
         return (

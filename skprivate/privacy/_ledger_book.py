@@ -141,15 +141,16 @@ class Book:
                 )
             _change(journal, state, entry, price, own, list(events), close=close)
 
-    def reserve(self, price: Price, remarks: dict[str, Any]) -> int:
+    def reserve(self, price: Price, unit: str | None, adjacency: str | None, remarks: dict[str, Any]) -> int:
         """Write a reservation; its number."""
         with self.transaction(write=True) as (journal, state):
-            if state.unit is None or state.adjacency is None:
+            unit, adjacency = state.unit or unit, state.adjacency or adjacency
+            if unit is None or adjacency is None:
                 raise ValueError(
                     "a reservation needs to know for whom: create the ledger with unit= and adjacency=, or reserve "
                     "after the first release."
                 )
-            account = state.account(state.unit, state.adjacency)
+            account = state.account(unit, adjacency)
             return _open(
                 journal,
                 state,

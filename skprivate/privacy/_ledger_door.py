@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from skprivate.privacy._ledger_book import Book, LazyBook, remarks
+from skprivate.privacy._ledger_book import remarks
 from skprivate.privacy._ledger_rules import Price
 from skprivate.privacy._ledger_terms import checked_relation
 
@@ -13,7 +13,7 @@ from skprivate.privacy._ledger_terms import checked_relation
 class LedgerDoor:
     """The side of a `PrivacyLedger` that `open_release` uses."""
 
-    _book: Book | LazyBook
+    _book: Any
     _reservation: int | None
     _note: str
     _data: str

@@ -123,6 +123,10 @@ class Rule(NamedTuple):
             return cls(epsilon, delta, None, delta)
         return cls(epsilon, delta, delta / 2, delta / 2)
 
+    def sums_only(self, composition: str) -> Rule:
+        """The rule of a ledger whose first release does not fit otherwise."""
+        return Rule.of("basic", self.epsilon, self.delta) if composition == "filter" else self
+
     def fits(self, totals: Totals) -> bool:
         """Whether one of the filters admits these sums."""
         return self._sum_fits(totals) or self._zcdp_fits(totals)

@@ -29,6 +29,7 @@ class Terms(NamedTuple):
     rows_per_user: int | None
     public_features: bool
     simulation: bool
+    dry_run: bool
 
     def differences(self, found: Terms) -> list[str]:
         """What was asked for and is not so in an existing ledger; None asks for nothing."""
@@ -38,6 +39,42 @@ class Terms(NamedTuple):
             for name in Terms._fields[2:]
             if getattr(found, name) != asked[name] and asked[name] is not None
         ]
+
+
+class HasTerms:
+    """Reads what a ledger was created with."""
+
+    _book: Any
+
+    @property
+    def _terms(self) -> Terms:
+        terms: Terms = self._book.state.terms
+        return terms
+
+    @property
+    def epsilon(self) -> float:
+        """Budget ε."""
+        return self._terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Budget δ."""
+        return self._terms.delta
+
+    @property
+    def composition(self) -> str:
+        """How prices add up: "filter", "basic" or "zcdp"."""
+        return self._terms.composition
+
+    @property
+    def simulation(self) -> bool:
+        """Whether the ledger is for trials with seeded noise."""
+        return self._terms.simulation
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether what is charged here draws simulated noise only."""
+        return self._terms.dry_run
 
 
 def now() -> str:
@@ -55,6 +92,7 @@ def checked_terms(
     rows_per_user: Any,
     public_features: Any,
     simulation: Any,
+    dry_run: Any,
 ) -> Terms:
     """Terms of a new ledger, or an error that names what is not allowed."""
     epsilon, delta = positive("epsilon", epsilon), delta_number(delta)
@@ -63,7 +101,11 @@ def checked_terms(
     if composition == "zcdp" and delta == 0:
         why = "ρ-zCDP implies no (ε, 0)-differential privacy: give delta, or use composition='basic'."
         raise ValueError(must_be("delta", "positive with composition='zcdp'", delta, why))
-    for name, value in (("simulation", simulation), ("public_features", public_features)):
+    for name, value in (
+        ("simulation", simulation),
+        ("public_features", public_features),
+        ("dry_run", dry_run),
+    ):
         if not isinstance(value, bool):
             raise TypeError(must_be(name, "True or False", value))
     if rows_per_user is not None and (
@@ -81,6 +123,7 @@ def checked_terms(
         rows_per_user=None if rows_per_user is None else int(rows_per_user),
         public_features=public_features,
         simulation=simulation,
+        dry_run=dry_run,
     )
 
 
@@ -97,6 +140,8 @@ def checked_relation(adjacency: Any) -> str:
 
 def require_noise(terms: Terms, path: str | None, label: str, *, simulated: bool) -> None:
     """Seeded noise in a file for releases is a mistake; so is a release in a ledger for simulation."""
+    if terms.dry_run:
+        return  # the ledger itself has made the noise a simulation
     where = "in memory" if path is None else repr(path)
     if simulated and path is not None and not terms.simulation:
         raise SimulatedNoiseError(
