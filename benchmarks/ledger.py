@@ -22,7 +22,7 @@ def spend(ledger, seconds):
     """Releases for some seconds; how many."""
     end, count = time.perf_counter() + seconds, 0
     while time.perf_counter() < end:
-        ledger.close_entry(ledger.reserve("Benchmark", **PRICE, **KIND), **PRICE)
+        ledger.close_entry(ledger.charge("Benchmark", **PRICE, **KIND), **PRICE)
         count += 1
     return count
 

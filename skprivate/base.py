@@ -108,6 +108,7 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
         metric: str | None = None,
         assumptions: tuple[str, ...] = (),
         n_units: int | None = None,
+        reach: float | None = None,
     ) -> Iterator[Release]:
         """Pay for a mechanism, let it draw, state the guarantee.
 
@@ -115,7 +116,7 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
         ----------
         mechanism : Mechanism
             Its ``events`` are reserved before the block begins.
-        unit, adjacency, metric, assumptions
+        unit, adjacency, metric, assumptions, reach
             As in `skprivate.privacy.open_release`.
         n_units : int or None
             How many units there are, where that number is public: under replace-one, or given. A δ of 1/n or more
@@ -153,8 +154,20 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
                 theorem=mechanism.theorem,
                 assumptions=assumptions,
                 plan=mechanism.events,
+                reach=reach,
+                parameters=_shown(self),
             ) as release,
             steps("release", mechanism.n_draws) as release.after_draw,
         ):
             yield release
         self.privacy_guarantee_ = release.close()
+
+
+def _shown(estimator: Any) -> dict[str, str]:
+    """The parameters of an estimator as its ledger shows them."""
+    shown = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if name != "ledger":
+            text = " ".join(repr(value).split())
+            shown[name] = text if len(text) <= 100 else text[:99] + "…"
+    return shown

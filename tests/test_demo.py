@@ -31,6 +31,6 @@ def test_progress_follows_the_ledger(capsys, monkeypatch):
     with demo.progress(ledger, 2):
         for _ in range(2):
             price = {"epsilon": 0.5, "delta": 0.0, "rho": None, "events": []}
-            entry = ledger.reserve("Fit", unit="row", adjacency="replace-one", simulated=False, **price)
+            entry = ledger.charge("Fit", unit="row", adjacency="replace-one", simulated=False, **price)
             ledger.close_entry(entry, **price)
     assert capsys.readouterr().err.endswith("] 2/2\n")

@@ -27,7 +27,8 @@ from skprivate.privacy._events import (
     ZeroConcentratedEvent,
 )
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
-from skprivate.privacy._ledger import LedgerEntry, PrivacyLedger
+from skprivate.privacy._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
+from skprivate.privacy._ledger_quote import Quote
 from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
@@ -48,6 +49,7 @@ __all__ = [
     "BoundedRangeEvent",
     "Branch",
     "BudgetExceededError",
+    "DamagedLedgerError",
     "GaussianEvent",
     "LaplaceEvent",
     "LargeDeltaWarning",
@@ -59,6 +61,7 @@ __all__ = [
     "PrivacyRisk",
     "PrivacyUnit",
     "PureEvent",
+    "Quote",
     "Release",
     "SelectionRule",
     "SimulatedNoiseError",

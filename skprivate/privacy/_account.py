@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -62,6 +63,8 @@ class ReleaseAccount:
         theorem: str,
         assumptions: tuple[str, ...],
         plan: Events,
+        reach: float | None = None,
+        parameters: Mapping[str, str] | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -71,7 +74,10 @@ class ReleaseAccount:
         self._label = label
         self._theorem = theorem
         self._assumptions = assumptions
-        self._source = bit_source(random_state)
+        self._reach = reach
+        self._parameters = parameters
+        dry = ledger is not None and ledger.dry_run
+        self._source = bit_source(0 if dry else random_state)
         self.public_rng = public_generator(random_state)
         self._ledger = ledger
         self._entry: int | None = None
@@ -81,7 +87,7 @@ class ReleaseAccount:
         self._paid: dict[PrivacyEvent, int] = {}
         self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
         self._closed = False
-        if not self._source.secure:
+        if not self._source.secure and not dry:
             announce_simulation(label)
         self._plan = count_events(plan)
         if self._plan:
@@ -104,7 +110,7 @@ class ReleaseAccount:
             self._check_process()
             price = self._price(self._paid)
             if self._ledger is not None and self._entry is not None and not self._closed:
-                self._ledger.close_entry(self._entry, **price)
+                self._ledger.close_entry(self._entry, **price, reach=self._reach)
             self._closed = True
         return PrivacyGuarantee(
             epsilon=price["epsilon"],
@@ -116,7 +122,10 @@ class ReleaseAccount:
             theorem=self._theorem,
             events=tuple(self._paid.items()),
             valid_for_release=self._source.secure and self._tape is None,
-            adaptive=self._paid != self._plan,
+            adaptive=price["adaptive"],
+            ledger_entry=""
+            if self._ledger is None or self._entry is None
+            else self._ledger.entry_name(self._entry),
         )
 
     def __enter__(self) -> Self:
@@ -202,16 +211,18 @@ class ReleaseAccount:
 
     def _enter(self, ledger: PrivacyLedger, price: dict[str, Any]) -> None:
         if self._entry is None:
-            self._entry = ledger.reserve(
+            self._entry = ledger.charge(
                 self._label,
                 unit=str(self.unit),
                 # ε per unit of one distance does not add up with ε per unit of another.
                 adjacency=f"{self.adjacency}: {self._metric}" if self._metric else str(self.adjacency),
                 simulated=not self._source.secure,
+                reach=self._reach,
+                parameters=self._parameters,
                 **price,
             )
         else:
-            ledger.increase(self._entry, **price)
+            ledger.increase(self._entry, **price, reach=self._reach)
 
     @property
     def _accounted_delta(self) -> float:
@@ -242,4 +253,5 @@ class ReleaseAccount:
             "delta": delta,
             "rho": rho if math.isfinite(rho) and self.adjacency is not Adjacency.METRIC else None,
             "events": [{**event.to_dict(), "count": count} for event, count in events.items()],
+            "adaptive": events != self._plan,
         }

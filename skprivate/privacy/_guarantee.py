@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,8 @@ class PrivacyGuarantee:
         Whether draws outside a plan may have depended on earlier results. Such events compose by the sum only.
     stated : bool
         Whether somebody else stated it, for data that came without the draws.
+    ledger_entry : str
+        Where it was paid: the ledger's identity and the number of the entry; empty without a ledger.
 
     Examples
     --------
@@ -95,6 +97,7 @@ class PrivacyGuarantee:
     valid_for_release: bool = True
     adaptive: bool = False
     stated: bool = False
+    ledger_entry: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", member(PrivacyUnit, "unit", self.unit))
@@ -206,6 +209,7 @@ class PrivacyGuarantee:
             "valid_for_release": self.valid_for_release,
             "adaptive": self.adaptive,
             "stated": self.stated,
+            "ledger_entry": self.ledger_entry,
         }
 
     @classmethod

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import html
 import os
-import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from skprivate.privacy._dialect import rounded_up
-from skprivate.privacy._errors import BudgetExceededError
-from skprivate.privacy._ledger_entries import (
-    LedgerEntry,
-    entries_frame,
-    entries_html,
-    open_entry,
-    read_entries,
-    set_price,
-    to_json,
-)
-from skprivate.privacy._ledger_rules import RULES, Price
+from skprivate.privacy._dialect import must_be, rounded_up
+from skprivate.privacy._ledger_book import Book, LazyBook, remarks
+from skprivate.privacy._ledger_door import LedgerDoor
+from skprivate.privacy._ledger_entries import LedgerEntry, entries_frame, entries_html
+from skprivate.privacy._ledger_journal import DamagedLedgerError, record
+from skprivate.privacy._ledger_quote import Quote
+from skprivate.privacy._ledger_rules import Price
 from skprivate.privacy._ledger_store import FileStore, MemoryStore
-from skprivate.privacy._ledger_terms import Terms, checked_terms, now, require_kind, require_noise
+from skprivate.privacy._ledger_terms import HasTerms, checked_terms
 
-__all__ = ["LedgerEntry", "PrivacyLedger"]
+__all__ = ["DamagedLedgerError", "LedgerEntry", "PrivacyLedger"]
 
 
-class PrivacyLedger:
+class PrivacyLedger(LedgerDoor, HasTerms):
     """A durable privacy budget of one data set, shared by many fits, threads and processes.
 
     Pass the same ledger as ``ledger=`` to every estimator that is fitted on the same data. Each release
@@ -40,26 +36,36 @@ class PrivacyLedger:
     Parameters
     ----------
     path : str or os.PathLike, default=None
-        File of the ledger. Created if it does not exist; else opened, and the budget given here must be
-        the one it was created with (`PrivacyLedger.open` opens it without the numbers). None keeps the
+        File of the ledger. Created if it does not exist; else opened, and what is given here must be
+        what it was created with (`PrivacyLedger.open` opens it without the numbers). None keeps the
         ledger in the memory of this process: its threads share it, and it refuses to be pickled.
     epsilon : float
         Budget ε > 0 of all releases together.
     delta : float, default=0.0
         Budget δ in [0, 1) of all releases together.
-    unit : PrivacyUnit or str, default="row"
-        The unit of privacy; releases with another unit are refused.
-    composition : {"basic", "zcdp"}, default="basic"
-        How prices add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ ≤ ρ*, the largest ρ for which ρ-zCDP implies
-        (ε, δ)-DP by the RDP accountant; much cheaper for many Gaussian releases, needs δ > 0, and takes only
-        releases that have a zCDP price.
+    unit : PrivacyUnit or str, default=None
+        Whom the budget is for. None: the unit of the first release.
     adjacency : str, default=None
-        The neighbouring relation of all entries: "replace-one", "add-remove", or "metric: " and the name of the
-        distance. None: that of the first release.
+        The neighbouring relation: "replace-one", "add-remove", or "metric: " and the name of the distance. None: that
+        of the first release.
+    composition : {"filter", "basic", "zcdp"}, default="filter"
+        How prices add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ at most the largest ρ that implies ε, where a release
+        without a ρ counts as ε²/2 with its δ taken from the budget's; much cheaper for many releases, needs δ > 0.
+        "filter": what either of them admits, with half of δ each; a first release that only sums admit at the whole
+        δ makes it "basic".
+    rows_per_user : int, default=None
+        Most rows that one user has, enforced by whoever makes the data. With it a ledger of users takes releases
+        that protect rows.
+    public_features : bool, default=False
+        Whether everything in a row but its label is public anyway. With it a ledger of rows or users takes releases
+        that protect labels.
     simulation : bool, default=False
         Whether the ledger is for trials with seeded noise, which are never released. True: it refuses secure noise,
         whose price belongs to the data's own ledger. False: a ledger with a path refuses seeded noise, set by you or
         by a meta-estimator; one in memory takes both, and marks them.
+    dry_run : bool, default=False
+        Whether every release charged here draws simulated noise, whatever its ``random_state``: prices are the real
+        ones, results are good for nothing, and nothing of them may be published.
 
     Raises
     ------
@@ -67,6 +73,8 @@ class PrivacyLedger:
         A value that is not allowed, or other ones than the existing file was created with.
     FileNotFoundError
         The folder of ``path`` does not exist.
+    DamagedLedgerError
+        The records of an existing file are not those that were written.
 
     See Also
     --------
@@ -77,45 +85,46 @@ class PrivacyLedger:
     *Guarantee.* All releases charged to one ledger are together (ε, δ)-differentially private
     for its unit and adjacency, even where each release and its price are chosen after seeing the earlier
     ones, and where several run at the same time: both rules are fully adaptive privacy filters ([1]_ for
-    sums of (ε, δ), [2]_ for Rényi and zero-concentrated prices), and they hold for interleaved
-    interactive mechanisms as well [3]_. The fits of a cross-validation are added up like any others; no
+    sums of (ε, δ), [2]_ and [3]_ for zero-concentrated prices), and they hold for interleaved
+    interactive mechanisms as well [4]_. The fits of a cross-validation are added up like any others; no
     use is made of disjoint folds.
 
     *Never a cent over.* Prices are added in exact decimal arithmetic. A float stands for the decimal number
     that it prints as, so ten releases at 0.1 fill a budget of 1 exactly, in any order.
 
-    *Adjacency is not converted.* Replacing a unit is removing one and adding one, so the price (ε, 0)
-    under add-remove is (2ε, 0) under replace-one, and ρ is 4ρ. Which of them a budget means is for its
-    owner to say: a release under the other one is refused.
+    *Units.* A release that protects another unit is charged its price for the ledger's: a larger unit protects its
+    parts; so many smaller ones in a row make a larger one (group privacy of each event); to replace is to remove and
+    to add, so ε under add-remove is 2ε under replace-one; ε per unit of distance times the largest distance is ε.
+    Each entry says what was converted and why. What does not follow is refused with the reason.
 
     *Simulated releases.* A file is either for releases or for simulation, so that every entry of the one is a real
     release, and no real release is charged to the other. In memory, simulated releases are charged and marked.
 
     *Durability.* SQLite with a write-ahead log, synchronised to the disk at each commit. The processes
-    share memory beside the file, so it must lie on a local file system. A handle whose file was deleted
-    or exchanged refuses to work; a file that was edited or restored from an old copy has forgotten what
-    was spent.
+    share memory beside the file, so it must lie on a local file system. Nothing is overwritten: each change is a
+    record that seals the one before, so a record that was changed, cut or taken out is noticed by whoever opens the
+    file, and an older copy by every handle that has seen a newer record (a fitted model's among them).
 
     References
     ----------
     .. [1] R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy odometers and filters:
        Pay-as-you-go composition", NeurIPS 2016.
     .. [2] V. Feldman, T. Zrnic, "Individual privacy accounting via a Rényi filter", NeurIPS 2021.
-    .. [3] S. Haney et al., "Concurrent composition for interactive differential privacy with adaptive
+    .. [3] J. Whitehouse, A. Ramdas, R. Rogers, Z. S. Wu, "Fully-adaptive composition in differential privacy",
+       ICML 2023.
+    .. [4] S. Haney et al., "Concurrent composition for interactive differential privacy with adaptive
        privacy-loss parameters", CCS 2023.
 
     Examples
     --------
-    >>> from skprivate.privacy import PrivacyLedger
-    >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-6, unit="user")
-    >>> entry = ledger.reserve(
-    ...     "UserLevelSGDRegressor", epsilon=0.75, delta=5e-7, rho=None, unit="user", adjacency="replace-one",
-    ...     events=[], simulated=False,
-    ... )
+    >>> from skprivate.privacy import PrivacyLedger, open_release
+    >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
+    >>> with open_release(epsilon=0.75, unit="row", adjacency="replace-one", ledger=ledger) as release:
+    ...     noisy = release.laplace(0.5, sensitivity=0.01, epsilon=0.75)
     >>> ledger.spent, ledger.remaining
-    ((0.75, 5e-07), (0.25, 5e-07))
+    ((0.75, 0.0), (0.25, 5e-07))
     >>> ledger
-    PrivacyLedger(in memory: epsilon 0.75 of 1, delta 5e-07 of 1e-06 spent per user in 1 entry)
+    PrivacyLedger(in memory: epsilon 0.75 of 1, delta 0 of 1e-06 spent per row in 1 entry)
     """
 
     def __init__(
@@ -124,17 +133,36 @@ class PrivacyLedger:
         *,
         epsilon: float,
         delta: float = 0.0,
-        unit: str = "row",
-        composition: str = "basic",
+        unit: str | None = None,
         adjacency: str | None = None,
+        composition: str = "filter",
+        rows_per_user: int | None = None,
+        public_features: bool = False,
         simulation: bool = False,
+        dry_run: bool = False,
     ) -> None:
-        terms = checked_terms(epsilon, delta, unit, adjacency, composition, simulation)
+        terms = checked_terms(
+            epsilon=epsilon,
+            delta=delta,
+            unit=unit,
+            adjacency=adjacency,
+            composition=composition,
+            rows_per_user=rows_per_user,
+            public_features=public_features,
+            simulation=simulation,
+            dry_run=dry_run,
+        )
+        first = record(None, {"kind": "terms", **terms._asdict()})
         if path is None:
-            self._bind(MemoryStore(terms), terms)
+            self._bind(Book(MemoryStore(first)))
             return
-        store, found = FileStore.create_or_open(os.path.abspath(os.fspath(path)), terms)
-        self._bind(store, found)
+        location = os.path.abspath(os.fspath(path))
+        self._bind(Book(FileStore.create_or_open(location, first)))
+        if differ := terms.differences(self._terms):
+            raise ValueError(
+                f"The privacy ledger {location!r} exists with {'; '.join(differ)}. A budget is fixed when its "
+                f"ledger is created: open it with PrivacyLedger.open({location!r}), or choose another path."
+            )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
@@ -143,7 +171,7 @@ class PrivacyLedger:
         Parameters
         ----------
         path : str or os.PathLike
-            File of the ledger.
+            File of the ledger. One that may only be read can be shown, not charged.
 
         Returns
         -------
@@ -154,200 +182,204 @@ class PrivacyLedger:
         ------
         FileNotFoundError
             There is no such file.
+        DamagedLedgerError
+            Its records are not those that were written.
         ValueError
             The file is no privacy ledger.
         """
-        return _handle(*FileStore.open(os.path.abspath(os.fspath(path))))
+        return _handle(Book(FileStore.open(os.path.abspath(os.fspath(path)))))
 
-    def _bind(self, store: FileStore | MemoryStore, terms: Terms) -> None:
-        self._store = store
-        self._terms = terms
-        self._rule = RULES[terms.composition](Price(terms.epsilon, terms.delta, terms.rho))
-
-    def reserve(
+    def _bind(
         self,
-        label: str,
-        *,
-        epsilon: float,
-        delta: float,
-        rho: float | None,
-        unit: str,
-        adjacency: str,
-        events: list[dict[str, Any]],
-        simulated: bool,
-    ) -> int:
-        """Charge the price of a release that is about to draw.
+        book: Book | LazyBook,
+        identity: str | None = None,
+        reservation: int | None = None,
+        note: str = "",
+        data: str = "",
+    ) -> None:
+        self._book = book
+        self._identity = book.state.terms.identity if identity is None else identity
+        self._reservation, self._note, self._data = reservation, note, data
+
+    def annotated(self, note: str = "", *, data: str = "") -> PrivacyLedger:
+        """A handle to the same ledger whose releases carry a note.
 
         Parameters
         ----------
-        label : str
-            Who draws.
-        epsilon, delta : float
-            Price of what is about to be drawn.
-        rho : float or None
-            The same price in zero-concentrated differential privacy, if there is one.
-        unit, adjacency : str
-            Of the release; must be the ledger's.
-        events : list of dict
-            What is about to be drawn, as plain values.
-        simulated : bool
-            Whether the noise comes from a seed.
+        note : str
+            What the releases are for.
+        data : str, optional
+            A fingerprint of the data, kept as it is. Mind that a hash of few private rows tells them to whoever can
+            guess them.
 
         Returns
         -------
-        entry : int
-            Number of the new entry, for `increase` and `close_entry`.
+        ledger : PrivacyLedger
+            For the ``ledger`` parameter of estimators.
+
+        Examples
+        --------
+        >>> from skprivate.privacy import PrivacyLedger
+        >>> ledger = PrivacyLedger(epsilon=1.0)
+        >>> ledger.annotated("dose model") == ledger
+        True
+        """
+        for name, value in (("note", note), ("data", data)):
+            if not isinstance(value, str):
+                raise TypeError(must_be(name, "a string", value))
+        return _handle(self._book, self._identity, self._reservation, note, data)
+
+    @contextmanager
+    def reserve(
+        self, epsilon: float | Quote, delta: float = 0.0, *, rho: float | None = None, rho_delta: float = 0.0
+    ) -> Iterator[PrivacyLedger]:
+        """Set a part of the budget aside for several releases: all of them, or none.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            Most that the releases may cost together, as plain sums; or, in place of all numbers, what `quote` said.
+        rho, rho_delta : float, optional
+            Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price.
+            Without it, ρ is ε²/2.
+
+        Yields
+        ------
+        part : PrivacyLedger
+            A handle for the ``ledger`` parameter of the estimators. Its releases are paid by the reservation, which
+            costs what they cost when the block ends.
 
         Raises
         ------
         BudgetExceededError
-            The price does not fit; nothing was written.
-        SimulatedNoiseError
-            Seeded noise in a file for releases, or secure noise in a ledger for simulation.
+            So much is not left; nothing was written.
         ValueError
-            Another unit or adjacency than the ledger's, or a price that is no price.
-        """
-        price = Price.checked(epsilon, delta, rho)
-        unit, adjacency = str(unit), str(adjacency)  # members of enumerations are their values
-        row = (label, unit, adjacency, *price, to_json(events), now(), bool(simulated), os.getpid())
-        with self._store.transaction(write=True) as connection:
-            require_noise(self._terms, self.path, label, simulated=simulated)
-            require_kind(self._terms, self._current_adjacency(connection), label, unit, adjacency)
-            self._require_room(connection, label, price, old=Price(0.0, 0.0, 0.0))
-            cursor = connection.execute(
-                "INSERT INTO entries (label, unit, adjacency, epsilon, delta, rho, events, opened, simulated,"
-                " process_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
-        return int(cursor.lastrowid or 0)
+            The ledger has no unit of account yet.
 
-    def increase(
-        self, entry: int, *, epsilon: float, delta: float, rho: float | None, events: list[dict[str, Any]]
-    ) -> None:
-        """Charge an open release its new total price, before it draws more.
+        Examples
+        --------
+        >>> from skprivate.privacy import PrivacyLedger, open_release
+        >>> ledger = PrivacyLedger(epsilon=2.0, unit="row", adjacency="add-remove")
+        >>> with ledger.reserve(1.5) as part:
+        ...     with open_release(epsilon=1.0, unit="row", adjacency="add-remove", ledger=part) as release:
+        ...         noisy = release.laplace(0.5, sensitivity=1.0, epsilon=1.0)
+        >>> ledger.remaining
+        (1.0, 0.0)
+        """
+        if self._reservation is not None:
+            raise ValueError("a reserved part of a ledger cannot be divided again; reserve from the whole.")
+        unit = adjacency = None
+        if isinstance(epsilon, Quote):
+            price, unit, adjacency = epsilon.price, epsilon.unit, epsilon.adjacency
+        else:
+            price = Price.checked(epsilon, delta, rho, rho_delta)
+        entry = self._book.reserve(price, unit, adjacency, remarks(self._note, self._data, {}))
+        try:
+            yield _handle(self._book, self._identity, entry, self._note, self._data)
+        finally:
+            self._book.settle(entry)
+
+    def quote(self, estimator: Any, X: Any, y: Any = None, **fit_params: Any) -> Quote:
+        """What a fit, a cross-validation or a search would cost, before anything is drawn for it.
+
+        A copy of the estimator is fitted with simulated noise on a dry run of this ledger, and forgotten: that takes
+        as long as the fit itself. Prices do not depend on private values, so the fit will cost the same; a search over
+        random candidates must have its ``random_state`` set.
 
         Parameters
         ----------
-        entry : int
-            What `reserve` returned.
-        epsilon, delta, rho : float
-            The new total, as in `reserve`.
-        events : list of dict
-            All of its events, with those about to be drawn.
+        estimator : estimator
+            Every private part of it whose ``ledger`` is None or this one is charged to the dry run.
+        X, y
+            The data, or others of the same size and public parts.
+        **fit_params
+            Passed to ``fit``.
 
-        Raises
-        ------
-        BudgetExceededError
-            The new total does not fit; nothing was written.
-        ValueError
-            The entry does not exist or is closed.
+        Returns
+        -------
+        Quote
+            The price of every release, their sum, and whether the ledger would admit them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skprivate import UserLevelMean
+        >>> from skprivate.privacy import PrivacyLedger
+        >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+        >>> X = np.random.RandomState(0).uniform(size=(500, 2))
+        >>> quote = ledger.quote(UserLevelMean(epsilon=0.5, delta=1e-6), X, user_ids=np.arange(500))
+        >>> quote.admitted, len(quote.entries), quote.epsilon <= 0.5
+        (True, 1, True)
         """
-        price = Price.checked(epsilon, delta, rho)
-        with self._store.transaction(write=True) as connection:
-            label, old = open_entry(connection, entry)
-            self._require_room(connection, label, price, old=old)
-            set_price(connection, entry, price, events)
+        from skprivate.privacy._quote import quote_of
 
-    def close_entry(
-        self, entry: int, *, epsilon: float, delta: float, rho: float | None, events: list[dict[str, Any]]
-    ) -> None:
-        """Close a release at its final price, lower than charged where less was drawn than reserved.
-
-        Parameters
-        ----------
-        entry : int
-            What `reserve` returned.
-        epsilon, delta, rho : float
-            The final price, at most the charged one.
-        events : list of dict
-            What was drawn.
-
-        Raises
-        ------
-        ValueError
-            The entry does not exist or is closed, or the price is higher than the charged one.
-        """
-        price = Price.checked(epsilon, delta, rho)
-        with self._store.transaction(write=True) as connection:
-            label, charged = open_entry(connection, entry)
-            if price.exceeds(charged):
-                raise ValueError(
-                    f"Entry {entry} ({label}) cannot close at {price}: only {charged} was charged."
-                )
-            set_price(connection, entry, price, events)
-            connection.execute("UPDATE entries SET closed = ? WHERE id = ?", (now(), entry))
-
-    def _require_room(self, connection: sqlite3.Connection, label: str, price: Price, *, old: Price) -> None:
-        if self._rule.fits(connection, price, old):
-            return
-        remaining = self._rule.remaining(connection)
-        before = f" ({old} of it was charged already)" if any(old) else ""
-        raise BudgetExceededError(
-            f"{label} needs {price}{before}, but this ledger has {remaining} left of "
-            f"{self._rule.budget}. Nothing was drawn or spent. Ask for no more than what is left, make "
-            "fewer releases, or agree on a "
-            "larger budget, in a new ledger, before the data is used again.",
-            required=price[:2],
-            remaining=remaining[:2],
-        )
+        return quote_of(self, estimator, X, y, fit_params)
 
     @property
     def path(self) -> str | None:
         """File of the ledger; None for a ledger in memory."""
-        return self._store.path
+        path: str | None = self._book.store.path
+        return path
 
     @property
-    def epsilon(self) -> float:
-        """Budget ε."""
-        return self._terms.epsilon
+    def identity(self) -> str:
+        """What tells this ledger from every other."""
+        return self._identity
 
     @property
-    def delta(self) -> float:
-        """Budget δ."""
-        return self._terms.delta
-
-    @property
-    def unit(self) -> str:
-        """The unit of privacy that the budget is for."""
-        return self._terms.unit
-
-    @property
-    def composition(self) -> str:
-        """How prices add up: "basic" or "zcdp"."""
-        return self._terms.composition
-
-    @property
-    def simulation(self) -> bool:
-        """Whether the ledger is for trials with seeded noise only."""
-        return self._terms.simulation
+    def unit(self) -> str | None:
+        """The unit of account; None before the first release, unless given."""
+        with self._book.transaction(write=False) as (_, state):
+            unit: str | None = state.unit
+        return unit
 
     @property
     def adjacency(self) -> str | None:
-        """The neighbouring relation of all entries; None before the first one, unless given."""
-        with self._store.transaction(write=False) as connection:
-            return self._current_adjacency(connection)
-
-    def _current_adjacency(self, connection: sqlite3.Connection) -> str | None:
-        first = connection.execute("SELECT adjacency FROM entries ORDER BY id LIMIT 1").fetchone()
-        return first[0] if first else self._terms.adjacency
+        """The neighbouring relation of the account; None before the first release, unless given."""
+        with self._book.transaction(write=False) as (_, state):
+            adjacency: str | None = state.adjacency
+        return adjacency
 
     @property
     def spent(self) -> tuple[float, float]:
-        """(ε, δ) of all entries together, rounded up."""
-        with self._store.transaction(write=False) as connection:
-            return self._rule.spent(connection)
+        """(ε, δ) that all entries count for together, rounded up."""
+        with self._book.transaction(write=False) as (_, state):
+            spent: tuple[float, float] = state.rule.spent(state.totals[None])
+        return spent
 
     @property
     def remaining(self) -> tuple[float, float]:
-        """(ε, δ) that is left, rounded down; under "zcdp", what the ρ that is left is worth on its own."""
-        with self._store.transaction(write=False) as connection:
-            return self._rule.remaining(connection)[:2]
+        """(ε, δ) that one more release may cost, rounded down; where ρ counts, what the ρ that is left is worth."""
+        with self._book.transaction(write=False) as (_, state):
+            remaining = state.rule.remaining(state.totals[None])
+        return remaining.epsilon, remaining.delta
 
     @property
     def remaining_rho(self) -> float | None:
-        """ρ that is left, rounded down; None under "basic"."""
-        with self._store.transaction(write=False) as connection:
-            return self._rule.remaining(connection).rho
+        """ρ that is left, rounded down; None where sums count only."""
+        with self._book.transaction(write=False) as (_, state):
+            rho: float | None = state.rule.remaining_rho(state.totals[None])
+        return rho
+
+    @property
+    def seal(self) -> str:
+        """The seal of the last record. Noted elsewhere, it proves later that nothing before it was changed."""
+        with self._book.transaction(write=False) as (_, state):
+            last = state.last
+        assert last is not None  # the terms are a record
+        seal: str = last.seal
+        return seal
+
+    def seals(self) -> list[str]:
+        """The seals of all records, oldest first.
+
+        Returns
+        -------
+        seals : list of str
+            The last of them is `seal`.
+        """
+        with self._book.transaction(write=False) as (journal, _):
+            return [found.seal for found in journal.since(0)]
 
     def entries(self) -> list[LedgerEntry]:
         """All entries, oldest first.
@@ -355,10 +387,10 @@ class PrivacyLedger:
         Returns
         -------
         entries : list of LedgerEntry
-            One for each release, open ones included.
+            One for each release and reservation, open ones included.
         """
-        with self._store.transaction(write=False) as connection:
-            return read_entries(connection)
+        with self._book.transaction(write=False) as (_, state):
+            return list(state.entries.values())
 
     def to_frame(self) -> Any:
         """The entries as a table.
@@ -373,16 +405,13 @@ class PrivacyLedger:
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
         try:
-            with self._store.transaction(write=False) as connection:
-                epsilon, delta = self._rule.spent(connection)
-                (count,) = connection.execute("SELECT count(*) FROM entries").fetchone()
+            (epsilon, delta), count, unit = self.spent, len(self.entries()), self.unit or "unit"
+            trial = ", simulation only" if self.simulation else ", dry run" if self.dry_run else ""
         except (OSError, ValueError, RuntimeError):
             return f"PrivacyLedger({where}: out of reach)"
-        entries = f"{count} {'entry' if count == 1 else 'entries'}"
-        note = ", simulation only" if self.simulation else ""
         return (
-            f"PrivacyLedger({where}: epsilon {rounded_up(epsilon)} of {self.epsilon:.6g}, delta "
-            f"{rounded_up(delta)} of {self.delta:.6g} spent per {self.unit} in {entries}{note})"
+            f"PrivacyLedger({where}: epsilon {rounded_up(epsilon)} of {self.epsilon:g}, delta {rounded_up(delta)} of "
+            f"{self.delta:g} spent per {unit} in {count} {'entry' if count == 1 else 'entries'}{trial})"
         )
 
     def _repr_html_(self) -> str:
@@ -398,24 +427,16 @@ class PrivacyLedger:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if isinstance(self._store, MemoryStore):
-            raise TypeError(
-                "A PrivacyLedger without a path lives in the memory of one process and cannot be "
-                "pickled, which joblib does to reach its worker processes. Give it a path, "
-                "PrivacyLedger('study.ledger', …), so that all processes share one budget; or set the "
-                "estimator's ledger=None before saving it."
-            )
-        return _handle, (self._store, self._terms)
+        return _handle, (self._book, self._identity, self._reservation, self._note, self._data)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PrivacyLedger) and self._terms.identity == other._terms.identity
+        return isinstance(other, PrivacyLedger) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._terms.identity)
+        return hash(self._identity)
 
 
-def _handle(store: FileStore, terms: Terms) -> PrivacyLedger:
-    """A handle to an existing file, which is looked at only when the handle is used."""
+def _handle(book: Book | LazyBook, *rest: Any) -> PrivacyLedger:
     ledger = PrivacyLedger.__new__(PrivacyLedger)
-    ledger._bind(store, terms)
+    ledger._bind(book, *rest)
     return ledger

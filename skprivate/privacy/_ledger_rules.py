@@ -1,114 +1,193 @@
 """How the prices in a ledger add up: privacy filters in exact decimal arithmetic.
 
-Most entries share a few prices, so an index groups them and the exact arithmetic runs over the groups:
-nothing is kept that could differ from the entries themselves.
+Three sums are kept: of ε, of δ, and of the price in approximate zero-concentrated privacy, (ρ, δ′), where a release
+without a ρ of its own counts as δ-approximately ε²/2-zCDP. Two filters read them:
+
+* *sum*: Σε ≤ ε and Σδ ≤ δ (Rogers et al. 2016);
+* *zcdp*: Σρ at most the largest ρ that implies ε at δ − Σδ′ (Feldman and Zrnic 2021; with δ′ Whitehouse et al. 2023).
+
+Each of them holds for paths that end within it. A ledger that admits what either of them admits must divide δ between
+them: those paths that end within the one fail with its share, the others with the other's.
 """
 
 from __future__ import annotations
 
 import math
-import sqlite3
-from collections.abc import Iterable
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
+from functools import lru_cache
 from typing import NamedTuple
 
-from skprivate.privacy._dialect import number
-from skprivate.privacy._zcdp import epsilon_of_rho
+from skprivate.privacy._dialect import delta_number, number, rounded_up
+from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
+
+#: How prices may add up.
+COMPOSITIONS = ("filter", "basic", "zcdp")
 
 
 class Price(NamedTuple):
-    """What a release costs: (ε, δ), and ρ in zero-concentrated privacy where that exists."""
+    """What a release costs: (ε, δ), and (ρ, δ′) in approximate zero-concentrated privacy where that is known."""
 
     epsilon: float
     delta: float
     rho: float | None = None
+    rho_delta: float = 0.0
 
     @classmethod
-    def checked(cls, epsilon: float, delta: float, rho: float | None) -> Price:
+    def checked(cls, epsilon: float, delta: float, rho: float | None, rho_delta: float = 0.0) -> Price:
         """The price, or a clear error where the numbers are none."""
+
+        def price(name: str, value: float) -> float:
+            return number(name, value, "a finite number >= 0", lambda result: result >= 0)
+
         return cls(
-            number("epsilon", epsilon, "a finite price >= 0", lambda value: value >= 0),
-            number("delta", delta, "a price in [0, 1)", lambda value: 0 <= value < 1),
-            None
-            if rho is None
-            else number("rho", rho, "a finite price >= 0 or None", lambda value: value >= 0),
+            price("epsilon", epsilon),
+            delta_number(delta),
+            None if rho is None else price("rho", rho),
+            delta_number(rho_delta, "rho_delta"),
         )
+
+    @property
+    def concentrated(self) -> tuple[float, float]:
+        """(ρ, δ′) that holds in any case."""
+        if self.rho is not None:
+            return self.rho, self.rho_delta
+        half = 0.5 * self.epsilon * self.epsilon
+        return half * (1 + 2.0**-50) + (5e-324 if self.epsilon else 0.0), self.delta
 
     def exceeds(self, reserved: Price) -> bool:
         """Whether any of the numbers is above the reserved one."""
-        more_rho = reserved.rho is not None and (self.rho is None or self.rho > reserved.rho)
-        return self.epsilon > reserved.epsilon or self.delta > reserved.delta or more_rho
+        new, old = self.concentrated, reserved.concentrated
+        return (
+            self.epsilon > reserved.epsilon
+            or self.delta > reserved.delta
+            or new[0] > old[0]
+            or new[1] > old[1]
+        )
 
     def __str__(self) -> str:
-        return f"epsilon={self.epsilon}, delta={self.delta}" + (
-            "" if self.rho is None else f", rho={self.rho}"
-        )
+        rho = "" if self.rho is None else f", rho={rounded_up(self.rho)}"
+        return f"epsilon={rounded_up(self.epsilon)}, delta={rounded_up(self.delta)}{rho}"
 
 
-class BasicRule:
-    """Σε ≤ ε and Σδ ≤ δ."""
-
-    def __init__(self, budget: Price) -> None:
-        self.budget = budget
-
-    def spent(self, connection: sqlite3.Connection) -> tuple[float, float]:
-        epsilon, delta = self._total(connection)
-        return round_up(epsilon), round_up(delta)
-
-    def remaining(self, connection: sqlite3.Connection) -> Price:
-        epsilon, delta = self._total(connection)
-        return Price(_left(exact(self.budget.epsilon), epsilon), _left(exact(self.budget.delta), delta))
-
-    def fits(self, connection: sqlite3.Connection, new: Price, old: Price) -> bool:
-        """Whether the total stays within the budget when an entry's price grows from ``old`` to ``new``."""
-        epsilon, delta = self._total(connection)
-        return _fits(epsilon, old.epsilon, new.epsilon, self.budget.epsilon) and _fits(
-            delta, old.delta, new.delta, self.budget.delta
-        )
-
-    def _total(self, connection: sqlite3.Connection) -> tuple[Decimal, Decimal]:
-        groups = connection.execute(
-            "SELECT epsilon, delta, count(*) FROM entries GROUP BY epsilon, delta"
-        ).fetchall()
-        return (
-            _sum((epsilon, count) for epsilon, _, count in groups),
-            _sum((delta, count) for _, delta, count in groups),
-        )
+NOTHING = Price(0.0, 0.0, 0.0)
 
 
-class ZcdpRule:
-    """Σρ ≤ ρ*, where ρ*-zCDP implies the budget (ε, δ)."""
+class Totals(NamedTuple):
+    """Exact sums of prices."""
 
-    def __init__(self, budget: Price) -> None:
-        self.budget = budget
-        self.limit = budget.rho or 0.0
+    epsilon: Decimal = Decimal()
+    delta: Decimal = Decimal()
+    rho: Decimal = Decimal()
+    rho_delta: Decimal = Decimal()
 
-    def spent(self, connection: sqlite3.Connection) -> tuple[float, float]:
-        return self._worth(round_up(self._total(connection)))
-
-    def remaining(self, connection: sqlite3.Connection) -> Price:
-        rho = _left(exact(self.limit), self._total(connection))
-        return Price(*self._worth(rho), rho)
-
-    def fits(self, connection: sqlite3.Connection, new: Price, old: Price) -> bool:
-        if new.rho is None:
-            raise ValueError(
-                "This release has no zCDP price, and its ledger adds up in zCDP. Use a PrivacyLedger with "
-                "composition='basic'. Nothing was drawn or spent."
+    def changed(self, old: Price, new: Price) -> Totals:
+        """The sums after one price grew or shrank from ``old`` to ``new``."""
+        return Totals(
+            *(
+                _EXACT.add(_EXACT.subtract(total, exact(before)), exact(after))
+                for total, before, after in zip(self, _parts(old), _parts(new), strict=True)
             )
-        return _fits(self._total(connection), old.rho or 0.0, new.rho, self.limit)
+        )
 
-    def _worth(self, rho: float) -> tuple[float, float]:
-        if rho <= 0:
-            return 0.0, 0.0
-        return min(epsilon_of_rho(rho, self.budget.delta), self.budget.epsilon), self.budget.delta
+    def within(self, price: Price) -> bool:
+        """Whether no sum is above the like part of a reserved price."""
+        return all(total <= exact(part) for total, part in zip(self, _parts(price), strict=True))
 
-    def _total(self, connection: sqlite3.Connection) -> Decimal:
-        groups = connection.execute("SELECT rho, count(*) FROM entries GROUP BY rho").fetchall()
-        return _sum(groups)
+    def price(self) -> Price:
+        """The sums, rounded up."""
+        return Price(*map(round_up, self))
 
 
-RULES: dict[str, type[BasicRule] | type[ZcdpRule]] = {"basic": BasicRule, "zcdp": ZcdpRule}
+class Rule(NamedTuple):
+    """The budget of a ledger as its filters read it.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    sum_delta, zcdp_delta : float or None
+        Shares of δ that the filters have; None where a filter is not used.
+    """
+
+    epsilon: float
+    delta: float
+    sum_delta: float | None
+    zcdp_delta: float | None
+
+    @classmethod
+    def of(cls, composition: str, epsilon: float, delta: float) -> Rule:
+        """The rule of a composition. Without δ only sums are left."""
+        if composition == "basic" or delta == 0:
+            return cls(epsilon, delta, delta, None)
+        if composition == "zcdp":
+            return cls(epsilon, delta, None, delta)
+        return cls(epsilon, delta, delta / 2, delta / 2)
+
+    def sums_only(self, composition: str) -> Rule:
+        """The rule of a ledger whose first release does not fit otherwise."""
+        return Rule.of("basic", self.epsilon, self.delta) if composition == "filter" else self
+
+    def fits(self, totals: Totals) -> bool:
+        """Whether one of the filters admits these sums."""
+        return self._sum_fits(totals) or self._zcdp_fits(totals)
+
+    def spent(self, totals: Totals) -> tuple[float, float]:
+        """(ε, δ) that the sums count for, by the filter under which it is less."""
+        found = []
+        if self.sum_delta is not None:
+            found.append((round_up(totals.epsilon), round_up(totals.delta)))
+        if self.zcdp_delta is not None and self._zcdp_fits(totals):
+            left = _less(self.zcdp_delta, totals.rho_delta)
+            if totals.rho == 0:
+                found.append((0.0, round_up(totals.rho_delta)))
+            else:
+                found.append((min(epsilon_of_rho(round_up(totals.rho), left), self.epsilon), self.zcdp_delta))
+        if len(found) == 2 and not self._sum_fits(totals):
+            return found[1]
+        return min(found, default=(self.epsilon, self.delta))
+
+    def remaining(self, totals: Totals) -> Price:
+        """What one more release may cost, by the filter under which it is more; ρ where that filter counts it."""
+        sums, zcdp = Price(0.0, 0.0), Price(0.0, 0.0)
+        if self.sum_delta is not None and self._sum_fits(totals):
+            sums = Price(_less(self.epsilon, totals.epsilon), _less(self.sum_delta, totals.delta))
+        if self.zcdp_delta is not None and self._zcdp_fits(totals):
+            left = _less(self.zcdp_delta, totals.rho_delta)
+            rho = _less(_limit(self.epsilon, left), totals.rho)
+            worth = epsilon_of_rho(rho, left) if rho > 0 else 0.0
+            zcdp = Price(min(worth, self.epsilon), left, rho)
+        return max(sums, zcdp, key=lambda price: price.epsilon)
+
+    def remaining_rho(self, totals: Totals) -> float | None:
+        """ρ that is left; None where only sums count."""
+        if self.zcdp_delta is None:
+            return None
+        left = _less(self.zcdp_delta, totals.rho_delta)
+        return max(_less(_limit(self.epsilon, left), totals.rho), 0.0)
+
+    def _sum_fits(self, totals: Totals) -> bool:
+        return (
+            self.sum_delta is not None
+            and totals.epsilon <= exact(self.epsilon)
+            and totals.delta <= exact(self.sum_delta)
+        )
+
+    def _zcdp_fits(self, totals: Totals) -> bool:
+        if self.zcdp_delta is None:
+            return False
+        if totals.rho == 0:
+            return totals.rho_delta <= exact(self.zcdp_delta)
+        left = _less(self.zcdp_delta, totals.rho_delta)
+        return left > 0 and totals.rho <= exact(_limit(self.epsilon, left))
+
+
+@lru_cache(maxsize=64)
+def _limit(epsilon: float, delta: float) -> float:
+    return rho_of_epsilon(epsilon, delta) if delta > 0 else 0.0
+
+
+def _parts(price: Price) -> tuple[float, float, float, float]:
+    return (price.epsilon, price.delta, *price.concentrated)
 
 
 #: Floats print with 17 digits between 10⁻³²⁴ and 10³⁰⁸: 1000 digits hold any sum of them, and Inexact would tell.
@@ -133,17 +212,5 @@ def round_up(value: Decimal) -> float:
     return -round_down(value.copy_negate()) + 0.0
 
 
-def _sum(groups: Iterable[tuple[float, int]]) -> Decimal:
-    total = Decimal()
-    for value, count in groups:
-        total = _EXACT.fma(exact(value), Decimal(count), total)
-    return total
-
-
-def _left(budget: Decimal, total: Decimal) -> float:
-    return round_down(_EXACT.subtract(budget, total))
-
-
-def _fits(total: Decimal, old: float, new: float, budget: float) -> bool:
-    changed = _EXACT.add(_EXACT.subtract(total, exact(old)), exact(new))
-    return changed <= exact(budget)
+def _less(budget: float, total: Decimal) -> float:
+    return round_down(_EXACT.subtract(exact(budget), total))

@@ -1,120 +1,155 @@
-"""Where a ledger's rows live: one SQLite file, or one in-memory database of this process.
+"""Where a ledger's records live: one SQLite file, or a list of this process.
 
 A file is opened anew for every operation (about a millisecond). So no connection ever crosses a `fork`,
-is left to a garbage collector or belongs to the wrong thread, and a `kill -9` leaves a committed row or
+is left to a garbage collector or belongs to the wrong thread, and a `kill -9` leaves a committed record or
 none.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
-import threading
-import weakref
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from skprivate.privacy._ledger_terms import Terms
+from skprivate.privacy._ledger_journal import DamagedLedgerError, Record
 
 #: How long an operation waits for the other processes' transactions (seconds).
 BUSY_TIMEOUT = 60.0
 _APPLICATION_ID = 0x736B7076  # "skpv"
-_FORMAT = 2
-_READABLE = (1, 2)  # the first knew no ledgers for simulation: such a file is for releases
+_FORMAT = 3
 
-_SCHEMA = """
-CREATE TABLE terms (
-    identity TEXT NOT NULL, created TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL,
-    unit TEXT NOT NULL, adjacency TEXT, composition TEXT NOT NULL, rho REAL,
-    simulation INTEGER NOT NULL
-);
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT NOT NULL, unit TEXT NOT NULL, adjacency TEXT NOT NULL,
-    epsilon REAL NOT NULL, delta REAL NOT NULL, rho REAL, events TEXT NOT NULL,
-    opened TEXT NOT NULL, closed TEXT, simulated INTEGER NOT NULL, process_id INTEGER NOT NULL
-);
-CREATE INDEX prices ON entries (epsilon, delta, rho);
-"""
+_SCHEMA = "CREATE TABLE journal (number INTEGER PRIMARY KEY, text TEXT NOT NULL, seal TEXT NOT NULL)"
+
+
+class FileJournal:
+    """The records of a file inside one transaction.
+
+    Attributes
+    ----------
+    written : list of Record
+        What this transaction appended.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.written: list[Record] = []
+
+    def since(self, number: int) -> list[Record]:
+        """All records from ``number`` on."""
+        rows = self._connection.execute(
+            "SELECT number, text, seal FROM journal WHERE number >= ? ORDER BY number", (number,)
+        )
+        return [Record(*row) for row in rows]
+
+    def append(self, new: Record) -> None:
+        """Write one record."""
+        self._connection.execute("INSERT INTO journal VALUES (?, ?, ?)", new)
+        self.written.append(new)
+
+
+class MemoryJournal:
+    """The records of a ledger in memory; what a transaction appends is among them when it has ended well."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self._records = records
+        self.written: list[Record] = []
+
+    def since(self, number: int) -> list[Record]:
+        """All records from ``number`` on."""
+        return self._records[number:]
+
+    def append(self, new: Record) -> None:
+        """Write one record."""
+        self.written.append(new)
 
 
 class FileStore:
-    """The ledger's file. Holds only its path and identity, so any process can use a copy."""
+    """The ledger's file. Holds only its path, so any process can use a copy."""
 
-    def __init__(self, path: str, identity: str) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.identity = identity
 
     @classmethod
-    def create_or_open(cls, path: str, terms: Terms) -> tuple[FileStore, Terms]:
-        """Create the file with ``terms`` unless it exists; return the terms that it holds."""
+    def create_or_open(cls, path: str, first: Record) -> FileStore:
+        """Create the file with its first record unless it exists."""
         parent = os.path.dirname(path)
         if not os.path.isdir(parent):
             raise FileNotFoundError(f"path={path!r}: the folder {parent!r} does not exist; create it first.")
         with _plain_errors(path), closing(_connect(path, "rwc")) as connection:
-            # A second creator waits here for the first one, and then finds its tables.
+            # A second creator waits here for the first one, and then finds its table.
             with _transaction(connection, write=True):
                 if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-                    _fill(connection, terms)
-            found = _read_terms(connection, path)
-            _require_same(path, terms, found)
+                    connection.execute(_SCHEMA)
+                    FileJournal(connection).append(first)
+                    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                    connection.execute(f"PRAGMA user_version = {_FORMAT}")
+            _require_ledger(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
-        return cls(path, found.identity), found
+        return cls(path)
 
     @classmethod
-    def open(cls, path: str) -> tuple[FileStore, Terms]:
-        """Open an existing file; return the terms that it holds."""
+    def open(cls, path: str) -> FileStore:
+        """Open an existing file."""
         if not os.path.exists(path):
             raise FileNotFoundError(
                 f"path={path!r}: there is no privacy ledger; create it with its budget first."
             )
-        with _plain_errors(path), closing(_connect(path, "rw")) as connection:
-            found = _read_terms(connection, path)
-        return cls(path, found.identity), found
+        return cls(path)
 
     @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
+    def transaction(self, *, write: bool) -> Iterator[FileJournal]:
         """One transaction: on the disk when left, rolled back on an exception."""
         if not os.path.exists(self.path):
             raise FileNotFoundError(
                 f"The privacy ledger {self.path!r} is gone. What was spent there is not known here, so "
                 "nothing is released; restore the file, or pass another ledger."
             )
-        with _plain_errors(self.path), closing(_connect(self.path, "rw")) as connection:
-            if _read_terms(connection, self.path).identity != self.identity:
-                raise ValueError(
-                    f"The file {self.path!r} now holds another privacy ledger than the one this handle "
-                    "is for."
-                )
+        with _plain_errors(self.path), self._connected(write=write) as connection:
+            _require_ledger(connection, self.path)
             with _transaction(connection, write=write):
+                yield FileJournal(connection)
+
+    @contextmanager
+    def _connected(self, *, write: bool) -> Iterator[sqlite3.Connection]:
+        folder = os.path.dirname(self.path)
+        if write or (os.access(self.path, os.W_OK) and os.access(folder, os.W_OK)):
+            with closing(_connect(self.path, "rw")) as connection:
+                yield connection
+            return
+        # Readers of a write-ahead log write beside the file. Who may not reads a copy, the log included.
+        with tempfile.TemporaryDirectory() as copy:
+            for suffix in ("", "-wal"):
+                if os.path.exists(self.path + suffix):
+                    shutil.copyfile(self.path + suffix, os.path.join(copy, "ledger" + suffix))
+            with closing(_connect(os.path.join(copy, "ledger"), "rw")) as connection:
                 yield connection
 
 
 class MemoryStore:
-    """A ledger that lives and dies with this process; its threads take turns."""
+    """A ledger that lives and dies with this process."""
 
     path = None
 
-    def __init__(self, terms: Terms) -> None:
-        self.identity = terms.identity
+    def __init__(self, first: Record) -> None:
         self._process_id = os.getpid()
-        self._lock = threading.RLock()
-        self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        weakref.finalize(self, self._connection.close)
-        with _transaction(self._connection, write=True):
-            _fill(self._connection, terms)
+        self._records = [first]
 
     @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        """One transaction, rolled back on an exception."""
+    def transaction(self, *, write: bool) -> Iterator[MemoryJournal]:
+        """One transaction."""
         if os.getpid() != self._process_id:
             raise RuntimeError(
                 "This PrivacyLedger lives in the memory of the process that made it; a forked copy "
                 "would spend the same budget twice. With a path, PrivacyLedger('study.ledger', …), "
                 "all processes share it."
             )
-        with self._lock, _transaction(self._connection, write=write):
-            yield self._connection
+        journal = MemoryJournal(self._records)
+        yield journal
+        self._records.extend(journal.written)
 
 
 def _connect(path: str, mode: str) -> sqlite3.Connection:
@@ -136,39 +171,15 @@ def _transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[Non
         raise
 
 
-def _fill(connection: sqlite3.Connection, terms: Terms) -> None:
-    for statement in _SCHEMA.split(";"):
-        connection.execute(statement)
-    connection.execute("INSERT INTO terms VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", terms)
-    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {_FORMAT}")
-
-
-def _read_terms(connection: sqlite3.Connection, path: str) -> Terms:
+def _require_ledger(connection: sqlite3.Connection, path: str) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != _APPLICATION_ID:
         raise ValueError(f"The file {path!r} is a database, but not a privacy ledger; choose another path.")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version not in _READABLE:
+    if version != _FORMAT:
         raise ValueError(
-            f"{path!r} is a privacy ledger of format {version}; this version reads formats 1 to {_FORMAT}. Use the "
-            "version of skprivate that wrote it, or a newer one."
-        )
-    terms = Terms(*connection.execute("SELECT * FROM terms").fetchone())
-    return terms._replace(simulation=bool(terms.simulation))
-
-
-def _require_same(path: str, wanted: Terms, found: Terms) -> None:
-    differ = [
-        f"{name}={getattr(found, name)!r}, not {getattr(wanted, name)!r}"
-        for name in ("epsilon", "delta", "unit", "adjacency", "composition", "simulation")
-        if getattr(found, name) != getattr(wanted, name)
-        and not (name == "adjacency" and wanted.adjacency is None)
-    ]
-    if differ:
-        raise ValueError(
-            f"The privacy ledger {path!r} exists with {'; '.join(differ)}. A budget is fixed when its "
-            f"ledger is created: open it with PrivacyLedger.open({path!r}), or choose another path."
+            f"{path!r} is a privacy ledger of format {version}; this version reads format {_FORMAT}. What is left of "
+            "an older one can be the budget of a new one."
         )
 
 
@@ -183,6 +194,12 @@ def _plain_errors(path: str) -> Iterator[None]:
                 "a process stopped inside a transaction, or is this a network file system without "
                 "locks?"
             ) from error
-        raise OSError(f"The privacy ledger {path!r} cannot be used: {error}. Nothing was spent.") from error
+        if "malformed" not in str(error) and "no such" not in str(error):
+            raise OSError(
+                f"The privacy ledger {path!r} cannot be used: {error}. Nothing was spent."
+            ) from error
+        raise DamagedLedgerError(f"The privacy ledger {path!r} is damaged: {error}.") from error
     except sqlite3.DatabaseError as error:
-        raise ValueError(f"The file {path!r} is not a privacy ledger, or is damaged: {error}.") from error
+        raise DamagedLedgerError(
+            f"The file {path!r} is not a privacy ledger, or is damaged: {error}."
+        ) from error

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from skprivate.privacy._dialect import delta_number, member, must_be, one_of, positive
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
+from skprivate.privacy._ledger_rules import COMPOSITIONS
 from skprivate.privacy._simulation import SimulatedNoiseError
-from skprivate.privacy._zcdp import rho_of_epsilon
 
-#: How prices may add up.
-COMPOSITIONS = ("basic", "zcdp")
 #: ε per unit of one distance does not add up with ε per unit of another: a ledger names the distance.
 _METRIC = f"{Adjacency.METRIC}: "
 
@@ -24,11 +23,58 @@ class Terms(NamedTuple):
     created: str
     epsilon: float
     delta: float
-    unit: str
+    unit: str | None
     adjacency: str | None
     composition: str
-    rho: float | None
-    simulation: bool = False
+    rows_per_user: int | None
+    public_features: bool
+    simulation: bool
+    dry_run: bool
+
+    def differences(self, found: Terms) -> list[str]:
+        """What was asked for and is not so in an existing ledger; None asks for nothing."""
+        asked = self._asdict()
+        return [
+            f"{name}={getattr(found, name)!r}, not {asked[name]!r}"
+            for name in Terms._fields[2:]
+            if getattr(found, name) != asked[name] and asked[name] is not None
+        ]
+
+
+class HasTerms:
+    """Reads what a ledger was created with."""
+
+    _book: Any
+
+    @property
+    def _terms(self) -> Terms:
+        terms: Terms = self._book.state.terms
+        return terms
+
+    @property
+    def epsilon(self) -> float:
+        """Budget ε."""
+        return self._terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Budget δ."""
+        return self._terms.delta
+
+    @property
+    def composition(self) -> str:
+        """How prices add up: "filter", "basic" or "zcdp"."""
+        return self._terms.composition
+
+    @property
+    def simulation(self) -> bool:
+        """Whether the ledger is for trials with seeded noise."""
+        return self._terms.simulation
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether what is charged here draws simulated noise only."""
+        return self._terms.dry_run
 
 
 def now() -> str:
@@ -37,7 +83,16 @@ def now() -> str:
 
 
 def checked_terms(
-    epsilon: Any, delta: Any, unit: Any, adjacency: Any, composition: Any, simulation: Any
+    *,
+    epsilon: Any,
+    delta: Any,
+    unit: Any,
+    adjacency: Any,
+    composition: Any,
+    rows_per_user: Any,
+    public_features: Any,
+    simulation: Any,
+    dry_run: Any,
 ) -> Terms:
     """Terms of a new ledger, or an error that names what is not allowed."""
     epsilon, delta = positive("epsilon", epsilon), delta_number(delta)
@@ -46,22 +101,34 @@ def checked_terms(
     if composition == "zcdp" and delta == 0:
         why = "ρ-zCDP implies no (ε, 0)-differential privacy: give delta, or use composition='basic'."
         raise ValueError(must_be("delta", "positive with composition='zcdp'", delta, why))
-    if not isinstance(simulation, bool):
-        raise TypeError(must_be("simulation", "True or False", simulation))
+    for name, value in (
+        ("simulation", simulation),
+        ("public_features", public_features),
+        ("dry_run", dry_run),
+    ):
+        if not isinstance(value, bool):
+            raise TypeError(must_be(name, "True or False", value))
+    if rows_per_user is not None and (
+        isinstance(rows_per_user, bool) or not isinstance(rows_per_user, Integral) or rows_per_user < 1
+    ):
+        raise ValueError(must_be("rows_per_user", "an integer >= 1, or None", rows_per_user))
     return Terms(
         identity=uuid.uuid4().hex,
         created=now(),
         epsilon=epsilon,
         delta=delta,
-        unit=str(member(PrivacyUnit, "unit", unit)),
-        adjacency=None if adjacency is None else _relation(adjacency),
+        unit=None if unit is None else str(member(PrivacyUnit, "unit", unit)),
+        adjacency=None if adjacency is None else checked_relation(adjacency),
         composition=composition,
-        rho=rho_of_epsilon(epsilon, delta) if composition == "zcdp" else None,
+        rows_per_user=None if rows_per_user is None else int(rows_per_user),
+        public_features=public_features,
         simulation=simulation,
+        dry_run=dry_run,
     )
 
 
-def _relation(adjacency: Any) -> str:
+def checked_relation(adjacency: Any) -> str:
+    """A neighbouring relation as a ledger names it, or an error that lists them."""
     text = str(adjacency)
     if text in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE) or (
         text.startswith(_METRIC) and text != _METRIC
@@ -73,6 +140,8 @@ def _relation(adjacency: Any) -> str:
 
 def require_noise(terms: Terms, path: str | None, label: str, *, simulated: bool) -> None:
     """Seeded noise in a file for releases is a mistake; so is a release in a ledger for simulation."""
+    if terms.dry_run:
+        return  # the ledger itself has made the noise a simulation
     where = "in memory" if path is None else repr(path)
     if simulated and path is not None and not terms.simulation:
         raise SimulatedNoiseError(
@@ -87,20 +156,4 @@ def require_noise(terms: Terms, path: str | None, label: str, *, simulated: bool
             f"{label}: random_state must be an integer for the ledger {where}, got None: this ledger was opened with "
             "simulation=True, and what is released must be charged to the data's own. Pass that one, or a seed. "
             "Nothing was drawn or spent."
-        )
-
-
-def require_kind(terms: Terms, current: str | None, label: str, unit: str, adjacency: str) -> None:
-    """A ledger holds releases of one unit and one adjacency, ``current``."""
-    if unit != terms.unit:
-        raise ValueError(
-            f"{label} protects the unit {unit!r}, but this ledger is a budget per {terms.unit!r}, "
-            f"and the two do not add up. Use a second PrivacyLedger(unit={unit!r}). Nothing was "
-            "drawn or spent."
-        )
-    if current is not None and adjacency != current:
-        raise ValueError(
-            f"{label} is private under {adjacency!r} adjacency, but this ledger is a budget under "
-            f"{current!r} adjacency, and prices are not converted. Use a second PrivacyLedger for "
-            "it. Nothing was drawn or spent."
         )

@@ -6,6 +6,7 @@ without paying, and no way to pay less than was drawn.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from skprivate.privacy._account import ReleaseAccount
@@ -46,6 +47,8 @@ def open_release(
     theorem: str = "",
     assumptions: tuple[str, ...] = (),
     plan: Events = (),
+    reach: float | None = None,
+    parameters: Mapping[str, str] | None = None,
 ) -> Release:
     """Open a release: the only way to draw noise on private data.
 
@@ -74,6 +77,10 @@ def open_release(
         seen, so it is priced by its privacy loss distribution. Draws outside a plan may depend on results, in number
         and in kind. They cost their pure sum where that is within the budget, and else the whole budget, which holds
         as a filter (`filter_epsilon`). Beside a plan that needs δ they must be pure.
+    reach : float, optional
+        For a metric: the largest distance between inputs that differ in one row, by which a ledger of rows counts ε.
+    parameters : mapping of str to str, optional
+        What the ledger shows of who draws.
 
     Returns
     -------
@@ -115,4 +122,6 @@ def open_release(
         theorem=theorem,
         assumptions=tuple(assumptions),
         plan=plan,
+        reach=reach,
+        parameters=parameters,
     )

@@ -10,7 +10,7 @@ from skprivate.privacy import BudgetExceededError, PrivacyLedger
 def reserve(ledger, epsilon, delta=0.0, rho=None, label="Test", **changes):
     """Reserve with the arguments that do not matter filled in."""
     kind = {"unit": "row", "adjacency": "add-remove", "events": [], "simulated": False}
-    return ledger.reserve(label, epsilon=epsilon, delta=delta, rho=rho, **{**kind, **changes})
+    return ledger.charge(label, epsilon=epsilon, delta=delta, rho=rho, **{**kind, **changes})
 
 
 def hammer(ledger, worker):

@@ -1,0 +1,166 @@
+"""The console command ``skprivate``: a privacy ledger for those who do not write Python.
+
+::
+
+    skprivate ledger show study.ledger
+    skprivate ledger export study.ledger --format csv --output study.csv
+    skprivate ledger verify study.ledger --seal 3f0a…
+
+Nothing here writes to a ledger, so a file that may only be read is enough. The exit code is 0 if all is well, 1 if
+records are damaged or missing, 2 for arguments and files that cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from skprivate.privacy import DamagedLedgerError, LedgerEntry, PrivacyLedger
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        What stands after ``skprivate`` on the command line; by default the process's own.
+
+    Returns
+    -------
+    int
+        The exit code: 0, 1 for a damaged ledger, 2 for a file that cannot be used.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        ledger = PrivacyLedger.open(options.path)
+        text, code = options.run(ledger, options)
+        if options.output is None:
+            print(text, flush=True)
+        else:
+            Path(options.output).write_text(text + "\n", encoding="utf-8")
+    except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
+        sys.stderr.close()
+        return 0
+    except DamagedLedgerError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return int(code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="skprivate", description=__doc__.partition("\n")[0])
+    groups = parser.add_subparsers(required=True, metavar="ledger")
+    ledger = groups.add_parser(
+        "ledger", help="look at a privacy ledger", description="Look at a privacy ledger."
+    )
+    commands = ledger.add_subparsers(required=True, metavar="command")
+
+    def command(name: str, run: Callable[..., tuple[str, int]], text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        made.add_argument("path", help="file of the ledger")
+        made.add_argument("--output", "-o", metavar="FILE", help="write there, not to the terminal")
+        made.set_defaults(run=run)
+        return made
+
+    command("show", _show, "the budget, what is left of it, and the entries, as a table")
+    export = command("export", _export, "all entries for other programs")
+    export.add_argument("--format", choices=("csv", "json", "jsonl"), default="csv", help="default: csv")
+    verify = command("verify", _verify, "check every record, and the last one against a seal noted before")
+    verify.add_argument("--seal", help="a seal that this ledger had: it must be among its records")
+    return parser
+
+
+def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
+    entries = ledger.entries()
+    head = summary(ledger)
+    lines = [f"{name:<12}{value}" for name, value in head.items()]
+    rows = [("#", "release", "epsilon", "delta", "protects", "opened (UTC)", "by", "for", "state")]
+    for entry in entries:
+        state = "closed" if entry.closed else "open"
+        within = f" in #{entry.reservation}" if entry.reservation is not None else ""
+        rows.append(
+            (
+                str(entry.id),
+                entry.label + within,
+                f"{entry.epsilon:g}",
+                f"{entry.delta:g}",
+                entry.unit + (" (converted)" if entry.converted else ""),
+                entry.opened[:16].replace("T", " "),
+                f"{entry.user}@{entry.host}",
+                entry.note,
+                state + (", simulated" if entry.simulated else ""),
+            )
+        )
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    table = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    return "\n".join([*lines, "", *(table if entries else ["no entries"])]), 0
+
+
+def summary(ledger: PrivacyLedger) -> dict[str, Any]:
+    """What stands above the entries, by name."""
+    epsilon, delta = ledger.spent
+    left, left_delta = ledger.remaining
+    return {
+        "ledger": str(ledger.path),
+        "protects": f"one {ledger.unit} ({ledger.adjacency})" if ledger.unit else "not yet decided",
+        "budget": f"epsilon {ledger.epsilon:g}, delta {ledger.delta:g}, composition {ledger.composition}",
+        "spent": f"epsilon {epsilon:.6g}, delta {delta:.6g}",
+        "left": f"epsilon {left:.6g}, delta {left_delta:.6g}",
+        "for": "simulation only, nothing to be released" if ledger.simulation else "releases",
+        "seal": ledger.seal,
+    }
+
+
+def _export(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
+    entries = [asdict(entry) for entry in ledger.entries()]
+    if options.format == "json":
+        terms = {
+            name: getattr(ledger, name) for name in ("epsilon", "delta", "unit", "adjacency", "composition")
+        }
+        whole = {
+            **terms,
+            "simulation": ledger.simulation,
+            "spent": dict(zip(("epsilon", "delta"), ledger.spent, strict=True)),
+            "remaining": dict(zip(("epsilon", "delta"), ledger.remaining, strict=True)),
+            "seal": ledger.seal,
+            "entries": entries,
+        }
+        return json.dumps(whole, indent=2, ensure_ascii=False), 0
+    if options.format == "jsonl":
+        return "\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries), 0
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(LedgerEntry.__dataclass_fields__), lineterminator="\n")
+    writer.writeheader()
+    for entry in entries:
+        nested = {name: json.dumps(entry[name], ensure_ascii=False) for name in ("events", "parameters")}
+        writer.writerow({**entry, **nested})
+    return table.getvalue().rstrip("\n"), 0
+
+
+def _verify(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
+    seals = ledger.seals()  # opening it has followed the chain from its first record
+    count = f"{len(seals)} records, {len(ledger.entries())} entries: each follows from the one before."
+    if options.seal is None:
+        return f"{count}\nseal {seals[-1]}", 0
+    if not options.seal or not any(seal.startswith(options.seal.lower()) for seal in seals):
+        return f"{count}\nBut none has the seal {options.seal}: this is an older copy, or another ledger.", 1
+    return f"{count}\nThe seal {options.seal} is among them.", 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

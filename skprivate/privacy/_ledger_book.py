@@ -1,0 +1,301 @@
+"""A ledger's journal and what it adds up to: every change is one checked transaction."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import platform
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from skprivate.privacy._events import PrivacyEvent
+from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
+from skprivate.privacy._ledger_journal import DamagedLedgerError, Record, follow, record
+from skprivate.privacy._ledger_rules import Price
+from skprivate.privacy._ledger_state import LedgerState
+from skprivate.privacy._ledger_store import FileJournal, FileStore, MemoryJournal, MemoryStore
+from skprivate.privacy._ledger_terms import now, require_noise
+from skprivate.privacy._ledger_units import Account, conversion, converted
+
+Events = Sequence[dict[str, Any]]
+Journal = FileJournal | MemoryJournal
+
+
+class Book:
+    """The records of one ledger as one process sees them.
+
+    Parameters
+    ----------
+    store : FileStore or MemoryStore
+    seen : Record, optional
+        A record that must be among them.
+    """
+
+    def __init__(self, store: FileStore | MemoryStore, seen: Record | None = None) -> None:
+        self.store = store
+        self._seen = seen
+        self.state = LedgerState()
+        self._lock = threading.RLock()
+        with self.transaction(write=False):
+            pass
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.store, MemoryStore):
+            raise TypeError(
+                "A PrivacyLedger without a path lives in the memory of one process and cannot be "
+                "pickled, which joblib does to reach its worker processes. Give it a path, "
+                "PrivacyLedger('study.ledger', …), so that all processes share one budget; or set the "
+                "estimator's ledger=None before saving it."
+            )
+        return LazyBook, (self.store, self.state.last)
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[tuple[Journal, LedgerState]]:
+        """The journal and the state after all of its records; what is written counts when it is on the disk."""
+        with self._lock:
+            with self.store.transaction(write=write) as journal:
+                self._read(journal)
+                yield journal, self.state
+            for written in journal.written:
+                self.state.apply(written)
+
+    def _read(self, journal: Journal) -> None:
+        state, where = self.state, repr(self.store.path)
+        last = state.last
+        records = journal.since(0 if last is None else last.number)
+        if last is not None:
+            if not records or records[0] != last:
+                first = journal.since(0)[:1]
+                if first and json.loads(first[0].text).get("identity") != state.terms.identity:
+                    raise ValueError(
+                        f"The file {where} now holds another privacy ledger than the one this handle is for."
+                    )
+                raise DamagedLedgerError(
+                    f"The privacy ledger {where} has lost records that it had, or has others: it is an older copy, "
+                    "goes on from one, was cut or changed. What was spent is not known for certain, so nothing is "
+                    "released. Restore the newest file."
+                )
+            records = records[1:]
+        elif not records:
+            raise DamagedLedgerError(f"The privacy ledger {where} is damaged: it has no records.")
+        for found in follow(last, records, where):
+            if self._seen is not None and found.number == self._seen.number and found != self._seen:
+                raise DamagedLedgerError(
+                    f"The privacy ledger {where} is another one than this handle is for, or goes on from an older copy."
+                )
+            state.apply(found)
+        if self._seen is not None and state.last is not None and state.last.number < self._seen.number:
+            raise DamagedLedgerError(
+                f"The privacy ledger {where} is an older copy of the one this handle is for."
+            )
+
+    def charge(
+        self,
+        label: str,
+        own: Price,
+        *,
+        unit: str,
+        adjacency: str,
+        events: Events,
+        simulated: bool,
+        adaptive: bool,
+        reach: float | None,
+        reservation: int | None,
+        remarks: dict[str, Any],
+    ) -> int:
+        """Write a new entry; its number."""
+        with self.transaction(write=True) as (journal, state):
+            require_noise(state.terms, self.store.path, label, simulated=simulated)
+            account, price, text = _counted(state, label, own, unit, adjacency, events, adaptive, reach)
+            return _open(
+                journal,
+                state,
+                label,
+                account,
+                own,
+                price,
+                unit=unit,
+                adjacency=adjacency,
+                converted=text,
+                events=list(events),
+                simulated=bool(simulated),
+                reservation=reservation,
+                **remarks,
+            )
+
+    def reprice(
+        self, entry: int, own: Price, events: Events, adaptive: bool, reach: float | None, *, close: bool
+    ) -> None:
+        """Change the price of an open entry, upwards or at its end downwards."""
+        with self.transaction(write=True) as (journal, state):
+            old = state.open_entry(entry)
+            _, price, _ = _counted(state, old.label, own, old.unit, old.adjacency, events, adaptive, reach)
+            if not close:
+                state.require_room(old.label, price, old, old.reservation)
+            elif price.exceeds(old.price):
+                raise ValueError(
+                    f"Entry {entry} ({old.label}) cannot close at {price}: only {old.price} was charged."
+                )
+            _change(journal, state, entry, price, own, list(events), close=close)
+
+    def reserve(self, price: Price, unit: str | None, adjacency: str | None, remarks: dict[str, Any]) -> int:
+        """Write a reservation; its number."""
+        with self.transaction(write=True) as (journal, state):
+            unit, adjacency = state.unit or unit, state.adjacency or adjacency
+            if unit is None or adjacency is None:
+                raise ValueError(
+                    "a reservation needs to know for whom: create the ledger with unit= and adjacency=, or reserve "
+                    "after the first release."
+                )
+            account = state.account(unit, adjacency)
+            return _open(
+                journal,
+                state,
+                "reservation",
+                account,
+                price,
+                price,
+                unit=account.unit,
+                adjacency=account.adjacency,
+                converted="",
+                events=[],
+                simulated=False,
+                reservation=None,
+                **remarks,
+            )
+
+    def settle(self, entry: int) -> None:
+        """Close a reservation at what was spent of it."""
+        with self.transaction(write=True) as (journal, state):
+            spent = state.totals[entry].price() if entry in state.totals else Price(0.0, 0.0, 0.0)
+            _change(journal, state, entry, spent, spent, [], close=True)
+
+
+class LazyBook:
+    """A book that another process handed on; its file is looked at only when it is used."""
+
+    def __init__(self, store: FileStore, seen: Record | None) -> None:
+        self.store = store
+        self._arguments = (store, seen)
+        self._book: Book | None = None
+        self._making = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        with self._making:
+            if self._book is None:
+                self._book = Book(*self._arguments)
+        return getattr(self._book, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LazyBook, self._arguments
+
+
+def remarks(note: str, data: str, parameters: dict[str, str]) -> dict[str, Any]:
+    """Who, where and what for."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no name for this account
+        user = str(os.getuid()) if hasattr(os, "getuid") else ""
+    return {
+        "note": note,
+        "data": data,
+        "parameters": parameters,
+        "user": user,
+        "host": platform.node(),
+        "process_id": os.getpid(),
+    }
+
+
+def _counted(
+    state: LedgerState,
+    label: str,
+    own: Price,
+    unit: str,
+    adjacency: str,
+    events: Events,
+    adaptive: bool,
+    reach: float | None,
+) -> tuple[Account, Price, str]:
+    """The account that a release is counted for, its price there, and why."""
+    metric = adjacency.startswith(f"{Adjacency.METRIC}:")
+    natural = str(Adjacency.REPLACE_ONE) if metric and state.unit not in (None, unit) else adjacency
+    account = state.account(unit, natural)
+    if (unit, adjacency) == (account.unit, account.adjacency):
+        return account, own, ""
+    reasons, price = [], own
+    if metric and reach is not None:
+        reasons = [f"inputs that differ in one row are at most {reach:g} apart"]
+        price = Price(own.epsilon * reach * (1 + 2.0**-50), 0.0)
+        unit, adjacency, events = str(PrivacyUnit.ROW), str(Adjacency.REPLACE_ONE), []
+    try:
+        steps, text = conversion(unit, adjacency, account)
+        pairs = [
+            (PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), int(event["count"]))
+            for event in (events if steps > 1 else ())
+        ]
+        price = converted(price, pairs, steps, adaptive=adaptive)
+    except ValueError as reason:
+        raise ValueError(
+            f"{label} protects a {unit} ({adjacency}), but this ledger is a budget per {account.unit} "
+            f"({account.adjacency}), and the release has no price there: {reason}. Use a second PrivacyLedger for it. "
+            "Nothing was drawn or spent."
+        ) from None
+    return account, price, "; ".join([*reasons, text] if text else reasons)
+
+
+def _open(
+    journal: Journal,
+    state: LedgerState,
+    label: str,
+    account: Account,
+    own: Price,
+    price: Price,
+    **content: Any,
+) -> int:
+    sums_only = state.require_room(label, price, None, content["reservation"])
+    entry = len(state.entries) + 1
+    journal.append(
+        record(
+            state.last,
+            {
+                "kind": "open",
+                "account": [account.unit, account.adjacency],
+                "sums_only": sums_only,
+                "id": entry,
+                "label": label,
+                **price._asdict(),
+                "own_epsilon": own.epsilon,
+                "own_delta": own.delta,
+                "opened": now(),
+                **content,
+            },
+        )
+    )
+    return entry
+
+
+def _change(
+    journal: Journal,
+    state: LedgerState,
+    entry: int,
+    price: Price,
+    own: Price,
+    events: list[dict[str, Any]],
+    *,
+    close: bool,
+) -> None:
+    content = {
+        "id": entry,
+        **price._asdict(),
+        "own_epsilon": own.epsilon,
+        "own_delta": own.delta,
+        "events": events,
+    }
+    if close:
+        content["closed"] = now()
+    journal.append(record(state.last, {"kind": "close" if close else "charge", **content}))

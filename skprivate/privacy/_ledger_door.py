@@ -1,0 +1,167 @@
+"""What a release calls: charge, charge more, close."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skprivate.privacy._ledger_book import remarks
+from skprivate.privacy._ledger_rules import Price
+from skprivate.privacy._ledger_terms import checked_relation
+
+
+class LedgerDoor:
+    """The side of a `PrivacyLedger` that `open_release` uses."""
+
+    _book: Any
+    _reservation: int | None
+    _note: str
+    _data: str
+    identity: Any
+
+    def charge(
+        self,
+        label: str,
+        *,
+        epsilon: float,
+        delta: float,
+        rho: float | None,
+        unit: str,
+        adjacency: str,
+        events: list[dict[str, Any]],
+        simulated: bool,
+        adaptive: bool = False,
+        reach: float | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> int:
+        """Charge the price of a release that is about to draw. `open_release` does it; few others need to.
+
+        Parameters
+        ----------
+        label : str
+            Who draws.
+        epsilon, delta : float
+            Price of what is about to be drawn, for the release's own unit.
+        rho : float or None
+            The same price in zero-concentrated differential privacy, if there is one.
+        unit, adjacency : str
+            Of the release. Where they are not the ledger's, the price is converted.
+        events : list of dict
+            What is about to be drawn, as plain values.
+        simulated : bool
+            Whether the noise comes from a seed.
+        adaptive : bool, default=False
+            Whether what is drawn depends on results, so that the composition of the events is no price.
+        reach : float, optional
+            Where ε is per unit of distance: the largest distance between inputs that differ in one row.
+        parameters : mapping of str to str, optional
+            Parameters of the estimator, to be shown.
+
+        Returns
+        -------
+        entry : int
+            Number of the new entry, for `increase` and `close_entry`.
+
+        Raises
+        ------
+        BudgetExceededError
+            The price does not fit; nothing was written.
+        SimulatedNoiseError
+            Seeded noise in a file for releases, or secure noise in a ledger for simulation.
+        ValueError
+            A release that has no price for the ledger's unit, or a price that is no price.
+        """
+        entry: int = self._book.charge(
+            label,
+            Price.checked(epsilon, delta, rho),
+            unit=str(unit),  # members of enumerations are their values
+            adjacency=checked_relation(str(adjacency)),
+            events=events,
+            simulated=simulated,
+            adaptive=adaptive,
+            reach=reach,
+            reservation=self._reservation,
+            remarks=remarks(self._note, self._data, dict(parameters or {})),
+        )
+        return entry
+
+    def increase(
+        self,
+        entry: int,
+        *,
+        epsilon: float,
+        delta: float,
+        rho: float | None,
+        events: list[dict[str, Any]],
+        adaptive: bool = False,
+        reach: float | None = None,
+    ) -> None:
+        """Charge an open release its new total price, before it draws more.
+
+        Parameters
+        ----------
+        entry : int
+            What `charge` returned.
+        epsilon, delta, rho : float
+            The new total, as in `charge`.
+        events : list of dict
+            All of its events, with those about to be drawn.
+        adaptive, reach
+            As in `charge`.
+
+        Raises
+        ------
+        BudgetExceededError
+            The new total does not fit; nothing was written.
+        ValueError
+            The entry does not exist or is closed.
+        """
+        price = Price.checked(epsilon, delta, rho)
+        self._book.reprice(entry, price, events, adaptive, reach, close=False)
+
+    def close_entry(
+        self,
+        entry: int,
+        *,
+        epsilon: float,
+        delta: float,
+        rho: float | None,
+        events: list[dict[str, Any]],
+        adaptive: bool = False,
+        reach: float | None = None,
+    ) -> None:
+        """Close a release at its final price, lower than charged where less was drawn than reserved.
+
+        Parameters
+        ----------
+        entry : int
+            What `charge` returned.
+        epsilon, delta, rho : float
+            The final price, at most the charged one.
+        events : list of dict
+            What was drawn.
+        adaptive, reach
+            As in `charge`.
+
+        Raises
+        ------
+        ValueError
+            The entry does not exist or is closed, or the price is higher than the charged one.
+        """
+        price = Price.checked(epsilon, delta, rho)
+        self._book.reprice(entry, price, events, adaptive, reach, close=True)
+
+    def entry_name(self, entry: int) -> str:
+        """The name of an entry outside its ledger.
+
+        Parameters
+        ----------
+        entry : int
+            What `charge` returned.
+
+        Returns
+        -------
+        str
+            The ledger's identity and the number.
+        """
+        return f"{self.identity}#{entry}"

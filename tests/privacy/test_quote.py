@@ -1,0 +1,90 @@
+"""What a quote says is what the ledger then shows; a dry run draws nothing real."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, RandomizedSearchCV
+from sklearn.pipeline import make_pipeline
+
+import skprivate as sp
+from skprivate.model_selection import UserKFold
+from skprivate.preprocessing import PrivateStandardScaler
+from skprivate.privacy import BudgetExceededError, PrivacyLedger, SimulatedNoiseWarning, open_release
+from skprivate.privacy._randomness import public_generator
+
+RNG = public_generator(1)
+X = RNG.uniform(-1, 1, size=(480, 2))
+Y = X @ [1.0, -2.0] + 0.1 * RNG.normal(size=480)
+USERS = np.repeat(np.arange(240), 2)
+
+
+def searches():
+    model = sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0)
+    grid = {"epsilon": [0.5, 1.0]}
+    yield GridSearchCV(model, grid, cv=UserKFold(3), error_score="raise")
+    yield GridSearchCV(model, grid, cv=UserKFold(2), refit=False, n_jobs=2, error_score="raise")
+    yield RandomizedSearchCV(model, grid, n_iter=1, cv=UserKFold(2), random_state=0, error_score="raise")
+    yield HalvingGridSearchCV(
+        model, grid, cv=UserKFold(2), resource="max_iter", max_resources=8, error_score="raise"
+    )
+
+
+@pytest.mark.parametrize("k", range(3))
+@pytest.mark.parametrize("composition", ["filter", "basic"])
+def test_a_search_costs_what_was_quoted(k, composition, tmp_path):
+    search = list(searches())[k]
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=20.0, delta=1e-3, composition=composition)
+    quote = ledger.quote(search, X, Y, groups=USERS, user_ids=USERS)
+    assert ledger.entries() == [] and quote.admitted
+    search.estimator.set_params(ledger=ledger)
+    search.fit(X, Y, groups=USERS, user_ids=USERS)
+    assert quote.spent == ledger.spent
+    said = sorted((e.label, e.epsilon, e.delta, e.rho, e.unit) for e in quote.entries)
+    assert said == sorted((e.label, e.epsilon, e.delta, e.rho, e.unit) for e in ledger.entries())
+    assert str(quote).startswith(f"{len(said)} releases for one user (replace-one), epsilon ")
+
+
+def test_a_reserved_search_is_all_or_nothing(tmp_path):
+    search = next(searches())
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=4.0, delta=1e-3, composition="basic")
+    quote = ledger.quote(search, X, Y, groups=USERS, user_ids=USERS)
+    assert not quote.admitted and "more than the ledger has left" in str(quote)
+    with pytest.raises(BudgetExceededError), ledger.reserve(quote):
+        raise AssertionError
+    assert ledger.entries() == []
+    ledger = PrivacyLedger(tmp_path / "b.ledger", epsilon=6.0, delta=1e-3, composition="basic")
+    with ledger.reserve(quote) as part:
+        search.estimator.set_params(ledger=part)
+        search.fit(X, Y, groups=USERS, user_ids=USERS)
+    assert ledger.spent == quote.spent
+    assert search.best_estimator_.privacy_guarantee_.valid_for_release
+
+
+def test_a_pipeline_with_private_preprocessing():
+    model = make_pipeline(
+        PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5), sp.UserLevelSGDRegressor(radius=5.0)
+    )
+    ledger = PrivacyLedger(epsilon=2.0, delta=1e-3)
+    quote = ledger.quote(model, X, Y)
+    assert [entry.label for entry in quote.entries] == ["PrivateStandardScaler", "UserLevelSGDRegressor"]
+    assert all(step.ledger is None for _, step in model.steps)
+    model.set_params(privatestandardscaler__ledger=ledger, userlevelsgdregressor__ledger=ledger).fit(X, Y)
+    assert quote.spent == ledger.spent
+
+
+def test_a_dry_run_draws_simulated_noise_and_says_so():
+    ledger = PrivacyLedger(epsilon=2.0, delta=1e-3, dry_run=True)
+    models = [sp.UserLevelSGDRegressor(radius=5.0, ledger=ledger).fit(X, Y) for _ in range(2)]
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+    assert not models[0].privacy_guarantee_.valid_for_release
+    assert all(entry.simulated for entry in ledger.entries()) and "dry run" in repr(ledger)
+
+
+def test_a_dry_run_warns_of_nothing(recwarn):
+    ledger = PrivacyLedger(epsilon=2.0, dry_run=True)
+    with open_release(epsilon=1.0, unit="row", adjacency="add-remove", ledger=ledger) as release:
+        release.laplace(1.0, sensitivity=1.0, epsilon=1.0)
+    assert not [w for w in recwarn if issubclass(w.category, SimulatedNoiseWarning)]
+    assert not release.close().valid_for_release

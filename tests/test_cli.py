@@ -1,0 +1,85 @@
+"""The console command, as a process: tables, files, exit codes, and what other programs read."""
+
+import csv
+import io
+import json
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from skprivate import cli
+from skprivate.privacy import PrivacyLedger, open_release
+
+
+@pytest.fixture
+def path(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=3.0, delta=1e-5)
+    for note in ("first, «quoted»", "second"):
+        with open_release(
+            epsilon=0.5,
+            unit="row",
+            adjacency="replace-one",
+            ledger=ledger.annotated(note),
+            label="Mean",
+            parameters={"epsilon": "0.5"},
+        ) as release:
+            release.laplace(0.25, sensitivity=0.01, epsilon=0.5)
+    return ledger.path
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "skprivate.cli", *arguments], capture_output=True, text=True, encoding="utf-8"
+    )
+
+
+def test_as_a_process(path, tmp_path):
+    shown = run("ledger", "show", path)
+    assert shown.returncode == 0 and not shown.stderr
+    assert "one row (replace-one)" in shown.stdout and "spent       epsilon 1, delta 0" in shown.stdout
+    assert shown.stdout.count("Mean") == 2 and "«quoted»" in shown.stdout
+    absent = run("ledger", "show", str(tmp_path / "absent"))
+    assert absent.returncode == 2 and "there is no privacy ledger" in absent.stderr and not absent.stdout
+    wrong = run("ledger", "burn", path)
+    assert wrong.returncode == 2 and "invalid choice: 'burn'" in wrong.stderr
+    helped = run("ledger", "export", "--help")
+    assert helped.returncode == 0 and "--format {csv,json,jsonl}" in helped.stdout
+
+
+def test_exports_are_read_by_others(path, tmp_path, capsys):
+    pandas = pytest.importorskip("pandas")
+    for kind in ("csv", "json", "jsonl"):
+        assert cli.main(["ledger", "export", path, "--format", kind, "-o", str(tmp_path / kind)]) == 0
+    entries = PrivacyLedger.open(path).entries()
+    whole = json.loads((tmp_path / "json").read_text("utf-8"))
+    assert [entry["note"] for entry in whole["entries"]] == [entry.note for entry in entries]
+    assert whole["spent"] == {"epsilon": 1.0, "delta": 0.0} and whole["unit"] == "row"
+    lines = pandas.read_json(tmp_path / "jsonl", lines=True)
+    assert lines["epsilon"].tolist() == [0.5, 0.5]
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "csv").read_text("utf-8"))))
+    assert json.loads(rows[0]["events"]) == list(entries[0].events) and rows[0]["note"] == "first, «quoted»"
+    assert pandas.read_csv(tmp_path / "csv")["id"].tolist() == [1, 2]
+    assert not capsys.readouterr().out
+
+
+def test_verify(path, capsys):
+    seal = PrivacyLedger.open(path).seal
+    assert cli.main(["ledger", "verify", path]) == 0 and seal in capsys.readouterr().out
+    assert cli.main(["ledger", "verify", path, "--seal", seal[:12].upper()]) == 0
+    assert cli.main(["ledger", "verify", path, "--seal", "0" * 64]) == 1
+    assert "older copy" in capsys.readouterr().out
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE journal SET text = replace(text, '0.5', '0.1')")
+    connection.commit()
+    connection.close()
+    assert cli.main(["ledger", "verify", path]) == 1
+    assert "damaged" in capsys.readouterr().err
+
+
+def test_an_empty_ledger(tmp_path, capsys):
+    ledger = PrivacyLedger(tmp_path / "new.ledger", epsilon=1.0)
+    assert cli.main(["ledger", "show", ledger.path]) == 0
+    text = capsys.readouterr().out
+    assert "not yet decided" in text and "no entries" in text
