@@ -62,7 +62,7 @@ class PrivateImputer(TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
         What each feature is filled with.
     privacy_guarantee_ : PrivacyGuarantee
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     Notes
     -----

@@ -61,7 +61,7 @@ class PrivateKBinsDiscretizer(TransformerMixin, PrivateEstimatorMixin, BaseEstim
         Bins of each feature: fewer than asked for where released quantiles coincide (zero-inflated columns).
     privacy_guarantee_ : PrivacyGuarantee
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     Notes
     -----

@@ -63,7 +63,7 @@ class PrivateQuantileTransformer(
         Their levels, from 0 to 1.
     privacy_guarantee_ : PrivacyGuarantee
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     See Also
     --------

@@ -97,7 +97,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Projection and clipping radius as used: public, or selected privately.
     privacy_guarantee_ : PrivacyGuarantee
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     Notes
     -----

@@ -64,7 +64,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         Number of users as used: public, or released with noise.
     privacy_guarantee_ : PrivacyGuarantee
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     Notes
     -----
