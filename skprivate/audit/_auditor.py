@@ -121,6 +121,8 @@ class FiniteAdversaryAuditor(ClassifierMixin, BaseEstimator):
         Rows left out by truncation.
     n_features_in_ : int
         Number of columns of T.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where they came with names that are strings.
 
     See Also
     --------
