@@ -5,8 +5,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
+from public_names import (
+    documented_methods,
+    documented_properties,
+    enumeration_members,
+    inherited_methods,
+    public_classes,
+)
+
 import skprivate
-from public_names import documented_methods, documented_properties, enumeration_members, public_classes
 
 project = "skprivate"
 author = "The skprivate developers"
@@ -23,6 +30,7 @@ extensions = [
     "code_links",
     "mathml",
     "offline",
+    "table_breaks",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
@@ -36,11 +44,17 @@ autosummary_generate = True
 autosummary_context = {  # for _templates/autosummary/class.rst
     "documented_methods": {name: documented_methods(name) for name in public_classes()},
     "documented_properties": {name: documented_properties(name) for name in public_classes()},
+    "inherited_methods": {name: inherited_methods(name) for name in public_classes()},
     "enumeration_members": {name: enumeration_members(name) for name in public_classes()},
 }
+codeautolink_concat_default = True  # the blocks of a page run in order, in one namespace
 autodoc_typehints = "none"  # types stand in the docstrings
 toc_object_entries = False
 numpydoc_show_class_members = False
+# Types that are ours become links; scikit-learn's inventory would have to be downloaded.
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"
+numpydoc_xref_aliases = {name.rpartition(".")[2]: name for name in reversed(public_classes())}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 

@@ -2,8 +2,8 @@
 
     python tools/make_pictures.py [GUIDE ...]      e.g. quickstart mixture; all of them by default
 
-The examples of a page run in order in an empty folder. A picture that they save under the name of one in ``docs/images``
-replaces it.
+The examples of a page run in order in an empty folder. A picture that they save under the name of one that the page
+shows replaces it.
 """
 
 from __future__ import annotations

@@ -76,6 +76,19 @@ def documented_properties(full_name: str) -> list[str]:
     ]
 
 
+def inherited_methods(full_name: str) -> str:
+    """Names of the public methods that an estimator has from scikit-learn, in code font."""
+    cls = _object(full_name)
+    found = sorted(
+        name
+        for base in cls.__mro__
+        if base.__module__.partition(".")[0] == "sklearn"
+        for name, value in vars(base).items()
+        if isinstance(value, FunctionType) and not name.startswith("_") and name not in _own(cls)
+    )
+    return ", ".join(f"``{name}``" for name in dict.fromkeys(found))
+
+
 def enumeration_members(full_name: str) -> list[str]:
     """Members of an enumeration, none for other classes."""
     cls = _object(full_name)
