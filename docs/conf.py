@@ -5,6 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
+from numpydoc.xref import DEFAULT_LINKS
 from public_names import (
     documented_methods,
     documented_properties,
@@ -54,7 +55,9 @@ numpydoc_show_class_members = False
 # Types that are ours become links; scikit-learn's inventory would have to be downloaded.
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
-numpydoc_xref_aliases = {name.rpartition(".")[2]: name for name in reversed(public_classes())}
+numpydoc_xref_aliases = {name: name for name in DEFAULT_LINKS} | {
+    name.rpartition(".")[2]: name for name in reversed(public_classes())
+}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
