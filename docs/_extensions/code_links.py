@@ -45,6 +45,16 @@ class CodeLinks(SphinxTransform):
         return None
 
 
+def resolve_short(app: Sphinx, env: Any, node: addnodes.pending_xref, content: Any) -> Any:
+    """Find a name that a docstring writes without its package, where the package is another one."""
+    first, dot, rest = node.get("reftarget", "").partition(".")
+    full = app.config.public_names.get(first)
+    if node.get("refdomain") != "py" or full is None:
+        return None
+    python = env.get_domain("py")
+    return python.resolve_xref(env, node["refdoc"], app.builder, "obj", full + dot + rest, node, content)
+
+
 def _parents(node: nodes.Node) -> Any:
     while node.parent is not None:
         node = node.parent
@@ -58,4 +68,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
         short.setdefault(name.rpartition(".")[2], name)
     app.add_config_value("public_names", short, "env")
     app.add_transform(CodeLinks)
+    app.connect("missing-reference", resolve_short)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,6 +8,8 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
+#: Names of up to this many characters stay whole.
+SHORT = 28
 #: After an underscore, a dot or slash, a colon, and between the humps of CamelCase.
 PART = re.compile(r"(?<=[a-zA-Z0-9]_)(?=\w)|(?<=[./:])(?=\w)|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -18,6 +20,8 @@ def allow_breaks(app: Sphinx, doctree: nodes.document, page: str) -> None:
         return
     for entry in doctree.findall(nodes.entry):
         for literal in entry.findall(nodes.literal):
+            if len(literal.astext()) <= SHORT:
+                continue
             for text in list(literal.findall(nodes.Text)):
                 pieces: list[nodes.Node] = []
                 for part in PART.split(text.astext()):
