@@ -1,23 +1,69 @@
-"""Sphinx configuration: Markdown pages by MyST, docstrings by numpydoc."""
+"""Sphinx configuration: Markdown pages by MyST, docstrings by numpydoc, nothing from the network."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
+from numpydoc.xref import DEFAULT_LINKS
+from public_names import (
+    documented_methods,
+    documented_properties,
+    enumeration_members,
+    inherited_methods,
+    public_classes,
+)
 
 import skprivate
 
 project = "skprivate"
 author = "The skprivate developers"
+copyright = "2026, the skprivate developers"
 release = version = skprivate.__version__
 extensions = [
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx_codeautolink",  # names in code blocks
     "sphinx_copybutton",
+    # Ours, in _extensions.
+    "code_links",
+    "mathml",
+    "offline",
+    "table_breaks",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+# `name` in docstrings: a link where it is ours, else code.
+default_role = "py:obj"
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
+
 autosummary_generate = True
+autosummary_context = {  # for _templates/autosummary/class.rst
+    "documented_methods": {name: documented_methods(name) for name in public_classes()},
+    "documented_properties": {name: documented_properties(name) for name in public_classes()},
+    "inherited_methods": {name: inherited_methods(name) for name in public_classes()},
+    "enumeration_members": {name: enumeration_members(name) for name in public_classes()},
+}
+codeautolink_concat_default = True  # the blocks of a page run in order, in one namespace
+autodoc_typehints = "none"  # types stand in the docstrings
+toc_object_entries = False
 numpydoc_show_class_members = False
-numpydoc_xref_param_type = False
+# Types that are ours become links; scikit-learn's inventory would have to be downloaded.
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"
+numpydoc_xref_aliases = {name: name for name in DEFAULT_LINKS} | {
+    name.rpartition(".")[2]: name for name in reversed(public_classes())
+}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
 html_theme = "furo"
 html_title = "skprivate"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False

@@ -1,11 +1,17 @@
 """The documentation runs, links to what exists and names every public object."""
 
+import importlib.util
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+from sklearn.base import clone
+from test_common import ESTIMATORS
 
 import skprivate
+from skprivate.privacy import public_generator
+from skprivate.utils.estimator_checks import default_data
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -38,7 +44,83 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{name(page)} links to {target}"
 
 
+def extension(module):
+    """A module of docs/_extensions that needs no Sphinx."""
+    path = ROOT / "docs" / "_extensions" / f"{module}.py"
+    spec = importlib.util.spec_from_file_location(module, path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
 def test_the_reference_names_everything_public():
-    text = (ROOT / "docs" / "api.rst").read_text()
-    missing = [public for public in skprivate.__all__ if f"skprivate.{public}\n" not in text]
-    assert not missing
+    """Every ``__all__``, each object under the shortest name that it is imported by."""
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.rst"))
+    named = re.findall(r"^(?:   ~|\.\. (?:py:data|autodata):: )(skprivate\.[\w.]+)$", pages, re.MULTILINE)
+    assert sorted(named) == sorted(extension("public_names").canonical_names())
+
+
+def test_names_are_the_shortest():
+    names = extension("public_names").canonical_names()
+    assert {f"skprivate.{name}" for name in skprivate.__all__} <= set(names)
+    assert "skprivate.privacy.Release" in names and "skprivate.base.PrivateEstimatorMixin" in names
+    assert not {"skprivate.user_level.UserLevelMean", "skprivate.privacy.PrivacyLedger"} & set(names)
+    # The same word for two things: both are named.
+    assert {"skprivate.epsilon_lower_bound", "skprivate.utils.estimator_checks.epsilon_lower_bound"} <= set(
+        names
+    )
+
+
+def test_every_page_is_in_the_contents():
+    """A page that no table of contents lists cannot be found."""
+    contents = "\n".join((ROOT / "docs" / page).read_text() for page in ("index.md", "api.rst"))
+    for page in [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.rst")]:
+        entry = page.relative_to(ROOT / "docs").with_suffix("").as_posix()
+        assert entry == "index" or re.search(rf"^ *{entry}$", contents, re.MULTILINE), (
+            f"{entry} is not listed"
+        )
+
+
+def test_pictures_that_examples_save_are_those_that_pages_show():
+    for page in PAGES:
+        text = page.read_text()
+        for picture in re.findall(r'savefig\("([^"]+)"', text):
+            assert f"images/{picture}" in text and (ROOT / "docs" / "images" / picture).exists(), (
+                page,
+                picture,
+            )
+
+
+def test_what_a_page_loads_from_elsewhere_is_found():
+    """What a browser fetches by itself, not what a reader may click; the build warns of it."""
+    loads = extension("offline").external_loads
+    assert loads('<script src="https://cdn.example/mathjax.js"></script>')
+    assert loads('<link rel="stylesheet" href="//fonts.example/a.css"><img src="http://example/a.png">')
+    assert not loads(
+        '<a href="https://example">x</a><img src="_images/a.png"><math xmlns="http://www.w3.org/1998"/>'
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize("names", [None, ["a", "b", "c"]], ids=["array", "frame"])
+def test_parameters_and_fitted_attributes_are_described(estimator, names):
+    docscrape = pytest.importorskip("numpydoc.docscrape")
+    sections = docscrape.NumpyDocString(inspect.getdoc(type(estimator)))
+    described = {}
+    for section in ("Parameters", "Attributes"):
+        described[section] = {
+            name.strip() for entry in sections[section] if any(entry.desc) for name in entry.name.split(",")
+        }
+
+    data = default_data(estimator, public_generator(0), 60)
+    X = data.X if names is None else pytest.importorskip("pandas").DataFrame(data.X, columns=names)
+    fitted = clone(estimator).fit(*([X] if data.y is None else [X, data.y]), **data.metadata)
+    attributes = {name for name in vars(fitted) if name.endswith("_")}
+    for cls in type(estimator).__mro__:
+        if cls.__module__.startswith("skprivate."):
+            attributes |= {name for name, value in vars(cls).items() if isinstance(value, property)}
+    attributes = {name for name in attributes if not name.startswith("_")}
+
+    assert set(estimator.get_params(deep=False)) - described["Parameters"] == set()
+    assert attributes - described["Attributes"] == set()

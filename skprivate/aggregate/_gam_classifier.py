@@ -57,30 +57,38 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
     n_bins : int, optional
         Bins of a numeric column; by default the cube root of n_samples, between 2 and 16.
     bin_edges : dict from column name to increasing floats, optional
+        Public edges of the bins of numeric columns, in place of quantiles.
     mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
+        Noise on label sums; "auto" takes the one with the smallest variance that (ε, δ) allow.
     tol : float, default=1e-6
         Gradient tolerance of the fit, in the solver's scaled variables.
     max_iter : int, default=500
+        Most iterations of the solver.
     random_state : None, int or RandomState, default=None
         None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
     ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        Class labels.
     feature_sets_ : list of tuple of str
         Sets that have at least one bag.
     tables_ : list of ndarray of shape (n_bags, 1) or (n_bags, n_classes)
         Coefficients of the bags of each set, in the order of ``bags_.tables``.
     intercept_ : ndarray of shape (1,) or (n_classes,)
+        Log-odds, or logits of the classes, where all tables are 0.
     penalties_ : ndarray of shape (n_sets,)
         None for networks.
     bags_ : CuratedBags
         What was released about the labels.
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_iter_ : int
         Updates of the penalties, or evaluations of the objective if they were given.
     n_features_in_, feature_names_in_
+        Number of features that `fit` saw, and their names where X has strings for them.
 
     Notes
     -----

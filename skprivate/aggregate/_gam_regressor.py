@@ -30,6 +30,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
     delta : float, default=1e-6
         Probability, in [0, 1), that the bound may fail.
     loss : {"squared", "poisson"}, default="squared"
+        "squared": the mean of y. "poisson": the mean of counts, with the logarithm as link.
     label_bounds : (float, float), optional
         Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one
         privately, which needs some hundreds of rows at ε = 1.
@@ -45,19 +46,26 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
     random_state : None, int or RandomState, default=None
         None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
     ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
 
     Attributes
     ----------
     feature_sets_ : list of tuple of str
+        Sets that have at least one bag.
     tables_ : list of ndarray of shape (n_bags, 1)
+        Coefficients of the bags of each set, in the order of ``bags_.tables``.
     intercept_ : ndarray of shape (1,)
+        Prediction, before the link, where all tables are 0.
     penalties_ : ndarray of shape (n_sets,)
+        ℓ2 penalty of each set, None for networks.
     bags_ : CuratedBags
         What was released about the labels.
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_iter_ : int
         Updates of the penalties, or evaluations of the objective if they were given.
     n_features_in_, feature_names_in_
+        Number of features that `fit` saw, and their names where X has strings for them.
 
     Notes
     -----

@@ -52,19 +52,28 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     random_state : None, int or RandomState, default=None
         None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
     ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,), or list of such for multilabel targets
+        Class labels.
     coef_ : ndarray of shape (1, n_features) for two classes, else (n_classes, n_features) or (n_labels, n_features)
+        Coefficients of the features.
     intercept_ : ndarray
+        Intercepts.
     alpha_ : ndarray of shape (n_outputs,)
+        Penalty as used, one for each released column of labels.
     condition_number_ : float
+        Of the penalised quadratic.
     bags_ : RandomBags
         What was released about the labels.
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_iter_ : int
+        Iterations of the solver.
     n_features_in_, feature_names_in_
+        Number of features that `fit` saw, and their names where X has strings for them.
 
     Notes
     -----

@@ -43,24 +43,32 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
     alpha : "evidence" or float, default="evidence"
         Ridge penalty on scaled features. "evidence" maximises the marginal likelihood of the released labels.
     fit_intercept : bool, default=True
+        Whether the model has an intercept.
     label_bounds : (float, float), optional
         Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately.
     random_state : None, int or RandomState, default=None
         None draws secure noise; an integer makes a reproducible simulation that is not valid for release.
     ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
+        Coefficients of the features.
     intercept_ : float
+        Intercept.
     alpha_ : ndarray of shape (1,)
+        Penalty as used.
     condition_number_ : float
         Of the penalised quadratic.
     bags_ : RandomBags
         What was released about the labels.
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_iter_ : int
+        Iterations of the solver.
     n_features_in_, feature_names_in_
+        Number of features that `fit` saw, and their names where X has strings for them.
 
     Notes
     -----

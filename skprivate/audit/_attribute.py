@@ -60,8 +60,14 @@ class AttributeInferenceAttack(BaseEstimator):
         Values of the feature in the auxiliary data, or representatives of its bins.
     edges_ : ndarray of shape (n_values - 1,)
         Midpoints between them.
+    label_values_ : ndarray of shape (n_labels,)
+        Class labels of the auxiliary records.
     imputer_, baseline_ : fitted classifiers
+        The model of the feature given the rest, and the same given also the label: what is known without the target.
     n_features_in_ : int
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where they came with names that are strings.
 
     References
     ----------

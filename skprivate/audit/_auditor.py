@@ -103,8 +103,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     gap_ : float
         ``empirical_loss_ − loss_lower_bound_``.
     duality_gap_ : float
-        How far the fitted attack may be from the best function of the class on the sample (0 for
-        ``"paper"``).
+        How far the attack may be from the best function of the class on the sample (0 for ``"paper"``).
     accuracy_upper_bound_ : float
         No adversary guesses S correctly with a larger probability, S drawn with the audited prior.
     advantage_upper_bound_ : float
@@ -121,12 +120,12 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         The bound D on the variation of η that was assumed (2 for a monotone η; unused for labels).
     setting_ : str
         ``"representation"`` or ``"classification"``.
-    n_audited_ : int
-        Rows used, after truncation.
-    n_truncated_ : int
-        Rows left out by truncation.
+    n_audited_, n_truncated_ : int
+        Rows used, and rows left out by truncation.
     n_features_in_ : int
         Number of columns of T.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where they came with names that are strings.
 
     See Also
     --------

@@ -22,6 +22,10 @@ class LossThresholdAttack(MembershipAttack):
     ----------
     n_features_in_ : int
         Number of features seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where they came with names that are strings.
+    is_fitted_ : bool
+        True; there is nothing to learn.
 
     References
     ----------

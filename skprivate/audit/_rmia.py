@@ -36,12 +36,17 @@ class RMIAAttack(ReferenceAttack):
     Attributes
     ----------
     reference_models_ : list of estimators
+        Models fitted on random halves of the pool.
     reference_membership_ : ndarray of shape (n_references, n)
+        Whether each record of the pool was in the half of each reference.
     reference_signals_ : ndarray of shape (n_references, n)
         Likelihood of each record of the pool under each reference.
     noise_scale_ : float
         Residual scale (regression), nan otherwise.
     n_features_in_ : int
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where they came with names that are strings.
 
     References
     ----------

@@ -25,6 +25,7 @@ def load_icd10() -> Bunch:
         descriptions : dict of str to str
             Title of each node.
         DESCR : str
+            Where the table comes from.
 
     Notes
     -----

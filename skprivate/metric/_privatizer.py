@@ -81,6 +81,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
     net_ : ndarray of shape (n_points, n_features)
         For norms with "exponential".
     n_features_in_ : int
+        Number of features that `fit` saw.
     feature_names_in_ : ndarray of str
         If the columns have names that are str.
 

@@ -75,6 +75,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises.
     n_features_in_ : int
+        Number of features that `fit` saw.
     feature_names_in_ : ndarray of str
         If the columns have names that are str.
 

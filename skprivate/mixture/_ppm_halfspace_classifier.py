@@ -122,14 +122,14 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         Name, number of compared hypotheses and price of each selection. Public, but for the number of options of
         a move, which depends on earlier draws.
     n_hypotheses_ : int
-        Number of hypotheses of the first draw, |H|.
+        Number of hypotheses of the first draw.
     log_n_hypotheses_ : float
         Its natural logarithm.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of this fit for one private row.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features seen during fit, if all were strings.
 
     See Also

@@ -52,6 +52,7 @@ class PrivateKBinsDiscretizer(TransformerMixin, PrivateEstimatorMixin, BaseEstim
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
 
     Attributes
     ----------
@@ -60,8 +61,11 @@ class PrivateKBinsDiscretizer(TransformerMixin, PrivateEstimatorMixin, BaseEstim
     n_bins_ : ndarray of shape (n_features,)
         Bins of each feature: fewer than asked for where released quantiles coincide (zero-inflated columns).
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where X has strings for the names of its columns.
 
     Notes
     -----

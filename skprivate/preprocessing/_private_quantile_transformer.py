@@ -44,6 +44,7 @@ class PrivateQuantileTransformer(
         Landmarks of the map, 3 to 1025: ``n_quantiles - 2`` quantiles are released, the outermost two are
         extrapolated. The price grows with the logarithm of their number only.
     output_distribution : {"uniform", "normal"}, default="uniform"
+        What a column is mapped to: numbers from 0 to 1, or standard normal ones.
     delta : float in [0, 1), default=1e-6
         0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
@@ -54,6 +55,7 @@ class PrivateQuantileTransformer(
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
 
     Attributes
     ----------
@@ -62,8 +64,11 @@ class PrivateQuantileTransformer(
     references_ : ndarray of shape (n_quantiles,)
         Their levels, from 0 to 1.
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where X has strings for the names of its columns.
 
     See Also
     --------

@@ -47,6 +47,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
 
     Attributes
     ----------
@@ -59,8 +60,11 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
     n_units_ : ndarray of shape (n_features,)
         Number of units that have a value, with noise.
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where X has strings for the names of its columns.
 
     See Also
     --------

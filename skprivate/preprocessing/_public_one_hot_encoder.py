@@ -32,7 +32,7 @@ class PublicOneHotEncoder(PublicEncoder):
     ----------
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if ``X`` has string names.
 
     Notes

@@ -155,7 +155,7 @@ class Draws(MetricDraws, FlowDraws):
         return self._noisy_integers("gaussian", exact, sensitivity, "l2", events, fine, step)
 
     def discrete_laplace(self, counts: ArrayLike, *, sensitivity: int, epsilon: float) -> IntArray:
-        """Add discrete Laplace noise to integers: P(k) ∝ exp(−epsilon·|k| / sensitivity).
+        """Add discrete Laplace noise to integers: ``P(k) ∝ exp(−epsilon·|k| / sensitivity)``.
 
         Parameters
         ----------

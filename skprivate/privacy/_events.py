@@ -102,8 +102,8 @@ class PureEvent(PrivacyEvent):
 class BoundedRangeEvent(PrivacyEvent):
     """Selection by the exponential mechanism: all privacy losses lie in an interval of length ``epsilon``.
 
-    Its hockey-stick divergence is at most (1 − e^{(t−ε)/2})² / (1 − e^{−ε}) for |t| ≤ ε, which is attained by the
-    logistic distribution shifted by ε (derived in docs/design.md); in zCDP it costs ε²/8.
+    Its hockey-stick divergence is at most ``(1 − exp((t−ε)/2))² / (1 − exp(−ε))`` for ``|t| ≤ ε``, which is attained by
+    the logistic distribution shifted by ε (derived in docs/design.md); in zCDP it costs ε²/8.
     """
 
     epsilon: float

@@ -68,6 +68,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     n_users : int, optional
         Public number of users under ``adjacency="add-remove"``; by default it is released with noise.
     fit_intercept : bool, default=True
+        Whether the model has an intercept.
     alpha : float >= 0, default=0.0
         Strength of the ℓ2 penalty.
     radius : float > 0, optional
@@ -87,9 +88,13 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Coefficients; one row for two classes.
     intercept_ : ndarray of shape (1,) or (n_classes,)
+        Intercepts.
     classes_ : ndarray of shape (n_classes,)
+        Class labels.
     n_iter_ : int
+        Number of steps.
     n_users_ : float
         Number of users as used: public, or released with noise.
     alpha_ : float
@@ -97,8 +102,11 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     radius_, clip_radius_ : float
         Projection and clipping radius as used: public, or selected privately.
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where X has strings for the names of its columns.
 
     Notes
     -----

@@ -27,7 +27,9 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     Parameters
     ----------
     epsilon : float > 0, default=1.0
+        Privacy budget ε of one fit.
     delta : float in (0, 1), default=1e-6
+        Privacy budget δ of one fit; well below one over the number of users.
     aggregation : {"mean", "robust"}, default="mean"
         Users are pulled into a ball about the private centre: of max(2, 1 + 3/√d) times the private median distance
         ("mean": hardly anybody is pulled unless tails are heavy), or of the median distance itself ("robust": half
@@ -49,10 +51,12 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
 
     Attributes
     ----------
     mean_ : ndarray of shape (n_features,)
+        Mean over users of their mean vectors, pulled into the ball, with noise.
     confidence_radius_ : float
         Euclidean radius about ``mean_`` that holds the expectation of a user's vector, pulled into the ball, with
         probability 1 − beta; conservative (bounded vectors). ``inf`` if users were too few to find a radius.
@@ -63,8 +67,11 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     n_users_ : float
         Number of users as used: public, or released with noise.
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where X has strings for the names of its columns.
 
     Notes
     -----

@@ -61,6 +61,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Public number of users under ``adjacency="add-remove"``; by default it is released with noise. (Under
         "replace-one" the number of users is the same in all neighbours.)
     fit_intercept : bool, default=True
+        Whether the model has an intercept.
     alpha : float >= 0, optional
         Strength of the ℓ2 penalty. By default 0, and where each row is its own user 3 d ν² with the noise level
         ν = Δ z √d/n of the fit (public numbers): about the ratio of noise to signal for standardised features.
@@ -87,7 +88,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
+        Coefficients.
     intercept_ : float
+        Intercept, 0 without one.
     n_iter_ : int
         Number of steps.
     n_users_ : float
@@ -97,8 +100,11 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     radius_, clip_radius_ : float
         Projection and clipping radius as used: public, or selected privately.
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where X has strings for the names of its columns.
 
     Notes
     -----

@@ -71,19 +71,26 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
     n_jobs : int or None, default=None
         Candidates that predict at a time. None is one, unless a `joblib.parallel_config` says otherwise.
 
     Attributes
     ----------
     best_estimator_ : estimator
+        The chosen model.
     best_name_ : str
+        Its name.
     best_index_ : int
+        Its place among ``estimators``.
     classes_ : ndarray
         Of the chosen model, if it has them.
     privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where X has strings for the names of its columns.
 
     Notes
     -----
