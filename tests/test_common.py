@@ -38,8 +38,6 @@ ARGUMENTS = {
 }
 #: Public knowledge without which an estimator refuses to fit.
 NEEDED = {
-    "MetricPrivateSynthesizer": {"bounds": (-10, 10)},
-    "MetricPrivatizer": {"bounds": (-10, 10)},
     "PublicOneHotEncoder": {"categories": [0, 1, 2]},
     "PublicOrdinalEncoder": {"categories": [0, 1, 2]},
 }

@@ -235,18 +235,16 @@ def _synthesizers():
     ways = {"mechanism": ("flow", "hats"), "ground": ("l1", "l2", "linf")}
     flows = modes(kind, bounds=((0, 1),), epsilon=(5.0, 200.0), **ways)
     flows += modes(kind, bounds=((-10, 10),), epsilon=(50.0,), resolution=(4,), **ways)
-    hamming = modes(
-        kind, metric=("hamming",), bounds=((0, 1), "private", (-1e9, 1e9)), resolution=("auto", 4)
-    )
+    hamming = modes(kind, metric=("rows",), bounds=((0, 1), "private", (-1e9, 1e9)), resolution=("auto", 4))
     mixed = modes(
         kind,
-        metric=("hamming",),
+        metric=("rows",),
         bounds=((0, 1), "private"),
         categories=({0: ["a", "b", "c"]},),
         epsilon=(0.5, 2.0),
     )
     plain = modes(
-        kind, metric=("hamming",), categories=({0: ["a", "b", "c"], 1: ["a", "b", "c"]},), epsilon=(0.5, 2.0)
+        kind, metric=("rows",), categories=({0: ["a", "b", "c"], 1: ["a", "b", "c"]},), epsilon=(0.5, 2.0)
     )
     return (
         [(each, (default_data, one_column)) for each in flows]

@@ -26,12 +26,15 @@ class GridMeasure:
     kind : {"cells", "nodes"}
         "cells": weight i of an axis with k entries is spread evenly over [i/k, (i+1)/k] of the side. "nodes": it stands
         for the hat function around i/(k−1), folded inwards at the ends; k ≥ 2.
+    names : tuple of str, optional
+        Of the features.
     """
 
     lower: FloatArray
     upper: FloatArray
     weights: FloatArray
     kind: Literal["cells", "nodes"]
+    names: tuple[str, ...] | None = None
 
     @property
     def n_features(self) -> int:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._bounds import column_label
 from skprivate.metric._box import Box
 from skprivate.metric._grid_measure import GridMeasure
+from skprivate.metric._tables import numbers, refuse_missing
 from skprivate.metric._transport import GroundNorm, wasserstein_samples
 from skprivate.privacy import public_generator
 
@@ -34,10 +36,13 @@ class MixedColumns:
     n_features : int
     values : dict of {int: tuple}
         Category values by column number.
+    names : tuple of str, optional
+        Of all columns.
     """
 
     n_features: int
     values: dict[int, tuple[Any, ...]]
+    names: tuple[str, ...] | None = None
 
     @property
     def numeric(self) -> list[int]:
@@ -70,34 +75,32 @@ class MixedColumns:
         combination = np.zeros(X.shape[0], dtype=np.int64)
         for column in sorted(self.values):
             code = {value: i for i, value in enumerate(self.values[column])}
+            label = column_label(column, self.names)
             try:
                 codes = np.fromiter((code[value] for value in X[:, column].tolist()), np.int64, X.shape[0])
             except (KeyError, TypeError):
                 raise ValueError(
-                    f"column {column} of X has a value that is not among categories[{column}]; list every value, or "
-                    "map rare ones to a category of their own first."
+                    f"column {label} of X has a value that is missing or not among categories[{label}]; list every "
+                    "value, or map rare and missing ones to a category of their own first."
                 ) from None
             combination = combination * len(code) + codes
-        try:
-            numeric = X[:, self.numeric].astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "X has values that are not numbers in columns that categories does not list."
-            ) from None
-        if not bool(np.isfinite(numeric).all()):
-            raise ValueError("X contains NaN or infinity in a numeric column.")
+        numeric = np.empty((X.shape[0], len(self.numeric)))
+        for i, column in enumerate(self.numeric):
+            numeric[:, i] = numbers(X[:, column], column_label(column, self.names))
+        refuse_missing(numeric, self.names, "A numeric column", self.numeric)
         return numeric, combination
 
-    def decode(self, numeric: FloatArray, combination: IntArray) -> NDArray[Any]:
-        """Inverse of `encode`: rows with the original values, as an object array."""
-        rows = np.empty((combination.size, self.n_features), dtype=object)
-        rows[:, self.numeric] = numeric
+    def decode(self, numeric: FloatArray, combination: IntArray) -> list[NDArray[Any]]:
+        """Inverse of `encode`: columns with the original values, objects where they are categorical."""
+        columns: list[NDArray[Any]] = [np.empty(0)] * self.n_features
+        for i, column in enumerate(self.numeric):
+            columns[column] = numeric[:, i]
         codes = np.unravel_index(combination, self.sizes)
         for column, code in zip(sorted(self.values), codes, strict=True):
             palette = np.empty(len(self.values[column]), dtype=object)
             palette[:] = self.values[column]
-            rows[:, column] = palette[code]
-        return rows
+            columns[column] = palette[code]
+        return columns
 
     def one_hot(self, combination: IntArray, ground: GroundNorm) -> FloatArray:
         """Categories as points at distance 1 from each other."""
@@ -127,14 +130,15 @@ def check_categories(categories: Any, n_features: int, names: Any = None) -> Mix
         column = known.get(key) if isinstance(key, str) else key
         if not isinstance(column, (int, np.integer)) or not 0 <= column < n_features:
             raise ValueError(
-                f"categories has the key {key!r}, which is no column of X ({n_features} columns)."
+                f"categories has the key {key!r}, which is no column of X; the columns are "
+                f"{', '.join(column_label(j, names) for j in range(n_features))}."
             )
         if isinstance(listed, str) or len(listed) == 0:
             raise ValueError(f"categories[{key!r}] must be a non-empty sequence of values, got {listed!r}.")
         if int(column) in values or len(set(listed)) < len(listed):
             raise ValueError(f"categories[{key!r}] must list every value once, for every column once.")
         values[int(column)] = tuple(listed)
-    columns = MixedColumns(n_features, values)
+    columns = MixedColumns(n_features, values, None if names is None else tuple(map(str, names)))
     if columns.n_combinations > MAX_COMBINATIONS:
         raise ValueError(
             f"categories have {columns.n_combinations} combinations, more than {MAX_COMBINATIONS}; merge some."
@@ -185,7 +189,10 @@ class MixedMeasure:
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> NDArray[Any]:
         """Draw rows with the original category values, as an object array."""
-        return self.columns.decode(*self.draw(n_samples, rng))
+        rows = np.empty((n_samples, self.n_features), dtype=object)
+        for j, column in enumerate(self.columns.decode(*self.draw(n_samples, rng))):
+            rows[:, j] = column
+        return rows
 
     def distance_to_rows(self, X: NDArray[Any], ground: GroundNorm) -> float:
         """W1 to rows by assignment of up to 1000 of them: 0/1 distance of categories, fractions of the bounds."""

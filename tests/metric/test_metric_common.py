@@ -11,10 +11,12 @@ from skprivate.metric import MetricPrivateSynthesizer, MetricPrivatizer
 from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
 
 ESTIMATORS = [
-    MetricPrivateSynthesizer(epsilon=100.0, bounds=(-10, 10), random_state=0),
-    MetricPrivateSynthesizer(epsilon=100.0, bounds=(-10, 10), mechanism="hats", ground="l1", random_state=0),
-    MetricPrivateSynthesizer(metric="hamming", bounds=(0, 1), random_state=0),
-    MetricPrivateSynthesizer(metric="hamming", bounds="private", random_state=0),
+    MetricPrivateSynthesizer(epsilon=100.0, metric="wasserstein", bounds=(-10, 10), random_state=0),
+    MetricPrivateSynthesizer(
+        epsilon=100.0, metric="wasserstein", bounds=(-10, 10), mechanism="hats", ground="l1", random_state=0
+    ),
+    MetricPrivateSynthesizer(metric="rows", bounds=(0, 1), random_state=0),
+    MetricPrivateSynthesizer(random_state=0),
     MetricPrivatizer(random_state=0),
     MetricPrivatizer(metric="l1", bounds=(-10, 10), random_state=0),
 ]

@@ -27,7 +27,7 @@ def rows(n=5000, seed=0):
 
 def synthesizer(epsilon=1.0, **keywords):
     keywords = {
-        "metric": "hamming",
+        "metric": "rows",
         "bounds": (0, 1),
         "categories": CATEGORIES,
         "random_state": 0,
@@ -106,7 +106,7 @@ def test_the_order_of_the_tree():
 
 def test_only_categories():
     X = rows()[:, [0, 2]]
-    model = synthesizer(1.0, bounds=None, categories={0: COLOURS, 1: (1, 2)}).fit(X)
+    model = synthesizer(1.0, categories={0: COLOURS, 1: (1, 2)}).fit(X)
     drawn = model.sample(1000, random_state=0)
     assert set(drawn[:, 0]) <= set(COLOURS) and set(drawn[:, 1]) <= {1, 2}
     assert model.privacy_guarantee_.assumptions == ("categories are public",)
@@ -127,9 +127,12 @@ def test_frames_come_back_as_frames():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"metric": "wasserstein"}, "categories need metric='hamming'"),
-        ({"categories": {0: COLOURS[:2], 2: (1, 2)}}, "column 0 of X has a value"),
-        ({"categories": {0: COLOURS}, "bounds": None}, "bounds must be given"),
+        ({"metric": "wasserstein"}, "categories need metric='rows'"),
+        (
+            {"categories": {0: COLOURS[:2], 2: (1, 2)}},
+            "column 0 of X has a value that is missing or not among",
+        ),
+        ({"bounds": {0: (0, 1)}}, "has the column 0; the columns .* are 1"),
         ({"categories": {2: (1, 2)}}, "not numbers"),
         ({"categories": {}}, "non-empty dict"),
         ({"categories": {7: (1, 2)}}, "no column of X"),
