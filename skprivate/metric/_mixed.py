@@ -205,5 +205,60 @@ class MixedMeasure:
             points.append(np.concatenate([unit, self.columns.one_hot(combination, ground)], axis=1))
         return wasserstein_samples(points[0], points[1], ground)
 
+    def grid(self, group: int | None = None) -> GridMeasure:
+        """Measure of the numeric columns, in one combination of categories (of its mass) or in all of them."""
+        names = self.columns.names
+        numeric = None if names is None else tuple(names[j] for j in self.columns.numeric)
+        weights = self.weights.sum(axis=0) if group is None else self.weights[group]
+        return GridMeasure(self.lower, self.upper, weights, "cells", numeric)
+
+    def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
+        """Draw one column or two: bars for categories, densities for numbers, one line per category for both.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            The current ones by default.
+        columns : str, int, or sequence of one or two of them, optional
+            Names or positions of the columns; needed if there are more than two.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from skprivate.metric import _plots
+
+        names, numeric = self.columns.names, self.columns.numeric
+        chosen = _plots.plotted_columns(columns, self.n_features, names)
+        ax = _plots.axes_or_current(ax)
+        labels = [_plots.label(j, names) for j in chosen]
+        listed = [j for j in chosen if j in self.columns.values]
+        if not listed:
+            return self.grid().plot(ax, columns=[numeric.index(j) for j in chosen])
+        # One axis per categorical column, then one per numeric one.
+        mass = self.weights.reshape(*self.columns.sizes, *self.weights.shape[1:])
+        axes = [sorted(self.columns.values).index(j) for j in listed]
+        if len(listed) == len(chosen):
+            kept = np.moveaxis(mass, axes, range(len(axes)))
+            table = kept.reshape(*kept.shape[: len(axes)], -1).sum(axis=-1)
+            values = [self.columns.values[j] for j in listed]
+            if len(listed) == 1:
+                _plots.draw_bars(ax, table, values[0])
+                labels.append("probability")
+            else:
+                _plots.draw_table(ax, table, values)
+        else:
+            (number,) = (j for j in chosen if j not in listed)
+            by_value = np.moveaxis(mass, axes[0], 0)
+            by_value = by_value.reshape(by_value.shape[0], -1, *self.weights.shape[1:]).sum(axis=1)
+            for value, weights in zip(self.columns.values[listed[0]], by_value, strict=True):
+                grid = GridMeasure(self.lower, self.upper, weights, "cells")
+                _plots.draw_density(ax, grid.marginal([numeric.index(number)]), str(value))
+            ax.legend(title=_plots.label(listed[0], names))
+            labels = [_plots.label(number, names), "density × probability"]
+        ax.set_xlabel(labels[0])
+        ax.set_ylabel(labels[1])
+        return ax
+
     def __repr__(self) -> str:
         return f"MixedMeasure(shape={self.shape})"
