@@ -87,12 +87,13 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
     channel_ : ndarray of shape (n_states, n_states)
         Probabilities of the outputs for each state, for finite metrics. Public geometry.
     states_ : ndarray of shape (n_states,)
-        For finite metrics.
+        Values that rows may take, in the order of ``channel_``, for finite metrics.
     net_ : ndarray of shape (n_points, n_features)
-        For norms with "exponential".
+        Points that are drawn from, for norms with "exponential".
     n_features_in_ : int
+        Number of columns.
     feature_names_in_ : ndarray of str
-        If the columns have names that are str.
+        Names of the columns, if they have names that are str.
 
     Notes
     -----

@@ -32,8 +32,8 @@ _DIAMETER = {"l1": lambda d: d, "l2": lambda d: d**0.5, "linf": lambda d: 1.0}
 class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     """Private measure of the rows in a box, to draw synthetic rows from.
 
-    ``metric="rows"`` is plain ε-differential privacy for one row. ``metric="wasserstein"`` protects the data
-    set as a whole: the laws of the output for two data sets of the same size whose empirical measures have the
+    ``metric="rows"`` is plain ε-differential privacy for one row more or less. ``metric="wasserstein"`` protects the
+    data set as a whole: the laws of the output for two data sets of the same size whose empirical measures have the
     Wasserstein distance ρ differ by at most a factor of e^{ερ}, whichever rows differ.
 
     Parameters
@@ -42,13 +42,13 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Privacy budget of one fit. With ``metric="wasserstein"`` it is per unit of distance, where the box has
         sides of length 1; for n rows that is ``epsilon / n`` per row (see `row_guarantee`), so useful values are n
         times as large as those of plain differential privacy.
-    metric : {"wasserstein", "rows"}, default="wasserstein"
-        What neighbouring data sets are.
-    bounds : pair (lower, upper) or "private"
-        Public range of the columns: numbers, or one number per column. There is no default: a range taken from the
-        data would release its extremes. "private" (with ``metric="rows"``) chooses a range by the exponential
-        mechanism for 10 % of the budget; it needs some 2000 rows · columns / epsilon to be of use. Values outside
-        are clipped. With ``categories``, one number per remaining column.
+    metric : {"rows", "wasserstein"}, default="rows"
+        What neighbouring data sets are: one row more or less, or rows that moved.
+    bounds : "private", dict {column: (low, high)} or pair (lower, upper), default="private"
+        Public range of the columns, by name or position; or lower and upper ends, numbers or arrays with one number per
+        column. "private" (with ``metric="rows"``) chooses a range by the exponential mechanism for 10 % of the budget;
+        it needs some 2000 rows · columns / epsilon to be of use. Values outside are clipped. With ``categories``,
+        bounds are those of the remaining columns.
     categories : dict of {int or str: sequence}, default=None
         Public values of categorical columns (strings or any hashable values), by column number or name; with
         ``metric="rows"``. Their combinations, 16384 at most, are split before the numeric columns, so
@@ -77,8 +77,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises.
     n_features_in_ : int
+        Number of columns.
     feature_names_in_ : ndarray of str
-        If the columns have names that are str.
+        Names of the columns, if they have names that are str.
 
     Notes
     -----
@@ -101,7 +102,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     >>> import numpy as np
     >>> from skprivate.metric import MetricPrivateSynthesizer
     >>> X = np.random.default_rng(0).beta(2, 5, size=(10_000, 2))
-    >>> synthesizer = MetricPrivateSynthesizer(epsilon=1.0, metric="rows", bounds=(0, 1)).fit(X)
+    >>> synthesizer = MetricPrivateSynthesizer(epsilon=1.0, bounds=(0, 1)).fit(X)
     >>> synthesizer.sample(500).shape
     (500, 2)
     >>> print(synthesizer.privacy_guarantee_)
@@ -160,8 +161,15 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If bounds are missing or degenerate, if the grid is too large, or, with ``out_of_bounds="raise"``, if a
-            value lies outside.
+            If bounds are degenerate or not those of the columns, if the grid is too large, or, with
+            ``out_of_bounds="raise"``, if a value lies outside.
+        TypeError
+            If a column holds dates.
+
+        Warns
+        -----
+        NoiseFillsBoxWarning
+            With "wasserstein", if the noise is so large that the result says nothing about the rows; before it is paid.
         """
         schema, X, groups, columns = self._check_rows(X)
         n_features = X.shape[1]
@@ -280,8 +288,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features)
-            With ``categories`` an array of objects with the original values, or a pandas DataFrame if `fit` got one.
+        ndarray or data frame of shape (n_samples, n_features)
+            The kind of table that `fit` got, with its names and types: integers and booleans are rounded, categories
+            are those of ``categories``. Arrays of strings come back as arrays of objects.
         """
         check_is_fitted(self)
         if not isinstance(n_samples, Integral) or n_samples < 1:
