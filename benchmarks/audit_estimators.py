@@ -175,7 +175,7 @@ RECIPES = {
     "UserLevelSGDRegressor": [("", lambda: recipe_user_level_sgd(False))],
     "MetricPrivateSynthesizer": [
         (" (wasserstein)", lambda: recipe_synthesizer("wasserstein")),
-        (" (hamming)", lambda: recipe_synthesizer("hamming")),
+        (" (rows)", lambda: recipe_synthesizer("rows")),
     ],
 }
 

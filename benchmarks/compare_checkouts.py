@@ -64,7 +64,7 @@ X, y = data(6); emit(lambda: sp.make_curated_bags(X, y, "pairs", epsilon=1.0, la
 X, y = data(); emit(lambda: sp.make_random_bags(X, (y > 0).astype(int), bag_size=16, epsilon=1.0, random_state=0))""",
     "synthesizer, one row more or less": """
 X = rng.beta(2, 5, size=(n, 2))
-emit(lambda: sp.MetricPrivateSynthesizer(1.0, metric="hamming", bounds=(0, 1), random_state=0).fit(X))""",
+emit(lambda: sp.MetricPrivateSynthesizer(1.0, metric="rows", bounds=(0, 1), random_state=0).fit(X))""",
     "synthesizer, W1": """
 X = rng.beta(2, 5, size=(n, 2))
 emit(lambda: sp.MetricPrivateSynthesizer(1e4, metric="wasserstein", bounds=(0, 1), random_state=0).fit(X))""",

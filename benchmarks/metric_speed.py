@@ -21,8 +21,8 @@ def main() -> None:
     for n in (10**5, 10**6, 10**7):
         X = np.random.default_rng(0).beta(2, 5, size=(n, 2))
         models = {
-            "hamming, ε = 1": MetricPrivateSynthesizer(1.0, metric="hamming", bounds=(0, 1)),
-            "wasserstein, ε = n": MetricPrivateSynthesizer(float(n), bounds=(0, 1)),
+            "rows, ε = 1": MetricPrivateSynthesizer(1.0, metric="rows", bounds=(0, 1)),
+            "wasserstein, ε = n": MetricPrivateSynthesizer(float(n), metric="wasserstein", bounds=(0, 1)),
         }
         for name, model in models.items():
             seconds = []

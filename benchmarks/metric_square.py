@@ -108,7 +108,7 @@ def main() -> None:
             note("PMM + WLS", published_hierarchy(points, epsilon, depth, seed, least_squares=True))
             note("PMM + WLS, r−3", published_hierarchy(points, epsilon, depth - 3, seed, least_squares=True))
             start = time.perf_counter()
-            model = MetricPrivateSynthesizer(epsilon, metric="hamming", bounds=(0, 1)).fit(points)
+            model = MetricPrivateSynthesizer(epsilon, metric="rows", bounds=(0, 1)).fit(points)
             seconds.append(time.perf_counter() - start)
             note("ours", model.measure_.on_cells(CELLS))
             note("ours, n rows", histogram(model.sample(int(n), random_state=seed)))

@@ -22,7 +22,7 @@ SOURCES = {
 }
 MAX_LINES = 450
 
-FLOOR = {"privacy", "_progress", "_sklearn", "base", "_identifiers", "_validation"}
+FLOOR = {"privacy", "_progress", "_sklearn", "base", "_identifiers", "_validation", "_bounds"}
 #: What the modules of each part may import of the package, besides the part itself. Anything else is a mistake.
 MAY_IMPORT: dict[str, set[str]] = {
     "privacy": set(),
@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_sklearn": {"_progress"},
     "_identifiers": set(),
     "_validation": set(),
+    "_bounds": set(),
     "base": {"privacy", "_progress", "_sklearn"},
     "preprocessing": FLOOR,
     "datasets": {"_sklearn", "privacy"},

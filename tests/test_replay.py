@@ -182,7 +182,7 @@ _OF_CLASS = {
     sp.preprocessing.PrivateKBinsDiscretizer: {"bounds": st.none() | _INTERVALS},
     sp.preprocessing.PrivateQuantileTransformer: {"bounds": st.none() | _INTERVALS},
     sp.MetricPrivateSynthesizer: {
-        "metric": st.sampled_from(["wasserstein", "hamming"]),
+        "metric": st.sampled_from(["wasserstein", "rows"]),
         "mechanism": st.sampled_from(["flow", "hats"]),
         "bounds": _INTERVALS,
     },

@@ -196,3 +196,10 @@ def one_column(estimator, rng, n_rows):
 def far_rows(estimator, rng, n_rows):
     """Rows of all magnitudes."""
     return CheckData(rng.choice(EXTREMES[:-6], size=(n_rows, 3)))
+
+
+def places_in_degrees(estimator, rng, n_rows):
+    """Places everywhere, some at the poles and at the dateline."""
+    degrees = rng.uniform([-90.0, -180.0], [90.0, 180.0], size=(n_rows, 2))
+    degrees[: n_rows // 2] = rng.choice([-90.0, -60.0, 0.0, 60.0, 90.0, -180.0, 180.0], size=(n_rows // 2, 2))
+    return CheckData(degrees if estimator.coordinates == "latitude-longitude" else degrees[:, ::-1].copy())

@@ -19,6 +19,7 @@ from variant_data import (
     names_of_users,
     one_column,
     only_categories,
+    places_in_degrees,
     private_by_label,
     quartic,
     rows_of_colours,
@@ -240,25 +241,24 @@ def _halfspaces():
 
 def _synthesizers():
     kind = sp.MetricPrivateSynthesizer
-    ways = {"mechanism": ("flow", "hats"), "ground": ("l1", "l2", "linf")}
+    ways = {"metric": ("wasserstein",), "mechanism": ("flow", "hats"), "ground": ("l1", "l2", "linf")}
     flows = modes(kind, bounds=((0, 1),), epsilon=(5.0, 200.0), **ways)
     flows += modes(kind, bounds=((-10, 10),), epsilon=(50.0,), resolution=(4,), **ways)
-    hamming = modes(
-        kind, metric=("hamming",), bounds=((0, 1), "private", (-1e9, 1e9)), resolution=("auto", 4)
-    )
+    rows = [kind()]
+    rows += modes(kind, metric=("rows",), bounds=((0, 1), "private", (-1e9, 1e9)), resolution=("auto", 4))
     mixed = modes(
         kind,
-        metric=("hamming",),
+        metric=("rows",),
         bounds=((0, 1), "private"),
         categories=({0: ["a", "b", "c"]},),
         epsilon=(0.5, 2.0),
     )
     plain = modes(
-        kind, metric=("hamming",), categories=({0: ["a", "b", "c"], 1: ["a", "b", "c"]},), epsilon=(0.5, 2.0)
+        kind, metric=("rows",), categories=({0: ["a", "b", "c"], 1: ["a", "b", "c"]},), epsilon=(0.5, 2.0)
     )
     return (
         [(each, (default_data, one_column)) for each in flows]
-        + [(each, (default_data, one_column, far_rows)) for each in hamming]
+        + [(each, (default_data, one_column, far_rows)) for each in rows]
         + [(each, (category_rows,)) for each in mixed]
         + [(each, (only_categories,)) for each in plain]
     )
@@ -270,6 +270,13 @@ def _privatizers():
         kind, metric=norms, mechanism=("k-norm", "exponential"), bounds=((0, 1), (-1e6, 1e6)), resolution=(4,)
     )
     rows += modes(kind, metric=norms, epsilon=(1e-3, 1.0, 1e3))
+    places = modes(
+        kind,
+        metric=("haversine",),
+        coordinates=("latitude-longitude", "longitude-latitude"),
+        bounds=(None, ([10.0, 10.0], [20.0, 30.0]), ([-80.0, -80.0], [80.0, 80.0])),
+        epsilon=(1e-3, 1.0, 1e3),
+    )
     tree = {"a": "r", "b": "r", "c": "s", "r": "t", "s": "t"}
     distances = [[0, 1, 2], [1, 0, 1.5], [2, 1.5, 0]]
     finite = modes(
@@ -294,7 +301,11 @@ def _privatizers():
         states=(["a", "b", "c"],),
         epsilon=(0.5, 3.0),
     )
-    return [(each, (default_data, one_column)) for each in rows] + [(each, (states,)) for each in finite]
+    return (
+        [(each, (default_data, one_column)) for each in rows]
+        + [(each, (places_in_degrees,)) for each in places]
+        + [(each, (states,)) for each in finite]
+    )
 
 
 _PREPROCESSOR_DATA = (

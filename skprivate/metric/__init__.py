@@ -20,12 +20,15 @@ from skprivate.metric._scales import (
     predicted_accuracy,
 )
 from skprivate.metric._synthesizer import MetricPrivateSynthesizer
+from skprivate.metric._warnings import DegreesWarning, NoiseFillsBoxWarning
 
 __all__ = [
     "Bracket",
+    "DegreesWarning",
     "GridMeasure",
     "MetricPrivateSynthesizer",
     "MetricPrivatizer",
+    "NoiseFillsBoxWarning",
     "boolean_cube_accuracy",
     "diametric_scale",
     "distance_matrix",

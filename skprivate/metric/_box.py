@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from skprivate._bounds import check_bounds
 
 FloatArray = NDArray[np.float64]
 OutOfBounds: TypeAlias = Literal["clip", "raise"]
@@ -47,41 +50,8 @@ class Box:
         return np.clip(self.lower + unit * self.widths, self.lower, self.upper)
 
 
-def check_bounds(bounds: Any, n_features: int, *, name: str = "bounds") -> Box:
-    """Turn a parameter ``bounds`` into a `Box`.
-
-    Parameters
-    ----------
-    bounds : pair (lower, upper)
-        Numbers, or one number per feature.
-    n_features : int
-
-    Raises
-    ------
-    ValueError
-        If missing, of the wrong shape, not finite, or if a lower bound is not below its upper bound.
-    """
-    if bounds is None:
-        raise ValueError(
-            f"{name} must be given: the range of the columns decides the noise and must be public. Pass "
-            f"{name}=(lower, upper), with numbers or one number per column, from what is known about the data; taking "
-            "them from the data itself would release its extremes."
-        )
-    try:
-        lower, upper = (np.asarray(side, dtype=np.float64) for side in bounds)
-        lower, upper = (np.array(np.broadcast_to(side, (n_features,))) for side in (lower, upper))
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} must be a pair (lower, upper) of numbers or of arrays with one number per column ({n_features}), "
-            f"got {bounds!r}."
-        ) from None
-    if not (np.all(np.isfinite(lower)) and np.all(np.isfinite(upper))):
-        raise ValueError(f"{name} must be finite, got {bounds!r}.")
-    degenerate = np.flatnonzero(~(upper - lower > 0) | ~np.isfinite(upper - lower))
-    if degenerate.size:
-        column = int(degenerate[0])
-        raise ValueError(
-            f"{name} must have lower < upper for every column; column {column} has [{lower[column]:g}, "
-            f"{upper[column]:g}]."
-        )
-    return Box(lower, upper)
+def check_box(bounds: Any, columns: int | Sequence[int], names: Any = None) -> Box:
+    """Turn a parameter ``bounds``, not None, into a `Box`; see `check_bounds`."""
+    pairs = check_bounds(bounds, columns, names)
+    lower, upper = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
+    return Box(lower.copy(), upper.copy())

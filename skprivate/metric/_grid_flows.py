@@ -235,6 +235,12 @@ class LaplaceFlow(Mechanism):
         """Of a row's mass."""
         return hat_bits(self.n_rows, self.cells, self.n_features, self.ground, self.epsilon)
 
+    @property
+    def coarse_error(self) -> float:
+        """W1 distance that noise on the edges of the box alone moves the measure by, in expectation, at most."""
+        edges = self.n_features * 2.0 ** (self.n_features - 1)
+        return l1_factor(self.ground, self.n_features) * edges / self.epsilon
+
     def run(self, data: FloatArray, release: Release) -> FloatArray:
         """Noisy measure of ``n_rows`` rows in the unit cube.
 
@@ -258,5 +264,5 @@ def check_nodes(cells: int, n_features: int) -> None:
     if n_features * math.log(cells + 1) > math.log(MAX_NODES) + 1e-9:
         raise ValueError(
             f"resolution={cells} gives {cells + 1}**{n_features} grid nodes, more than {MAX_NODES}; use a smaller "
-            "resolution, fewer columns or metric='hamming'."
+            "resolution, fewer columns or metric='rows'."
         )

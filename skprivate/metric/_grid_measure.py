@@ -26,12 +26,15 @@ class GridMeasure:
     kind : {"cells", "nodes"}
         "cells": weight i of an axis with k entries is spread evenly over [i/k, (i+1)/k] of the side. "nodes": it stands
         for the hat function around i/(k−1), folded inwards at the ends; k ≥ 2.
+    names : tuple of str, optional
+        Of the features.
     """
 
     lower: FloatArray
     upper: FloatArray
     weights: FloatArray
     kind: Literal["cells", "nodes"]
+    names: tuple[str, ...] | None = None
 
     @property
     def n_features(self) -> int:
@@ -105,21 +108,35 @@ class GridMeasure:
     def __repr__(self) -> str:
         return f"GridMeasure(shape={self.shape}, kind={self.kind!r})"
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the density (one or two features); returns the matplotlib axes."""
-        import matplotlib.pyplot as plt
+    def marginal(self, columns: list[int]) -> GridMeasure:
+        """The measure of some of the features, in the given order."""
+        others = tuple(axis for axis in range(self.n_features) if axis not in columns)
+        kept = [axis for axis in range(self.n_features) if axis in columns]
+        weights = np.transpose(self.weights.sum(axis=others), [kept.index(axis) for axis in columns])
+        names = None if self.names is None else tuple(self.names[axis] for axis in columns)
+        return GridMeasure(self.lower[columns], self.upper[columns], weights, self.kind, names)
 
-        if self.n_features > 2:
-            raise ValueError(f"only measures of one or two features can be drawn, got {self.n_features}.")
-        ax = plt.gca() if ax is None else ax
-        cells = 128
-        density = self.on_cells(cells)
-        if self.n_features == 1:
-            grid = self.lower[0] + (np.arange(cells) + 0.5) / cells * (self.upper[0] - self.lower[0])
-            ax.fill_between(grid, density * cells / (self.upper[0] - self.lower[0]), step="mid")
-        else:
-            extent = (self.lower[0], self.upper[0], self.lower[1], self.upper[1])
-            ax.imshow(np.sqrt(density.T), origin="lower", extent=extent, aspect="auto", cmap="magma_r")
+    def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
+        """Draw the density of one feature or two; axes with one unit are drawn to one scale.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            The current ones by default.
+        columns : str, int, or sequence of one or two of them, optional
+            Names or positions of the features; needed if there are more than two.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from skprivate.metric._plots import axes_or_current, draw_density, label, plotted_columns
+
+        chosen = plotted_columns(columns, self.n_features, self.names)
+        ax = axes_or_current(ax)
+        draw_density(ax, self.marginal(chosen))
+        ax.set_xlabel(label(chosen[0], self.names))
+        ax.set_ylabel("density" if len(chosen) == 1 else label(chosen[1], self.names))
         return ax
 
 

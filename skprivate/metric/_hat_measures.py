@@ -115,6 +115,11 @@ class HatMoments(Mechanism):
         """Of a row's mass on the finest level."""
         return hat_bits(self.n_rows, 1 << self.levels, self.n_features, self.ground, self.budgets[0])
 
+    @property
+    def coarse_error(self) -> float:
+        """W1 distance that noise on the corners of the box alone moves the measure by, in expectation, at most."""
+        return hat_sensitivity(0, self.n_features, self.ground) * 2.0**self.n_features / self.epsilon
+
     def run(self, data: FloatArray, release: Release) -> FloatArray:
         """Measure fitted to noisy moments of ``n_rows`` rows in the unit cube.
 

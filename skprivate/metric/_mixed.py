@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._bounds import column_label
 from skprivate.metric._box import Box
 from skprivate.metric._grid_measure import GridMeasure
+from skprivate.metric._tables import numbers, refuse_missing
 from skprivate.metric._transport import GroundNorm, wasserstein_samples
 from skprivate.privacy import public_generator
 
@@ -34,10 +36,13 @@ class MixedColumns:
     n_features : int
     values : dict of {int: tuple}
         Category values by column number.
+    names : tuple of str, optional
+        Of all columns.
     """
 
     n_features: int
     values: dict[int, tuple[Any, ...]]
+    names: tuple[str, ...] | None = None
 
     @property
     def numeric(self) -> list[int]:
@@ -70,34 +75,32 @@ class MixedColumns:
         combination = np.zeros(X.shape[0], dtype=np.int64)
         for column in sorted(self.values):
             code = {value: i for i, value in enumerate(self.values[column])}
+            label = column_label(column, self.names)
             try:
                 codes = np.fromiter((code[value] for value in X[:, column].tolist()), np.int64, X.shape[0])
             except (KeyError, TypeError):
                 raise ValueError(
-                    f"column {column} of X has a value that is not among categories[{column}]; list every value, or "
-                    "map rare ones to a category of their own first."
+                    f"column {label} of X has a value that is missing or not among categories[{label}]; list every "
+                    "value, or map rare and missing ones to a category of their own first."
                 ) from None
             combination = combination * len(code) + codes
-        try:
-            numeric = X[:, self.numeric].astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "X has values that are not numbers in columns that categories does not list."
-            ) from None
-        if not bool(np.isfinite(numeric).all()):
-            raise ValueError("X contains NaN or infinity in a numeric column.")
+        numeric = np.empty((X.shape[0], len(self.numeric)))
+        for i, column in enumerate(self.numeric):
+            numeric[:, i] = numbers(X[:, column], column_label(column, self.names))
+        refuse_missing(numeric, self.names, "A numeric column", self.numeric)
         return numeric, combination
 
-    def decode(self, numeric: FloatArray, combination: IntArray) -> NDArray[Any]:
-        """Inverse of `encode`: rows with the original values, as an object array."""
-        rows = np.empty((combination.size, self.n_features), dtype=object)
-        rows[:, self.numeric] = numeric
+    def decode(self, numeric: FloatArray, combination: IntArray) -> list[NDArray[Any]]:
+        """Inverse of `encode`: columns with the original values, objects where they are categorical."""
+        columns: list[NDArray[Any]] = [np.empty(0)] * self.n_features
+        for i, column in enumerate(self.numeric):
+            columns[column] = numeric[:, i]
         codes = np.unravel_index(combination, self.sizes)
         for column, code in zip(sorted(self.values), codes, strict=True):
             palette = np.empty(len(self.values[column]), dtype=object)
             palette[:] = self.values[column]
-            rows[:, column] = palette[code]
-        return rows
+            columns[column] = palette[code]
+        return columns
 
     def one_hot(self, combination: IntArray, ground: GroundNorm) -> FloatArray:
         """Categories as points at distance 1 from each other."""
@@ -127,14 +130,15 @@ def check_categories(categories: Any, n_features: int, names: Any = None) -> Mix
         column = known.get(key) if isinstance(key, str) else key
         if not isinstance(column, (int, np.integer)) or not 0 <= column < n_features:
             raise ValueError(
-                f"categories has the key {key!r}, which is no column of X ({n_features} columns)."
+                f"categories has the key {key!r}, which is no column of X; the columns are "
+                f"{', '.join(column_label(j, names) for j in range(n_features))}."
             )
         if isinstance(listed, str) or len(listed) == 0:
             raise ValueError(f"categories[{key!r}] must be a non-empty sequence of values, got {listed!r}.")
         if int(column) in values or len(set(listed)) < len(listed):
             raise ValueError(f"categories[{key!r}] must list every value once, for every column once.")
         values[int(column)] = tuple(listed)
-    columns = MixedColumns(n_features, values)
+    columns = MixedColumns(n_features, values, None if names is None else tuple(map(str, names)))
     if columns.n_combinations > MAX_COMBINATIONS:
         raise ValueError(
             f"categories have {columns.n_combinations} combinations, more than {MAX_COMBINATIONS}; merge some."
@@ -185,7 +189,10 @@ class MixedMeasure:
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> NDArray[Any]:
         """Draw rows with the original category values, as an object array."""
-        return self.columns.decode(*self.draw(n_samples, rng))
+        rows = np.empty((n_samples, self.n_features), dtype=object)
+        for j, column in enumerate(self.columns.decode(*self.draw(n_samples, rng))):
+            rows[:, j] = column
+        return rows
 
     def distance_to_rows(self, X: NDArray[Any], ground: GroundNorm) -> float:
         """W1 to rows by assignment of up to 1000 of them: 0/1 distance of categories, fractions of the bounds."""
@@ -197,6 +204,61 @@ class MixedMeasure:
             unit = Box(self.lower, self.upper).to_unit(numeric)
             points.append(np.concatenate([unit, self.columns.one_hot(combination, ground)], axis=1))
         return wasserstein_samples(points[0], points[1], ground)
+
+    def grid(self, group: int | None = None) -> GridMeasure:
+        """Measure of the numeric columns, in one combination of categories (of its mass) or in all of them."""
+        names = self.columns.names
+        numeric = None if names is None else tuple(names[j] for j in self.columns.numeric)
+        weights = self.weights.sum(axis=0) if group is None else self.weights[group]
+        return GridMeasure(self.lower, self.upper, weights, "cells", numeric)
+
+    def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
+        """Draw one column or two: bars for categories, densities for numbers, one line per category for both.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            The current ones by default.
+        columns : str, int, or sequence of one or two of them, optional
+            Names or positions of the columns; needed if there are more than two.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from skprivate.metric import _plots
+
+        names, numeric = self.columns.names, self.columns.numeric
+        chosen = _plots.plotted_columns(columns, self.n_features, names)
+        ax = _plots.axes_or_current(ax)
+        labels = [_plots.label(j, names) for j in chosen]
+        listed = [j for j in chosen if j in self.columns.values]
+        if not listed:
+            return self.grid().plot(ax, columns=[numeric.index(j) for j in chosen])
+        # One axis per categorical column, then one per numeric one.
+        mass = self.weights.reshape(*self.columns.sizes, *self.weights.shape[1:])
+        axes = [sorted(self.columns.values).index(j) for j in listed]
+        if len(listed) == len(chosen):
+            kept = np.moveaxis(mass, axes, range(len(axes)))
+            table = kept.reshape(*kept.shape[: len(axes)], -1).sum(axis=-1)
+            values = [self.columns.values[j] for j in listed]
+            if len(listed) == 1:
+                _plots.draw_bars(ax, table, values[0])
+                labels.append("probability")
+            else:
+                _plots.draw_table(ax, table, values)
+        else:
+            (number,) = (j for j in chosen if j not in listed)
+            by_value = np.moveaxis(mass, axes[0], 0)
+            by_value = by_value.reshape(by_value.shape[0], -1, *self.weights.shape[1:]).sum(axis=1)
+            for value, weights in zip(self.columns.values[listed[0]], by_value, strict=True):
+                grid = GridMeasure(self.lower, self.upper, weights, "cells")
+                _plots.draw_density(ax, grid.marginal([numeric.index(number)]), str(value))
+            ax.legend(title=_plots.label(listed[0], names))
+            labels = [_plots.label(number, names), "density × probability"]
+        ax.set_xlabel(labels[0])
+        ax.set_ylabel(labels[1])
+        return ax
 
     def __repr__(self) -> str:
         return f"MixedMeasure(shape={self.shape})"

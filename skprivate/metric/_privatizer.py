@@ -13,15 +13,20 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._box import check_bounds
+from skprivate.metric._box import check_box
 from skprivate.metric._channels import best_exponential_channel, optimal_channel
 from skprivate.metric._finite_metric import check_metric, tree_distances
+from skprivate.metric._sphere import METRIC, latitude_column, sphere_map
 from skprivate.metric._states import check_prior, leaves_of, state_numbers
+from skprivate.metric._tables import numeric_table
+from skprivate.metric._warnings import warn_of_degrees
 from skprivate.privacy import open_release
 
 _NORMS = ("l1", "l2", "linf")
+_NUMERIC = (*_NORMS, "haversine")
 _ALLOWED = {
     "norm": ("k-norm", "exponential"),
+    "haversine": ("k-norm",),
     "precomputed": ("exponential", "optimal"),
     "tree": ("relaxed", "exponential", "optimal"),
 }
@@ -30,25 +35,29 @@ _ALLOWED = {
 class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
     """Randomise every row on its own, so that rows at distance ρ look alike up to e^{ερ} (local metric privacy).
 
-    With ``metric="l2"`` on longitudes and latitudes this is geo-indistinguishability by the planar Laplace mechanism.
-    `fit` looks at the shape of the data only and spends nothing; every call of `transform` spends ``epsilon`` on
-    the rows that it is given, with the parameters that were fitted: after ``set_params``, fit again.
+    On places, with ``metric="haversine"``, this is geo-indistinguishability per kilometre. `fit` looks
+    at the shape of the data only and spends nothing; every call of `transform` spends ``epsilon`` on the rows that it
+    is given, with the parameters that were fitted: after ``set_params``, fit again.
 
     Parameters
     ----------
     epsilon : float > 0, default=1.0
-        Privacy per unit of distance of one call of `transform`.
-    metric : {"l2", "l1", "linf", "precomputed", "tree"}, default="l2"
-        Distance between rows: a norm of their difference (in the columns' units), a matrix ``distances`` between
-        ``states``, or the ultrametric of a tree.
+        Privacy per unit of distance of one call of `transform`; per kilometre with ``metric="haversine"``.
+    metric : {"l2", "l1", "linf", "haversine", "precomputed", "tree"}, default="l2"
+        Distance between rows: a norm of their difference (in the columns' units), the great-circle distance in km of
+        two columns in degrees, a matrix ``distances`` between ``states``, or the ultrametric of a tree.
     mechanism : {"auto", "k-norm", "exponential", "relaxed", "optimal"}, default="auto"
         "k-norm": noise with density ∝ e^{−ε‖z‖} (norms). "exponential": exponential mechanism on a separated net
         (Lemma 4.1). "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
         least expected loss under ``prior``, by linear programming, for at most 64 states. "auto": the first one
         allowed.
-    bounds : pair (lower, upper), optional
-        Public range of the columns, for norms. With "k-norm" results are projected to it, without it nothing is cut
-        off; "exponential" needs it.
+    bounds : dict {column: (low, high)} or pair (lower, upper), optional
+        Public range of the columns, for norms and "haversine". With "k-norm" results are projected to it, without it
+        nothing is cut off; "exponential" needs it. "haversine" makes less noise (about 2/epsilon km instead of
+        2.36/epsilon) where bounds that reach up to some 4000 km from their middle are given.
+    coordinates : {"auto", "latitude-longitude", "longitude-latitude"}, default="auto"
+        Which column is which, with ``metric="haversine"``; "auto" goes by names such as "lat" and "pickup_longitude"
+        and refuses to guess without them.
     resolution : int, default=16
         Points per column of the net, for norms with "exponential".
     states : array-like of shape (n_states,), optional
@@ -62,7 +71,9 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
     prior : array-like of shape (n_states,), optional
         Public distribution of the states, with "optimal"; uniform by default.
     out_of_bounds : {"clip", "raise"}, default="clip"
-        What happens to values outside ``bounds``.
+        What happens to values outside ``bounds``. With "haversine", "clip" leaves places outside where they are, which
+        is as private, and brings results back inside; "raise" refuses them, and latitudes beyond ±90, which "clip"
+        takes for poles.
     random_state : None, int or RandomState, default=None
         None draws noise from the operating system. An int is a reproducible simulation, not valid for release;
         each call of `transform` then repeats the same noise.
@@ -77,20 +88,22 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
     channel_ : ndarray of shape (n_states, n_states)
         Probabilities of the outputs for each state, for finite metrics. Public geometry.
     states_ : ndarray of shape (n_states,)
-        For finite metrics.
+        Values that rows may take, in the order of ``channel_``, for finite metrics.
     net_ : ndarray of shape (n_points, n_features)
-        For norms with "exponential".
+        Points that are drawn from, for norms with "exponential".
     n_features_in_ : int
         Number of features that `fit` saw.
     feature_names_in_ : ndarray of str
-        If the columns have names that are str.
+        Names of the columns, if they have names that are str.
 
     Notes
     -----
     **Formal guarantee.** For rows x, x′ and every set S of outputs Pr[M(x) ∈ S] ≤ e^{ε ρ(x, x′)} Pr[M(x′) ∈ S],
     per row; rows are randomised independently. The unit is one row, in the local model: ε is relative to the distance
-    in the columns' units, and a person with k rows gets the sum over them. Norms round rows to a lattice: distances
-    below about 10⁻³/ε may count up to 2⁻³²/ε more (docs/metric.md, "Rounding"). For finite metrics the
+    in the columns' units, and a person with k rows gets the sum over them. "haversine" counts kilometres of great
+    circle on a sphere of radius 6371.0088 km, at the poles and across the dateline as well; those on the ellipsoid
+    differ by at most 0.6 % (docs/metric.md, Theorem 8). Norms round rows to a lattice: distances below about 10⁻³/ε
+    may count up to 2⁻³²/ε more (docs/metric.md, "Rounding"). For finite metrics the
     price is measured on the integer weights that are drawn from. ``transform`` keeps the number and the order of rows.
 
     References
@@ -109,6 +122,15 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
     (2, 2)
     >>> print(privatizer.privacy_guarantee_)
     2-metric privacy for one row (l2; ε per unit of distance)
+
+    Places in degrees, ε per kilometre:
+
+    >>> city = {0: (40.49, 40.92), 1: (-74.26, -73.70)}
+    >>> privatizer = MetricPrivatizer(2.0, metric="haversine", bounds=city, coordinates="latitude-longitude")
+    >>> privatizer.fit_transform([[40.7, -74.0]]).shape
+    (1, 2)
+    >>> print(privatizer.privacy_guarantee_)
+    2-metric privacy for one row (great-circle distance in km; ε per unit of distance)
     """
 
     #: `fit` is free: the common privacy checks of `fit` do not apply, those of `transform` stand in the tests.
@@ -116,9 +138,10 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
-        "metric": [StrOptions({*_NORMS, "precomputed", "tree"})],
+        "metric": [StrOptions({*_NUMERIC, "precomputed", "tree"})],
         "mechanism": [StrOptions({"auto", "k-norm", "exponential", "relaxed", "optimal"})],
-        "bounds": ["array-like", None],
+        "bounds": [Mapping, "array-like", None],
+        "coordinates": [StrOptions({"auto", "latitude-longitude", "longitude-latitude"})],
         "resolution": [Interval(Integral, 2, None, closed="left")],
         "states": ["array-like", None],
         "distances": ["array-like", None],
@@ -134,6 +157,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         metric="l2",
         mechanism="auto",
         bounds=None,
+        coordinates="auto",
         resolution=16,
         states=None,
         distances=None,
@@ -147,6 +171,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         self.metric = metric
         self.mechanism = mechanism
         self.bounds = bounds
+        self.coordinates = coordinates
         self.resolution = resolution
         self.states = states
         self.distances = distances
@@ -170,13 +195,20 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         self
         """
         mechanism = self._mechanism()
-        for name in ("net_", "channel_", "states_", "_box", "_distances"):  # of an earlier fit
+        for name in ("net_", "channel_", "states_", "_box", "_distances", "_map"):  # of an earlier fit
             if hasattr(self, name):
                 delattr(self, name)
-        if self.metric in _NORMS:
-            X = validate_data(self, X, dtype=np.float64)
-            bounded = mechanism == "exponential" or self.bounds is not None
-            self._box = check_bounds(self.bounds, X.shape[1]) if bounded else None
+        if self.metric in _NUMERIC:
+            X = numeric_table(self, X, reset=True)
+            names = getattr(self, "feature_names_in_", None)
+            if self.metric == "haversine":
+                self._map = sphere_map(
+                    latitude_column(self.coordinates, X.shape[1], names), self.bounds, names
+                )
+                self._box = self._map.box
+            else:
+                warn_of_degrees(names, self.metric, self.epsilon)
+                self._box = None if self.bounds is None else check_box(self.bounds, X.shape[1], names)
             if mechanism == "exponential":
                 self.net_ = self._grid(self._box)
             example = np.zeros((1, X.shape[1])) if self._box is None else self._box.lower[None, :]
@@ -220,8 +252,8 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
                 f"{', '.join(changed)} changed since fit; transform draws what was fitted, so call fit again (it "
                 "spends nothing)."
             )
-        if self.metric in _NORMS:
-            X = validate_data(self, X, dtype=np.float64, reset=False)
+        if self.metric in _NUMERIC:
+            X = numeric_table(self, X, reset=False)
         else:
             X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=False)
         result, guarantee = self._randomise(X)
@@ -244,6 +276,11 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         return self.mechanism
 
     def _grid(self, box):
+        if box is None:
+            raise ValueError(
+                "mechanism='exponential' needs bounds: its net must be public. Pass bounds={column: (low, high)}, or "
+                "(lower, upper), from what is publicly known."
+            )
         d = box.lower.size
         if self.resolution**d > 4096:
             raise ValueError(
@@ -279,7 +316,9 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
 
     def _randomise(self, X, *, ledger=True):
         """Randomised rows and the guarantee of the release."""
-        if self.metric in _NORMS:
+        if self.metric == "haversine":
+            self._map.check(X, self.out_of_bounds)
+        elif self.metric in _NORMS:
             if self._box is not None:
                 self._box.to_unit(X, self.out_of_bounds)  # refuses
                 X = np.clip(X, self._box.lower, self._box.upper)
@@ -289,14 +328,17 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             epsilon=self.epsilon,
             unit="row",
             adjacency="metric",
-            metric=self.metric,
+            metric=METRIC if self.metric == "haversine" else self.metric,
             random_state=self.random_state,
             ledger=self.ledger if ledger else None,
             label=type(self).__name__,
             theorem="Boedihardjo, Strohmer and Vershynin 2024, Lemma 4.1, Theorems 5.1 and 6.1",
             assumptions=("bounds, states and distances are public",),
         )
-        if self.metric not in _NORMS:
+        if self.metric == "haversine":
+            moved = release.k_norm(self._map.to_kilometres(X), norm="l2", epsilon=self.epsilon)
+            result = self._map.to_degrees(moved)
+        elif self.metric not in _NORMS:
             drawn = release.channel(
                 index, channel=self.channel_, distances=self._distances, epsilon=self.epsilon
             )
@@ -315,8 +357,8 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
-        tags.input_tags.categorical = self.metric not in _NORMS
-        tags.input_tags.string = self.metric not in _NORMS
+        tags.input_tags.categorical = self.metric not in _NUMERIC
+        tags.input_tags.string = self.metric not in _NUMERIC
         return tags
 
 

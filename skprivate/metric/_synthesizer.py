@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -10,10 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._binary_hierarchy import MAX_DEPTH
-from skprivate.metric._box import Box, check_bounds
+from skprivate.metric._box import Box, check_box
 from skprivate.metric._grid_flows import LaplaceFlow, check_nodes, choose_cells
 from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._hat_measures import HatMoments, choose_levels
@@ -21,6 +21,8 @@ from skprivate.metric._hierarchy_release import RANGE_SHARE, BinaryHierarchy, Bo
 from skprivate.metric._mixed import MixedMeasure, check_categories
 from skprivate.metric._private_bounds import PrivateBounds
 from skprivate.metric._score import distance_to_rows
+from skprivate.metric._tables import mixed_table, numeric_table, schema_of
+from skprivate.metric._warnings import warn_if_noise_fills_box
 from skprivate.privacy import PrivacyGuarantee, public_generator
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
@@ -30,8 +32,8 @@ _DIAMETER = {"l1": lambda d: d, "l2": lambda d: d**0.5, "linf": lambda d: 1.0}
 class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     """Private measure of the rows in a box, to draw synthetic rows from.
 
-    ``metric="hamming"`` is plain ε-differential privacy for one row. ``metric="wasserstein"`` protects the data
-    set as a whole: the laws of the output for two data sets of the same size whose empirical measures have the
+    ``metric="rows"`` is plain ε-differential privacy for one row more or less. ``metric="wasserstein"`` protects the
+    data set as a whole: the laws of the output for two data sets of the same size whose empirical measures have the
     Wasserstein distance ρ differ by at most a factor of e^{ερ}, whichever rows differ.
 
     Parameters
@@ -40,20 +42,20 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Privacy budget of one fit. With ``metric="wasserstein"`` it is per unit of distance, where the box has
         sides of length 1; for n rows that is ``epsilon / n`` per row (see `row_guarantee`), so useful values are n
         times as large as those of plain differential privacy.
-    metric : {"wasserstein", "hamming"}, default="wasserstein"
-        What neighbouring data sets are.
-    bounds : pair (lower, upper) or "private"
-        Public range of the columns: numbers, or one number per column. There is no default: a range taken from the
-        data would release its extremes. "private" (with ``metric="hamming"``) chooses a range by the exponential
-        mechanism for 10 % of the budget; it needs some 2000 rows · columns / epsilon to be of use. Values outside
-        are clipped. With ``categories``, one number per remaining column.
+    metric : {"rows", "wasserstein"}, default="rows"
+        What neighbouring data sets are: one row more or less, or rows that moved.
+    bounds : "private", dict {column: (low, high)} or pair (lower, upper), default="private"
+        Public range of the columns, by name or position; or lower and upper ends, numbers or arrays with one number per
+        column. "private" (with ``metric="rows"``) chooses a range by the exponential mechanism for 10 % of the budget;
+        it needs some 2000 rows · columns / epsilon to be of use. Values outside are clipped. With ``categories``,
+        bounds are those of the remaining columns.
     categories : dict of {int or str: sequence}, default=None
         Public values of categorical columns (strings or any hashable values), by column number or name; with
-        ``metric="hamming"``. Their combinations, 16384 at most, are split before the numeric columns, so
+        ``metric="rows"``. Their combinations, 16384 at most, are split before the numeric columns, so
         that n rows should be many more than combinations. A value that is not listed is an error.
     resolution : "auto" or int, default="auto"
-        Cells per column; a power of two with ``metric="hamming"``. "auto" depends on ``epsilon``, the number of
-        columns and, with "hamming", on the number of rows and coarse counts, released with 5 % and 10 % of the budget.
+        Cells per column; a power of two with ``metric="rows"``. "auto" depends on ``epsilon``, the number of
+        columns and, with "rows", on the number of rows and coarse counts, released with 5 % and 10 % of the budget.
     ground : {"linf", "l2", "l1"}, default="linf"
         Distance between rows that Wasserstein distance is built on, in fractions of the bounds.
     mechanism : {"flow", "hats"}, default="flow"
@@ -77,11 +79,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     n_features_in_ : int
         Number of features that `fit` saw.
     feature_names_in_ : ndarray of str
-        If the columns have names that are str.
+        Names of the columns, if they have names that are str.
 
     Notes
     -----
-    **Formal guarantee.** "hamming": the law of `measure_` changes by at most a factor e^ε when one row is added or
+    **Formal guarantee.** "rows": the law of `measure_` changes by at most a factor e^ε when one row is added or
     removed (pure ε-differential privacy). "wasserstein": by at most e^{ε·W1(μ, ν)}, μ and ν being the empirical
     measures of two data sets with the same number of rows, which is public, in the unit cube, snapped to a lattice
     with 2³⁶ steps per cell of the grid (fewer where that is far below the noise). Released are `measure_` and, with
@@ -100,7 +102,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     >>> import numpy as np
     >>> from skprivate.metric import MetricPrivateSynthesizer
     >>> X = np.random.default_rng(0).beta(2, 5, size=(10_000, 2))
-    >>> synthesizer = MetricPrivateSynthesizer(epsilon=1.0, metric="hamming", bounds=(0, 1)).fit(X)
+    >>> synthesizer = MetricPrivateSynthesizer(epsilon=1.0, bounds=(0, 1)).fit(X)
     >>> synthesizer.sample(500).shape
     (500, 2)
     >>> print(synthesizer.privacy_guarantee_)
@@ -109,9 +111,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
-        "metric": [StrOptions({"wasserstein", "hamming"})],
-        "bounds": ["array-like", StrOptions({"private"}), None],
-        "categories": [dict, None],
+        "metric": [StrOptions({"wasserstein", "rows"})],
+        "bounds": [Mapping, "array-like", StrOptions({"private"})],
+        "categories": [Mapping, None],
         "resolution": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "ground": [StrOptions({"l1", "l2", "linf"})],
         "mechanism": [StrOptions({"flow", "hats"})],
@@ -122,8 +124,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self,
         epsilon=1.0,
         *,
-        metric="wasserstein",
-        bounds=None,
+        metric="rows",
+        bounds="private",
         categories=None,
         resolution="auto",
         ground="linf",
@@ -159,17 +161,24 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If bounds are missing or degenerate, if the grid is too large, or, with ``out_of_bounds="raise"``, if a
-            value lies outside.
+            If bounds are degenerate or not those of the columns, if the grid is too large, or, with
+            ``out_of_bounds="raise"``, if a value lies outside.
+        TypeError
+            If a column holds dates.
+
+        Warns
+        -----
+        NoiseFillsBoxWarning
+            With "wasserstein", if the noise is so large that the result says nothing about the rows; before it is paid.
         """
-        X, groups, columns = self._check_rows(X)
+        schema, X, groups, columns = self._check_rows(X)
         n_features = X.shape[1]
-        box = self._check_box(n_features)
+        box = self._check_box(n_features if columns is None else columns.numeric)
         resolution = self._check_resolution(n_features, 0 if columns is None else columns.bits)
         if box is not None and self.out_of_bounds == "raise":
             box.refuse_outside(X)
         assumptions = ("bounds are public",) if box is not None and n_features else ()
-        if self.metric == "hamming":
+        if self.metric == "rows":
             mechanism = self._hierarchy(n_features, box, resolution, columns)
             terms = {"unit": "row", "adjacency": "add-remove"}
             assumptions += () if columns is None else ("categories are public",)
@@ -180,28 +189,32 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             terms = {"unit": "data set", "adjacency": "metric", "metric": metric}
             assumptions += (_SIZE_IS_PUBLIC,)
             data = box.to_unit(X)
+            warn_if_noise_fills_box(mechanism)
         with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
             released = mechanism.run(data, release)
-        box, weights = released if self.metric == "hamming" else (box, released)
+        box, weights = released if self.metric == "rows" else (box, released)
         if columns is None:
-            kind = "cells" if self.metric == "hamming" else "nodes"
-            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind)
+            kind = "cells" if self.metric == "rows" else "nodes"
+            names = getattr(self, "feature_names_in_", None)
+            names = None if names is None else tuple(map(str, names))
+            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind, names)
         else:
             self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights)
         self.bounds_ = (box.lower, box.upper)
+        self._schema = schema
         return self
 
     def _check_rows(self, X):
-        """Numeric columns, and with ``categories`` the combination of each row and what the columns are."""
+        """Schema, numeric columns, and with ``categories`` the combination of each row and what the columns are."""
         if self.categories is None:
-            return validate_data(self, X, dtype=np.float64), None, None
-        if self.metric != "hamming":
-            raise ValueError(f"categories need metric='hamming', got metric={self.metric!r}.")
-        self._as_frame = hasattr(X, "iloc")
-        X = validate_data(self, X, dtype=None, ensure_all_finite=False)
+            rows = numeric_table(self, X, reset=True)
+            return schema_of(X), rows, None, None
+        if self.metric != "rows":
+            raise ValueError(f"categories need metric='rows', got metric={self.metric!r}.")
+        rows = mixed_table(self, X, reset=True)
         names = getattr(self, "feature_names_in_", None)
         columns = check_categories(self.categories, self.n_features_in_, names)
-        return *columns.encode(X), columns
+        return schema_of(X), *columns.encode(rows), columns
 
     def _hierarchy(self, n_features, box, resolution, columns):
         range_epsilon = RANGE_SHARE * self.epsilon if box is None else 0.0
@@ -226,23 +239,17 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         )
         return HatMoments(self.epsilon, *shape, self.ground, levels)
 
-    def _check_box(self, n_features):
-        """The public box, or None where a private one is to be found."""
-        if n_features == 0:
+    def _check_box(self, columns):
+        """The public box of the numeric columns, or None where a private one is to be found."""
+        if columns in (0, []):
             return Box(np.empty(0), np.empty(0))
-        if self.bounds is None:
-            raise ValueError(
-                "bounds must be given: the range of the columns decides the noise and must not be taken from the data "
-                "in secret. Pass bounds=(lower, upper), with numbers or one number per column, from what is publicly "
-                "known; with metric='hamming', bounds='private' finds a range for a part of the budget."
-            )
         if not isinstance(self.bounds, str):
-            return check_bounds(self.bounds, n_features)
-        if self.metric != "hamming":
+            return check_box(self.bounds, columns, getattr(self, "feature_names_in_", None))
+        if self.metric != "rows":
             raise ValueError(
-                "bounds='private' needs metric='hamming': a quantile can jump although the rows move by next to "
-                "nothing in Wasserstein distance, so no noise at a price per unit of distance hides it. Pass "
-                "bounds=(lower, upper) from what is publicly known."
+                "bounds='private' needs metric='rows': a quantile can jump although the rows move by next to nothing "
+                "in Wasserstein distance, so no noise at a price per unit of distance hides it. Pass "
+                "bounds={column: (low, high)}, or (lower, upper), from what is publicly known."
             )
         if self.out_of_bounds != "clip":
             raise ValueError(
@@ -256,7 +263,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if n_features == 0:
             return 1
         resolution = None if self.resolution == "auto" else int(self.resolution)
-        dyadic = self.metric == "hamming" or self.mechanism == "hats"
+        dyadic = self.metric == "rows" or self.mechanism == "hats"
         if dyadic and resolution is not None and resolution & (resolution - 1):
             raise ValueError(f"resolution must be a power of two for binary grids, got {resolution}.")
         if self.metric == "wasserstein":
@@ -281,19 +288,18 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features)
-            With ``categories`` an array of objects with the original values, or a pandas DataFrame if `fit` got one.
+        ndarray or data frame of shape (n_samples, n_features)
+            The kind of table that `fit` got, with its names and types: integers and booleans are rounded, categories
+            are those of ``categories``. Arrays of strings come back as arrays of objects.
         """
         check_is_fitted(self)
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(f"n_samples must be an int >= 1, got {n_samples!r}.")
-        rows = self.measure_.sample(int(n_samples), public_generator(random_state))
-        if self.categories is None or not self._as_frame:
-            return rows
-        import pandas as pd
-
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        return pd.DataFrame(rows, columns=names).infer_objects()
+        rng = public_generator(random_state)
+        if self.categories is None:
+            return self._schema.rows(list(self.measure_.sample(int(n_samples), rng).T), {})
+        columns = self.measure_.columns
+        return self._schema.rows(columns.decode(*self.measure_.draw(int(n_samples), rng)), columns.values)
 
     def score(self, X, y=None):
         """Negative Wasserstein-1 distance between `measure_` and the rows of X, in fractions of the bounds.
@@ -314,9 +320,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if self.categories is not None:
-            X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=False)
+            X = mixed_table(self, X, reset=False)
             return -self.measure_.distance_to_rows(X, self.ground)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = numeric_table(self, X, reset=False)
         return -distance_to_rows(self.measure_, X, self.ground)
 
     def row_guarantee(self, n_samples):
@@ -334,7 +340,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         guarantee = self.privacy_guarantee_
-        if self.metric == "hamming":
+        if self.metric == "rows":
             return guarantee
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(f"n_samples must be an int >= 1, got {n_samples!r}.")

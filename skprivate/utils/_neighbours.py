@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from skprivate._bounds import check_bounds
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.utils._check_data import CheckData, private_rows
 
@@ -52,6 +53,16 @@ def random_floats(rng: Any, size: Any) -> np.ndarray:
     words = rng.integers(0, 2**64, size=size, dtype=np.uint64)
     values = words.view(np.float64)
     return np.where(np.isfinite(values), values, 0.0)
+
+
+def _great_circle(here: np.ndarray, there: np.ndarray, latitude_first: bool) -> float:
+    """Kilometres between two places in degrees, latitudes cut off at the poles, with room for float64's rounding."""
+    (a, b), (c, d) = (
+        (math.radians(min(max(x, -90.0), 90.0)), math.radians(math.fmod(y, 360.0)))
+        for x, y in (place if latitude_first else place[::-1] for place in (here.tolist(), there.tolist()))
+    )
+    share = math.sin((a - c) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((b - d) / 2) ** 2
+    return 2 * 6371.0088 * math.asin(math.sqrt(min(share, 1.0))) + 2e-10
 
 
 def changes(
@@ -293,8 +304,8 @@ def _moves(
     ground = next(iter(re.findall(r"\b(linf|l1|l2)\b", metric)), "l1")
     width = np.ones(data.X.shape[1])
     if "fractions of the bounds" in metric:
-        lower, upper = estimator.bounds
-        width = np.broadcast_to(np.asarray(upper, float) - np.asarray(lower, float), width.shape)
+        pairs = check_bounds(estimator.bounds, width.size) or ()
+        width = np.array([high - low for low, high in pairs])
     share = len(data.X) if guarantee.unit is PrivacyUnit.DATASET else 1
     for scale in (5e-324, 1e-300, 1e-12, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 7.0, 1e6):
         for axis in (None, 0):
@@ -304,6 +315,8 @@ def _moves(
             moved = data.X[row] + step
             gap = np.abs(moved - data.X[row]) / width
             norm = {"l1": gap.sum(), "linf": gap.max(), "l2": math.hypot(*gap)}[ground]
+            if "great-circle" in metric:
+                norm = _great_circle(data.X[row], moved, estimator.coordinates == "latitude-longitude")
             yield Change(
                 f"row {row} moved by {norm:.3g}",
                 rows,

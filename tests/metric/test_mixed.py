@@ -1,8 +1,10 @@
 """Categorical columns of the synthesizer."""
 
+import io
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from skprivate.metric import MetricPrivateSynthesizer
@@ -27,7 +29,7 @@ def rows(n=5000, seed=0):
 
 def synthesizer(epsilon=1.0, **keywords):
     keywords = {
-        "metric": "hamming",
+        "metric": "rows",
         "bounds": (0, 1),
         "categories": CATEGORIES,
         "random_state": 0,
@@ -106,7 +108,7 @@ def test_the_order_of_the_tree():
 
 def test_only_categories():
     X = rows()[:, [0, 2]]
-    model = synthesizer(1.0, bounds=None, categories={0: COLOURS, 1: (1, 2)}).fit(X)
+    model = synthesizer(1.0, categories={0: COLOURS, 1: (1, 2)}).fit(X)
     drawn = model.sample(1000, random_state=0)
     assert set(drawn[:, 0]) <= set(COLOURS) and set(drawn[:, 1]) <= {1, 2}
     assert model.privacy_guarantee_.assumptions == ("categories are public",)
@@ -114,7 +116,6 @@ def test_only_categories():
 
 
 def test_frames_come_back_as_frames():
-    pd = pytest.importorskip("pandas")
     X = rows(1000)
     frame = pd.DataFrame({"colour": X[:, 0], "share": X[:, 1].astype(float), "floor": X[:, 2].astype(int)})
     model = synthesizer(categories={"colour": COLOURS, "floor": [1, 2]}).fit(frame)
@@ -127,9 +128,12 @@ def test_frames_come_back_as_frames():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"metric": "wasserstein"}, "categories need metric='hamming'"),
-        ({"categories": {0: COLOURS[:2], 2: (1, 2)}}, "column 0 of X has a value"),
-        ({"categories": {0: COLOURS}, "bounds": None}, "bounds must be given"),
+        ({"metric": "wasserstein"}, "categories need metric='rows'"),
+        (
+            {"categories": {0: COLOURS[:2], 2: (1, 2)}},
+            "column 0 of X has a value that is missing or not among",
+        ),
+        ({"bounds": {0: (0, 1)}}, "has the column 0; the columns .* are 1"),
         ({"categories": {2: (1, 2)}}, "not numbers"),
         ({"categories": {}}, "non-empty dict"),
         ({"categories": {7: (1, 2)}}, "no column of X"),
@@ -148,3 +152,37 @@ def test_refusals_name_no_value_and_spend_nothing(keywords, message):
     if "has a value" in message or "not numbers" in message:
         assert "blue" not in str(caught.value) and caught.value.__suppress_context__
     assert not ledger.entries()
+
+
+@pytest.mark.parametrize(
+    ("columns", "labels"),
+    [
+        ("colour", ("colour", "probability")),
+        ("share", ("share", "density")),
+        (["floor", "colour"], ("floor", "colour")),
+        (["share", "colour"], ("share", "density × probability")),
+        (["colour", "share"], ("share", "density × probability")),
+    ],
+)
+def test_plot(columns, labels):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("agg")
+    X = rows(3000)
+    frame = pd.DataFrame({"colour": X[:, 0], "share": X[:, 1].astype(float), "floor": X[:, 2].astype(int)})
+    measure = synthesizer(20.0, categories={"colour": COLOURS, "floor": [1, 2]}).fit(frame).measure_
+    figure, ax = plt.subplots()
+    assert measure.plot(ax, columns=columns) is ax
+    assert (ax.get_xlabel(), ax.get_ylabel()) == labels
+    share = frame["colour"].value_counts(normalize=True)[list(COLOURS)].to_numpy()
+    if columns == "colour":
+        assert [bar.get_height() for bar in ax.patches] == pytest.approx(share, abs=0.02)
+    elif labels[1].startswith("density ×"):
+        assert [line.get_data().values.sum() / 128 for line in ax.patches] == pytest.approx(share, abs=0.02)
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == list(COLOURS)
+    elif labels == ("floor", "colour"):
+        joint = pd.crosstab(frame["colour"], frame["floor"], normalize=True).loc[list(COLOURS), [1, 2]]
+        assert np.asarray(ax.images[0].get_array()) == pytest.approx(joint.to_numpy(), abs=0.02)
+    figure.savefig(io.BytesIO())
+    plt.close(figure)
+    with pytest.raises(ValueError, match="out of 'colour', 'share', 'floor'"):
+        measure.plot()

@@ -108,7 +108,7 @@ def test_the_plan_adds_up_and_is_the_same_for_all_data():
     spent = []
     for X in (rng.normal(size=(3000, 2)), np.full((3000, 2), 7e5)):
         ledger = PrivacyLedger(epsilon=1.0, unit="row")
-        model = MetricPrivateSynthesizer(1.0, metric="hamming", bounds="private", ledger=ledger).fit(X)
+        model = MetricPrivateSynthesizer(1.0, metric="rows", bounds="private", ledger=ledger).fit(X)
         guarantee = model.privacy_guarantee_
         assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9) and guarantee.epsilon <= 1.0
         assert "bounds are public" not in guarantee.assumptions
@@ -119,7 +119,7 @@ def test_the_plan_adds_up_and_is_the_same_for_all_data():
 def test_synthetic_rows_have_the_scale_of_the_real_ones():
     rng = public_generator(1)
     X = rng.normal(size=(50_000, 2)) * [1e-3, 1e5] + [0, 3e5]
-    model = MetricPrivateSynthesizer(1.0, metric="hamming", bounds="private", random_state=0).fit(X)
+    model = MetricPrivateSynthesizer(1.0, metric="rows", bounds="private", random_state=0).fit(X)
     drawn = model.sample(20_000, random_state=0)
     np.testing.assert_allclose(np.median(drawn, axis=0) / [1e-3, 1e5], [0, 3], atol=0.1)
     np.testing.assert_allclose(drawn.std(axis=0), X.std(axis=0), rtol=0.2)
@@ -129,14 +129,14 @@ def test_synthetic_rows_have_the_scale_of_the_real_ones():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"bounds": None}, "bounds='private'"),
-        ({"metric": "wasserstein"}, "needs metric='hamming'"),
+        ({"bounds": None}, "'bounds' parameter"),
+        ({"metric": "wasserstein"}, "needs metric='rows'"),
         ({"out_of_bounds": "raise"}, "out_of_bounds='clip'"),
         ({"bounds": "auto"}, "bounds"),
     ],
 )
 def test_refusals(keywords, message):
-    model = MetricPrivateSynthesizer(**{"metric": "hamming", "bounds": "private", **keywords})
+    model = MetricPrivateSynthesizer(**{"metric": "rows", "bounds": "private", **keywords})
     with pytest.raises(ValueError, match=message):
         model.fit(np.ones((10, 2)))
 

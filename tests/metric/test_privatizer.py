@@ -220,10 +220,10 @@ def test_seeds_and_secure_noise():
 
 def test_frames_and_pipelines():
     pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"lon": [1.0, 2.0], "lat": [3.0, 4.0]}, index=[7, 3])
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]}, index=[7, 3])
     model = MetricPrivatizer(10.0).set_output(transform="pandas").fit(frame)
     result = model.transform(frame)
-    assert result.columns.tolist() == ["lon", "lat"] and result.index.tolist() == [7, 3]
+    assert result.columns.tolist() == ["x", "y"] and result.index.tolist() == [7, 3]
     assert make_pipeline(FunctionTransformer(), MetricPrivatizer()).fit_transform(frame).shape == (2, 2)
     codes = pd.DataFrame({"code": ["A00", "B11"]})
     result = (
@@ -236,10 +236,10 @@ def test_frames_and_pipelines():
     ("keywords", "message"),
     [
         ({"mechanism": "relaxed"}, "does not go with metric='l2'; allowed are k-norm, exponential"),
-        ({"mechanism": "exponential"}, "bounds must be given"),
+        ({"mechanism": "exponential"}, "exponential. needs bounds"),
         ({"mechanism": "exponential", "bounds": (0, 1), "resolution": 100}, "more than 4096"),
         ({"metric": "precomputed"}, "one column of states"),
-        ({"bounds": (1, 0)}, "lower < upper"),
+        ({"bounds": (1, 0)}, "low < high"),
     ],
 )
 def test_refusals(keywords, message):

@@ -2,13 +2,17 @@
 
 import io
 import pickle
+import re
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from skprivate.metric import MetricPrivateSynthesizer
+from skprivate.metric import GridMeasure, MetricPrivateSynthesizer, MetricPrivatizer, NoiseFillsBoxWarning
+from skprivate.metric._score import distance_to_rows
 from skprivate.privacy import PrivacyLedger, SimulatedNoiseWarning, public_generator
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
@@ -18,24 +22,27 @@ def rows(n=2000, d=2, seed=0):
     return public_generator(seed).beta(2, 5, size=(n, d))
 
 
-@pytest.mark.parametrize("metric", ["hamming", "wasserstein"])
+@pytest.mark.parametrize("metric", ["rows", "wasserstein"])
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 6])
 def test_all_dimensions(metric, d):
     X = 10 * rows(d=d) - 3
-    epsilon = 2.0 if metric == "hamming" else 2000.0
+    epsilon = 2.0 if metric == "rows" else 2000.0
     model = MetricPrivateSynthesizer(epsilon, metric=metric, bounds=(-3, 7), random_state=0).fit(X)
     drawn = model.sample(300, random_state=0)
     assert drawn.shape == (300, d)
     assert drawn.min() >= -3 and drawn.max() <= 7
-    uniform = MetricPrivateSynthesizer(1e-3, metric="wasserstein", bounds=(-3, 7), random_state=0).fit(X)
+    with pytest.warns(NoiseFillsBoxWarning):
+        uniform = MetricPrivateSynthesizer(1e-3, metric="wasserstein", bounds=(-3, 7), random_state=0).fit(X)
     assert model.score(X) > uniform.score(X)
     assert model.score(X) <= 0
 
 
-@pytest.mark.parametrize("keywords", [{"metric": "hamming"}, {}, {"mechanism": "hats"}])
+@pytest.mark.parametrize(
+    "keywords", [{}, {"metric": "wasserstein"}, {"metric": "wasserstein", "mechanism": "hats"}]
+)
 def test_more_budget_is_more_accurate(keywords):
     X = rows(5000)
-    scale = 1 if keywords.get("metric") == "hamming" else 5000
+    scale = 5000 if keywords else 1
     scores = [
         np.mean(
             [
@@ -53,7 +60,7 @@ def test_more_budget_is_more_accurate(keywords):
 
 def test_guarantees():
     X = rows()
-    model = MetricPrivateSynthesizer(50.0, bounds=(0, 1), ground="l1").fit(X)
+    model = MetricPrivateSynthesizer(50.0, metric="wasserstein", bounds=(0, 1), ground="l1").fit(X)
     guarantee = model.privacy_guarantee_
     assert str(guarantee.unit) == "data set" and "l1" in guarantee.metric
     assert guarantee.epsilon == 50.0 and guarantee.valid_for_release
@@ -65,7 +72,7 @@ def test_guarantees():
     assert "2000" not in pickle.dumps(vars(model)["privacy_guarantee_"]).decode("latin1")
     with pytest.raises(ValueError, match="n_samples"):
         model.row_guarantee(0)
-    plain = MetricPrivateSynthesizer(1.5, metric="hamming", bounds=(0, 1)).fit(X)
+    plain = MetricPrivateSynthesizer(1.5, metric="rows", bounds=(0, 1)).fit(X)
     assert plain.row_guarantee(2000) is plain.privacy_guarantee_
     assert plain.privacy_guarantee_.epsilon == 1.5 and plain.privacy_guarantee_.delta == 0
 
@@ -73,21 +80,26 @@ def test_guarantees():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"bounds": None}, "bounds must be given"),
-        ({"bounds": (0, 0)}, "lower < upper for every column; column 0"),
-        ({"bounds": ([0, 0], [1, -1])}, "column 1"),
+        ({"metric": "wasserstein", "bounds": "private"}, "needs metric='rows'"),
+        ({"bounds": None}, "'bounds' parameter"),
+        ({"bounds": (0, 0)}, "column 0 .* low < high"),
+        ({"bounds": ([0, 0], [1, -1])}, "of column 1"),
+        ({"bounds": [(0, 1), (0.5, 2)]}, "two ways"),
+        ({"bounds": {0: (0, 1)}}, "got none for 1"),
         ({"bounds": (0, np.inf)}, "finite"),
-        ({"bounds": ([0, 0, 0], [1, 1, 1])}, "one number per column"),
+        ({"bounds": ([0, 0, 0], [1, 1, 1])}, "one number per column .0, 1."),
         ({"bounds": (0, 1, 2)}, "pair"),
         ({"bounds": (0, 0.1), "out_of_bounds": "raise"}, "outside bounds"),
-        ({"resolution": 5000}, "more than 262144"),
-        ({"resolution": 6, "metric": "hamming"}, "power of two"),
-        ({"resolution": 2**12, "metric": "hamming"}, "more than"),
-        ({"resolution": 3, "mechanism": "hats"}, "power of two"),
+        ({"metric": "wasserstein", "resolution": 5000}, "more than 262144"),
+        ({"resolution": 6, "metric": "rows"}, "power of two"),
+        ({"resolution": 2**12, "metric": "rows"}, "more than"),
+        ({"metric": "wasserstein", "resolution": 3, "mechanism": "hats"}, "power of two"),
     ],
 )
 def test_refusals_spend_nothing(keywords, message):
-    ledger = PrivacyLedger(epsilon=10.0, unit="data set" if keywords.get("metric") != "hamming" else "row")
+    ledger = PrivacyLedger(
+        epsilon=10.0, unit="data set" if keywords.get("metric") == "wasserstein" else "row"
+    )
     model = MetricPrivateSynthesizer(**{"bounds": (0, 1), "ledger": ledger, **keywords})
     with pytest.raises(ValueError, match=message):
         model.fit(rows())
@@ -98,16 +110,16 @@ def test_refusals_spend_nothing(keywords, message):
 def test_clipping():
     X = rows()
     X[:1000] = 5.0
-    model = MetricPrivateSynthesizer(1e6, bounds=(0, 1), random_state=0).fit(X)
+    model = MetricPrivateSynthesizer(1e6, metric="wasserstein", bounds=(0, 1), random_state=0).fit(X)
     assert (model.sample(1000, random_state=0) > 0.9).all(axis=1).mean() > 0.4
 
 
-@pytest.mark.parametrize("metric", ["hamming", "wasserstein"])
+@pytest.mark.parametrize("metric", ["rows", "wasserstein"])
 def test_grid_search_prefers_budget(metric):
-    scale = 1.0 if metric == "hamming" else 600.0
+    scale = 1.0 if metric == "rows" else 600.0
     search = GridSearchCV(
         MetricPrivateSynthesizer(metric=metric, bounds=(0, 1), random_state=0),
-        {"epsilon": [0.01 * scale, 10 * scale]},
+        {"epsilon": [0.05 * scale, 10 * scale]},
         cv=2,
     ).fit(rows(600))
     assert search.best_params_["epsilon"] == 10 * scale
@@ -116,9 +128,9 @@ def test_grid_search_prefers_budget(metric):
 def test_fixed_resolution_and_reproducibility():
     X = rows()
     for keywords, shape in (
-        ({"metric": "hamming", "resolution": 8}, (8, 8)),
-        ({"resolution": 7}, (8, 8)),
-        ({"mechanism": "hats", "resolution": 4}, (5, 5)),
+        ({"metric": "rows", "resolution": 8}, (8, 8)),
+        ({"metric": "wasserstein", "resolution": 7}, (8, 8)),
+        ({"metric": "wasserstein", "mechanism": "hats", "resolution": 4}, (5, 5)),
     ):
         model = MetricPrivateSynthesizer(100.0, bounds=(0, 1), random_state=3, **keywords)
         first, second = model.fit(X).measure_.weights, clone(model).fit(X).measure_.weights
@@ -129,9 +141,8 @@ def test_fixed_resolution_and_reproducibility():
 
 
 def test_frames_and_pickles():
-    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(rows(), columns=["x", "y"])
-    model = MetricPrivateSynthesizer(metric="hamming", bounds=([0, 0], [1, 2])).fit(frame)
+    model = MetricPrivateSynthesizer(metric="rows", bounds=([0, 0], [1, 2])).fit(frame)
     assert model.feature_names_in_.tolist() == ["x", "y"]
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.sample(5, random_state=0), model.sample(5, random_state=0))
@@ -139,27 +150,120 @@ def test_frames_and_pickles():
 
 
 def test_sample_arguments():
-    model = MetricPrivateSynthesizer(metric="hamming", bounds=(0, 1)).fit(rows())
+    model = MetricPrivateSynthesizer(metric="rows", bounds=(0, 1)).fit(rows())
     for bad in (0, -1, 2.5):
         with pytest.raises(ValueError, match="n_samples"):
             model.sample(bad)
 
 
-def test_plot():
+def test_as_constructed():
+    X = public_generator(0).normal(size=(4000, 2)) * [3.0, 0.1] + [100.0, -5.0]
+    model = MetricPrivateSynthesizer().fit(X)
+    assert str(model.privacy_guarantee_) == "1-differential privacy for one row (add-remove)"
+    drawn = model.sample(4000)
+    assert np.abs(drawn.mean(axis=0) - X.mean(axis=0)).max() < 1
+    assert model.score(X) > -0.1
+    assert len(MetricPrivatizer().fit_transform(X)) == 4000
+
+
+@pytest.mark.parametrize("mechanism", ["flow", "hats"])
+@pytest.mark.parametrize("ground", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_a_warning_says_where_noise_fills_the_box(mechanism, ground, d):
+    """It names an epsilon from which it is silent, speaks just below, and depends on the shape of the data alone."""
+    keywords = {"metric": "wasserstein", "bounds": (0, 1), "mechanism": mechanism, "ground": ground}
+    fit = MetricPrivateSynthesizer(0.01, random_state=0, **keywords).fit
+    with pytest.warns(NoiseFillsBoxWarning, match="epsilon = 300, the number of rows") as seen:
+        fit(rows(300, d))
+    assert [one.filename for one in seen if one.category is NoiseFillsBoxWarning] == [__file__]
+    (text,) = (str(one.message) for one in seen if one.category is NoiseFillsBoxWarning)
+    needed = float(re.search(r"from epsilon = (\S+) on", text)[1])
+    MetricPrivateSynthesizer(1.1 * needed, **keywords).fit(rows(300, d))
+    with pytest.warns(NoiseFillsBoxWarning):
+        MetricPrivateSynthesizer(0.8 * needed, **keywords).fit(np.zeros((300, d)))
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_where_the_warning_speaks_a_guess_is_as_good(d):
+    """Rows in a corner: W1 in ten fits at the warned and at the needed epsilon, against a uniform guess."""
+    X = 0.05 * rows(500, d)
+    guess = distance_to_rows(
+        GridMeasure(np.zeros(d), np.ones(d), np.full((2,) * d, 0.5**d), "nodes"), X, "linf"
+    )
+    for share, least, most in ((0.05, 0.85, 1.2), (8.0, 0.0, 0.5)):
+        epsilon = share * (2.0 if d == 1 else 16.0)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            errors = [
+                -MetricPrivateSynthesizer(epsilon, metric="wasserstein", bounds=(0, 1), random_state=s)
+                .fit(X)
+                .score(X)
+                for s in range(10)
+            ]
+        assert least < np.mean(errors) / guess < most
+        assert any(one.category is NoiseFillsBoxWarning for one in seen) == (share < 1)
+
+
+def test_bounds_by_column():
+    frame = pd.DataFrame(rows(3000), columns=["lat", "long"]) * [1, 100]
+    model = MetricPrivateSynthesizer(5.0, bounds={"long": (0, 100), "lat": (0, 1)}, random_state=0).fit(frame)
+    assert model.bounds_[1].tolist() == [1, 100]
+    assert np.abs(model.sample(1000).mean() / frame.mean() - 1).max() < 0.1
+    with pytest.raises(ValueError, match="has the column 'lon'; the columns are 'lat', 'long'"):
+        model.set_params(bounds={"lon": (0, 100), "lat": (0, 1)}).fit(frame)
+    with pytest.raises(ValueError, match="'long' must be finite with low < high"):
+        model.set_params(bounds={"long": (100, 0), "lat": (0, 1)}).fit(frame)
+
+
+@pytest.fixture
+def ax():
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("agg")
-    for d in (1, 2):
-        model = MetricPrivateSynthesizer(metric="hamming", bounds=(0, 1)).fit(rows(d=d))
-        figure, ax = plt.subplots()
-        assert model.measure_.plot(ax) is ax
-        figure.savefig(io.BytesIO())
-        plt.close(figure)
-    with pytest.raises(ValueError, match="one or two features"):
-        MetricPrivateSynthesizer(metric="hamming", bounds=(0, 1)).fit(rows(d=3)).measure_.plot()
+    figure, ax = plt.subplots()
+    yield ax
+    figure.savefig(io.BytesIO())
+    plt.close(figure)
+
+
+def fitted(names, bounds=None, **keywords):
+    frame = pd.DataFrame(rows(d=len(names)), columns=names)
+    return MetricPrivateSynthesizer(bounds=bounds or (0, 1), **keywords).fit(frame).measure_
+
+
+@pytest.mark.parametrize(
+    ("names", "bounds", "columns", "labels", "aspect"),
+    [
+        (["x"], None, None, ("x", "density"), "auto"),
+        (["x", "y"], None, None, ("x", "y"), 1.0),
+        (["x", "y"], {"x": (0, 1), "y": (0, 5)}, None, ("x", "y"), "auto"),
+        (["x", "y", "z"], None, ["z", "x"], ("z", "x"), 1.0),
+        (["x", "y", "z"], None, "y", ("y", "density"), "auto"),
+        (["lat", "lon"], {"lat": (59, 61), "lon": (0, 9)}, ["lon", "lat"], ("lon", "lat"), 2.0),
+        (["lat", "lon"], {"lat": (59, 61), "lon": (0, 9)}, None, ("lat", "lon"), 0.5),
+    ],
+)
+def test_plot(ax, names, bounds, columns, labels, aspect):
+    assert fitted(names, bounds).plot(ax, columns=columns) is ax
+    assert (ax.get_xlabel(), ax.get_ylabel()) == labels
+    assert ax.get_aspect() == (pytest.approx(aspect) if isinstance(aspect, float) else aspect)
+
+
+def test_plot_shows_the_marginal(ax):
+    measure = fitted(["x", "y", "z"])
+    measure.plot(ax, columns="y")
+    assert ax.patches[0].get_data().values.sum() / 128 == pytest.approx(1)
+    kept = measure.marginal([2, 0])
+    assert np.allclose(kept.weights, measure.weights.sum(axis=1).T) and kept.names == ("z", "x")
+
+
+@pytest.mark.parametrize("columns", [None, "w", ["x", "x"], ["x", "y", "z"], 3, []])
+def test_plot_refuses(ax, columns):
+    with pytest.raises(ValueError, match="one or two"):
+        fitted(["x", "y", "z"]).plot(ax, columns=columns)
 
 
 def test_score_of_a_very_fine_measure():
     X = rows(200_000, d=1)
-    model = MetricPrivateSynthesizer(20.0, metric="hamming", bounds=(0, 1), random_state=0).fit(X)
+    model = MetricPrivateSynthesizer(20.0, metric="rows", bounds=(0, 1), random_state=0).fit(X)
     assert model.measure_.shape[0] >= 2**14
     assert model.score(X) > -0.001

@@ -147,7 +147,7 @@ ESTIMATORS = [
     CuratedBagGAMClassifier(),
     RandomBagClassifier(),
     PPMHalfspaceClassifier(strategy="thinned"),
-    MetricPrivateSynthesizer(metric="hamming", bounds=(0, 1)),
+    MetricPrivateSynthesizer(metric="rows", bounds=(0, 1)),
 ]
 
 

@@ -1,0 +1,229 @@
+"""Tables as users bring them: checked column by column, and synthetic rows in the same kind of table.
+
+What a table is, names and types of columns, is public: it is the schema. Values that a type lists (the categories of a
+pandas or polars column, the longest string of a NumPy array) may come from the rows and are forgotten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+from skprivate._bounds import column_label
+from skprivate._sklearn import _MISSING
+
+FloatArray = NDArray[np.float64]
+
+_DATES = ("datetime", "date", "timedelta", "duration", "period", "time")
+#: Types that list values: what is kept of them.
+_CATEGORICAL, _ORDERED, _ENUM = "categories", "ordered categories", "enumeration"
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """What kind of table rows came in.
+
+    Parameters
+    ----------
+    library : str or None
+        Of a data frame, as narwhals calls it; None for arrays.
+    names : tuple or None
+        Of the columns of a data frame.
+    dtypes : tuple
+        One per column of a data frame; the only one of an array.
+    """
+
+    library: str | None
+    names: tuple[Any, ...] | None
+    dtypes: tuple[Any, ...]
+
+    def rows(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> Any:
+        """Columns as a table of this kind.
+
+        Parameters
+        ----------
+        columns : list of ndarray of shape (n_rows,)
+            Float64, or objects where ``values`` lists what the column may hold.
+        values : dict of {int: tuple}
+            Public values of categorical columns.
+        """
+        if self.names is None:
+            return self._array(columns, values)
+        if self.library == "pandas":
+            import pandas as pd
+
+            series = [
+                _pandas_column(column, dtype, values.get(j))
+                for j, (column, dtype) in enumerate(zip(columns, self.dtypes, strict=True))
+            ]
+            return pd.concat(series, axis=1, keys=range(len(series))).set_axis(list(self.names), axis=1)
+        cast = [
+            _column(str(name), column, dtype, values.get(j), self.library)
+            for j, (name, column, dtype) in enumerate(zip(self.names, columns, self.dtypes, strict=True))
+        ]
+        return nw.from_dict({series.name: series for series in cast}).to_native()
+
+    def _array(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> NDArray[Any]:
+        (dtype,) = self.dtypes
+        if dtype.kind not in "iufb" and values:
+            table = np.empty((len(columns[0]), len(columns)), dtype=object)
+            for j, column in enumerate(columns):
+                table[:, j] = column
+            return table
+        return np.column_stack([_as_dtype(column.astype(np.float64), dtype) for column in columns])
+
+
+def schema_of(X: Any) -> TableSchema:
+    """The schema of a table, without any value that its types list."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        dtype = getattr(X, "dtype", None)
+        return TableSchema(None, None, (dtype if isinstance(dtype, np.dtype) else np.dtype(np.float64),))
+    library = frame.implementation.value
+    if library == "pandas":
+        return TableSchema(library, tuple(X.columns), tuple(_bare_pandas(dtype) for dtype in X.dtypes))
+    return TableSchema(library, tuple(frame.columns), tuple(_bare(dtype) for dtype in frame.schema.values()))
+
+
+def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
+    """Rows of finite float64; what is wrong is said by column."""
+    refuse_dates(X)
+    try:
+        table: FloatArray = validate_data(
+            estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset
+        )
+    except (TypeError, ValueError) as error:
+        if "could not convert" not in str(error) and "float()" not in str(error):
+            raise
+        cells, names = np.asarray(X, dtype=object), getattr(X, "columns", None)
+        if cells.ndim != 2:
+            raise
+        for j in range(cells.shape[1]):
+            numbers(cells[:, j], column_label(j, names))
+        raise
+    refuse_missing(table, getattr(estimator, "feature_names_in_", None), type(estimator).__name__)
+    return table
+
+
+def mixed_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
+    """Rows of any entries but dates."""
+    refuse_dates(X)
+    table: NDArray[Any] = validate_data(estimator, X, dtype=None, ensure_all_finite=False, reset=reset)
+    return table
+
+
+def numbers(cells: NDArray[Any], label: str) -> FloatArray:
+    """Entries of a column as float64."""
+    try:
+        return cells.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"column {label} of X holds values that are missing or not numbers: could not convert to float, the "
+            "argument must be a string that reads as a number, or a number. Encode such a column by a public rule, "
+            "list its values in categories (MetricPrivateSynthesizer), or leave it out."
+        ) from None
+
+
+def refuse_missing(table: FloatArray, names: Any, who: str, positions: Any = None) -> None:
+    """Refuse NaN and infinity, naming the column."""
+    for j in range(table.shape[1]):
+        if not bool(np.isfinite(table[:, j]).all()):
+            label = column_label(j if positions is None else positions[j], names)
+            if bool(np.isnan(table[:, j]).any()):
+                raise ValueError(f"Input X contains NaN in column {label}.\n{who} {_MISSING}")
+            raise ValueError(f"Input X contains infinity in column {label}; only finite numbers are allowed.")
+
+
+def refuse_dates(X: Any) -> None:
+    """Refuse columns of dates: their unit and origin would have to be guessed."""
+    names, dtypes = getattr(X, "columns", None), getattr(X, "dtypes", None)
+    if names is None or dtypes is None:
+        names, dtypes = None, [X.dtype] if getattr(X, "dtype", None) is not None else []
+        if dtypes and isinstance(dtypes[0], np.dtype) and dtypes[0].kind in "mM":
+            raise TypeError(f"X holds dates (dtype {dtypes[0]}); {_AS_NUMBERS}")
+        return
+    for j, dtype in enumerate(list(dtypes)):
+        if str(dtype).lower().startswith(_DATES):
+            raise TypeError(
+                f"column {column_label(j, names)} of X holds dates (dtype {dtype}); {_AS_NUMBERS}"
+            )
+
+
+_AS_NUMBERS = (
+    "convert them to numbers in a unit and from an origin that are public, such as days since 2020-01-01, with bounds "
+    "in that unit, or to text that categories list."
+)
+
+
+def _bare(dtype: Any) -> Any:
+    """A narwhals type without the values that it lists."""
+    return (
+        _ENUM if isinstance(dtype, nw.Enum) else _CATEGORICAL if isinstance(dtype, nw.Categorical) else dtype
+    )
+
+
+def _bare_pandas(dtype: Any) -> Any:
+    if hasattr(dtype, "categories"):
+        return _ORDERED if dtype.ordered else _CATEGORICAL
+    return dtype
+
+
+def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Floats in a numeric type; integers and booleans are rounded to the nearest value that the type holds."""
+    if dtype.kind == "f":
+        return column.astype(dtype)
+    if dtype.kind not in "iub":
+        return column
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    highest = float(high) if int(float(high)) <= high else float(np.nextafter(float(high), 0.0))
+    return np.clip(np.rint(column), float(low), highest).astype(dtype)
+
+
+def _numpy_twin(dtype: Any) -> np.dtype[Any]:
+    """NumPy's type for a numeric type of any library; float64 for others."""
+    name = (
+        str(dtype).lower().removesuffix("[pyarrow]").replace("boolean", "bool").replace("double", "float64")
+    )
+    name = "float32" if name == "float" else name
+    try:
+        twin = np.dtype(name)
+    except TypeError:
+        return np.dtype(np.float64)
+    return twin if twin.kind in "iufb" else np.dtype(np.float64)
+
+
+def _pandas_column(column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None) -> Any:
+    import pandas as pd
+
+    if listed is None:
+        twin = _as_dtype(column, _numpy_twin(dtype))
+        numeric = pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
+        return pd.Series(twin).astype(dtype) if numeric else pd.Series(twin)
+    if isinstance(dtype, str):  # a type that listed values: now the public ones
+        return pd.Series(pd.Categorical(column.tolist(), categories=list(listed), ordered=dtype == _ORDERED))
+    try:
+        return pd.Series(column, dtype=object).astype(dtype)
+    except (TypeError, ValueError):  # decided by the listed values and the type, both public
+        return pd.Series(column, dtype=object)
+
+
+def _column(
+    name: str, column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None, library: str | None
+) -> Any:
+    """A column of a library other than pandas."""
+    backend: Any = library
+    if listed is None:
+        twin = _as_dtype(column, _numpy_twin(dtype))
+        series = nw.new_series(name, twin, backend=backend)
+        return series.cast(dtype) if not isinstance(dtype, str) and dtype.is_numeric() else series
+    if not isinstance(dtype, str):
+        return nw.new_series(name, column.tolist(), dtype, backend=backend)
+    series = nw.new_series(name, column.tolist(), backend=backend)
+    if not all(isinstance(value, str) for value in listed):
+        return series
+    return series.cast(nw.Enum(listed) if dtype == _ENUM else nw.Categorical())
