@@ -295,9 +295,37 @@ def ppm_label_named(d):
     return PPMHalfspaceClassifier(private_label="bad").fit(d.X, d.names)
 
 
+@line(
+    "the same without `private_label`", Refused(ValueError, "private_label must say whose rows are private")
+)
+def ppm_label_missing(d):
+    return PPMHalfspaceClassifier().fit(d.X, d.names)
+
+
+@line(
+    "without `private_label` on labels 0 and 1",
+    Works("private row"),
+    warns="rows with label 1 are protected by default, and rows with label 0 are published",
+)
+def ppm_label_by_custom(d):
+    return PPMHalfspaceClassifier().fit(d.X, d.labels)
+
+
+@line(
+    "three classes in `PPMHalfspaceClassifier`", Refused(ValueError, "merge the others first, y = (y == 2)")
+)
+def ppm_three_classes(d):
+    return PPMHalfspaceClassifier(private_label=2).fit(d.X, d.three)
+
+
 @line("`PPMHalfspaceClassifier().fit(X, y, private=mask)`", Works("private row"))
 def ppm_mask(d):
     return PPMHalfspaceClassifier().fit(d.X, d.names, private=d.labels == 1)
+
+
+@line("δ = 0.1 with 300 rows", Works("row"), warns="delta must be far below 1/n")
+def large_delta(d):
+    return regressor(delta=0.1).fit(d.X, d.y)
 
 
 @line(
@@ -712,7 +740,7 @@ def other_names(d):
 
 @line(
     "a frame with a column of strings",
-    Refused(ValueError, "could not convert a string to float", "No value is quoted."),
+    Refused(ValueError, "column 'city' of X must hold numbers, got str"),
 )
 def strings(d):
     return regressor().fit(d.frame.assign(city="Bergen"), d.y)
@@ -721,6 +749,16 @@ def strings(d):
 @line("NaN in a private model", Refused(ValueError, "PrivateImputer", "scikit-learn's advice would leak."))
 def missing(d):
     return regressor().fit(d.gaps, d.y)
+
+
+@line("a column of dates", Refused(TypeError, "column 'when' of X must hold numbers, got datetime64"))
+def dates(d):
+    return regressor().fit(d.frame.assign(when=pd.date_range("2020", periods=300)), d.y)
+
+
+@line("dates as the target", Refused(TypeError, "y must hold numbers, got dtype datetime64"))
+def dates_as_target(d):
+    return regressor().fit(d.X, pd.date_range("2020", periods=300))
 
 
 @line("infinity", Refused(ValueError, "contains infinity"))
@@ -835,10 +873,56 @@ def array_api(d):
         return regressor().fit(OtherArray(), d.y)
 
 
+@line("`MetricPrivateSynthesizer()` as it is", Works("row", note="bounds are found within the budget"))
+def synthesizer(d):
+    return MetricPrivateSynthesizer().fit(d.X)
+
+
+@line(
+    '`MetricPrivateSynthesizer(metric="wasserstein", bounds=(0, 1))` at ε = 1',
+    Works("data set", note="per unit of distance"),
+    warns="too small to say anything about the rows",
+)
+def synthesizer_of_distances(d):
+    return MetricPrivateSynthesizer(metric="wasserstein", bounds=(0, 1)).fit(d.X)
+
+
+@line(
+    "`bounds=[(0, 1), (0, 5)]` for two columns", Refused(ValueError, "looks like a list of pairs (low, high)")
+)
+def pairs(d):
+    return MetricPrivateSynthesizer(bounds=[(0, 1), (0, 5)]).fit(d.X[:, :2])
+
+
+@line("bounds by column, polars in", Works("row", note="`sample` gives polars with the same names"))
+def bounds_by_column(d):
+    model = MetricPrivateSynthesizer(bounds={"age": (0, 1), "height": (0, 1), "dose": (0, 1)})
+    rows = model.fit(pl.DataFrame(dict(d.frame))).sample(10)
+    assert isinstance(rows, pl.DataFrame) and rows.columns == ["age", "height", "dose"]
+    return model
+
+
+@line("bounds of a column that X does not have", Refused(ValueError, "bounds has the column 'size'"))
+def bounds_of_another_column(d):
+    return MetricPrivateSynthesizer(bounds={"age": (0, 1), "size": (0, 1), "dose": (0, 1)}).fit(d.frame)
+
+
+@line("`MetricPrivatizer()` on longitude and latitude", Works("row"), warns="look like degrees")
+def degrees(d):
+    places = d.frame[["age", "height"]].set_axis(["longitude", "latitude"], axis=1)
+    return MetricPrivatizer().fit(places)
+
+
+@line('`MetricPrivatizer(metric="haversine")` on them', Works("row", note="per kilometre"))
+def kilometres(d):
+    places = d.frame[["age", "height"]].set_axis(["longitude", "latitude"], axis=1)
+    return MetricPrivatizer(metric="haversine").fit(places)
+
+
 @line("`MetricPrivateSynthesizer` on a frame with `categories`", Works("row", note="`sample` gives a frame"))
 def mixed_frame(d):
     kinds = pd.DataFrame({"kind": d.names, "age": d.X[:, 0]})
-    model = MetricPrivateSynthesizer(metric="hamming", bounds=(0, 1), categories={"kind": ["good", "bad"]})
+    model = MetricPrivateSynthesizer(bounds=(0, 1), categories={"kind": ["good", "bad"]})
     rows = model.fit(kinds).sample(10)
     assert list(rows.columns) == ["kind", "age"]
     return model
@@ -901,6 +985,20 @@ def workers_of_file(d):
         search = GridSearchCV(regressor(ledger=ledger), {"epsilon": [0.5, 1.0]}, cv=2, n_jobs=2)
         search.fit(d.X, d.y)
         assert len(ledger.entries()) == 5
+
+
+@line("a seed and a ledger in a file", Refused(SimulatedNoiseError, "this ledger is for releases"))
+def seeded_ledger(d):
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = PrivacyLedger(Path(folder) / "study.ledger", epsilon=20.0, delta=1e-3, unit="row")
+        return regressor(ledger=ledger, random_state=0).fit(d.X, d.y)
+
+
+@line("bagging and a ledger in a file", Refused(SimulatedNoiseError, "which gives its members integers"))
+def bagging_with_ledger(d):
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = PrivacyLedger(Path(folder) / "study.ledger", epsilon=20.0, delta=1e-3, unit="row")
+        return BaggingRegressor(regressor(ledger=ledger), n_estimators=2, bootstrap=False).fit(d.X, d.y)
 
 
 @line("a ledger of another unit", Refused(ValueError, "unit"))
