@@ -7,4 +7,11 @@ from skprivate.datasets._hospital import load_hospital
 from skprivate.datasets._icd10 import load_icd10
 from skprivate.datasets._locations import load_locations
 
-__all__ = ["load_adult", "load_credit_default", "load_flights", "load_hospital", "load_icd10", "load_locations"]
+__all__ = [
+    "load_adult",
+    "load_credit_default",
+    "load_flights",
+    "load_hospital",
+    "load_icd10",
+    "load_locations",
+]

@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._bounds import check_bounds
 from skprivate._sklearn import Interval, StrOptions, _check_feature_names_in, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate._bounds import check_bounds
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
     column_name,

@@ -11,9 +11,9 @@ from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._bounds import check_bounds
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate._bounds import check_bounds
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
     columns_of,

@@ -19,6 +19,7 @@ from skprivate.privacy import open_branches
 from skprivate.user_level._descent import Descent, adaptive_descent
 from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import UserData
+from skprivate.user_level._settled import Course
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -44,9 +45,7 @@ class PhasedDescent(Descent):
 
     theorem = "Algorithm 5 (arXiv 2102.11845) with user-normalised descent, docs/user_level.md"
 
-    def _descend(
-        self, data: UserData, plan: DescentPlan, level: float, release: Any
-    ) -> tuple[FloatArray, float]:
+    def _descend(self, data: UserData, plan: DescentPlan, level: float, release: Any) -> Course:
         count = n_phases(level)
         phases = assign_phases(data.names, count, release.public_rng)
         branches = open_branches(release, count, plan.sums, fixed_assignment=True)
@@ -62,6 +61,8 @@ class PhasedDescent(Descent):
                 most_momentum=0.0,
             )
             problem = self._problem(data.subset(np.flatnonzero(phases == s)))
-            w, _ = adaptive_descent(problem, phase, branch, start=w, pull=4.0 ** (s + 1) * base if s else 0.0)
+            pull = 4.0 ** (s + 1) * base if s else 0.0
+            w = adaptive_descent(problem, phase, branch, start=w, pull=pull).coef
         assert w is not None
-        return w, plan.clip_radius
+        # Directions of a phase with a pull of its own do not tell whether the whole has settled.
+        return Course(w, plan.clip_radius, np.empty((0, len(w))), 0.0)
