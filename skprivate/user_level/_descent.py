@@ -144,6 +144,8 @@ class LinearResult:
         Whether the users were too few for the scale of the target that was wanted.
     drift : float
         `Course.drift` of the descent; above 1 if it has not settled.
+    at_bound : bool
+        Whether the coefficients lie at the projection radius.
     """
 
     coef: FloatArray
@@ -153,6 +155,7 @@ class LinearResult:
     noise_level: float = 0.0
     scale_missed: bool = False
     drift: float = 0.0
+    at_bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -271,7 +274,16 @@ class Descent(Mechanism):
         course = self._descend(data, self.plan(n_users, radius), level, release)
         # A radius from the scale of the target should not be met: then features are small against it.
         drift = course.drift(math.inf if self.select_scale and not scale_missed else radius)
-        return LinearResult(course.coef, n_users, radius, course.clip_radius, level, scale_missed, drift)
+        return LinearResult(
+            course.coef,
+            n_users,
+            radius,
+            course.clip_radius,
+            level,
+            scale_missed,
+            drift,
+            course.at_bound(radius),
+        )
 
     def _descend(self, data: UserData, plan: DescentPlan, level: float, release: Any) -> Course:
         return adaptive_descent(self._problem(data), plan, release)

@@ -26,6 +26,21 @@ LEAST_STEPS = 10
 #: From this part of the projection radius on, a solution is taken to lie at the bound.
 AT_BOUND = 0.9
 
+#: What a warning says, and what to do.
+UNSETTLED = (
+    "The descent has not settled: the mean of its released directions is {drift:.2g} times what noise explains. Most "
+    "often features have very different scales or lie far from 0; they should have about mean 0 and deviation 1."
+)
+BOUNDED = (
+    "The coefficients lie at their bound, {radius:.2g}, that was found from the scale of the target: features are "
+    "small against the target, or most targets are 0. Features should have about mean 0 and deviation 1; a public bound on "
+    "the norm of the coefficients can be given as radius."
+)
+ADVICE = (
+    " Scale features by known limits (skprivate.preprocessing.PublicScaler.from_bounds), or within the budget "
+    "(PrivateStandardScaler, PrivateQuantileTransformer). This was told from released numbers and cost nothing."
+)
+
 
 class UnscaledFeaturesWarning(ConvergenceWarning):  # type: ignore[misc]
     """A private descent did not settle, most often because features have very different scales or lie far from 0.
@@ -60,7 +75,7 @@ class Course:
 
         Parameters
         ----------
-        bound : float
+        bound : float > 0
             Radius of the ball within which the coefficients are meant to stay: at its surface the component towards
             the outside is no failure.
 
@@ -80,11 +95,14 @@ class Course:
         expected = self.noise * float(norm.isf(0.5 * FALSE_ALARM / len(mean))) / math.sqrt(n_steps)
         return float(np.abs(mean).max()) / expected
 
+    def at_bound(self, bound: float) -> bool:
+        """Whether the coefficients lie at the surface of the ball of this radius."""
+        return float(np.linalg.norm(self.coef)) >= AT_BOUND * bound
+
     def _inward(self, direction: FloatArray, bound: float) -> FloatArray:
         """A direction without the component along which the bound stops the descent."""
-        length = float(np.linalg.norm(self.coef))
-        if length < AT_BOUND * bound or length == 0.0:
+        if not self.at_bound(bound):
             return direction
-        outward = self.coef / length
+        outward = self.coef / float(np.linalg.norm(self.coef))
         # The iterate moves against the direction.
         return direction - min(float(direction @ outward), 0.0) * outward

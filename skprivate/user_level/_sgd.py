@@ -21,7 +21,7 @@ from skprivate.user_level._phased import PhasedDescent
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._published import PublishedDescent
-from skprivate.user_level._settled import UnscaledFeaturesWarning
+from skprivate.user_level._settled import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
 from skprivate.user_level._users import UserGroups, encode_users
 
 FloatArray = npt.NDArray[np.float64]
@@ -141,12 +141,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
                 stacklevel=3,
             )
         if result.drift > 1.0 and result.noise_level <= HOPELESS_LEVEL:
+            reason = BOUNDED if result.at_bound and mechanism.select_scale else UNSETTLED
             warnings.warn(
-                f"the descent has not settled: the mean of its released directions is {result.drift:.2g} times what "
-                "noise explains. Most often features have very different scales, lie far from 0 or are small against "
-                "the target; they should have about mean 0 and deviation 1. Scale them by known limits "
-                "(skprivate.preprocessing.PublicScaler.from_bounds), or within the budget (PrivateStandardScaler, "
-                "PrivateQuantileTransformer). This was told from released numbers and cost nothing.",
+                reason.format(drift=result.drift, radius=result.radius) + ADVICE,
                 UnscaledFeaturesWarning,
                 stacklevel=3,
             )
