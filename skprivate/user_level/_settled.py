@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 FloatArray = npt.NDArray[np.float64]
 
 #: Chance that an entry of the mean of directions of pure noise exceeds the threshold.
-FALSE_ALARM = 0.01
+FALSE_ALARM = 3e-4
 #: A mean vote of so small a part of the users is close enough to 0, however little noise there is.
 SMALL_VOTE = 0.005
 #: Fewer directions say nothing about a descent.
