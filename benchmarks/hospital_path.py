@@ -2,9 +2,8 @@
 
     python benchmarks/hospital_path.py --data DIR [--seeds 3]
 
-All encounters of ``diabetes130_hospital.parquet``; splits by patient. Every method is given the same ε in all. One method
-learns medians, means and scales from the rows that it is fitted on, without noise: it has no guarantee and stands
-here for comparison only.
+All encounters of ``diabetes130_hospital.parquet``; splits by patient. Every method is given the same ε in all. One
+method learns medians, means and scales from its rows without noise: it has no guarantee and is here for comparison.
 """
 
 import sys

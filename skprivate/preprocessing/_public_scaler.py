@@ -54,10 +54,10 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     array([[-0.5,  0. ],
            [ 1. ,  1. ]])
 
-    >>> import pandas as pd
-    >>> scaler = PublicScaler.from_bounds({"pulse": (20, 220), "age": (0, 120)})
-    >>> scaler.fit_transform(pd.DataFrame({"age": [30.0], "pulse": [70.0]}))
-    array([[-0.5, -0.5]])
+    By column, which is by name where the table has names:
+
+    >>> PublicScaler.from_bounds({1: (-60, 60), 0: (0, 24)}).fit_transform([[6.0, 0.0]])
+    array([[-0.5,  0. ]])
     """
 
     #: For `skprivate.inspection`.

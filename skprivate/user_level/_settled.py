@@ -33,8 +33,8 @@ UNSETTLED = (
 )
 BOUNDED = (
     "The coefficients lie at their bound, {radius:.2g}, that was found from the scale of the target: features are "
-    "small against the target, or most targets are 0. Features should have about mean 0 and deviation 1; a public bound on "
-    "the norm of the coefficients can be given as radius."
+    "small against the target, or most targets are 0. Features should have about mean 0 and deviation 1; a public "
+    "bound on the norm of the coefficients can be given as radius."
 )
 ADVICE = (
     " Scale features by known limits (skprivate.preprocessing.PublicScaler.from_bounds), or within the budget "
