@@ -93,7 +93,8 @@ class Course:
             return 0.0
         # Of so many entries none, by the union bound.
         expected = self.noise * float(norm.isf(0.5 * FALSE_ALARM / len(mean))) / math.sqrt(n_steps)
-        return float(np.abs(mean).max()) / expected
+        # What is left of the start is no drift: a steady one is as large in the second half, beside √2 times the noise.
+        return float(min(np.abs(mean).max(), math.sqrt(2.0) * np.abs(late).max())) / expected
 
     def at_bound(self, bound: float) -> bool:
         """Whether the coefficients lie at the surface of the ball of this radius."""

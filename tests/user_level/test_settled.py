@@ -26,6 +26,9 @@ def test_drift_is_the_mean_direction_in_units_of_its_noise():
     # Too few steps, or a vote too small to matter.
     assert Course(course.coef, 1.0, directions[: LEAST_STEPS - 1], 0.02).drift() == 0.0
     assert Course(course.coef, 1.0, directions * (0.99 * SMALL_VOTE / 0.3), 1e-9).drift() == 0.0
+    # What is left of the start: the second half says less.
+    fading = Course(course.coef, 1.0, directions * np.repeat([1.0, 0.2], 8)[:, None], 0.02)
+    assert fading.drift() == pytest.approx(2**0.5 * 0.06 / threshold)
     # What has come to rest in the second half has settled.
     directions[8:] = 0.0
     assert Course(course.coef, 1.0, directions, 0.02).drift() == 0.0
