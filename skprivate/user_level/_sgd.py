@@ -141,10 +141,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             )
         if result.drift > 1.0 and result.noise_level <= HOPELESS_LEVEL:
             reason = BOUNDED if result.at_bound and mechanism.select_scale else UNSETTLED
-            warnings.warn(
-                reason.format(drift=result.drift, radius=result.radius) + ADVICE,
-                UnscaledFeaturesWarning,
-                stacklevel=3,
+            warn_caller(
+                reason.format(drift=result.drift, radius=result.radius) + ADVICE, UnscaledFeaturesWarning
             )
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users
