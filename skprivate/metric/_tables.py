@@ -72,7 +72,9 @@ class TableSchema:
     def _array(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> NDArray[Any]:
         (dtype,) = self.dtypes
         listed = [value for column in values.values() for value in column]
-        if listed and (dtype == object or not all(isinstance(value, Real | np.bool_) for value in listed)):
+        if listed and (
+            dtype.kind not in "iufb" or not all(isinstance(value, Real | np.bool_) for value in listed)
+        ):
             table = np.empty((len(columns[0]), len(columns)), dtype=object)
             for j, column in enumerate(columns):
                 table[:, j] = column

@@ -416,6 +416,32 @@ def test_impossible_sums_are_clipped_without_a_word():
     np.testing.assert_array_equal(bags.tables[0].label_sums, [[-15], [8]])
 
 
+def test_results_of_a_query_are_not_taken_for_keys():
+    """A column that nothing names would be a key, and be published as it is: the labels of an ε that promises them."""
+    keys = {"age": [20, 20, 40], "sex": ["f", "m", "m"]}
+    table = pd.DataFrame({**keys, "n": [50, 30, 20], "yes": [20, 10, 5]})
+    said = {"count": "n", "sums": "yes", "classes": (0, 1), "epsilon": 1.0, "random_state": 0}
+    ledger = PrivacyLedger(epsilon=2.0, unit="label")
+    messages = set()
+    for rest in (table.n - table.yes, table.yes * 0, table.yes / table.n):
+        with pytest.raises(
+            ValueError, match=r"tables: are all of \['age', 'sex', 'rest'\] grouping"
+        ) as refusal:
+            release_frames(table.assign(rest=rest), ledger=ledger, **said)
+        messages.add(str(refusal.value))
+        bags = release_frames(table.assign(rest=rest), keys=["sex", "age"], **said)
+        assert bags.tables[0].feature_set == ("age", "sex")
+        assert "the grouping columns 'age', 'sex' are public" in bags.guarantee.assumptions
+    assert len(messages) == 1 and ledger.spent == (0.0, 0.0)
+    # Neither age nor sex tells the groups apart.
+    assert release_frames(table, **said).n_samples == 100
+    for wrong in (["age", "height"], ["age", "n"], ["age", "yes"]):
+        with pytest.raises(
+            ValueError, match="keys must be grouping columns of the tables, and no column of counts"
+        ):
+            release_frames(table, keys=wrong, **said)
+
+
 def test_released_tables_are_paid_for_once_and_errors_cost_nothing():
     tables, names = grouped((np.arange(40) % 2)[:, np.newaxis])
     ledger = PrivacyLedger(epsilon=1.0, unit="label")
