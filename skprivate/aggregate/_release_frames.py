@@ -114,7 +114,8 @@ def release_frames(
         If a table is none, or not in memory.
     ValueError
         If keys or counts are refused by `CuratedBags.from_frames`, sums are no integers, ``label_bounds`` are
-        missing or no integers, or it is in doubt which columns are keys. Messages do not depend on the sums, and
+        missing or no integers, or it is in doubt which columns are keys or whether
+        groups are subtotals of others. Messages do not depend on the sums, and
         nothing is spent.
 
     Notes
@@ -148,6 +149,7 @@ def release_frames(
     coding, codes, orders = code_group_tables(groups, columns, bin_edges)
     if keys is None and columns is None:
         _refuse_results(groups, codes, orders)
+    _refuse_subtotals(groups)
     exact = np.concatenate(
         [
             np.stack([_integers(group, name)[order] for name in found.used], axis=1)
@@ -225,6 +227,29 @@ def _refuse_results(
                 "the others, as a result of the query is, an average say; it would be released as it is. Name the "
                 "grouping columns by keys=[…]: other columns are left out."
             )
+
+
+def _refuse_subtotals(groups: Sequence[GroupTable]) -> None:
+    """Refuse GROUP BY ROLLUP and CUBE: their subtotals, with NULL for a key, count every row once more."""
+    for group in groups:
+        rows = [tuple(row) for row in zip(*(key.tolist() for key in group.keys), strict=True)]
+        for j, name in enumerate(group.feature_set):
+            inner: dict[tuple[Any, ...], int] = {}
+            outer: dict[tuple[Any, ...], int] = {}
+            for row, count, rest in zip(rows, group.counts.tolist(), group.rest.tolist(), strict=True):
+                if rest:
+                    continue
+                # NaN is how pandas writes NULL, and is no other NaN.
+                others = tuple(None if v is None or v != v else v for k, v in enumerate(row) if k != j)
+                found = outer if row[j] is None or row[j] != row[j] else inner
+                found[others] = found.get(others, 0) + count
+            both = inner.keys() & outer.keys()
+            if both and all(inner[others] == outer[others] for others in both):
+                raise ValueError(
+                    f"{group.title}: where {name!r} is NULL, counts are those of all its other groups together, as in "
+                    "ROLLUP and CUBE. A row must be in one group of each table: give each grouping as a table of its "
+                    f"own. If NULL is a value here, name it: COALESCE({name}, 'missing')."
+                )
 
 
 def _label_interval(label_bounds: Any, sums: SumColumns) -> tuple[int, int]:

@@ -117,6 +117,21 @@ def test_a_stated_guarantee_says_that_it_is_stated():
     ).guarantee.stated
 
 
+def test_a_report_that_was_written_by_hand_does_not_pass_as_computed():
+    plain = CuratedBags.from_frames(
+        pd.DataFrame(AGE), **NAMES, noise_variance=2.0, guarantee=STATED
+    ).to_dict()
+    by_hand = {"epsilon": 1.0, "delta": 0.0, "unit": "label", "adjacency": "replace-one"}
+    assert PrivacyGuarantee.from_dict(by_hand).stated
+    assert CuratedBags.from_dict({**plain, "guarantee": by_hand}).guarantee.stated
+    assert PrivacyGuarantee.from_dict(STATED.to_dict()) == STATED
+    exact = [{**table, "noise_variance": 0.0} for table in plain["tables"]]
+    with pytest.raises(
+        ValueError, match="guarantee promises ε = 1, but noise_variance is 0: exact sums keep none"
+    ):
+        CuratedBags.from_dict({**plain, "tables": exact, "guarantee": by_hand})
+
+
 def test_the_events_of_a_guarantee_survive_json():
     bags = make_curated_bags(
         [[0], [1]] * 5, [0, 1] * 5, epsilon=1.0, delta=1e-6, mechanism="gaussian", random_state=0
@@ -440,6 +455,25 @@ def test_results_of_a_query_are_not_taken_for_keys():
             ValueError, match="keys must be grouping columns of the tables, and no column of counts"
         ):
             release_frames(table, keys=wrong, **said)
+
+
+@pytest.mark.parametrize("make", LIBRARIES.values(), ids=LIBRARIES)
+def test_subtotals_are_no_groups(make):
+    """With ROLLUP a label is in several sums of one table, and noise for one of them would not cover it."""
+    said = {"count": "n", "sums": "s", "classes": (0, 1), "epsilon": 1.0, "random_state": 0}
+    one = {"age": ["old", "young", None], "n": [3, 5, 8], "s": [2, 1, 3]}
+    two = {
+        "age": ["old", "old", "young", "old", "young", None],
+        "sex": ["f", "m", "f", None, None, None],
+        "n": [3, 1, 5, 4, 5, 9],
+        "s": [2, 0, 1, 2, 1, 3],
+    }
+    for table in (one, two):
+        with pytest.raises(ValueError, match="is NULL, counts are those of all its other groups together"):
+            release_frames(make(table), keys=["age", "sex"][: len(table) - 2], **said)
+    assert release_frames(make({**one, "n": [3, 5, 9]}), **said).n_samples == 17
+    named = {**one, "age": ["old", "young", "missing"]}
+    assert release_frames(make(named), **said).n_samples == 16
 
 
 def test_released_tables_are_paid_for_once_and_errors_cost_nothing():
