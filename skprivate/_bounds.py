@@ -126,7 +126,7 @@ def _by_column(
         try:
             low, high = pair
             found[position] = (float(low), float(high))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ValueError(
                 f"{parameter} of column {column_label(position, names)} must be a pair (low, high) of numbers, got "
                 f"{pair!r}."
@@ -162,13 +162,20 @@ def _two_sides(
     sides = bounds.tolist() if isinstance(bounds, np.ndarray) else bounds
     try:
         sides = list(sides)
-        if len(sides) == 2 and all(hasattr(side, "items") for side in sides):
-            lower, upper = (dict(side.items()) for side in sides)
+        by_name = [side for side in sides if hasattr(side, "items")]
+        if len(sides) == 2 and by_name:
+            # One side of names goes with a number for all; with a list, positions would be taken for names.
+            lower, upper = (
+                dict(side.items())
+                if hasattr(side, "items")
+                else dict.fromkeys(by_name[0].keys(), float(side))
+                for side in sides
+            )
             both = {key: (lower.get(key, np.nan), upper.get(key, np.nan)) for key in {**lower, **upper}}
             return _by_column(both, positions, labels, names, parameter)
         _refuse_pairs(sides, k, parameter)
         first, second = (np.broadcast_to(np.asarray(side, dtype=np.float64), k) for side in sides)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if str(error).startswith(parameter):
             raise
         raise ValueError(f"{parameter} must be {SHAPES} ({', '.join(labels)}), got {bounds!r}.") from None

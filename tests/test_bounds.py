@@ -1,6 +1,7 @@
 """Public ranges of columns: every shape is read in one way, or refused by name."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,3 +95,17 @@ def test_refusals(bounds, names, message):
 def test_lists_of_pairs_of_other_lengths(k):
     with pytest.raises(ValueError, match="looks like a list of pairs"):
         check_bounds([(0, 1)] * k, k)
+
+
+def test_one_side_by_name_goes_with_a_number_and_not_by_position():
+    lower = pd.Series({"b": 0.0, "a": 10.0})
+    assert check_bounds((lower, 20), 2, ["a", "b"]) == ((10.0, 20.0), (0.0, 20.0))
+    assert check_bounds((-5, dict(lower)), 2, ["a", "b"]) == ((-5.0, 10.0), (-5.0, 0.0))
+    with pytest.raises(ValueError, match="bounds must be a dict"):
+        check_bounds((lower, [20, 30]), 2, ["a", "b"])
+
+
+@pytest.mark.parametrize("bounds", [{0: (0, 10**400)}, (0, 10**400)])
+def test_whole_numbers_beyond_floats_are_refused_like_other_ranges(bounds):
+    with pytest.raises(ValueError, match="^bounds"):
+        check_bounds(bounds, 1)

@@ -72,6 +72,14 @@ def stated_guarantee(
     return replace(guarantee, stated=True, assumptions=said)
 
 
+def _refuse_exact_sums(promise: PrivacyGuarantee, tables: Sequence[BagTable]) -> None:
+    if np.isfinite(promise.epsilon) and any(table.noise_variance == 0.0 for table in tables):
+        raise ValueError(
+            f"guarantee promises ε = {promise.epsilon:.6g}, but noise_variance is 0: exact sums keep none. "
+            "State the variance of the noise, or no guarantee."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class CuratedBags:
     """Labels as sums per bag, for several feature sets: all that a fit learns about the labels.
@@ -256,11 +264,7 @@ class CuratedBags:
             bin_edges=bin_edges,
         )
         promise = stated_guarantee(guarantee, NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS)
-        if np.isfinite(promise.epsilon) and any(part.noise_variance == 0.0 for part in parts):
-            raise ValueError(
-                f"guarantee promises ε = {promise.epsilon:.6g}, but noise_variance is 0: exact sums keep none. "
-                "State the variance of the noise, or no guarantee."
-            )
+        _refuse_exact_sums(promise, parts)
         bounds = check_bounds(label_bounds)
         return cls(
             coding,
@@ -286,22 +290,34 @@ class CuratedBags:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> CuratedBags:
-        """Inverse of `to_dict`; ``guarantee`` may be left out, and then nothing is promised."""
+        """Inverse of `to_dict`; ``guarantee`` may be left out, and then nothing is promised.
+
+        Raises
+        ------
+        ValueError
+            If what is given is no such dict, or promises a finite ε for sums without noise.
+        """
         absent = [key for key in ("columns", "tables", "n_samples") if key not in plain]
         if absent or not all(isinstance(table, Mapping) for table in plain["tables"]):
             wrong = f"without {', '.join(map(repr, absent))}" if absent else "whose 'tables' are no dicts"
             raise ValueError(f"bags must be CuratedBags or its to_dict(), got a dict {wrong}. {_FROM_FRAMES}")
         classes, bounds = plain.get("classes"), plain.get("label_bounds")
+        said = plain.get("guarantee")
+        promise = (
+            stated_guarantee(None, NUMBER_ASSUMPTIONS if classes is None else ASSUMPTIONS)
+            if said is None
+            else PrivacyGuarantee.from_dict(said)
+        )
+        tables = tuple(BagTable.from_dict(table) for table in plain["tables"])
+        _refuse_exact_sums(promise, tables)
         return cls(
             columns=tuple(column_from_dict(column) for column in plain["columns"]),
-            tables=tuple(BagTable.from_dict(table) for table in plain["tables"]),
+            tables=tables,
             n_samples=int(plain["n_samples"]),
             classes=None if classes is None else tuple(classes),
             square_sum=plain.get("square_sum"),
             label_bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
-            guarantee=stated_guarantee(None, NUMBER_ASSUMPTIONS if classes is None else ASSUMPTIONS)
-            if plain.get("guarantee") is None
-            else PrivacyGuarantee.from_dict(plain["guarantee"]),
+            guarantee=promise,
         )
 
     def __repr__(self) -> str:

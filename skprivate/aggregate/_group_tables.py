@@ -103,6 +103,7 @@ def read_group_tables(
     others: Iterable[str],
     table: str | None = None,
     rare: str | None = None,
+    keys: Sequence[str] | None = None,
 ) -> list[GroupTable]:
     """Tables of one frame, several frames, or one long frame whose column ``table`` names the grouping columns.
 
@@ -115,6 +116,8 @@ def read_group_tables(
         Columns that hold neither keys nor counts.
     table, rare : str, optional
         Columns of the grouping columns' names and of the mark of the rest group.
+    keys : sequence of str, optional
+        The grouping columns of all tables; columns that nothing names are then left out.
 
     Returns
     -------
@@ -129,19 +132,25 @@ def read_group_tables(
     """
     apart = [count, *others, *([rare] if rare else []), *([table] if table else [])]
     found = []
-    for title, frame in _named_frames(tables):
+    frames = _named_frames(tables)
+    unknown = sorted(set(keys or ()) - {name for _, frame in frames for name in frame.columns})
+    if unknown or (keys and set(keys) & set(apart)):
+        raise ValueError(
+            f"keys must be grouping columns of the tables, and no column of counts or sums, got {list(keys or ())}."
+        )
+    for title, frame in frames:
         absent = [name for name in dict.fromkeys(apart) if name not in frame.columns]
         if absent:
             raise ValueError(
                 f"{title} has no column {', '.join(map(repr, absent))}; its columns are {list(frame.columns)}. Name "
                 "them by count=, sums=, table=, rare= and noise_variance=."
             )
-        keys = [name for name in frame.columns if name not in apart]
+        own = [name for name in frame.columns if name not in apart and (keys is None or name in keys)]
         if table is None:
-            found.append(_read_group_table(title, frame, keys, count, rare))
+            found.append(_read_group_table(title, frame, own, count, rare))
             continue
         for name in dict.fromkeys(frame[table].to_list()):
-            columns = _split_names(name, keys, f"{title}: column {table!r}")
+            columns = _split_names(name, own, f"{title}: column {table!r}")
             part = frame.filter(nw.col(table) == name)
             found.append(_read_group_table(f"{title}, {name!r}", part, columns, count, rare))
     if not found:

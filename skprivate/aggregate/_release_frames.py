@@ -9,11 +9,12 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from skprivate.aggregate._bag_frames import COUNT, SUM
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._cells import IntArray
-from skprivate.aggregate._columns import Column
+from skprivate.aggregate._columns import CodeArray, Column
 from skprivate.aggregate._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, THEOREM, CuratedBags
 from skprivate.aggregate._group_tables import GroupTable, SumColumns, code_group_tables, read_group_tables
 from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity, NoiseName, plan_label_noise
@@ -66,6 +67,7 @@ def release_frames(
     sums: str | Sequence[str] | Mapping[Any, str] = SUM,
     classes: Sequence[Any] | None = None,
     label_bounds: tuple[int, int] | None = None,
+    keys: Sequence[str] | None = None,
     mechanism: NoiseName = "auto",
     table: str | None = None,
     rare: str | None = None,
@@ -91,6 +93,10 @@ def release_frames(
         Public class labels of 0/1 sums; None for sums of whole numbers.
     label_bounds : (int, int), optional
         For numbers: public interval that every label is in (clip the labels in the query).
+    keys : sequence of str, optional
+        The grouping columns of all tables, whose values are released as they are; all other columns are left out. None
+        takes every column that no other parameter names, and refuses tables in which one of them is determined by
+        the others, as an average that the query computed from labels is.
     mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
     table, rare, columns, bin_edges
         As in `CuratedBags.from_frames`.
@@ -107,8 +113,10 @@ def release_frames(
     TypeError
         If a table is none, or not in memory.
     ValueError
-        If keys or counts are refused by `CuratedBags.from_frames`, sums are no integers, or ``label_bounds`` are
-        missing or no integers. Messages do not depend on the sums, and nothing is spent.
+        If keys or counts are refused by `CuratedBags.from_frames`, sums are no integers, ``label_bounds`` are
+        missing or no integers, or it is in doubt which columns are keys or whether
+        groups are subtotals of others. Messages do not depend on the sums, and
+        nothing is spent.
 
     Notes
     -----
@@ -137,8 +145,11 @@ def release_frames(
         )
     found = SumColumns.of(sums, classes)
     bounds = _label_interval(label_bounds, found)
-    groups = read_group_tables(tables, count=count, others=found.names, table=table, rare=rare)
-    coding, keys, orders = code_group_tables(groups, columns, bin_edges)
+    groups = read_group_tables(tables, count=count, others=found.names, table=table, rare=rare, keys=keys)
+    coding, codes, orders = code_group_tables(groups, columns, bin_edges)
+    if keys is None and columns is None:
+        _refuse_results(groups, codes, orders)
+    _refuse_subtotals(groups)
     exact = np.concatenate(
         [
             np.stack([_integers(group, name)[order] for name in found.used], axis=1)
@@ -162,6 +173,7 @@ def release_frames(
         ),
         assumptions=(
             *(NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS),
+            f"the grouping columns {', '.join(repr(column.name) for column in coding)} are public",
             "every row is in one group of each table, and every sum adds up "
             + (
                 "0/1 labels"
@@ -186,7 +198,7 @@ def release_frames(
     ends = np.cumsum([group.counts.size for group in groups])[:-1]
     parts = tuple(
         BagTable(group.feature_set, key, group.counts[order], part, mechanism_of_sums.noise.variance)
-        for group, key, order, part in zip(groups, keys, orders, np.split(noisy, ends), strict=True)
+        for group, key, order, part in zip(groups, codes, orders, np.split(noisy, ends), strict=True)
     )
     return CuratedBags(
         coding,
@@ -197,6 +209,47 @@ def release_frames(
         None if found.classes is not None else (float(bounds[0]), float(bounds[1])),
         release.close(),
     )
+
+
+def _refuse_results(
+    groups: Sequence[GroupTable], codes: Sequence[CodeArray], orders: Sequence[NDArray[np.intp]]
+) -> None:
+    """Refuse a column that may be a result of the query: with or without it the groups are the same.
+
+    True keys alone tell groups apart, so that whatever is in such a column, it is found, and the message is the same.
+    """
+    for group, key, order in zip(groups, codes, orders, strict=True):
+        known = key[~group.rest[order]]
+        others = [np.delete(known, j, axis=1) for j in range(known.shape[1])]
+        if len(others) > 1 and any(len(np.unique(other, axis=0)) == len(known) for other in others):
+            raise ValueError(
+                f"{group.title}: are all of {list(group.feature_set)} grouping columns? One of them is determined by "
+                "the others, as a result of the query is, an average say; it would be released as it is. Name the "
+                "grouping columns by keys=[…]: other columns are left out."
+            )
+
+
+def _refuse_subtotals(groups: Sequence[GroupTable]) -> None:
+    """Refuse GROUP BY ROLLUP and CUBE: their subtotals, with NULL for a key, count every row once more."""
+    for group in groups:
+        rows = [tuple(row) for row in zip(*(key.tolist() for key in group.keys), strict=True)]
+        for j, name in enumerate(group.feature_set):
+            inner: dict[tuple[Any, ...], int] = {}
+            outer: dict[tuple[Any, ...], int] = {}
+            for row, count, rest in zip(rows, group.counts.tolist(), group.rest.tolist(), strict=True):
+                if rest:
+                    continue
+                # NaN is how pandas writes NULL, and is no other NaN.
+                others = tuple(None if v is None or v != v else v for k, v in enumerate(row) if k != j)
+                found = outer if row[j] is None or row[j] != row[j] else inner
+                found[others] = found.get(others, 0) + count
+            both = inner.keys() & outer.keys()
+            if both and all(inner[others] == outer[others] for others in both):
+                raise ValueError(
+                    f"{group.title}: where {name!r} is NULL, counts are those of all its other groups together, as in "
+                    "ROLLUP and CUBE. A row must be in one group of each table: give each grouping as a table of its "
+                    f"own. If NULL is a value here, name it: COALESCE({name}, 'missing')."
+                )
 
 
 def _label_interval(label_bounds: Any, sums: SumColumns) -> tuple[int, int]:

@@ -7,6 +7,7 @@ pandas or polars column, the longest string of a NumPy array) may come from the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import narwhals as nw
@@ -70,7 +71,10 @@ class TableSchema:
 
     def _array(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> NDArray[Any]:
         (dtype,) = self.dtypes
-        if dtype.kind not in "iufb" and values:
+        listed = [value for column in values.values() for value in column]
+        if listed and (
+            dtype.kind not in "iufb" or not all(isinstance(value, Real | np.bool_) for value in listed)
+        ):
             table = np.empty((len(columns[0]), len(columns)), dtype=object)
             for j, column in enumerate(columns):
                 table[:, j] = column
@@ -82,8 +86,10 @@ def schema_of(X: Any) -> TableSchema:
     """The schema of a table, without any value that its types list."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
-        dtype = getattr(X, "dtype", None)
-        return TableSchema(None, None, (dtype if isinstance(dtype, np.dtype) else np.dtype(np.float64),))
+        dtype = getattr(X, "dtype", np.dtype(np.float64))
+        # A type of texts has the length of the longest one.
+        numeric = isinstance(dtype, np.dtype) and dtype.kind in "iufb"
+        return TableSchema(None, None, (dtype if numeric else np.dtype(object),))
     library = frame.implementation.value
     if library == "pandas":
         return TableSchema(library, tuple(X.columns), tuple(_bare_pandas(dtype) for dtype in X.dtypes))

@@ -216,6 +216,8 @@ class PrivacyGuarantee:
     def from_dict(cls, plain: Mapping[str, Any]) -> PrivacyGuarantee:
         """Inverse of `to_dict`; everything but ``epsilon``, ``delta``, ``unit`` and ``adjacency`` may be left out.
 
+        Without ``stated`` it was not `to_dict` that wrote it, and the guarantee counts as a stated one.
+
         Parameters
         ----------
         plain : mapping
@@ -230,7 +232,7 @@ class PrivacyGuarantee:
         ValueError
             If a value is out of range, or an event is of no known kind.
         """
-        said = dict(plain)
+        said = {"stated": True, **plain}
         said["epsilon"] = math.inf if said["epsilon"] is None else said["epsilon"]
         said["assumptions"] = tuple(said.get("assumptions", ()))
         pairs = ((dict(event), event["count"]) for event in said.get("events", ()))

@@ -117,6 +117,21 @@ def test_a_stated_guarantee_says_that_it_is_stated():
     ).guarantee.stated
 
 
+def test_a_report_that_was_written_by_hand_does_not_pass_as_computed():
+    plain = CuratedBags.from_frames(
+        pd.DataFrame(AGE), **NAMES, noise_variance=2.0, guarantee=STATED
+    ).to_dict()
+    by_hand = {"epsilon": 1.0, "delta": 0.0, "unit": "label", "adjacency": "replace-one"}
+    assert PrivacyGuarantee.from_dict(by_hand).stated
+    assert CuratedBags.from_dict({**plain, "guarantee": by_hand}).guarantee.stated
+    assert PrivacyGuarantee.from_dict(STATED.to_dict()) == STATED
+    exact = [{**table, "noise_variance": 0.0} for table in plain["tables"]]
+    with pytest.raises(
+        ValueError, match="guarantee promises ε = 1, but noise_variance is 0: exact sums keep none"
+    ):
+        CuratedBags.from_dict({**plain, "tables": exact, "guarantee": by_hand})
+
+
 def test_the_events_of_a_guarantee_survive_json():
     bags = make_curated_bags(
         [[0], [1]] * 5, [0, 1] * 5, epsilon=1.0, delta=1e-6, mechanism="gaussian", random_state=0
@@ -414,6 +429,51 @@ def test_impossible_sums_are_clipped_without_a_word():
     table = pd.DataFrame({"a": [0, 1], "n": [5, 4], "s": [-900, 900]})
     bags = release_frames(table, count="n", sums="s", label_bounds=(-3, 2), epsilon=1e6, random_state=0)
     np.testing.assert_array_equal(bags.tables[0].label_sums, [[-15], [8]])
+
+
+def test_results_of_a_query_are_not_taken_for_keys():
+    """A column that nothing names would be a key, and be published as it is: the labels of an ε that promises them."""
+    keys = {"age": [20, 20, 40], "sex": ["f", "m", "m"]}
+    table = pd.DataFrame({**keys, "n": [50, 30, 20], "yes": [20, 10, 5]})
+    said = {"count": "n", "sums": "yes", "classes": (0, 1), "epsilon": 1.0, "random_state": 0}
+    ledger = PrivacyLedger(epsilon=2.0, unit="label")
+    messages = set()
+    for rest in (table.n - table.yes, table.yes * 0, table.yes / table.n):
+        with pytest.raises(
+            ValueError, match=r"tables: are all of \['age', 'sex', 'rest'\] grouping"
+        ) as refusal:
+            release_frames(table.assign(rest=rest), ledger=ledger, **said)
+        messages.add(str(refusal.value))
+        bags = release_frames(table.assign(rest=rest), keys=["sex", "age"], **said)
+        assert bags.tables[0].feature_set == ("age", "sex")
+        assert "the grouping columns 'age', 'sex' are public" in bags.guarantee.assumptions
+    assert len(messages) == 1 and ledger.spent == (0.0, 0.0)
+    # Neither age nor sex tells the groups apart.
+    assert release_frames(table, **said).n_samples == 100
+    for wrong in (["age", "height"], ["age", "n"], ["age", "yes"]):
+        with pytest.raises(
+            ValueError, match="keys must be grouping columns of the tables, and no column of counts"
+        ):
+            release_frames(table, keys=wrong, **said)
+
+
+@pytest.mark.parametrize("make", LIBRARIES.values(), ids=LIBRARIES)
+def test_subtotals_are_no_groups(make):
+    """With ROLLUP a label is in several sums of one table, and noise for one of them would not cover it."""
+    said = {"count": "n", "sums": "s", "classes": (0, 1), "epsilon": 1.0, "random_state": 0}
+    one = {"age": ["old", "young", None], "n": [3, 5, 8], "s": [2, 1, 3]}
+    two = {
+        "age": ["old", "old", "young", "old", "young", None],
+        "sex": ["f", "m", "f", None, None, None],
+        "n": [3, 1, 5, 4, 5, 9],
+        "s": [2, 0, 1, 2, 1, 3],
+    }
+    for table in (one, two):
+        with pytest.raises(ValueError, match="is NULL, counts are those of all its other groups together"):
+            release_frames(make(table), keys=["age", "sex"][: len(table) - 2], **said)
+    assert release_frames(make({**one, "n": [3, 5, 9]}), **said).n_samples == 17
+    named = {**one, "age": ["old", "young", "missing"]}
+    assert release_frames(make(named), **said).n_samples == 16
 
 
 def test_released_tables_are_paid_for_once_and_errors_cost_nothing():

@@ -120,6 +120,18 @@ def test_the_schema_knows_no_values():
         assert b"secret" not in pickle.dumps(schema_of(frame))
 
 
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_the_schema_does_not_know_how_long_texts_are(kind):
+    """The type of an array of texts is as wide as the longest: one row would widen it for all."""
+    short, long = (np.array([["0.5"], [text]]).astype(kind) for text in ("0.25", "0.25000000000001"))
+    assert pickle.dumps(schema_of(short)) == pickle.dumps(schema_of(long))
+
+
+def test_lists_of_texts_and_numbers_come_back_as_objects():
+    drawn = sampled([["a", 0.5], ["b", 0.25]] * 50, bounds={1: (0, 1)}, categories={0: ["a", "b"]})
+    assert drawn.dtype == object and set(drawn[:, 0]) == {"a", "b"} and drawn[:, 1].min() >= 0
+
+
 MESSAGES = [
     ({"age": [1.0, np.nan], "dose": [1.0, 2.0]}, {}, ValueError, "NaN in column 'age'"),
     ({"age": [1.0, 2.0], "dose": [np.inf, 2.0]}, {}, ValueError, "infinity in column 'dose'"),

@@ -123,7 +123,7 @@ def test_survives_json(changes):
 
 def test_from_dict_needs_only_the_promise_and_knows_its_events():
     plain = {"epsilon": 1.0, "delta": 0.0, "unit": "row", "adjacency": "add-remove"}
-    assert PrivacyGuarantee.from_dict(plain) == guarantee(**plain, events=())
+    assert PrivacyGuarantee.from_dict(plain) == guarantee(**plain, events=(), stated=True)
     with pytest.raises(ValueError, match="event must be one of .*LaplaceEvent.*, got 'Free'"):
         PrivacyGuarantee.from_dict({**plain, "events": [{"event": "Free", "count": 1}]})
 
