@@ -159,8 +159,10 @@ def _fit_context(*, prefer_skip_nested_validation):
             try:
                 return checked(estimator, *args, **kwargs)
             except BaseException as error:
-                vars(estimator).clear()
+                # Never empty on the way: other threads may be predicting, and a second interruption may come.
                 vars(estimator).update(before)
+                for name in vars(estimator).keys() - before.keys():
+                    vars(estimator).pop(name, None)
                 if not isinstance(error, ValueError):
                     raise
                 message = text = str(error)

@@ -27,6 +27,8 @@ from skprivate.privacy import PrivacyGuarantee
 
 __all__ = ["inner_models", "is_private", "leaf", "releases_when_transforming"]
 
+#: Methods that see rows.
+_LOOKING = frozenset(("fit", "fit_transform", "partial_fit", "transform"))
 _BY_ITSELF = "treats every row by itself and knows nothing else that is private"
 
 
@@ -160,7 +162,13 @@ def leaf(model: Any, place: Place) -> Step:
     if is_private(model):
         return _private(model, place)
     if getattr(model, "looks_at_no_data", False) is True:
-        return place.step(model, Role.NO_DATA)
+        if _declares_it_itself(model):
+            return place.step(model, Role.NO_DATA)
+        why = (
+            "inherits looks_at_no_data from a class whose methods it replaces: if it holds for the new ones too, let "
+            "the class declare looks_at_no_data = True itself"
+        )
+        return place.step(model, Role.UNPROTECTED, why)
     problem = _NO_DATA[type(model)](model) if type(model) in _NO_DATA else None
     if problem == "":
         if isinstance(model, FunctionTransformer) and not (model.func is None and model.inverse_func is None):
@@ -184,6 +192,16 @@ def leaf(model: Any, place: Place) -> Step:
         why = "is a composite that is not known here: what it does with private rows is not known"
         return place.step(model, Role.UNPROTECTED, why)
     return place.step(model, Role.UNPROTECTED, "learns from private rows without a guarantee")
+
+
+def _declares_it_itself(model: Any) -> bool:
+    """Whether ``looks_at_no_data`` was declared beside the methods that it is about, or after them."""
+    for kind in type(model).__mro__:
+        if "looks_at_no_data" in vars(kind):
+            return True
+        if not _LOOKING.isdisjoint(vars(kind)):
+            return False
+    return True
 
 
 def _no_weights(place: Place, model: Any) -> tuple[str, ...]:
