@@ -441,8 +441,8 @@ class Centred(PublicScaler):
         return super().fit(X)
 
 
-class Declared(Centred):
-    looks_at_no_data = True
+class CentredAndDeclared(Centred):
+    looks_at_no_data: ClassVar[bool] = True
 
 
 class AsItWas(PublicScaler):
@@ -458,7 +458,7 @@ def test_a_declaration_is_about_the_methods_of_its_class():
         model = make_pipeline(step, PrivateRegressor())
         assert not check_pipeline(model).could_hold
         refused(model.fit(DRAWN, TARGET), "inherits looks_at_no_data from a class whose methods it replaces")
-    for step in (Declared(), AsItWas()):
+    for step in (CentredAndDeclared(), AsItWas()):
         assert guarantee_of(make_pipeline(step, PrivateRegressor(0.5)).fit(DRAWN, TARGET)).epsilon == 0.5
 
 
