@@ -462,6 +462,25 @@ def test_a_declaration_is_about_the_methods_of_its_class():
         assert guarantee_of(make_pipeline(step, PrivateRegressor(0.5)).fit(DRAWN, TARGET)).epsilon == 0.5
 
 
+class Standardised(UserLevelSGDRegressor):
+    """Inherits the guarantee, and learns more."""
+
+    def fit(self, X, y):
+        return super().fit(StandardScaler().fit_transform(X), y)
+
+
+def test_a_subclass_that_replaces_fit_is_taken_at_its_word_and_that_is_said():
+    many = np.tile(DRAWN, (10, 1)), np.tile(TARGET, 10)
+    said = [
+        any(
+            "replaces fit, and learns" in text
+            for text in guarantee_of(model).assumptions
+        )
+        for model in (kind(1.0).fit(*many) for kind in (UserLevelSGDRegressor, Standardised))
+    ]
+    assert said == [False, True]
+
+
 # Steps that look at private rows ------------------------------------------------------------------------------
 
 
