@@ -82,6 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
             epsilon=total,
             delta=round((FOLDS * len(EPSILONS) + 1) * DELTA, 12),
             unit="user",
+            composition="basic",  # so that the refusal at the end is easily checked by hand
             simulation=options.seed is not None,
         )
         rows = search(X, y, aircraft, ledger, jobs=options.jobs, seed=options.seed)

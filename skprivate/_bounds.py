@@ -69,6 +69,43 @@ def check_bounds(
     return tuple(pairs)
 
 
+def in_order(values: Mapping[Any, Any], n_columns: int, names: Any = None, *, parameter: str) -> list[Any]:
+    """Values of all columns in their order, from a mapping by name or position.
+
+    Parameters
+    ----------
+    values : mapping {column: object}
+    n_columns : int
+    names : sequence of str, optional
+        Names of the columns of X.
+    parameter : str
+        What messages call the mapping.
+
+    Returns
+    -------
+    list
+
+    Raises
+    ------
+    ValueError
+        Naming the column that is missing, unknown or given twice.
+    """
+    positions = list(range(n_columns))
+    labels = [column_label(j, names) for j in positions]
+    found: dict[int, Any] = {}
+    for key, value in values.items():
+        position = _position(key, positions, labels, names, parameter)
+        if position in found:
+            raise ValueError(f"{parameter} has column {column_label(position, names)} twice.")
+        found[position] = value
+    missing = [label for j, label in enumerate(labels) if j not in found]
+    if missing:
+        raise ValueError(
+            f"{parameter} must have an entry for every column, got none for {', '.join(missing)}."
+        )
+    return [found[j] for j in positions]
+
+
 def column_label(position: int, names: Any = None) -> str:
     """How messages call a column: by its quoted name, or by its position."""
     return str(position) if names is None else repr(str(names[position]))
@@ -111,7 +148,11 @@ def _position(key: Any, positions: list[int], labels: list[str], names: Any, par
     if position in positions:
         return position
     kind = "columns" if names is not None else "columns (X came without names)"
-    raise ValueError(f"{parameter} has the column {key!r}; the {kind} are {', '.join(labels) or 'none'}.")
+    # What steps of a pipeline hand on has no names by default.
+    advice = " Behind another step, call set_output(transform='pandas') on it." if names is None else ""
+    raise ValueError(
+        f"{parameter} has the column {key!r}; the {kind} are {', '.join(labels) or 'none'}.{advice}"
+    )
 
 
 def _two_sides(

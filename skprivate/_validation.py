@@ -68,7 +68,7 @@ def validate_data(
         _refuse_other_types(X)
         if options.get("y_numeric") and np.asarray(y).dtype.kind in "mM":
             raise TypeError(f"y must hold numbers, got dtype {np.asarray(y).dtype}. {_DATES}.")
-        if options.get("y_numeric") and np.iscomplexobj(y):
+        if options.get("y_numeric") and np.asarray(y).dtype.kind == "c":
             raise ValueError("y must hold numbers, got complex ones. Complex data not supported.")
     try:
         return _sklearn_validate_data(estimator, X, y, **options)

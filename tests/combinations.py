@@ -661,7 +661,7 @@ def halving(d):
     "a search that costs more than its ledger has", Refused(BudgetExceededError, "Nothing was drawn or spent")
 )
 def search_over_budget(d):
-    ledger = PrivacyLedger(epsilon=2.0, delta=1e-3, unit="row")
+    ledger = PrivacyLedger(epsilon=1.2, delta=1e-4, unit="row")
     search = GridSearchCV(regressor(ledger=ledger), {"epsilon": [0.5, 1.0]}, cv=2, error_score="raise")
     return search.fit(d.X, d.y)
 
@@ -1001,9 +1001,9 @@ def bagging_with_ledger(d):
         return BaggingRegressor(regressor(ledger=ledger), n_estimators=2, bootstrap=False).fit(d.X, d.y)
 
 
-@line("a ledger of another unit", Refused(ValueError, "unit"))
+@line("a ledger of users and a model of rows", Refused(ValueError, "no price there"))
 def other_unit(d):
-    return regressor(ledger=PrivacyLedger(epsilon=2.0, delta=1e-3, unit="label")).fit(d.X, d.y)
+    return regressor(ledger=PrivacyLedger(epsilon=2.0, delta=1e-3, unit="user")).fit(d.X, d.y)
 
 
 @line("a ledger with δ = 0 and a model with the default δ", Refused(BudgetExceededError, "delta"))

@@ -177,7 +177,9 @@ def test_hypotheses_are_told_inside_the_draw_that_they_are_for(n_jobs):
     X = rng.normal(size=(60, 2))
     y = np.arange(60) % 2
     recorder = Recorder()
-    model = PPMHalfspaceClassifier(strategy="exact", random_state=0, n_jobs=n_jobs).set_callbacks(recorder)
+    model = PPMHalfspaceClassifier(
+        private_label=1, strategy="exact", random_state=0, n_jobs=n_jobs
+    ).set_callbacks(recorder)
     model.fit(X, y)
     numbers = recorder.numbers()
     assert numbers["release"] == [(1, 1)] and numbers["fit"] == [(1, 1)]
@@ -341,7 +343,7 @@ def test_a_callback_that_raises_leaves_no_fit_and_gets_no_refund(estimator, erro
     drawn = recorder.events.index(("begin", "release", *recorder.numbers()["release"][0][:1], False))
     fitted = next(k for k, event in enumerate(recorder.events) if event[0] == "end" and event[3])
     for at, charged in ((0, False), (1, False), (drawn, True), (drawn + 2, True), (fitted, True)):
-        ledger = PrivacyLedger(**budget)
+        ledger = PrivacyLedger(**budget, composition="basic")
         broken = simulated(estimator, ledger=ledger).set_callbacks(Recorder(raise_at(at, error)))
         before = dict(vars(broken))
         with pytest.raises((type(error), RuntimeError)):
@@ -355,7 +357,7 @@ def test_a_callback_that_raises_leaves_no_fit_and_gets_no_refund(estimator, erro
 
 
 def test_an_interrupted_refit_keeps_the_model_that_was_paid_for():
-    ledger = PrivacyLedger(epsilon=10.0, delta=1e-3, unit="user")
+    ledger = PrivacyLedger(epsilon=10.0, delta=1e-3, unit="user", composition="basic")
     model = fit(UserLevelSGDRegressor(1.0, random_state=0, ledger=ledger))
     before, spent = dict(vars(model)), ledger.spent[0]
     with pytest.raises(KeyboardInterrupt):

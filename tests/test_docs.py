@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from test_common import ESTIMATORS
 
@@ -31,10 +32,11 @@ def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)  # pictures that examples save stay out of the tree
     namespace = {"__name__": "__main__"}
-    for block in PYTHON.findall(page.read_text()):
-        # "# not run" marks fragments that show a shape, not a program
-        if not block.startswith("# not run"):
-            exec(compile(block, name(page), "exec"), namespace)
+    with config_context():  # what a page sets ends with it
+        for block in PYTHON.findall(page.read_text()):
+            # "# not run" marks fragments that show a shape, not a program
+            if not block.startswith("# not run"):
+                exec(compile(block, name(page), "exec"), namespace)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

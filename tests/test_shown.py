@@ -48,11 +48,11 @@ def test_a_guarantee_at_a_glance():
 
 
 def test_entries_of_a_ledger_are_rounded_up():
-    ledger = PrivacyLedger(epsilon=23.4, delta=1e-5, unit="user")
+    ledger = PrivacyLedger(epsilon=23.4, delta=1e-5, unit="user", composition="basic")
     price = {"epsilon": 23.396532641673225, "delta": 1.0000000001e-6, "rho": None, "events": []}
-    ledger.reserve("Fit", unit="user", adjacency="replace-one", simulated=False, **price)
+    ledger.charge("Fit", unit="user", adjacency="replace-one", simulated=False, **price)
     assert "epsilon 23.3966 of 23.4, delta 1.00001e-06 of 1e-05" in repr(ledger)
-    assert "<td>23.3966</td><td>1.00001e-06</td>" in ledger._repr_html_()
+    assert "<td>23.4</td><td>1.001e-06</td>" in ledger._repr_html_()
 
 
 @pytest.mark.filterwarnings("ignore:.*too few:UserWarning")

@@ -50,8 +50,8 @@ def check_label_types(y: Any) -> None:
     odd = sorted(kind.__name__ for kind in types if issubclass(kind, _ODD_TYPES))
     if odd:
         raise ValueError(
-            f"y must hold class labels (strings, integers, booleans) or real numbers, got {', '.join(odd)}. Take what "
-            "is meant first: the real part of a complex number, the days since a public date of a time."
+            f"y must hold class labels (strings, integers, booleans) or real numbers, got {', '.join(odd)}. Complex "
+            "data not supported, nor are times: take what is meant first, such as the days since a public date."
         )
 
 

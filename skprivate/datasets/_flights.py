@@ -67,7 +67,7 @@ def load_flights(
             Minutes.
         user_ids : ndarray of int64 of shape (111622,)
             The aircraft that flew, 0 to 1364.
-        feature_bounds : ndarray of shape (4, 2)
+        feature_bounds : dict of {str: (float, float)}
             Public lower and upper limit of each feature: round numbers that hold for any domestic flight, not
             taken from the data.
         target_bounds : tuple of (float, float)
@@ -99,7 +99,7 @@ def load_flights(
         descr="flights",
         as_frame=as_frame,
         user_ids=columns["aircraft"].astype(np.int64),
-        feature_bounds=np.array([_BOUNDS[name] for name in _FEATURES]),
+        feature_bounds={name: _BOUNDS[name] for name in _FEATURES},
         target_bounds=_BOUNDS[target],
     )
     if not return_X_y:

@@ -12,10 +12,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
 from skprivate._bounds import column_label
 from skprivate._sklearn import _MISSING
+from skprivate._validation import validate_data
 
 FloatArray = NDArray[np.float64]
 
@@ -92,20 +92,7 @@ def schema_of(X: Any) -> TableSchema:
 
 def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     """Rows of finite float64; what is wrong is said by column."""
-    refuse_dates(X)
-    try:
-        table: FloatArray = validate_data(
-            estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset
-        )
-    except (TypeError, ValueError) as error:
-        if "could not convert" not in str(error) and "float()" not in str(error):
-            raise
-        cells, names = np.asarray(X, dtype=object), getattr(X, "columns", None)
-        if cells.ndim != 2:
-            raise
-        for j in range(cells.shape[1]):
-            numbers(cells[:, j], column_label(j, names))
-        raise
+    table: FloatArray = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset)
     refuse_missing(table, getattr(estimator, "feature_names_in_", None), type(estimator).__name__)
     return table
 

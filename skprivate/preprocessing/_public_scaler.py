@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
+from skprivate._bounds import in_order
 from skprivate._sklearn import Interval, _fit_context
 from skprivate._validation import validate_data
 
@@ -21,9 +23,9 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    center : float or array-like of shape (n_features,), default=0.0
-        What becomes 0, one number for all features or one for each.
-    scale : float or array-like of shape (n_features,), default=1.0
+    center : float, array-like of shape (n_features,) or mapping {column: float}, default=0.0
+        What becomes 0: one number for all features, one for each in order, or one for each by name or position.
+    scale : float, array-like of shape (n_features,) or mapping {column: float}, default=1.0
         What becomes 1; greater than 0.
     clip : bool, default=False
         Whether to clip the result to [-1, 1].
@@ -51,14 +53,19 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> PublicScaler.from_bounds([0, -60], [24, 60]).fit_transform([[6.0, 0.0], [24.0, 90.0]])
     array([[-0.5,  0. ],
            [ 1. ,  1. ]])
+
+    By column, which is by name where the table has names:
+
+    >>> PublicScaler.from_bounds({1: (-60, 60), 0: (0, 24)}).fit_transform([[6.0, 0.0]])
+    array([[-0.5,  0. ]])
     """
 
     #: For `skprivate.inspection`.
     looks_at_no_data: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict] = {
-        "center": [Real, "array-like"],
-        "scale": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "center": [Real, Mapping, "array-like"],
+        "scale": [Interval(Real, 0, None, closed="neither"), Mapping, "array-like"],
         "clip": ["boolean"],
     }
 
@@ -68,13 +75,13 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.clip = clip
 
     @classmethod
-    def from_bounds(cls, lower, upper, *, clip=True):
+    def from_bounds(cls, lower, upper=None, *, clip=True):
         """Make the scaler that maps public limits to -1 and 1.
 
         Parameters
         ----------
         lower, upper : float or array-like of shape (n_features,)
-            Limits of each feature, ``lower < upper``.
+            Limits of each feature, ``lower < upper``; or one mapping {column: (low, high)} alone.
         clip : bool, default=True
             Whether values outside the limits are clipped to them.
 
@@ -83,6 +90,16 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         scaler : PublicScaler
             With ``center`` and ``scale`` halfway and half the width.
         """
+        if upper is None:
+            if not isinstance(lower, Mapping):
+                raise ValueError(
+                    f"from_bounds needs (lower, upper) or a mapping {{column: (low, high)}}, got {lower!r}."
+                )
+            one_by_one = {name: cls.from_bounds(*pair) for name, pair in lower.items()}
+            center = {name: float(scaler.center) for name, scaler in one_by_one.items()}
+            return cls(
+                center=center, scale={name: float(s.scale) for name, s in one_by_one.items()}, clip=clip
+            )
         lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
         if not (np.all(np.isfinite(lower)) and np.all(np.isfinite(upper)) and np.all(lower < upper)):
             raise ValueError(f"lower and upper must be finite with lower < upper, got {lower} and {upper}.")
@@ -106,7 +123,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Itself.
         """
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-            X = validate_data(self, X, dtype=np.float64)
+            X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")
         self._constants(X.shape[1])
         return self
 
@@ -125,7 +142,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         self._validate_params()
         with np.errstate(all="ignore"):  # nor would a warning here keep to itself what a row holds
-            X = validate_data(self, X, dtype=np.float64, reset=False)
+            X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
             center, scale = self._constants(X.shape[1])
             X_scaled = (X - center) / scale
         return np.clip(X_scaled, -1.0, 1.0, out=X_scaled) if self.clip else X_scaled
@@ -144,14 +161,17 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             ``X * scale + center``.
         """
         self._validate_params()
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
         center, scale = self._constants(X.shape[1])
         return X * scale + center
 
     def _constants(self, n_features):
         constants = {}
         for name in ("center", "scale"):
-            value = np.asarray(getattr(self, name), dtype=np.float64)
+            value = getattr(self, name)
+            if isinstance(value, Mapping):
+                value = in_order(value, n_features, getattr(self, "feature_names_in_", None), parameter=name)
+            value = np.asarray(value, dtype=np.float64)
             if value.shape not in ((), (n_features,)):
                 raise ValueError(
                     f"{name} must be a number or hold one for each of the {n_features} features, got shape "
@@ -167,4 +187,5 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
+        tags.input_tags.allow_nan = True
         return tags

@@ -63,4 +63,5 @@ def rounded_up(value: float, digits: int = 6) -> str:
     if not math.isfinite(value):
         return str(value)
     shown = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(float(value))))
-    return f"{float(shown):.{digits}g}"
+    # A subnormal float has fewer digits, and would print as less than it is.
+    return f"{float(shown):.{digits}g}" if float(shown) > 1e-300 or shown == 0 else f"{shown:g}"

@@ -39,7 +39,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         \Big)
 
     with the logistic loss (multinomial for several classes) or a smoothed hinge (one class against the rest), by
-    descent on one vector per user and step.
+    full-batch descent ("SGD" notwithstanding) on one vector per user and step. Features must be on comparable scales.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     weight_cap : int >= 1, default=1
         A user with m rows has weight min(m, weight_cap)/weight_cap.
     concentration, gradient_bound, step_size, convexity
-        For ``accounting="paper"``, see `UserLevelSGDRegressor`.
+        For ``accounting="paper"`` only, see `UserLevelSGDRegressor`.
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
@@ -115,6 +115,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     own rows alone. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`). All fitted
     attributes are released values, except ``classes_`` where ``classes`` is not given. Labels outside ``classes`` are
     refused.
+
+    Scale features to about mean 0 and deviation 1 before, by public numbers or within the budget (see
+    `UserLevelSGDRegressor`); `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
 
     References
     ----------

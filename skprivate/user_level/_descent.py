@@ -25,6 +25,7 @@ from skprivate.privacy import Mechanism, PrivacyEvent
 from skprivate.user_level._plan import BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, UserProblem
+from skprivate.user_level._settled import Course
 from skprivate.user_level._users import user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
@@ -57,7 +58,7 @@ def adaptive_descent(
     *,
     start: FloatArray | None = None,
     pull: float = 0.0,
-) -> tuple[FloatArray, float]:
+) -> Course:
     """Minimise the users' mean objective by noisy normalised descent.
 
     Parameters
@@ -73,17 +74,14 @@ def adaptive_descent(
 
     Returns
     -------
-    w : ndarray of shape (n_coef,)
-        Average of the iterates of the refinement.
-    clip_radius : float
-        The radius C used in it (released).
+    Course
     """
     d = problem.n_coef
     terms, clip_epsilon = plan.split.terms, plan.split.clip_epsilon
     centre = np.zeros(d) if start is None else start
     w = centre
     total = np.zeros(d)
-    averaged = 0
+    directions: list[FloatArray] = []
     step = plan.first_step
     radius = plan.clip_radius
     previous: FloatArray | None = None
@@ -119,8 +117,9 @@ def adaptive_descent(
         w = project(w - step * velocity, plan.radius)
         if t >= burn_in or t == plan.n_steps - 1:
             total += w
-            averaged += 1
-    return total / averaged, radius
+            directions.append(previous)
+    noise = terms.sum_sensitivity * plan.refine_multiplier / plan.n_users
+    return Course(total / len(directions), radius, np.array(directions), noise)
 
 
 def project(w: FloatArray, radius: float) -> FloatArray:
@@ -143,6 +142,10 @@ class LinearResult:
         Norm of all the noise, where a unanimous vote of the users has norm 1.
     scale_missed : bool
         Whether the users were too few for the scale of the target that was wanted.
+    drift : float
+        `Course.drift` of the descent; above 1 if it has not settled.
+    at_bound : bool
+        Whether the coefficients lie at the projection radius.
     """
 
     coef: FloatArray
@@ -151,6 +154,8 @@ class LinearResult:
     clip_radius: float
     noise_level: float = 0.0
     scale_missed: bool = False
+    drift: float = 0.0
+    at_bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -266,12 +271,21 @@ class Descent(Mechanism):
                 radius, scale_missed = RADIUS_FACTOR * scale, False
         if self.shrink_radius:
             radius *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
-        coef, clip_radius = self._descend(data, self.plan(n_users, radius), level, release)
-        return LinearResult(coef, n_users, radius, clip_radius, level, scale_missed)
+        course = self._descend(data, self.plan(n_users, radius), level, release)
+        # A radius from the scale of the target should not be met: then features are small against it.
+        drift = course.drift(math.inf if self.select_scale and not scale_missed else radius)
+        return LinearResult(
+            course.coef,
+            n_users,
+            radius,
+            course.clip_radius,
+            level,
+            scale_missed,
+            drift,
+            course.at_bound(radius),
+        )
 
-    def _descend(
-        self, data: UserData, plan: DescentPlan, level: float, release: Any
-    ) -> tuple[FloatArray, float]:
+    def _descend(self, data: UserData, plan: DescentPlan, level: float, release: Any) -> Course:
         return adaptive_descent(self._problem(data), plan, release)
 
     def _problem(self, data: UserData) -> UserProblem:

@@ -19,6 +19,7 @@ from skprivate.privacy import open_branches
 from skprivate.user_level._descent import Descent, adaptive_descent
 from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import UserData
+from skprivate.user_level._settled import Course
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -52,9 +53,7 @@ class PhasedDescent(Descent):
         count = n_phases(self.split.level(self.terms.n_users, self.objective.n_coef))
         return super().n_draws + (count - 1) * self.n_steps
 
-    def _descend(
-        self, data: UserData, plan: DescentPlan, level: float, release: Any
-    ) -> tuple[FloatArray, float]:
+    def _descend(self, data: UserData, plan: DescentPlan, level: float, release: Any) -> Course:
         count = n_phases(level)
         phases = assign_phases(data.names, count, release.public_rng)
         branches = open_branches(release, count, plan.sums, fixed_assignment=True)
@@ -70,6 +69,8 @@ class PhasedDescent(Descent):
                 most_momentum=0.0,
             )
             problem = self._problem(data.subset(np.flatnonzero(phases == s)))
-            w, _ = adaptive_descent(problem, phase, branch, start=w, pull=4.0 ** (s + 1) * base if s else 0.0)
+            pull = 4.0 ** (s + 1) * base if s else 0.0
+            w = adaptive_descent(problem, phase, branch, start=w, pull=pull).coef
         assert w is not None
-        return w, plan.clip_radius
+        # Directions of a phase with a pull of its own do not tell whether the whole has settled.
+        return Course(w, plan.clip_radius, np.empty((0, len(w))), 0.0)

@@ -31,8 +31,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
         \Big)
 
-    by descent on one vector per user and step. No range, clipping radius or step has to be guessed: they are
-    found privately within the stated budget.
+    by full-batch descent ("SGD" notwithstanding) on one vector per user and step. No range, clipping radius or step
+    has to be guessed: they are found privately within the stated budget. Features must be on comparable scales.
 
     Parameters
     ----------
@@ -73,13 +73,13 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     weight_cap : int >= 1, default=1
         A user with m rows has weight min(m, weight_cap)/weight_cap.
     concentration : float > 0, default=1.0
-        For ``accounting="paper"``: radius τ about their centre in which the users' mean gradients lie.
+        For ``accounting="paper"`` only: radius τ about their centre in which the users' mean gradients lie.
     gradient_bound : float > 0, default=1e9
-        For ``accounting="paper"``: range B in which this centre is searched; costs grow with log B only.
+        For ``accounting="paper"`` only: range B in which this centre is searched; costs grow with log B only.
     step_size : float > 0, optional
-        For ``accounting="paper"``: step size, by default the inverse curvature of the loss for rows of unit scale.
+        For ``accounting="paper"`` only: step size, by default the inverse curvature of the loss for rows of unit scale.
     convexity : {"convex", "strongly-convex", "non-convex"}, default="convex"
-        For ``accounting="paper"``: variant of Proposition 3.
+        For ``accounting="paper"`` only: variant of Proposition 3.
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
@@ -113,7 +113,11 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     own rows alone, and selections by the exponential mechanism. All fitted attributes are released values. A custom
     loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that.
 
-    Scale features by public numbers before: the descent treats all directions alike.
+    Scale features to about mean 0 and deviation 1 before, by public numbers (`~skprivate.preprocessing.PublicScaler`)
+    or within the budget (`~skprivate.preprocessing.PrivateStandardScaler`): the descent treats all directions alike.
+    `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
+
+    ``concentration``, ``gradient_bound``, ``step_size`` and ``convexity`` serve ``accounting="paper"`` only.
 
     References
     ----------

@@ -20,6 +20,7 @@ from skprivate.user_level._phased import PhasedDescent
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._published import PublishedDescent
+from skprivate.user_level._settled import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
 from skprivate.user_level._users import UserGroups, encode_users
 
 FloatArray = npt.NDArray[np.float64]
@@ -137,6 +138,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
                 f"target privately; coefficients are bounded by {mechanism.radius:g}. Scale the target by public "
                 "numbers or set radius.",
                 TooFewUsersWarning,
+            )
+        if result.drift > 1.0 and result.noise_level <= HOPELESS_LEVEL:
+            reason = BOUNDED if result.at_bound and mechanism.select_scale else UNSETTLED
+            warn_caller(
+                reason.format(drift=result.drift, radius=result.radius) + ADVICE, UnscaledFeaturesWarning
             )
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users

@@ -175,7 +175,7 @@ class UserMean(Mechanism):
             if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
                 scale = found
         problem = MeanProblem(vectors, groups)
-        centre, _ = adaptive_descent(problem, self._centre_plan(n_users, scale), release)
+        centre = adaptive_descent(problem, self._centre_plan(n_users, scale), release).coef
         radius = self._radius(problem.gradient_norms(centre), n_users, release)
         offset, noise_scale = np.zeros(self.n_features), math.nan
         if self.sums:  # drawn in any case, see above; the gradient at the centre is centre − x

@@ -15,7 +15,8 @@ def test_the_table_is_what_its_description_says():
     assert flights.feature_names == ["month", "hour", "distance", "dep_delay"]
     counts = np.bincount(flights.user_ids)
     assert (len(counts), counts.min(), np.median(counts), counts.max()) == (1365, 1, 53, 475)
-    low, high = flights.feature_bounds.T
+    assert list(flights.feature_bounds) == flights.feature_names
+    low, high = np.array(list(flights.feature_bounds.values())).T
     assert np.all(low <= flights.data.min(axis=0)) and np.all(flights.data.max(axis=0) <= high)
     for word in ("public domain", "111 622 flights", "1 365 aircraft", "make_flights.py"):
         assert word in flights.DESCR

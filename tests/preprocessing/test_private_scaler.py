@@ -179,7 +179,7 @@ def test_one_ledger_for_the_pipeline():
     rng = np.random.default_rng(0)
     X, users = rng.normal(1000, 5, (3000, 2)), np.arange(3000) // 3
     y = (X - 1000) @ [1.0, 2.0]
-    ledger = PrivacyLedger(epsilon=2.0, delta=1e-5, unit="user")
+    ledger = PrivacyLedger(epsilon=2.0, delta=1e-5, unit="user", composition="basic")
     model = make_pipeline(
         PrivateStandardScaler(0.5, ledger=ledger, random_state=0),
         UserLevelSGDRegressor(1.0, ledger=ledger, random_state=0),

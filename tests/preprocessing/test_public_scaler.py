@@ -43,6 +43,22 @@ def test_clipping():
     assert PublicScaler.from_bounds(0, 1e308).scale == 0.5e308
 
 
+def test_constants_by_column():
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame({"age": [30.0, np.nan], "pulse": [70.0, 300.0]})
+    scaler = PublicScaler.from_bounds({"pulse": (20, 220), "age": (0, 120)})
+    expected = [[-0.5, -0.5], [np.nan, 1.0]]  # what is missing stays missing
+    np.testing.assert_array_equal(scaler.fit_transform(X), expected)
+    by_position = PublicScaler.from_bounds({1: (20, 220), 0: (0, 120)})
+    np.testing.assert_array_equal(by_position.fit_transform(X.to_numpy()), expected)
+    with pytest.raises(ValueError, match="^center has the column 'weight'; the columns are 'age', 'pulse'"):
+        PublicScaler(center={"weight": 1.0}).fit(X)
+    with pytest.raises(ValueError, match="^scale must have an entry for every column, got none for 'pulse'"):
+        PublicScaler(scale={"age": 1.0}).fit(X)
+    with pytest.raises(ValueError, match=r"X came without names.*set_output\(transform='pandas'\)"):
+        PublicScaler(center={"age": 1.0}).fit(X.to_numpy())
+
+
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
@@ -64,3 +80,7 @@ def test_bad_bounds():
     for lower, upper in [(1, 1), (2, 1), (0, np.inf), (np.nan, 1)]:
         with pytest.raises(ValueError, match="lower < upper"):
             PublicScaler.from_bounds(lower, upper)
+        with pytest.raises(ValueError, match="lower < upper"):
+            PublicScaler.from_bounds({"a": (lower, upper)})
+    with pytest.raises(ValueError, match="needs .*mapping"):
+        PublicScaler.from_bounds([(0, 1), (2, 3)])

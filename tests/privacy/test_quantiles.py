@@ -443,7 +443,7 @@ def test_parts_refuse_what_they_cannot_draw():
             opened.select_parts([], multiplicity=[], **arguments)
         with pytest.raises(TypeError, match="integers"):
             opened.select_parts([np.array([0.5])], multiplicity=[[1]], **arguments)
-        with pytest.raises(ValueError, match="locate needs multiplicity"):
+        with pytest.raises(ValueError, match="multiplicity must be given with locate"):
             opened.select([0], sensitivity=1, epsilon=1.0, locate=lambda run, member: run)
     assert opened.close().epsilon == 0
 

@@ -62,8 +62,9 @@ def test_regression_recovers_coefficients_in_any_unit(adjacency, aggregation, lo
 )
 def test_without_users_the_unit_is_a_row(model):
     X, y, users, _ = regression(m=2)
-    assert model.fit(X, y > 0).privacy_guarantee_.unit == "row"
-    assert model.fit(X, y > 0, user_ids=users).privacy_guarantee_.unit == "user"
+    y = (y > 0) + 1
+    assert model.fit(X, y).privacy_guarantee_.unit == "row"
+    assert model.fit(X, y, user_ids=users).privacy_guarantee_.unit == "user"
 
 
 def test_solvers_agree():

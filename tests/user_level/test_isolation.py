@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from skprivate import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
-from skprivate.user_level import TooFewUsersWarning
+from skprivate.user_level import TooFewUsersWarning, UnscaledFeaturesWarning
 from skprivate.user_level._losses import (
     HuberLoss,
     LogisticLoss,
@@ -245,6 +245,7 @@ def fits(make, data, neighbour, seeds=3):
     """Coefficients on neighbouring data sets with the same simulated noise."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooFewUsersWarning)
+        warnings.simplefilter("ignore", UnscaledFeaturesWarning)
         return [
             [make(seed).fit(X, y, user_ids=ids).coef_ for seed in range(seeds)]
             for X, y, ids in (data, neighbour)
