@@ -70,7 +70,7 @@ from skprivate import (
     guarantee_of,
 )
 from skprivate.base import PrivateEstimatorMixin
-from skprivate.preprocessing import PublicScaler
+from skprivate.preprocessing import PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler
 from skprivate.privacy import GaussianEvent, PureEvent, compose_epsilon, open_release, public_generator
 
 SCIKIT_LEARN = tuple(map(int, sklearn.__version__.split(".")[:2]))
@@ -458,7 +458,8 @@ def test_a_declaration_is_about_the_methods_of_its_class():
         model = make_pipeline(step, PrivateRegressor())
         assert not check_pipeline(model).could_hold
         refused(model.fit(DRAWN, TARGET), "inherits looks_at_no_data from a class whose methods it replaces")
-    for step in (CentredAndDeclared(), AsItWas()):
+    encoders = [kind(categories=[[0.5]] * 3) for kind in (PublicOneHotEncoder, PublicOrdinalEncoder)]
+    for step in (CentredAndDeclared(), AsItWas(), *encoders):
         assert guarantee_of(make_pipeline(step, PrivateRegressor(0.5)).fit(DRAWN, TARGET)).epsilon == 0.5
 
 
@@ -472,10 +473,7 @@ class Standardised(UserLevelSGDRegressor):
 def test_a_subclass_that_replaces_fit_is_taken_at_its_word_and_that_is_said():
     many = np.tile(DRAWN, (10, 1)), np.tile(TARGET, 10)
     said = [
-        any(
-            "replaces fit, and learns" in text
-            for text in guarantee_of(model).assumptions
-        )
+        any("replaces fit, and learns" in text for text in guarantee_of(model).assumptions)
         for model in (kind(1.0).fit(*many) for kind in (UserLevelSGDRegressor, Standardised))
     ]
     assert said == [False, True]
