@@ -53,6 +53,7 @@ __all__ = [
     "check_class_labels",
     "inner_estimator",
     "validate_params",
+    "without_entries",
 ]
 
 #: scikit-learn's advice on missing values would have private rows imputed without noise, or left to trees without a
@@ -75,6 +76,13 @@ _REWRITES = (
     (re.compile(r"Complex data not supported\n.*", re.DOTALL), "Complex data not supported."),
     (re.compile(r"could not convert string to float: .*", re.DOTALL), "could not convert a string to float."),
 )
+
+
+def without_entries(message):
+    """A message of input validation that quotes no entry and advises nothing that leaks."""
+    for pattern, replacement in _REWRITES:
+        message = pattern.sub(replacement, message)
+    return message
 
 
 def inner_estimator(model):
@@ -159,14 +167,14 @@ def _fit_context(*, prefer_skip_nested_validation):
             try:
                 return checked(estimator, *args, **kwargs)
             except BaseException as error:
-                vars(estimator).clear()
+                # Never empty on the way: other threads may be predicting, and a second interruption may come.
                 vars(estimator).update(before)
+                for name in vars(estimator).keys() - before.keys():
+                    vars(estimator).pop(name, None)
                 if not isinstance(error, ValueError):
                     raise
-                message = text = str(error)
-                for pattern, replacement in _REWRITES:
-                    message = pattern.sub(replacement, message)
-                if message == text:
+                message = without_entries(str(error))
+                if message == str(error):
                     raise
                 raise ValueError(message) from None
 

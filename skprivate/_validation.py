@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import validate_data as _sklearn_validate_data
 
+from skprivate._sklearn import without_entries
+
 __all__ = ["columns_in_words", "validate_data"]
 
 #: Types of columns that NumPy turns into floats without a word.
@@ -35,6 +37,7 @@ _TIMES = {
 _SHOWN = 5
 
 
+@np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def validate_data(
     estimator: Any, /, X: Any = "no_validation", y: Any = "no_validation", **options: Any
 ) -> Any:
@@ -70,8 +73,8 @@ def validate_data(
     try:
         return _sklearn_validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:
-        message = _with_columns(str(error), X) if numeric else None
-        if message is None:
+        message = without_entries((numeric and _with_columns(str(error), X)) or str(error))
+        if message == str(error):
             raise
         raise type(error)(message) from None
 

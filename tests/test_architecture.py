@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_progress": set(),
     "_sklearn": {"_progress"},
     "_identifiers": set(),
-    "_validation": set(),
+    "_validation": {"_sklearn"},
     "_bounds": set(),
     "base": {"privacy", "_progress", "_sklearn"},
     "preprocessing": FLOOR,

@@ -366,6 +366,29 @@ def test_an_interrupted_refit_keeps_the_model_that_was_paid_for():
     assert ledger.spent[0] == pytest.approx(2 * spent)
 
 
+class Watched(dict):
+    """Attributes that tell when a parameter is missing."""
+
+    def clear(self):
+        super().clear()
+        assert "epsilon" in self
+
+    def pop(self, key, *default):
+        value = super().pop(key, *default)
+        assert "epsilon" in self and "coef_" in self
+        return value
+
+
+def test_while_it_is_put_back_an_estimator_is_whole():
+    """Another thread may be predicting, and a second interruption may come before all is back."""
+    model = fit(UserLevelSGDRegressor(1.0, random_state=0))
+    object.__setattr__(model, "__dict__", Watched(vars(model)))
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt):
+        fit(model.set_callbacks(Recorder(raise_at(6, KeyboardInterrupt()))), seed=1)
+    assert state(model) == before
+
+
 # Where callbacks meet other estimators -----------------------------------------------------------------------
 
 

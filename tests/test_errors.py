@@ -1,7 +1,9 @@
 """One dialect of errors: the parameter or column, what is allowed, what was got, and no entry of private rows."""
 
+import contextlib
 import datetime
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,14 @@ from scipy import sparse
 from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
 
-from skprivate import check_pipeline, guarantee_of
+from skprivate import (
+    MetricPrivatizer,
+    PPMHalfspaceClassifier,
+    UserLevelSGDRegressor,
+    check_pipeline,
+    guarantee_of,
+)
+from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import (
     GaussianEvent,
     LaplaceEvent,
@@ -24,6 +33,7 @@ from skprivate.privacy import (
     filter_epsilon,
     gaussian_noise_multiplier,
     open_release,
+    public_generator,
     rho_of_epsilon,
 )
 from skprivate.utils.discovery import all_estimators
@@ -191,3 +201,43 @@ def test_many_columns_are_not_all_listed():
     X = pd.DataFrame({f"c{i}": ["a"] * 4 for i in range(9)})
     with pytest.raises(ValueError, match="columns 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more of X must hold"):
         instance("UserLevelMean").fit(X)
+
+
+@pytest.mark.parametrize(
+    "values", [(1.7e308, -1.7e308), (np.longdouble(10) ** 4000,) * 2], ids=["sum", "cast"]
+)
+def test_no_warning_tells_of_an_overflow(values):
+    """A look for what is not finite sums up all entries, which told of the largest in warnings."""
+    X = public_generator(0).uniform(-1, 1, (60, 2)).astype(type(values[0]))
+    y = np.arange(60) % 2
+    X[7], X[9] = values  # private rows
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with contextlib.suppress(ValueError):
+            PPMHalfspaceClassifier(private_label=1).fit(X, y)
+    assert not said
+
+
+def test_a_mask_says_of_every_row_whether_it_is_private():
+    """A hidden entry was read as what lies under it."""
+    X, y = public_generator(0).uniform(-1, 1, (60, 2)), np.arange(60) % 2
+    private = np.ma.masked_array(y == 1, mask=np.arange(60) == 3)
+    with pytest.raises(ValueError, match="private must say of every row"):
+        PPMHalfspaceClassifier().fit(X, y, private=private)
+    PPMHalfspaceClassifier().fit(X, y, private=np.ma.masked_array(y == 1))
+
+
+@pytest.mark.parametrize(
+    "kind", [PublicScaler, PrivateStandardScaler, MetricPrivatizer, UserLevelSGDRegressor]
+)
+def test_entries_are_not_quoted_after_the_fit(kind):
+    """Rows that are transformed are private as well."""
+    X = public_generator(0).uniform(-1, 1, (300, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = kind().fit(X, X[:, 0])
+    use = model.predict if hasattr(model, "predict") else model.transform
+    for wrong in (np.array([7.34119]), ["7.34119x"], [["7.34119x", 0]], [[7.34119j, 0]]):
+        with pytest.raises((ValueError, TypeError)) as error:
+            use(wrong)
+        assert "34119" not in str(error.value)

@@ -66,6 +66,12 @@ NUMBERS_LABELS = Demand(
     "is not what it is called outside: call the labels 0, 1, … before the fit of the composite",
     lambda g: g.unit is not PrivacyUnit.PRIVATE_ROW,
 )
+#: A code book renames labels at random, whatever they are called.
+CODES_LABELS = Demand(
+    "labels reach it as the digits of a random code, so that the private label it names, or takes by default, may be "
+    "any other one outside: use it without OutputCodeClassifier",
+    lambda g: g.unit is not PrivacyUnit.PRIVATE_ROW,
+)
 
 
 def _renamed(model: Any, place: Place) -> tuple[Demand, ...]:
@@ -171,7 +177,7 @@ def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 def _output_code(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield place.step(model, Role.NO_DATA, "", _LABELS)
     # A constant column of the code book says nothing about rows, and needs no member.
-    members = _members("estimators_", place, model, walk, None, *_renamed(model, place))
+    members = _members("estimators_", place, model, walk, None, CODES_LABELS)
     yield from (s for s in members if not _is_constant(s.model))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
 from skprivate.inspection._leaves import inner_models, leaf, releases_when_transforming
 from skprivate.inspection._pipelines import PIPELINE_RULES
-from skprivate.inspection._steps import Place, Role, Step
+from skprivate.inspection._steps import Place, Role, Step, Walk
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.user_level import UserLevelSelector
 
 __all__ = ["NoGuaranteeError", "guarantee_of", "walk"]
 
@@ -45,8 +46,8 @@ class NoGuaranteeError(ValueError):
 
 def walk(model: Any, place: Place) -> Iterator[Step]:
     """Every step of a model; composites by their rules, everything else by what it is."""
-    if type(model) in _RULES:
-        yield from _RULES[type(model)](model, place, walk)
+    if rule := _rule(model):
+        yield from rule(model, place, walk)
     elif why := why_refused(model):
         yield from refuse(model, place, walk, why)
     else:
@@ -55,6 +56,11 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
         if step.role is Role.UNPROTECTED:
             for name, part in inner_models(model):
                 yield from walk(part, place.inside(name, fitted=False, copies=None))
+
+
+def _rule(model: Any) -> Callable[[Any, Place, Walk], Iterator[Step]] | None:
+    """Exact classes, as what a subclass does is not known; one of a selector hands over its candidates all the same."""
+    return _RULES.get(UserLevelSelector if isinstance(model, UserLevelSelector) else type(model))
 
 
 def guarantee_of(model: Any) -> PrivacyGuarantee:

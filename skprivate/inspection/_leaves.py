@@ -27,6 +27,8 @@ from skprivate.privacy import PrivacyGuarantee
 
 __all__ = ["inner_models", "is_private", "leaf", "releases_when_transforming"]
 
+#: Methods that see rows.
+_LOOKING = frozenset(("fit", "fit_transform", "partial_fit", "transform"))
 _BY_ITSELF = "treats every row by itself and knows nothing else that is private"
 
 
@@ -160,7 +162,13 @@ def leaf(model: Any, place: Place) -> Step:
     if is_private(model):
         return _private(model, place)
     if getattr(model, "looks_at_no_data", False) is True:
-        return place.step(model, Role.NO_DATA)
+        if _declares_it_itself(model):
+            return place.step(model, Role.NO_DATA)
+        why = (
+            "inherits looks_at_no_data from a class whose methods it replaces: if it holds for the new ones too, let "
+            "the class declare looks_at_no_data = True itself"
+        )
+        return place.step(model, Role.UNPROTECTED, why)
     problem = _NO_DATA[type(model)](model) if type(model) in _NO_DATA else None
     if problem == "":
         if isinstance(model, FunctionTransformer) and not (model.func is None and model.inverse_func is None):
@@ -186,6 +194,16 @@ def leaf(model: Any, place: Place) -> Step:
     return place.step(model, Role.UNPROTECTED, "learns from private rows without a guarantee")
 
 
+def _declares_it_itself(model: Any) -> bool:
+    """Whether ``looks_at_no_data`` was declared beside the methods that it is about, or after them."""
+    for kind in type(model).__mro__:
+        if "looks_at_no_data" in vars(kind):
+            return True
+        if not _LOOKING.isdisjoint(vars(kind)):
+            return False
+    return True
+
+
 def _no_weights(place: Place, model: Any) -> tuple[str, ...]:
     """Weights come past the randomiser, and nothing in a fitted model tells of them."""
     if not has_fit_parameter(model, "sample_weight"):
@@ -203,4 +221,8 @@ def _private(model: Any, place: Place) -> Step:
         return place.step(
             model, Role.UNPROTECTED, "its own guarantee has an infinite epsilon: it promises nothing"
         )
+    ours = [kind.__module__.startswith("skprivate.") for kind in type(model).__mro__ if "fit" in vars(kind)]
+    if any(ours) and not ours[0]:
+        text = f"{place.name(model)} replaces fit, and learns from private rows by the fit that it inherits alone"
+        return place.step(model, Role.PRIVATE, "", text)
     return place.step(model, Role.PRIVATE)

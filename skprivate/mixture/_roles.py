@@ -151,6 +151,8 @@ def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str
 
 
 def _check_mask(private: Any, y: NDArray[Any]) -> NDArray[np.bool_]:
+    if np.ma.is_masked(private):
+        raise ValueError("private must say of every row whether it is private, got missing entries.")
     mask = np.asarray(private)
     if mask.dtype == object and all(isinstance(value, (bool, np.bool_)) for value in mask.ravel()):
         mask = mask.astype(np.bool_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -15,9 +15,6 @@ from skprivate.preprocessing._columns import as_entries
 
 class PublicEncoder(TransformerMixin, BaseEstimator):
     """Numbers of public categories; `fit` learns nothing."""
-
-    #: Read by `skprivate.inspection.guarantee_of`.
-    looks_at_no_data: ClassVar[bool] = True
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):

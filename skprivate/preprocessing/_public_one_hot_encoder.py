@@ -52,6 +52,9 @@ class PublicOneHotEncoder(PublicEncoder):
     array(['x0_day', 'x0_night', 'x0_rest'], dtype=object)
     """
 
+    #: For `skprivate.inspection`.
+    looks_at_no_data: ClassVar[bool] = True
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "categories": [Mapping, "array-like", None],
         "handle_unknown": [StrOptions({"rest", "ignore"})],

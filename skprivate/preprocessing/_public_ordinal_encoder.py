@@ -45,6 +45,9 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
            [2.]])
     """
 
+    #: For `skprivate.inspection`.
+    looks_at_no_data: ClassVar[bool] = True
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"categories": [Mapping, "array-like", None]}
 
     def __init__(self, categories):

@@ -33,8 +33,9 @@ class SimulatedNoiseError(ValueError):
 def forbid_simulated_noise() -> Iterator[None]:
     """Refuse every release with seeded noise while the block runs, in all threads of the process.
 
-    The environment variable ``SKPRIVATE_FORBID_SIMULATED_NOISE=1`` does the same for a whole process and for the
-    worker processes that it starts. Meta-estimators of scikit-learn (bagging, boosting) overwrite every parameter
+    Not in worker processes, which joblib starts for ``n_jobs`` other than 1: there, only the environment variable
+    ``SKPRIVATE_FORBID_SIMULATED_NOISE=1`` does the same. It holds for a whole process and for the processes that it
+    starts afterwards. Meta-estimators of scikit-learn (bagging, boosting) overwrite every parameter
     named ``random_state`` with an integer, which makes the noise of their members reproducible: with this switch such
     a fit fails before it draws.
 

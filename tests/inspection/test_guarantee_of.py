@@ -70,7 +70,7 @@ from skprivate import (
     guarantee_of,
 )
 from skprivate.base import PrivateEstimatorMixin
-from skprivate.preprocessing import PublicScaler
+from skprivate.preprocessing import PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler
 from skprivate.privacy import GaussianEvent, PureEvent, compose_epsilon, open_release, public_generator
 
 SCIKIT_LEARN = tuple(map(int, sklearn.__version__.split(".")[:2]))
@@ -422,6 +422,63 @@ def test_a_selector_counts_its_candidates():
     refused(row, "candidate 'a'", "protects one row", "protects one user")
 
 
+class MySelector(UserLevelSelector):
+    """Changes nothing."""
+
+
+def test_a_selector_of_ones_own_counts_its_candidates():
+    candidates = [("a", PrivateRegressor(0.5, unit="user").fit(DRAWN, TARGET))]
+    for kind in (UserLevelSelector, MySelector):
+        selector = kind(candidates, epsilon=0.125).fit(DRAWN, TARGET, user_ids=np.arange(60))
+        assert guarantee_of(selector).epsilon == pytest.approx(0.625)
+
+
+class Centred(PublicScaler):
+    """Inherits the declaration, and learns."""
+
+    def fit(self, X, y=None):
+        self.center = np.mean(X, axis=0)
+        return super().fit(X)
+
+
+class CentredAndDeclared(Centred):
+    looks_at_no_data: ClassVar[bool] = True
+
+
+class AsItWas(PublicScaler):
+    """Replaces nothing that sees rows."""
+
+    def fit_later(self):
+        return self
+
+
+def test_a_declaration_is_about_the_methods_of_its_class():
+    """A class that replaces them inherits the words, not what they say."""
+    for step in (Centred(), type("Other", (PublicScaler,), {"transform": lambda self, X: X - X.mean(0)})()):
+        model = make_pipeline(step, PrivateRegressor())
+        assert not check_pipeline(model).could_hold
+        refused(model.fit(DRAWN, TARGET), "inherits looks_at_no_data from a class whose methods it replaces")
+    encoders = [kind(categories=[[0.5]] * 3) for kind in (PublicOneHotEncoder, PublicOrdinalEncoder)]
+    for step in (CentredAndDeclared(), AsItWas(), *encoders):
+        assert guarantee_of(make_pipeline(step, PrivateRegressor(0.5)).fit(DRAWN, TARGET)).epsilon == 0.5
+
+
+class Standardised(UserLevelSGDRegressor):
+    """Inherits the guarantee, and learns more."""
+
+    def fit(self, X, y):
+        return super().fit(StandardScaler().fit_transform(X), y)
+
+
+def test_a_subclass_that_replaces_fit_is_taken_at_its_word_and_that_is_said():
+    many = np.tile(DRAWN, (10, 1)), np.tile(TARGET, 10)
+    said = [
+        any("replaces fit, and learns" in text for text in guarantee_of(model).assumptions)
+        for model in (kind(1.0).fit(*many) for kind in (UserLevelSGDRegressor, Standardised))
+    ]
+    assert said == [False, True]
+
+
 # Steps that look at private rows ------------------------------------------------------------------------------
 
 
@@ -656,6 +713,15 @@ def test_ensembles_that_number_labels_do_not_say_which_is_private():
             refused(model.fit(DRAWN, names[LABELS % 2]), "labels reach it as the numbers 0, 1")
             if not isinstance(model, StackingClassifier):
                 assert guarantee_of(model.fit(DRAWN, LABELS % 2)).unit == "private row"
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_codes_of_labels_do_not_say_which_is_private(seed):
+    """With two labels and one digit, half of the code books call label 0 by the name 1, and it by another."""
+    member = PrivateClassifier(0.5, unit="private row")
+    model = OutputCodeClassifier(member, code_size=0.5, random_state=seed).fit(DRAWN, LABELS % 2)
+    assert type(model.estimators_[0]) is PrivateClassifier
+    refused(model, "digits of a random code")
 
 
 def test_distances_are_those_of_the_rows_that_arrive():
