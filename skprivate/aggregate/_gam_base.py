@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
+from skprivate._validation import validate_data
 from skprivate.aggregate._aggregation import default_bins, plan_membership
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
+from skprivate._validation import validate_data
 from skprivate.aggregate._bag_sums import BagSums
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
 from skprivate.aggregate._label_sums import ClassSums, NumberSums
