@@ -122,6 +122,6 @@ def open_release(
         theorem=theorem,
         assumptions=tuple(assumptions),
         plan=plan,
-        reach=reach,
+        reach=None if reach is None else positive("reach", reach),
         parameters=parameters,
     )

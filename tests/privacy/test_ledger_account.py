@@ -111,6 +111,18 @@ def test_distances_count_by_the_largest():
     assert ledger.spent[0] == pytest.approx(3.0) and "300 apart" in ledger.entries()[0].converted
 
 
+@pytest.mark.parametrize("reach", [-300.0, 0.0, math.nan, math.inf])
+def test_no_distance_pays_back(reach):
+    ledger = PrivacyLedger(epsilon=1.0, unit="row", adjacency="replace-one")
+    terms = {"unit": "row", "adjacency": "metric", "metric": "km", "reach": reach, "ledger": ledger}
+    with pytest.raises(ValueError, match="reach must be a positive finite number"):
+        open_release(epsilon=0.5, plan=[(LaplaceEvent(0.5), 1)], **terms)
+    with pytest.raises(ValueError, match="reach must be a positive finite number"):
+        reserve(ledger, 0.5, unit="row", adjacency="metric: km", reach=reach)
+    assert ledger.entries() == []
+
+
+
 EVENTS = {
     "laplace": (LaplaceEvent(0.5), LaplaceEvent(1.5)),
     "pure": (PureEvent(0.5), PureEvent(1.5)),
