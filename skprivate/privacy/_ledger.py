@@ -49,9 +49,9 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         The neighbouring relation: "replace-one", "add-remove", or "metric: " and the name of the distance. None: that
         of the first release.
     composition : {"filter", "basic", "zcdp"}, default="filter"
-        How prices add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ at most the largest ρ that implies ε, where a release
-        without a ρ counts as ε²/2 with its δ taken from the budget's; much cheaper for many releases, needs δ > 0.
-        "filter": what either of them admits, with half of δ each; a first release that only sums admit at the whole
+        How prices add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ at most the largest ρ that implies ε, where a pure
+        release counts as ε²/2 if it has no ρ of its own, and (ε, δ) alone is refused; much cheaper for many releases,
+        needs δ > 0. "filter": what either of them admits, with half of δ each; a first release that only sums admit at the whole
         δ makes it "basic".
     rows_per_user : int, default=None
         Most rows that one user has, enforced by whoever makes the data. With it a ledger of users takes releases
@@ -240,8 +240,8 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         epsilon, delta : float
             Most that the releases may cost together, as plain sums; or, in place of all numbers, what `quote` said.
         rho, rho_delta : float, optional
-            Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price.
-            Without it, ρ is ε²/2.
+            Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price,
+            which only sums admit. Without it, ρ is ε²/2 and the latter δ.
 
         Yields
         ------
