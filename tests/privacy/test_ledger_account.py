@@ -122,7 +122,6 @@ def test_no_distance_pays_back(reach):
     assert ledger.entries() == []
 
 
-
 EVENTS = {
     "laplace": (LaplaceEvent(0.5), LaplaceEvent(1.5)),
     "pure": (PureEvent(0.5), PureEvent(1.5)),
@@ -245,7 +244,9 @@ def test_delta_is_not_traded_against_rho_on_the_way(composition):
     assert np.sum(weight * np.maximum(goes_on, spends)) > 1.1 * share
     ledger = PrivacyLedger(epsilon=budget[0], delta=budget[1], composition=composition)
     reserve(ledger, 5.0, 0.0, rho=first)
-    with pytest.raises(BudgetExceededError, match="Plain sums|must have a ρ" if composition == "zcdp" else "left"):
+    with pytest.raises(
+        BudgetExceededError, match="Plain sums|must have a ρ" if composition == "zcdp" else "left"
+    ):
         reserve(ledger, 1e-9, other)
     reserve(ledger, 5.0, 0.0, rho=second)
 
