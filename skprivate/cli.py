@@ -45,9 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ledger = PrivacyLedger.open(options.path)
         text, code = options.run(ledger, options)
         if options.output is None:
-            print(text, flush=True)
+            encoding = (
+                sys.stdout.encoding or "utf-8"
+            )  # notes hold what somebody wrote, perhaps in no encoding at all
+            print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
         else:
-            Path(options.output).write_text(text + "\n", encoding="utf-8")
+            _write(Path(options.output), Path(options.path), text + "\n")
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
         sys.stderr.close()
         return 0
@@ -58,6 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     return int(code)
+
+
+def _write(output: Path, ledger: Path, text: str) -> None:
+    """Write the text, but not in place of the ledger or of the files that belong to it."""
+    if output.resolve() in [Path(f"{ledger.resolve()}{suffix}") for suffix in ("", "-wal", "-shm")] or (
+        output.exists() and output.samefile(ledger)
+    ):
+        raise ValueError(f"--output must be another file than the ledger, got {str(output)!r}.")
+    output.write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
 def _parser() -> argparse.ArgumentParser:

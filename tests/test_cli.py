@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -83,3 +84,33 @@ def test_an_empty_ledger(tmp_path, capsys):
     assert cli.main(["ledger", "show", ledger.path]) == 0
     text = capsys.readouterr().out
     assert "not yet decided" in text and "no entries" in text
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("command", ["show", "export", "verify"])
+def test_the_output_never_takes_the_place_of_the_ledger(path, command, suffix, tmp_path, capsys):
+    before = PrivacyLedger.open(path).seals()
+    (tmp_path / "link").symlink_to(path)
+    (tmp_path / "hard").hardlink_to(path)
+    for output in (f"{path}{suffix}", tmp_path / "link", tmp_path / "hard"):
+        assert cli.main(["ledger", command, str(path), "--output", str(output)]) == 2
+        assert "another file than the ledger" in capsys.readouterr().err
+    assert PrivacyLedger.open(path).seals() == before
+
+
+def test_notes_in_no_encoding_are_shown_as_they_are(tmp_path, capsys):
+    path = tmp_path / "odd.ledger"
+    ledger = PrivacyLedger(path, epsilon=1.0).annotated("caf\udce9")
+    with open_release(epsilon=0.5, unit="row", adjacency="add-remove", ledger=ledger) as release:
+        release.laplace(0.0, sensitivity=1.0, epsilon=0.5)
+    for command in (["show"], ["export", "--format", "json"], ["export"]):
+        output = tmp_path / "out.txt"
+        assert cli.main(["ledger", *command, str(path), "--output", str(output)]) == 0
+        assert r"caf\udce9" in output.read_text(encoding="utf-8")
+    for encoding in ("ascii", "utf-8"):
+        shown = subprocess.run(
+            [sys.executable, "-m", "skprivate.cli", "ledger", "show", str(path)],
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )
+        assert shown.returncode == 0 and rb"caf\udce9" in shown.stdout

@@ -103,8 +103,9 @@ class ReleaseAccount:
         Returns
         -------
         PrivacyGuarantee
-            With δ = 0 where the pure sum is within the budget and, for a plan, as good as the bound that needs δ
-            (within 1 %). Draws outside a plan that need δ cost the whole budget.
+            For a plan with δ = 0 where the pure sum is within the budget and as good as the bound that needs δ (within
+            1 %); what is drawn beside it leaves δ as it is. Without a plan all of δ is spent, and ε is the pure sum
+            where that is within the budget, else the whole budget's.
         """
         with self._lock:
             self._check_process()
@@ -199,7 +200,10 @@ class ReleaseAccount:
 
     def _needed(self, total: dict[PrivacyEvent, int]) -> float:
         """ε of more draws than the plan or the first one."""
-        if self._plan and self._composed(self._plan)[1] > 0:
+        if self._plan and self._composed(self._plan)[1] == 0:
+            # δ was not paid for with the plan. To want it after results were seen is another release.
+            return compose_epsilon(total)
+        if self._plan:
             # All of δ is spent on the plan. What a pure draw adds to its loss never exceeds its ε.
             beside = {
                 event: n for event, count in total.items() if (n := count - self._plan.get(event, 0)) > 0
@@ -231,17 +235,17 @@ class ReleaseAccount:
 
     def _composed(self, events: dict[PrivacyEvent, int]) -> tuple[float, float]:
         """(ε, δ) of ``events``, such that all paths through the release together fail with probability δ at most."""
-        limit, delta = self.epsilon * (1 + ROUNDING), self.delta
+        limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
         if events == self._plan:
-            epsilon, delta = price_of_plan(events, self.epsilon, delta, self._accounted_delta)
-        elif (pure := compose_epsilon(events)) <= limit:
-            epsilon, delta = pure, 0.0  # holds on this path whatever the others do
-        elif self._plan and self._composed(self._plan)[1] > 0:
-            epsilon = self._needed(events)
+            epsilon, delta = price_of_plan(events, self.epsilon, self.delta, delta)
+        elif self._plan:
+            # δ is the plan's on every path. Who were given it back where a pure sum is enough could fail elsewhere.
+            epsilon, delta = self._needed(events), self._composed(self._plan)[1]
         else:
             # A filter bounds where the loss may end, not where it stands: who stops when the loss is high must not be
-            # charged what was spent by then.
-            epsilon = self.epsilon
+            # charged what was spent by then. The pure sum holds on its path; δ is paid for the others.
+            pure = compose_epsilon(events)
+            epsilon = pure if pure <= limit else self.epsilon
         # A sum of shares that exceeds the budget by rounding alone is truthfully within it (`WIDER`).
         return (min(epsilon, self.epsilon) if epsilon <= limit else epsilon), delta
 

@@ -133,7 +133,9 @@ class PrivacyGuarantee:
         epsilon = add_up([guarantee.epsilon for guarantee in every])
         events = count_events(pair for guarantee in every for pair in guarantee.events)
         adaptive = any(guarantee.adaptive for guarantee in every)
-        if all(guarantee.events for guarantee in every) and not adaptive:
+        if not all(guarantee.events for guarantee in every):
+            events = {}  # a part of what was drawn is not the whole, neither here nor in a further composition
+        elif not adaptive:
             epsilon = min(epsilon, compose_epsilon(events, delta))
         return PrivacyGuarantee(
             epsilon=epsilon,

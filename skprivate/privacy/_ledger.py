@@ -49,10 +49,10 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         The neighbouring relation: "replace-one", "add-remove", or "metric: " and the name of the distance. None: that
         of the first release.
     composition : {"filter", "basic", "zcdp"}, default="filter"
-        How prices add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ at most the largest ρ that implies ε, where a release
-        without a ρ counts as ε²/2 with its δ taken from the budget's; much cheaper for many releases, needs δ > 0.
-        "filter": what either of them admits, with half of δ each; a first release that only sums admit at the whole
-        δ makes it "basic".
+        How prices add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ at most the largest ρ that implies ε, where a pure
+        release counts as ε²/2 if it has no ρ of its own, and (ε, δ) alone is refused; much cheaper for many releases,
+        needs δ > 0. "filter": what either of them admits, with half of δ each; a first release that only sums admit at
+        the whole δ makes it "basic".
     rows_per_user : int, default=None
         Most rows that one user has, enforced by whoever makes the data. With it a ledger of users takes releases
         that protect rows.
@@ -240,8 +240,8 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         epsilon, delta : float
             Most that the releases may cost together, as plain sums; or, in place of all numbers, what `quote` said.
         rho, rho_delta : float, optional
-            Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price.
-            Without it, ρ is ε²/2.
+            Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price,
+            which only sums admit. Without it, ρ is ε²/2 and the latter δ.
 
         Yields
         ------
@@ -289,7 +289,7 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         Parameters
         ----------
         estimator : estimator
-            Every private part of it whose ``ledger`` is None or this one is charged to the dry run.
+            Every private part of it, candidates of a search among them, must have None or this one as its ``ledger``.
         X, y
             The data, or others of the same size and public parts.
         **fit_params
@@ -299,6 +299,11 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         -------
         Quote
             The price of every release, their sum, and whether the ledger would admit them.
+
+        Raises
+        ------
+        ValueError
+            If a part has another ledger; nothing was drawn or spent.
 
         Examples
         --------

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from skprivate.privacy._dialect import positive
 from skprivate.privacy._events import PrivacyEvent
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
 from skprivate.privacy._ledger_journal import DamagedLedgerError, Record, follow, record
@@ -230,7 +231,7 @@ def _counted(
     reasons, price = [], own
     if metric and reach is not None:
         reasons = [f"inputs that differ in one row are at most {reach:g} apart"]
-        price = Price(own.epsilon * reach * (1 + 2.0**-50), 0.0)
+        price = Price(own.epsilon * positive("reach", reach) * (1 + 2.0**-50), 0.0)
         unit, adjacency, events = str(PrivacyUnit.ROW), str(Adjacency.REPLACE_ONE), []
     try:
         steps, text = conversion(unit, adjacency, account)

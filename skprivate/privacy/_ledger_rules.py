@@ -4,7 +4,11 @@ Three sums are kept: of ε, of δ, and of the price in approximate zero-concentr
 without a ρ of its own counts as δ-approximately ε²/2-zCDP. Two filters read them:
 
 * *sum*: Σε ≤ ε and Σδ ≤ δ (Rogers et al. 2016);
-* *zcdp*: Σρ at most the largest ρ that implies ε at δ − Σδ′ (Feldman and Zrnic 2021; with δ′ Whitehouse et al. 2023).
+* *zcdp*: Σρ at most the largest ρ that implies ε at δ, and Σδ′ = 0 (Feldman and Zrnic 2021).
+
+Σδ′ > 0 would need a share of δ that is fixed in advance (Whitehouse et al. 2023). To trade it against ρ on the way is
+no filter: of two Gaussian draws, whoever makes the second where the loss is high and else spends what is left of δ on
+a release without a ρ fails with 1.2 δ.
 
 Each of them holds for paths that end within it. A ledger that admits what either of them admits must divide δ between
 them: those paths that end within the one fail with its share, the others with the other's.
@@ -137,11 +141,11 @@ class Rule(NamedTuple):
         if self.sum_delta is not None:
             found.append((round_up(totals.epsilon), round_up(totals.delta)))
         if self.zcdp_delta is not None and self._zcdp_fits(totals):
-            left = _less(self.zcdp_delta, totals.rho_delta)
             if totals.rho == 0:
-                found.append((0.0, round_up(totals.rho_delta)))
+                found.append((0.0, 0.0))
             else:
-                found.append((min(epsilon_of_rho(round_up(totals.rho), left), self.epsilon), self.zcdp_delta))
+                worth = epsilon_of_rho(round_up(totals.rho), self.zcdp_delta)
+                found.append((min(worth, self.epsilon), self.zcdp_delta))
         if len(found) == 2 and not self._sum_fits(totals):
             return found[1]
         return min(found, default=(self.epsilon, self.delta))
@@ -152,18 +156,18 @@ class Rule(NamedTuple):
         if self.sum_delta is not None and self._sum_fits(totals):
             sums = Price(_less(self.epsilon, totals.epsilon), _less(self.sum_delta, totals.delta))
         if self.zcdp_delta is not None and self._zcdp_fits(totals):
-            left = _less(self.zcdp_delta, totals.rho_delta)
-            rho = _less(_limit(self.epsilon, left), totals.rho)
-            worth = epsilon_of_rho(rho, left) if rho > 0 else 0.0
-            zcdp = Price(min(worth, self.epsilon), left, rho)
+            rho = _less(_limit(self.epsilon, self.zcdp_delta), totals.rho)
+            worth = epsilon_of_rho(rho, self.zcdp_delta) if rho > 0 else 0.0
+            zcdp = Price(min(worth, self.epsilon), self.zcdp_delta, rho)
         return max(sums, zcdp, key=lambda price: price.epsilon)
 
     def remaining_rho(self, totals: Totals) -> float | None:
         """ρ that is left; None where only sums count."""
         if self.zcdp_delta is None:
             return None
-        left = _less(self.zcdp_delta, totals.rho_delta)
-        return max(_less(_limit(self.epsilon, left), totals.rho), 0.0)
+        if totals.rho_delta > 0:
+            return 0.0
+        return max(_less(_limit(self.epsilon, self.zcdp_delta), totals.rho), 0.0)
 
     def _sum_fits(self, totals: Totals) -> bool:
         return (
@@ -173,17 +177,14 @@ class Rule(NamedTuple):
         )
 
     def _zcdp_fits(self, totals: Totals) -> bool:
-        if self.zcdp_delta is None:
+        if self.zcdp_delta is None or totals.rho_delta > 0:
             return False
-        if totals.rho == 0:
-            return totals.rho_delta <= exact(self.zcdp_delta)
-        left = _less(self.zcdp_delta, totals.rho_delta)
-        return left > 0 and totals.rho <= exact(_limit(self.epsilon, left))
+        return totals.rho <= exact(_limit(self.epsilon, self.zcdp_delta))
 
 
 @lru_cache(maxsize=64)
 def _limit(epsilon: float, delta: float) -> float:
-    return rho_of_epsilon(epsilon, delta) if delta > 0 else 0.0
+    return rho_of_epsilon(epsilon, delta)
 
 
 def _parts(price: Price) -> tuple[float, float, float, float]:

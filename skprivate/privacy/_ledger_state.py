@@ -96,6 +96,8 @@ class LedgerState:
         hint = (
             " Plain sums would admit it: PrivacyLedger(composition='basic')."
             if reservation is None and self.terms.composition != "basic" and sums.fits(total)
+            else " With composition='zcdp' a release that needs δ must have a ρ (rho=)."
+            if self.rule.sum_delta is None and new.concentrated[1] > 0
             else ""
         )
         raise BudgetExceededError(

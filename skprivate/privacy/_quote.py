@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 
 from skprivate.privacy._ledger_quote import Quote
 from skprivate.privacy._ledger_rules import NOTHING
@@ -66,12 +70,38 @@ def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: 
     )
 
 
-def charged_to(estimator: Any, ledger: PrivacyLedger, other: PrivacyLedger) -> Any:
-    """The estimator, with every ledger that is missing or ``ledger`` exchanged for another one."""
-    found = estimator.get_params(deep=True)
-    names = [
-        name
-        for name in found
-        if name.split("__")[-1] == "ledger" and (found[name] is None or found[name] == ledger)
-    ]
-    return estimator.set_params(**dict.fromkeys(names, other))
+def charged_to(part: Any, ledger: PrivacyLedger, other: PrivacyLedger, name: str = "") -> Any:
+    """The part, with every ledger that is missing or ``ledger`` exchanged for another one.
+
+    Candidates of a search stand in lists and mappings, so these are looked through as well.
+
+    Raises
+    ------
+    ValueError
+        If a part has a third ledger, to which it would be charged in earnest.
+    """
+    if isinstance(part, type(ledger)):
+        if part not in (ledger, other):
+            raise ValueError(
+                f"estimator must have no other ledger than the one that is asked, got {part!r} in {name!r}: a quote "
+                "would be charged to it. Ask each ledger for its own part. Nothing was drawn or spent."
+            )
+        return other
+    if part is None:
+        return other if name.split("__")[-1] == "ledger" else None
+    if isinstance(part, Mapping):
+        changed = {key: charged_to(value, ledger, other, str(key)) for key, value in part.items()}
+        same = all(changed[key] is part[key] for key in part)
+        return part if same else changed
+    if isinstance(part, (list, tuple)) and not hasattr(part, "_fields"):
+        values = [charged_to(value, ledger, other, name) for value in part]
+        return part if all(map(operator.is_, values, part)) else type(part)(values)
+    if isinstance(part, np.ndarray) and part.dtype == object:
+        for place, value in enumerate(part.flat):
+            part.flat[place] = charged_to(value, ledger, other, name)
+        return part
+    if isinstance(part, (type, FrozenEstimator)) or not hasattr(part, "set_params"):
+        return part  # what is frozen is fitted, and no copy
+    found = part.get_params(deep=False)
+    new = {key: charged_to(value, ledger, other, key) for key, value in found.items()}
+    return part.set_params(**{key: value for key, value in new.items() if value is not found[key]})

@@ -75,8 +75,8 @@ def open_release(
     plan : mapping or iterable of (PrivacyEvent, int)
         Events to pay for at once; draws that match need no further check. A plan is fixed before any result is
         seen, so it is priced by its privacy loss distribution. Draws outside a plan may depend on results, in number
-        and in kind. They cost their pure sum where that is within the budget, and else the whole budget, which holds
-        as a filter (`filter_epsilon`). Beside a plan that needs δ they must be pure.
+        and in kind. Without a plan they cost all of δ and, of ε, their pure sum where that is within the budget, else
+        the whole, which holds as a filter (`filter_epsilon`). Beside a plan they must be pure and leave its δ.
     reach : float, optional
         For a metric: the largest distance between inputs that differ in one row, by which a ledger of rows counts ε.
     parameters : mapping of str to str, optional
@@ -122,6 +122,6 @@ def open_release(
         theorem=theorem,
         assumptions=tuple(assumptions),
         plan=plan,
-        reach=reach,
+        reach=None if reach is None else positive("reach", reach),
         parameters=parameters,
     )

@@ -145,3 +145,13 @@ def test_adaptive_draws_compose_by_the_sum_alone():
     both = adaptive.compose(planned)
     assert both.adaptive and both.epsilon >= adaptive.epsilon + planned.epsilon
     assert planned.compose(planned).epsilon < 2 * planned.epsilon
+
+
+def test_draws_of_a_part_are_never_taken_for_those_of_the_whole():
+    drawn = PrivacyGuarantee(0.1, 0.0, "row", "add-remove", events=((LaplaceEvent(0.1), 1),))
+    stated = PrivacyGuarantee(5.0, 0.0, "row", "add-remove", stated=True)
+    both = drawn.compose(stated)
+    assert both.events == ()
+    assert min(both.compose(drawn).epsilon, drawn.compose(stated, drawn).epsilon) >= 5.2
+    # A release of which nothing but ε = 5.1 is known: randomised response may be behind it.
+    assert both.risk(fpr=0.01).advantage >= math.tanh(5.1 / 2)

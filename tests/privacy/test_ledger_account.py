@@ -111,6 +111,17 @@ def test_distances_count_by_the_largest():
     assert ledger.spent[0] == pytest.approx(3.0) and "300 apart" in ledger.entries()[0].converted
 
 
+@pytest.mark.parametrize("reach", [-300.0, 0.0, math.nan, math.inf])
+def test_no_distance_pays_back(reach):
+    ledger = PrivacyLedger(epsilon=1.0, unit="row", adjacency="replace-one")
+    terms = {"unit": "row", "adjacency": "metric", "metric": "km", "reach": reach, "ledger": ledger}
+    with pytest.raises(ValueError, match="reach must be a positive finite number"):
+        open_release(epsilon=0.5, plan=[(LaplaceEvent(0.5), 1)], **terms)
+    with pytest.raises(ValueError, match="reach must be a positive finite number"):
+        reserve(ledger, 0.5, unit="row", adjacency="metric: km", reach=reach)
+    assert ledger.entries() == []
+
+
 EVENTS = {
     "laplace": (LaplaceEvent(0.5), LaplaceEvent(1.5)),
     "pure": (PureEvent(0.5), PureEvent(1.5)),
@@ -217,6 +228,29 @@ def test_the_two_filters_share_delta():
         reserve(other, 11.0, 0.0, rho=1e-9)
 
 
+@pytest.mark.parametrize("composition", ["filter", "zcdp"])
+def test_delta_is_not_traded_against_rho_on_the_way(composition):
+    """The exact δ of an analyst who, after one Gaussian draw, takes what fails more often: ρ, or δ without a ρ."""
+    budget, share = (1.0, 1e-5), 1e-5 if composition == "zcdp" else 5e-6
+    whole = rho_of_epsilon(1.0, share)
+    first, second = 0.6 * whole, 0.4 * whole * (1 - 1e-9)
+    other = 0.99 * share  # what the first draw needs at ε = 1 is far less than the rest
+    assert epsilon_of_rho(first, share - other) < 1.0
+    z = np.linspace(-12, 30, 200_001)
+    loss, weight = first + math.sqrt(2 * first) * z, norm.pdf(z) * (z[1] - z[0])
+    mu, left = math.sqrt(2 * second), 1.0 - loss
+    goes_on = norm.cdf(mu / 2 - left / mu) - np.exp(left) * norm.cdf(-mu / 2 - left / mu)
+    spends = other + (1 - other) * np.maximum(-np.expm1(left), 0.0)
+    assert np.sum(weight * np.maximum(goes_on, spends)) > 1.1 * share
+    ledger = PrivacyLedger(epsilon=budget[0], delta=budget[1], composition=composition)
+    reserve(ledger, 5.0, 0.0, rho=first)
+    with pytest.raises(
+        BudgetExceededError, match="Plain sums|must have a ρ" if composition == "zcdp" else "left"
+    ):
+        reserve(ledger, 1e-9, other)
+    reserve(ledger, 5.0, 0.0, rho=second)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     prices=st.lists(
@@ -243,7 +277,7 @@ def test_what_was_admitted_is_within_one_filter(prices, composition):
         return epsilon <= budget[0] * (1 + 1e-12) and delta <= share * (1 + 1e-12)
 
     def zcdp(share):
-        return rest < share and epsilon_of_rho(rho * (1 - 1e-12), share - rest) <= budget[0] * (1 + 1e-9)
+        return rest == 0 and epsilon_of_rho(rho * (1 - 1e-12), share) <= budget[0] * (1 + 1e-9)
 
     ways = {
         "basic": [sums(budget[1])],
@@ -256,8 +290,8 @@ def test_what_was_admitted_is_within_one_filter(prices, composition):
         first = entries[0]
         first_rho = first.rho if first.rho is not None else first.epsilon**2 / 2
         first_rest = 0.0 if first.rho is not None else first.delta
-        left = budget[1] / 2 - first_rest
-        assert first.delta > budget[1] / 2 or left <= 0 or epsilon_of_rho(first_rho, left) > budget[0]
+        left = budget[1] / 2
+        assert first.delta > left or first_rest > 0 or epsilon_of_rho(first_rho, left) > budget[0]
     assert all(part <= whole for part, whole in zip(ledger.spent, budget, strict=True))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
 
@@ -88,3 +89,46 @@ def test_a_dry_run_warns_of_nothing(recwarn):
         release.laplace(1.0, sensitivity=1.0, epsilon=1.0)
     assert not [w for w in recwarn if issubclass(w.category, SimulatedNoiseWarning)]
     assert not release.close().valid_for_release
+
+
+def candidates(ledger):
+    model = sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0)
+    mine = sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0, ledger=ledger)
+    several = np.array([mine, None], dtype=object)[:1]
+    yield model, {"ledger": [ledger]}
+    yield model, [{"ledger": (ledger,)}]
+    yield make_pipeline(model), {"userlevelsgdregressor": [mine]}
+    yield make_pipeline(model), {"userlevelsgdregressor": several}
+    yield make_pipeline(make_pipeline(mine)), {"pipeline__userlevelsgdregressor__epsilon": [0.5]}
+
+
+@pytest.mark.parametrize("k", range(5))
+@pytest.mark.parametrize("kind", [GridSearchCV, RandomizedSearchCV])
+def test_no_candidate_of_a_search_is_charged_in_earnest(k, kind):
+    ledger = PrivacyLedger(epsilon=20.0, delta=1e-3)
+    model, grid = list(candidates(ledger))[k]
+    more = {} if kind is GridSearchCV else {"n_iter": 1, "random_state": 0}
+    quote = ledger.quote(kind(model, grid, cv=2, error_score="raise", **more), X, Y)
+    assert len(quote.entries) == 3 and ledger.entries() == []
+    # What was asked about is as it was.
+    assert list(candidates(ledger))[k][0].get_params().keys() == model.get_params().keys()
+
+
+def test_a_third_ledger_is_refused_before_anything_is_charged_to_it():
+    ledger, other = PrivacyLedger(epsilon=2.0, delta=1e-3), PrivacyLedger(epsilon=3.0, delta=1e-3)
+    model = sp.UserLevelSGDRegressor(radius=5.0, ledger=other)
+    for asked in (model, make_pipeline(model), GridSearchCV(model, {"epsilon": [1.0]}, cv=2)):
+        with pytest.raises(ValueError, match="no other ledger than the one that is asked"):
+            ledger.quote(asked, X, Y)
+    with pytest.raises(ValueError, match="no other ledger"):
+        ledger.quote(GridSearchCV(sp.UserLevelSGDRegressor(), {"ledger": [other]}, cv=2), X, Y)
+    assert ledger.entries() == other.entries() == []
+    assert model.ledger is other
+
+
+def test_what_is_frozen_keeps_its_ledger():
+    ledger, other = PrivacyLedger(epsilon=2.0, delta=1e-3), PrivacyLedger(epsilon=3.0, delta=1e-3)
+    scaler = PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5, ledger=other).fit(X)
+    model = make_pipeline(FrozenEstimator(scaler), sp.UserLevelSGDRegressor(radius=5.0))
+    assert [entry.label for entry in ledger.quote(model, X, Y).entries] == ["UserLevelSGDRegressor"]
+    assert scaler.ledger is other and len(other.entries()) == 1

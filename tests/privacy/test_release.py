@@ -119,9 +119,30 @@ def test_the_guarantee_lists_what_was_drawn():
 
 
 def test_pure_releases_report_delta_zero():
-    one = release(epsilon=1.0)
-    one.laplace(0.0, sensitivity=1.0, epsilon=0.5)
-    assert (one.close().epsilon, one.close().delta) == (0.5, 0.0)
+    for changes in ({"delta": 0.0}, {"plan": [(LaplaceEvent(0.5), 1)]}):
+        one = release(epsilon=1.0, **changes)
+        one.laplace(0.0, sensitivity=1.0, epsilon=0.5)
+        assert (one.close().epsilon, one.close().delta) == (0.5, 0.0)
+
+
+def test_delta_is_the_same_on_every_path():
+    """Who gets δ back after seeing a result spends it elsewhere: the two paths fail with δ each."""
+    free = {"epsilon": 0.5, "delta": 1e-6, "unit": "row", "adjacency": "add-remove"}
+    gaussian, pure = (GaussianEvent(20.0), 1), (LaplaceEvent(0.1), 5)
+    for plan, paths in [((), [0, 1, 6]), ([gaussian], [0, 1, 2]), ([pure], [0])]:
+        found = set()
+        for extra in paths:
+            ledger = PrivacyLedger(epsilon=2.0, delta=1e-6, composition="basic")
+            with open_release(**free, plan=plan, ledger=ledger, random_state=0) as one:
+                for _ in range(extra or (not plan)):
+                    one.laplace(0.0, sensitivity=1.0, epsilon=0.01)
+            found |= {one.close().delta, ledger.spent[1]}
+        assert found == {0.0 if plan == [pure] else 1e-6}
+    # A plan that was paid for without δ cannot ask for it later.
+    one = open_release(**free, plan=[(LaplaceEvent(0.01), 1)], random_state=0)
+    one.laplace(0.0, sensitivity=1.0, epsilon=0.02)
+    with pytest.raises(BudgetExceededError):
+        one.gaussian(0.0, sensitivity=1.0, noise_multiplier=1e3)
 
 
 def test_a_budget_split_in_floating_point_fits():
