@@ -168,6 +168,8 @@ def _shown(estimator: Any) -> dict[str, str]:
     shown = {}
     for name, value in estimator.get_params(deep=False).items():
         if name != "ledger":
-            text = " ".join(repr(value).split())
+            # Arrays and frames by their size only: nobody looks through them before they are written down.
+            shape = getattr(value, "shape", None)
+            text = f"{type(value).__name__} of shape {shape}" if shape else " ".join(repr(value).split())
             shown[name] = text if len(text) <= 100 else text[:99] + "…"
     return shown

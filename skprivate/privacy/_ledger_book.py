@@ -64,6 +64,8 @@ class Book:
                 self.state.apply(written)
 
     def _read(self, journal: Journal) -> None:
+        if not self.state.whole:
+            self._seen, self.state = self.state.last or self._seen, LedgerState()
         state, where = self.state, repr(self.store.path)
         last = state.last
         records = journal.since(0 if last is None else last.number)

@@ -33,11 +33,13 @@ class LedgerState:
 
     def __init__(self) -> None:
         self.last: Record | None = None
+        self.whole = True
         self.entries: dict[int, LedgerEntry] = {}
         self.totals: dict[int | None, Totals] = {None: Totals()}
 
     def apply(self, record: Record) -> None:
         """Take in the next record."""
+        self.whole = False  # who is interrupted in here must begin anew
         content = json.loads(record.text)
         kind = content.pop("kind")
         if kind == "terms":
@@ -55,6 +57,7 @@ class LedgerState:
             old = self.entries[content["id"]]
             self._enter(old.price, replace(old, **{**content, "events": tuple(content["events"])}))
         self.last = record
+        self.whole = True
 
     def _enter(self, old: Price, entry: LedgerEntry) -> None:
         self.entries[entry.id] = entry

@@ -470,3 +470,20 @@ def test_records_are_plain_text(filled):
     texts = [json.loads(text) for (text,) in connection.execute("SELECT text FROM journal ORDER BY number")]
     connection.close()
     assert texts[0]["kind"] == "terms" and [t["kind"] for t in texts[1:3]] == ["open", "close"]
+
+
+def test_an_interrupted_reading_begins_anew(monkeypatch):
+    ledger = PrivacyLedger(epsilon=2.0, unit="row", adjacency="add-remove", composition="basic")
+    entry = reserve(ledger, 1.0)
+    state = ledger._book.state
+    enter = type(state)._enter
+
+    def interrupted(self, old, new):
+        enter(self, old, new)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(state), "_enter", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.close_entry(entry, epsilon=0.75, delta=0.0, rho=None, events=[])
+    monkeypatch.undo()
+    assert ledger.spent == (0.75, 0.0) and [e.epsilon for e in ledger.entries()] == [0.75]
