@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import sqlite3
 import subprocess
 import sys
 import warnings
@@ -177,18 +176,3 @@ def test_memory_takes_both():
     for random_state in (None, 0):
         draw(ledger, random_state)
     assert [entry.simulated for entry in ledger.entries()] == [False, True] and not ledger.simulation
-
-
-def test_files_of_the_first_format_are_for_releases(tmp_path):
-    path = tmp_path / "old.ledger"
-    PrivacyLedger(path, epsilon=2.0)
-    with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE terms DROP COLUMN simulation")
-        connection.execute("PRAGMA user_version = 1")
-    connection.close()
-    for ledger in (PrivacyLedger.open(path), PrivacyLedger(path, epsilon=2.0)):
-        assert not ledger.simulation
-        with pytest.raises(SimulatedNoiseError):
-            draw(ledger, 0)
-    draw(ledger, None)
-    assert ledger.spent == (1.0, 0.0)
