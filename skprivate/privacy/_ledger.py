@@ -289,7 +289,7 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         Parameters
         ----------
         estimator : estimator
-            Every private part of it whose ``ledger`` is None or this one is charged to the dry run.
+            Every private part of it must have this ledger or none, and is charged to the dry run.
         X, y
             The data, or others of the same size and public parts.
         **fit_params
@@ -299,6 +299,11 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         -------
         Quote
             The price of every release, their sum, and whether the ledger would admit them.
+
+        Raises
+        ------
+        ValueError
+            A part of the estimator is charged to another ledger.
 
         Examples
         --------

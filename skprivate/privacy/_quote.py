@@ -34,6 +34,9 @@ def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: 
             public_features=terms.public_features,
             dry_run=True,
         )
+        dry._book.store.forgotten = (
+            True  # nothing of the trial is seen: it runs where simulated noise is forbidden
+        )
         trial = charged_to(clone(estimator), ledger, dry)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit itself will say it again
@@ -67,11 +70,12 @@ def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: 
 
 
 def charged_to(estimator: Any, ledger: PrivacyLedger, other: PrivacyLedger) -> Any:
-    """The estimator, with every ledger that is missing or ``ledger`` exchanged for another one."""
+    """The estimator, with ``other`` in the place of ``ledger`` and of no ledger."""
     found = estimator.get_params(deep=True)
-    names = [
-        name
-        for name in found
-        if name.split("__")[-1] == "ledger" and (found[name] is None or found[name] == ledger)
-    ]
+    names = [name for name in found if name.split("__")[-1] == "ledger"]
+    if others := [name for name in names if found[name] is not None and found[name] != ledger]:
+        raise ValueError(
+            f"{', '.join(others)} must be None or the ledger that is asked for a quote, got another one, which a trial "
+            "would spend. Set it to None. Nothing was drawn or spent."
+        )
     return estimator.set_params(**dict.fromkeys(names, other))
