@@ -334,6 +334,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             label=type(self).__name__,
             theorem="Boedihardjo, Strohmer and Vershynin 2024, Lemma 4.1, Theorems 5.1 and 6.1",
             assumptions=("bounds, states and distances are public",),
+            reach=self._reach(),
         )
         if self.metric == "haversine":
             moved = release.k_norm(self._map.to_kilometres(X), norm="l2", epsilon=self.epsilon)
@@ -353,6 +354,16 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
                 # Clipping to a box is the projection in all three norms, and post-processing.
                 result = np.clip(result, self._box.lower, self._box.upper)
         return result, release.close()
+
+    def _reach(self):
+        """The largest distance between two rows, by which a ledger of rows counts; None where there is none."""
+        if self.metric not in _NUMERIC:
+            return float(self._distances.max())
+        if self.metric == "haversine" or self._box is None:  # places outside of bounds stay there
+            return None
+        sides = self._box.upper - self._box.lower
+        length = {"l1": np.sum, "l2": lambda v: np.hypot.reduce(v), "linf": np.max}[self.metric](sides)
+        return float(length) * (1 + 2.0**-40)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

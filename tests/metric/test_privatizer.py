@@ -279,3 +279,31 @@ def test_unknown_states_are_not_quoted():
     with pytest.raises(ValueError, match="not among the 6 states") as error:
         model.transform([["secret"]])
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reach"),
+    [
+        ({"metric": "l1", "bounds": ([0, 0], [3, 4])}, 7),
+        ({"metric": "l2", "bounds": ([0, 0], [3, 4])}, 5),
+        ({"metric": "linf", "bounds": ([0, 0], [3, 4])}, 4),
+        ({"metric": "l2", "bounds": ([0, 0], [3, 4]), "mechanism": "exponential", "resolution": 4}, 5),
+        ({"metric": "precomputed", "distances": [[0, 1, 2], [1, 0, 3], [2, 3, 0]]}, 3),
+        ({"metric": "l2"}, None),
+        ({"metric": "haversine", "coordinates": "latitude-longitude", "bounds": ([0, 0], [3, 4])}, None),
+    ],
+)
+def test_a_ledger_of_rows_counts_by_the_largest_distance(parameters, reach):
+    """Rows are clipped to the bounds first, so none of them are further apart."""
+    ledger = PrivacyLedger(epsilon=20.0, unit="row", adjacency="replace-one")
+    X = np.zeros((3, 1), dtype=int) if "distances" in parameters else [[-9.0, 2.0], [1.0, 50.0]]
+    X = [[1.0, 2.0]] if parameters["metric"] == "haversine" else X
+    privatizer = MetricPrivatizer(epsilon=0.5, ledger=ledger, **parameters).fit(X)
+    if reach is None:
+        with pytest.raises(ValueError, match="largest distance"):
+            privatizer.transform(X)
+        assert ledger.entries() == []
+        return
+    privatizer.transform(X)
+    price = privatizer.privacy_guarantee_.epsilon  # of a channel less than its budget
+    assert ledger.spent[0] == pytest.approx(price * reach, rel=1e-9) and ledger.spent[0] >= price * reach
