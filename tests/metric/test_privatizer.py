@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -307,3 +308,18 @@ def test_a_ledger_of_rows_counts_by_the_largest_distance(parameters, reach):
     privatizer.transform(X)
     price = privatizer.privacy_guarantee_.epsilon  # of a channel less than its budget
     assert ledger.spent[0] == pytest.approx(price * reach, rel=1e-9) and ledger.spent[0] >= price * reach
+
+
+def test_dry_runs_and_quotes_are_not_valid_for_release():
+    X = np.full((3, 2), 0.5)
+    dry = PrivacyLedger(epsilon=20.0, unit="row", dry_run=True)
+    privatizer = MetricPrivatizer(epsilon=0.5, bounds=(0, 1), ledger=dry).fit(X)
+    assert not privatizer.privacy_guarantee_.valid_for_release
+    np.testing.assert_array_equal(privatizer.transform(X), privatizer.transform(X))
+    ledger = PrivacyLedger(epsilon=20.0, unit="row")
+    with pytest.raises(ValueError, match="ledger changed since fit"):
+        privatizer.set_params(ledger=ledger).transform(X)
+    quote = ledger.quote(make_pipeline(privatizer, LinearRegression()), X, [0.0, 1.0, 2.0])
+    assert [entry.label for entry in quote.entries] == ["MetricPrivatizer"] and ledger.entries() == []
+    privatizer.fit(X).transform(X)
+    assert privatizer.privacy_guarantee_.valid_for_release and ledger.spent == quote.spent
