@@ -5,6 +5,7 @@ python benchmarks/ledger.py
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import tempfile
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from _common import parse_args, save_figure, write_table
 
 from skprivate.privacy import PrivacyLedger
+from skprivate.privacy._ledger_journal import record
 
 KIND = {"unit": "row", "adjacency": "replace-one", "simulated": False}
 PRICE = {"epsilon": 1e-6, "delta": 1e-12, "rho": None, "events": [{"event": "GaussianEvent", "count": 20}]}
@@ -34,14 +36,14 @@ def worker(path, barrier, seconds, counts):
 
 
 def with_entries(ledger, n):
-    """Fill the table directly: n earlier releases at a thousand different prices."""
-    columns = "label, unit, adjacency, epsilon, delta, rho, events, opened, closed, simulated, process_id"
-    rows = (
-        ("Earlier", "row", "replace-one", 1e-6 * (1 + k % 1000 / 7), 1e-12, None, "[]", "", "", 0, 1)
-        for k in range(n)
-    )
-    with ledger._store.transaction(write=True) as connection:
-        connection.executemany(f"INSERT INTO entries ({columns}) VALUES ({', '.join('?' * 11)})", rows)
+    """Write n earlier releases at a thousand different prices, in one transaction."""
+    ledger.close_entry(ledger.charge("Benchmark", **PRICE, **KIND), **PRICE)
+    with ledger._book.transaction(write=True) as (journal, state):
+        content = json.loads(journal.since(1)[0].text)
+        last = state.last
+        for k in range(n):
+            last = record(last, {**content, "id": 2 + k, "epsilon": 1e-6 * (1 + k % 1000 / 7)})
+            journal.append(last)
 
 
 def main():
@@ -55,6 +57,10 @@ def main():
                 with_entries(ledger, entries)
                 rate = max(spend(ledger, seconds) / seconds for _ in range(args.seeds))
                 rows.append((store, entries, 1, rate, 1000 / rate))
+                if path is not None:
+                    start = time.perf_counter()
+                    PrivacyLedger.open(path)
+                    print(f"opened {path.name}: {time.perf_counter() - start:.3g} s")
         for processes in (2, 8):
             path = Path(folder) / f"p{processes}.ledger"
             PrivacyLedger(path, epsilon=1e6, delta=0.5)

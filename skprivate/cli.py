@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from skprivate.privacy import DamagedLedgerError, LedgerEntry, PrivacyLedger
+from skprivate.privacy._dialect import rounded_up
 
 __all__ = ["main"]
 
@@ -107,8 +108,8 @@ def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]
             (
                 str(entry.id),
                 entry.label + within,
-                f"{entry.epsilon:g}",
-                f"{entry.delta:g}",
+                rounded_up(entry.epsilon),
+                rounded_up(entry.delta),
                 entry.unit + (" (converted)" if entry.converted else ""),
                 entry.opened[:16].replace("T", " "),
                 f"{entry.user}@{entry.host}",
@@ -131,9 +132,13 @@ def summary(ledger: PrivacyLedger) -> dict[str, Any]:
         "ledger": str(ledger.path),
         "protects": f"one {ledger.unit} ({ledger.adjacency})" if ledger.unit else "not yet decided",
         "budget": f"epsilon {ledger.epsilon:g}, delta {ledger.delta:g}, composition {ledger.composition}",
-        "spent": f"epsilon {epsilon:.6g}, delta {delta:.6g}",
+        "spent": f"epsilon {rounded_up(epsilon)}, delta {rounded_up(delta)}",
         "left": f"epsilon {left:.6g}, delta {left_delta:.6g}",
-        "for": "simulation only, nothing to be released" if ledger.simulation else "releases",
+        "for": "dry runs, nothing to be released"
+        if ledger.dry_run
+        else "simulation only, nothing to be released"
+        if ledger.simulation
+        else "releases",
         "seal": ledger.seal,
     }
 
@@ -147,6 +152,9 @@ def _export(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, in
         whole = {
             **terms,
             "simulation": ledger.simulation,
+            "dry_run": ledger.dry_run,
+            "rows_per_user": ledger.rows_per_user,
+            "public_features": ledger.public_features,
             "spent": dict(zip(("epsilon", "delta"), ledger.spent, strict=True)),
             "remaining": dict(zip(("epsilon", "delta"), ledger.remaining, strict=True)),
             "seal": ledger.seal,

@@ -1001,9 +1001,21 @@ def bagging_with_ledger(d):
         return BaggingRegressor(regressor(ledger=ledger), n_estimators=2, bootstrap=False).fit(d.X, d.y)
 
 
-@line("a ledger of users and a model of rows", Refused(ValueError, "no price there"))
-def other_unit(d):
+@line("a ledger of labels and a model that protects rows", Works("row", note="a label is a part of a row"))
+def larger_unit(d):
+    return regressor(ledger=PrivacyLedger(epsilon=2.0, delta=1e-3, unit="label")).fit(d.X, d.y)
+
+
+@line("a ledger of users and a model that protects rows", Refused(ValueError, "is a budget per user"))
+def smaller_unit(d):
     return regressor(ledger=PrivacyLedger(epsilon=2.0, delta=1e-3, unit="user")).fit(d.X, d.y)
+
+
+@line("`ledger.quote` of a search that costs more than is left", Plain("says so; nothing is spent"))
+def quoted_search(d):
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, unit="row")
+    quote = ledger.quote(GridSearchCV(regressor(), {"epsilon": [1.0, 2.0]}, cv=2), d.X, d.y)
+    assert not quote.admitted and "more than the ledger has left" in str(quote) and not ledger.entries()
 
 
 @line("a ledger with δ = 0 and a model with the default δ", Refused(BudgetExceededError, "delta"))

@@ -65,6 +65,15 @@ def test_exports_are_read_by_others(path, tmp_path, capsys):
     assert not capsys.readouterr().out
 
 
+def test_terms_are_exported_and_dry_runs_are_called_so(tmp_path, capsys):
+    terms = {"dry_run": True, "rows_per_user": 4, "public_features": True}
+    ledger = PrivacyLedger(tmp_path / "dry.ledger", epsilon=1.0, unit="user", **terms)
+    assert cli.main(["ledger", "show", ledger.path]) == 0
+    assert "dry runs, nothing to be released" in capsys.readouterr().out
+    assert cli.main(["ledger", "export", ledger.path, "--format", "json"]) == 0
+    assert terms.items() <= json.loads(capsys.readouterr().out).items()
+
+
 def test_verify(path, capsys):
     seal = PrivacyLedger.open(path).seal
     assert cli.main(["ledger", "verify", path]) == 0 and seal in capsys.readouterr().out

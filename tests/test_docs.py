@@ -126,3 +126,18 @@ def test_parameters_and_fitted_attributes_are_described(estimator, names):
 
     assert set(estimator.get_params(deep=False)) - described["Parameters"] == set()
     assert attributes - described["Attributes"] == set()
+
+
+def test_tests_that_pages_name_exist():
+    """What a page offers as evidence can be run; "…" ends a name that is cut."""
+    files = list((ROOT / "tests").rglob("*.py"))
+    known = set(re.findall(r"def (test_\w+)", "\n".join(path.read_text() for path in files)))
+    known |= {path.name for path in files}
+    missing = [
+        (name(page), found)
+        for page in PAGES
+        for code in re.findall(r"`([^`\n]*\btest_[^`\n]*)`", page.read_text())
+        for found in re.findall(r"\btest_\w+(?:\.py|…)?", code)
+        if not any(test.startswith(found[:-1]) if found.endswith("…") else test == found for test in known)
+    ]
+    assert not missing

@@ -2,5 +2,13 @@
 
 from skprivate.inspection._guarantee_of import NoGuaranteeError, guarantee_of
 from skprivate.inspection._report import PipelineReport, StepReport, check_pipeline
+from skprivate.inspection._without_ledger import without_ledger
 
-__all__ = ["NoGuaranteeError", "PipelineReport", "StepReport", "check_pipeline", "guarantee_of"]
+__all__ = [
+    "NoGuaranteeError",
+    "PipelineReport",
+    "StepReport",
+    "check_pipeline",
+    "guarantee_of",
+    "without_ledger",
+]

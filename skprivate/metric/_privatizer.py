@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -223,7 +224,10 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             example = self.states_[:1, None]
         self._fitted_parameters = self._parameters_of_the_law()
         # What a call costs is learnt from a call, on one public row and off the ledger.
-        self.privacy_guarantee_ = self._randomise(example, ledger=False)[1]
+        guarantee = self._randomise(example, ledger=False)[1]
+        self.privacy_guarantee_ = (
+            replace(guarantee, valid_for_release=False) if self._dry_run() else guarantee
+        )
         return self
 
     def transform(self, X):
@@ -241,8 +245,8 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         Raises
         ------
         ValueError
-            If a parameter other than ``ledger`` has been set since `fit`: ``privacy_guarantee_`` is that of the fitted
-            ones. Nothing is spent.
+            If a parameter other than ``ledger`` has been set since `fit`, or a ledger for dry runs in place of another:
+            ``privacy_guarantee_`` is that of the fitted ones. Nothing is spent.
         """
         check_is_fitted(self)
         now = self._parameters_of_the_law()
@@ -261,7 +265,10 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         return result
 
     def _parameters_of_the_law(self):
-        return {name: value for name, value in self.get_params(deep=False).items() if name != "ledger"}
+        return self.get_params(deep=False) | {"ledger": self._dry_run()}
+
+    def _dry_run(self):
+        return self.ledger is not None and self.ledger.dry_run
 
     def _mechanism(self):
         family = "norm" if self.metric in _NORMS else self.metric
@@ -334,6 +341,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             label=type(self).__name__,
             theorem="Boedihardjo, Strohmer and Vershynin 2024, Lemma 4.1, Theorems 5.1 and 6.1",
             assumptions=("bounds, states and distances are public",),
+            reach=self._reach(),
         )
         if self.metric == "haversine":
             moved = release.k_norm(self._map.to_kilometres(X), norm="l2", epsilon=self.epsilon)
@@ -353,6 +361,16 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
                 # Clipping to a box is the projection in all three norms, and post-processing.
                 result = np.clip(result, self._box.lower, self._box.upper)
         return result, release.close()
+
+    def _reach(self):
+        """The largest distance between two rows, by which a ledger of rows counts; None where there is none."""
+        if self.metric not in _NUMERIC:
+            return float(self._distances.max())
+        if self.metric == "haversine" or self._box is None:  # places outside of bounds stay there
+            return None
+        sides = self._box.upper - self._box.lower
+        length = {"l1": np.sum, "l2": lambda v: np.hypot.reduce(v), "linf": np.max}[self.metric](sides)
+        return float(length) * (1 + 2.0**-40)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -87,8 +87,8 @@ class ReleaseAccount:
         self._paid: dict[PrivacyEvent, int] = {}
         self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
         self._closed = False
-        if not self._source.secure and not dry:
-            announce_simulation(label)
+        if not self._source.secure and not (ledger is not None and ledger._book.store.forgotten):
+            announce_simulation(label, dry_run=dry)
         self._plan = count_events(plan)
         if self._plan:
             self._pay(self._plan)

@@ -68,7 +68,15 @@ class MemoryJournal:
 
 
 class FileStore:
-    """The ledger's file. Holds only its path, so any process can use a copy."""
+    """The ledger's file. Holds only its path, so any process can use a copy.
+
+    Attributes
+    ----------
+    forgotten : bool
+        Whether it is that of a quote, of which nothing but the prices is seen.
+    """
+
+    forgotten = False
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -133,6 +141,7 @@ class MemoryStore:
     """A ledger that lives and dies with this process."""
 
     path = None
+    forgotten = False
 
     def __init__(self, first: Record) -> None:
         self._process_id = os.getpid()

@@ -67,6 +67,16 @@ class HasTerms:
         return self._terms.composition
 
     @property
+    def rows_per_user(self) -> int | None:
+        """Most rows that one user has, as declared; None where nothing was."""
+        return self._terms.rows_per_user
+
+    @property
+    def public_features(self) -> bool:
+        """Whether everything in a row but its label was declared public."""
+        return self._terms.public_features
+
+    @property
     def simulation(self) -> bool:
         """Whether the ledger is for trials with seeded noise."""
         return self._terms.simulation

@@ -38,6 +38,9 @@ def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: 
             public_features=terms.public_features,
             dry_run=True,
         )
+        dry._book.store.forgotten = (
+            True  # nothing of the trial is seen: it runs where simulated noise is forbidden
+        )
         trial = charged_to(clone(estimator), ledger, dry)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit itself will say it again

@@ -62,14 +62,20 @@ def forbid_simulated_noise() -> Iterator[None]:
         _FORBIDDING.remove(block)
 
 
-def announce_simulation(label: str) -> None:
-    """Warn that a release draws seeded noise, or refuse it where that is forbidden."""
+def announce_simulation(label: str, *, dry_run: bool = False) -> None:
+    """Warn that a release draws seeded noise, or refuse it where that is forbidden; dry runs were asked for by name."""
     if _FORBIDDING or os.environ.get(FORBID_VARIABLE, "0") not in ("", "0"):
         raise SimulatedNoiseError(
             "random_state is not None, but simulated noise is forbidden here (forbid_simulated_noise, or the "
             f"environment variable {FORBID_VARIABLE}). Use random_state=None; scikit-learn's ensembles set the "
             "random_state of their members to integers."
+            if not dry_run
+            else f"{label}: ledger must be one for releases where simulated noise is forbidden (forbid_simulated_noise "
+            f"or {FORBID_VARIABLE}), got one for dry runs. PrivacyLedger.quote tells prices "
+            "here, too. Nothing was drawn or spent."
         )
+    if dry_run:
+        return
     who = f"{label}: " if label else ""
     warn_caller(
         f"{who}random_state is not None (set by you, or by a meta-estimator such as bagging): simulated noise that "

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -279,3 +280,46 @@ def test_unknown_states_are_not_quoted():
     with pytest.raises(ValueError, match="not among the 6 states") as error:
         model.transform([["secret"]])
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reach"),
+    [
+        ({"metric": "l1", "bounds": ([0, 0], [3, 4])}, 7),
+        ({"metric": "l2", "bounds": ([0, 0], [3, 4])}, 5),
+        ({"metric": "linf", "bounds": ([0, 0], [3, 4])}, 4),
+        ({"metric": "l2", "bounds": ([0, 0], [3, 4]), "mechanism": "exponential", "resolution": 4}, 5),
+        ({"metric": "precomputed", "distances": [[0, 1, 2], [1, 0, 3], [2, 3, 0]]}, 3),
+        ({"metric": "l2"}, None),
+        ({"metric": "haversine", "coordinates": "latitude-longitude", "bounds": ([0, 0], [3, 4])}, None),
+    ],
+)
+def test_a_ledger_of_rows_counts_by_the_largest_distance(parameters, reach):
+    """Rows are clipped to the bounds first, so none of them are further apart."""
+    ledger = PrivacyLedger(epsilon=20.0, unit="row", adjacency="replace-one")
+    X = np.zeros((3, 1), dtype=int) if "distances" in parameters else [[-9.0, 2.0], [1.0, 50.0]]
+    X = [[1.0, 2.0]] if parameters["metric"] == "haversine" else X
+    privatizer = MetricPrivatizer(epsilon=0.5, ledger=ledger, **parameters).fit(X)
+    if reach is None:
+        with pytest.raises(ValueError, match="largest distance"):
+            privatizer.transform(X)
+        assert ledger.entries() == []
+        return
+    privatizer.transform(X)
+    price = privatizer.privacy_guarantee_.epsilon  # of a channel less than its budget
+    assert ledger.spent[0] == pytest.approx(price * reach, rel=1e-9) and ledger.spent[0] >= price * reach
+
+
+def test_dry_runs_and_quotes_are_not_valid_for_release():
+    X = np.full((3, 2), 0.5)
+    dry = PrivacyLedger(epsilon=20.0, unit="row", dry_run=True)
+    privatizer = MetricPrivatizer(epsilon=0.5, bounds=(0, 1), ledger=dry).fit(X)
+    assert not privatizer.privacy_guarantee_.valid_for_release
+    np.testing.assert_array_equal(privatizer.transform(X), privatizer.transform(X))
+    ledger = PrivacyLedger(epsilon=20.0, unit="row")
+    with pytest.raises(ValueError, match="ledger changed since fit"):
+        privatizer.set_params(ledger=ledger).transform(X)
+    quote = ledger.quote(make_pipeline(privatizer, LinearRegression()), X, [0.0, 1.0, 2.0])
+    assert [entry.label for entry in quote.entries] == ["MetricPrivatizer"] and ledger.entries() == []
+    privatizer.fit(X).transform(X)
+    assert privatizer.privacy_guarantee_.valid_for_release and ledger.spent == quote.spent

@@ -503,14 +503,15 @@ def test_a_deleted_or_exchanged_file_is_refused(tmp_path):
         reserve(ledger, 0.1)
 
 
-def test_a_damaged_or_newer_file_is_refused(tmp_path):
+def test_a_file_of_another_format_or_none_is_refused(tmp_path):
     path = tmp_path / "study.ledger"
     ledger = PrivacyLedger(path, epsilon=1.0)
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 9")
-    connection.close()
-    with pytest.raises(ValueError, match="format 9.*format 3"):
-        reserve(ledger, 0.1)
+    for version in (1, 2, 9):
+        connection = sqlite3.connect(path)
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.close()
+        with pytest.raises(ValueError, match=f"format {version}.*format 3.*What is left"):
+            reserve(ledger, 0.1)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 3")
     connection.close()

@@ -474,16 +474,14 @@ def test_records_are_plain_text(filled):
 
 def test_an_interrupted_reading_begins_anew(monkeypatch):
     ledger = PrivacyLedger(epsilon=2.0, unit="row", adjacency="add-remove", composition="basic")
-    entry = reserve(ledger, 1.0)
-    state = ledger._book.state
-    enter = type(state)._enter
+    entry = reserve(ledger, 0.5)
 
     def interrupted(self, old, new):
-        enter(self, old, new)
+        self.entries[new.id] = new
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(state), "_enter", interrupted)
+    monkeypatch.setattr(type(ledger._book.state), "_enter", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        ledger.close_entry(entry, epsilon=0.75, delta=0.0, rho=None, events=[])
+        ledger.increase(entry, epsilon=1.5, delta=0.0, rho=None, events=[])
     monkeypatch.undo()
-    assert ledger.spent == (0.75, 0.0) and [e.epsilon for e in ledger.entries()] == [0.75]
+    assert ledger.spent == (1.5, 0.0) and [e.epsilon for e in ledger.entries()] == [1.5]

@@ -12,7 +12,14 @@ from sklearn.pipeline import make_pipeline
 import skprivate as sp
 from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import PrivateStandardScaler
-from skprivate.privacy import BudgetExceededError, PrivacyLedger, SimulatedNoiseWarning, open_release
+from skprivate.privacy import (
+    BudgetExceededError,
+    PrivacyLedger,
+    SimulatedNoiseError,
+    SimulatedNoiseWarning,
+    forbid_simulated_noise,
+    open_release,
+)
 from skprivate.privacy._randomness import public_generator
 
 RNG = public_generator(1)
@@ -132,3 +139,27 @@ def test_what_is_frozen_keeps_its_ledger():
     model = make_pipeline(FrozenEstimator(scaler), sp.UserLevelSGDRegressor(radius=5.0))
     assert [entry.label for entry in ledger.quote(model, X, Y).entries] == ["UserLevelSGDRegressor"]
     assert scaler.ledger is other and len(other.entries()) == 1
+
+
+def test_a_quote_spends_no_other_ledger():
+    ledger, other = (PrivacyLedger(epsilon=2.0, delta=1e-3) for _ in range(2))
+    model = make_pipeline(
+        PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5), sp.UserLevelSGDRegressor(radius=5.0, ledger=other)
+    )
+    with pytest.raises(ValueError, match="no other ledger than the one that is asked"):
+        ledger.quote(model, X, Y)
+    assert ledger.entries() == other.entries() == []
+
+
+def test_where_simulated_noise_is_forbidden_quotes_go_on_and_dry_runs_do_not(tmp_path, monkeypatch):
+    dry = PrivacyLedger(epsilon=2.0, delta=1e-3, dry_run=True)
+    model = sp.UserLevelSGDRegressor(radius=5.0)
+    with forbid_simulated_noise(), pytest.raises(SimulatedNoiseError, match="one for dry runs.*Nothing was"):
+        model.set_params(ledger=dry).fit(X, Y)
+    assert dry.entries() == []
+    monkeypatch.setenv("SKPRIVATE_FORBID_SIMULATED_NOISE", "1")
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=2.0, delta=1e-3)
+    search = list(searches())[1]
+    search.set_params(param_grid={"epsilon": [0.5]})
+    quote = ledger.quote(search, X, Y, groups=USERS, user_ids=USERS)
+    assert len(quote.entries) == 2 and ledger.entries() == []
