@@ -16,6 +16,7 @@ import argparse
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -113,7 +114,8 @@ def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]
                 entry.unit + (" (converted)" if entry.converted else ""),
                 entry.opened[:16].replace("T", " "),
                 f"{entry.user}@{entry.host}",
-                entry.note,
+                # What moves the cursor is not printed; what has no encoding is escaped with the rest of the text.
+                re.sub(r"[\x00-\x1f\x7f-\x9f]", "·", entry.note),
                 state + (", simulated" if entry.simulated else ""),
             )
         )

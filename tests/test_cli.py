@@ -17,7 +17,7 @@ from skprivate.privacy import PrivacyLedger, open_release
 @pytest.fixture
 def path(tmp_path):
     ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=3.0, delta=1e-5)
-    for note in ("first, «quoted»", "second"):
+    for note in ("first, «quoted»", "second\x1b[2J\nline"):
         with open_release(
             epsilon=0.5,
             unit="row",
@@ -41,6 +41,7 @@ def test_as_a_process(path, tmp_path):
     assert shown.returncode == 0 and not shown.stderr
     assert "one row (replace-one)" in shown.stdout and "spent       epsilon 1, delta 0" in shown.stdout
     assert shown.stdout.count("Mean") == 2 and "«quoted»" in shown.stdout
+    assert "second·[2J·line" in shown.stdout
     absent = run("ledger", "show", str(tmp_path / "absent"))
     assert absent.returncode == 2 and "there is no privacy ledger" in absent.stderr and not absent.stdout
     wrong = run("ledger", "burn", path)

@@ -172,7 +172,11 @@ def leaf(model: Any, place: Place) -> Step:
     problem = _NO_DATA[type(model)](model) if type(model) in _NO_DATA else None
     if problem == "":
         if isinstance(model, FunctionTransformer) and not (model.func is None and model.inverse_func is None):
-            return place.step(model, Role.NO_DATA, "", f"the function of {place.name(model)} {_BY_ITSELF}")
+            checked = model.check_inverse and model.func is not None and model.inverse_func is not None
+            texts = [inverse_is_checked(place.name(model))] if checked else []
+            return place.step(
+                model, Role.NO_DATA, "", f"the function of {place.name(model)} {_BY_ITSELF}", *texts
+            )
         return place.step(model, Role.NO_DATA)
     of_scikit_learn = type(model).__module__.startswith("sklearn.")
     features_only = of_scikit_learn and type(model).__name__ in _FEATURES_ONLY
@@ -192,6 +196,11 @@ def leaf(model: Any, place: Place) -> Step:
         why = "is a composite that is not known here: what it does with private rows is not known"
         return place.step(model, Role.UNPROTECTED, why)
     return place.step(model, Role.UNPROTECTED, "learns from private rows without a guarantee")
+
+
+def inverse_is_checked(name: str) -> str:
+    """scikit-learn compares some private rows with themselves there and back, and warns where they differ."""
+    return f"nobody is told whether {name} warned that its inverse does not fit (check_inverse=True)"
 
 
 def _declares_it_itself(model: Any) -> bool:

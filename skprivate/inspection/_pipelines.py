@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from skprivate._sklearn import as_listed
-from skprivate.inspection._leaves import leaf, releases_when_transforming
+from skprivate.inspection._leaves import inverse_is_checked, leaf, releases_when_transforming
 from skprivate.inspection._steps import Place, Role, Step, Walk
 from skprivate.user_level import UserLevelSelector
 
@@ -132,6 +132,8 @@ def _transformed_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     elif model.func is not None:
         text = f"func of {place.name(model)} treats every target by itself"
         yield place.step(model, Role.NO_DATA, "", text)
+    if model.check_inverse and (model.transformer is not None or model.func is not None):
+        yield place.step(model, Role.NO_DATA, "", inverse_is_checked(place.name(model)))
     if place.fitted:
         yield from walk(model.regressor_, place.inside("regressor"))
     elif model.regressor is None:

@@ -177,7 +177,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         resolution = self._check_resolution(n_features, 0 if columns is None else columns.bits)
         if box is not None and self.out_of_bounds == "raise":
             box.refuse_outside(X)
-        assumptions = ("bounds are public",) if box is not None and n_features else ()
+        assumptions = ("names and types of the columns are public",)  # rows come back in the same table
+        assumptions += ("bounds are public",) if box is not None and n_features else ()
         if self.metric == "rows":
             mechanism = self._hierarchy(n_features, box, resolution, columns)
             terms = {"unit": "row", "adjacency": "add-remove"}

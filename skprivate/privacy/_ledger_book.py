@@ -39,7 +39,7 @@ class Book:
         self.store = store
         self._seen = seen
         self.state = LedgerState()
-        self._lock = threading.RLock()
+        self._lock, self._process = threading.RLock(), os.getpid()
         with self.transaction(write=False):
             pass
 
@@ -56,6 +56,8 @@ class Book:
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[tuple[Journal, LedgerState]]:
         """The journal and the state after all of its records; what is written counts when it is on the disk."""
+        if os.getpid() != self._process:  # a fork may have copied a lock that a thread of the parent holds
+            self._lock, self._process = threading.RLock(), os.getpid()
         with self._lock:
             with self.store.transaction(write=write) as journal:
                 self._read(journal)

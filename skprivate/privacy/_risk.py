@@ -226,6 +226,8 @@ def _percent(rate: float) -> str:
     """Three digits, never rounded down."""
     if rate <= 0:
         return "0 %"
+    if rate < 1e-12:
+        return f"{102 * rate:.2g} %"  # rounding takes half a percent at most
     digits = 2 - math.floor(math.log10(100 * rate))
     scaled = math.ceil(100 * rate * 10.0**digits * (1 - 1e-12)) / 10.0**digits
     return f"{scaled:.{max(digits, 0)}f}".rstrip("0").rstrip(".") + " %" if digits > 0 else f"{scaled:g} %"

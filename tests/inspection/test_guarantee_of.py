@@ -479,6 +479,24 @@ def test_a_subclass_that_replaces_fit_is_taken_at_its_word_and_that_is_said():
     assert said == [False, True]
 
 
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_warning_about_private_rows_is_an_assumption(checked):
+    model = make_pipeline(
+        FunctionTransformer(np.square, np.sqrt, check_inverse=checked),
+        TransformedTargetRegressor(
+            UserLevelSGDRegressor(radius=5.0),
+            func=np.negative,
+            inverse_func=np.negative,
+            check_inverse=checked,
+        ),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(np.abs(DRAWN), TARGET)
+    said = [text for text in guarantee_of(model).assumptions if "check_inverse=True" in text]
+    assert len(said) == 2 * checked
+
+
 # Steps that look at private rows ------------------------------------------------------------------------------
 
 

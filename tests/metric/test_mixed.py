@@ -63,7 +63,11 @@ def test_the_guarantee_is_the_whole_budget_whatever_the_rows():
         ledger = PrivacyLedger(epsilon=2.0, unit="row")
         model = synthesizer(0.8, random_state=None, ledger=ledger).fit(X)
         assert model.privacy_guarantee_.epsilon == pytest.approx(0.8, rel=1e-12)
-        assert model.privacy_guarantee_.assumptions == ("bounds are public", "categories are public")
+        assert model.privacy_guarantee_.assumptions == (
+            "names and types of the columns are public",
+            "bounds are public",
+            "categories are public",
+        )
         spent.append([entry.epsilon for entry in ledger.entries()])
     assert spent[0] == spent[1]
 

@@ -64,7 +64,11 @@ def test_guarantees():
     guarantee = model.privacy_guarantee_
     assert str(guarantee.unit) == "data set" and "l1" in guarantee.metric
     assert guarantee.epsilon == 50.0 and guarantee.valid_for_release
-    assert guarantee.assumptions == ("bounds are public", "the number of rows is public")
+    assert guarantee.assumptions == (
+        "names and types of the columns are public",
+        "bounds are public",
+        "the number of rows is public",
+    )
     row = model.row_guarantee(2000)
     # ℓ1 diameter of the square is 2: one of 2000 rows moves the measure by at most 2/2000.
     assert row.epsilon == pytest.approx(50 * 2 / 2000)

@@ -444,6 +444,25 @@ def test_memory_is_refused_in_a_forked_process():
     assert ledger.spent == (0.0, 0.0)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_does_not_inherit_a_held_lock(tmp_path):
+    code = (
+        "import os, sys, threading\n"
+        "from skprivate.privacy._ledger import PrivacyLedger\n"
+        "ledger = PrivacyLedger(sys.argv[1], epsilon=1.0)\n"
+        "held, done = threading.Event(), threading.Event()\n"
+        "def hold():\n"
+        "    with ledger._book._lock:\n"
+        "        held.set(); done.wait()\n"
+        "thread = threading.Thread(target=hold); thread.start(); held.wait()\n"
+        "if os.fork() == 0:\n"
+        "    os._exit(7 if ledger.spent == (0.0, 0.0) else 1)\n"
+        "status = os.waitstatus_to_exitcode(os.wait()[1]); done.set(); thread.join(); sys.exit(status)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "a.ledger")]
+    assert subprocess.run(command, timeout=60).returncode == 7
+
+
 # Files ----------------------------------------------------------------------------------------------------
 
 

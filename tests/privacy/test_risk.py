@@ -183,3 +183,4 @@ def test_percentages_are_never_rounded_down():
     text = str(guarantee([(BoundedRangeEvent(0.5), 10)], 5.0, 0.0).risk(prior=0.1, fpr=0.001))
     assert "0.1 % of the" in text and "90 %" in text
     assert "100.0" not in str(guarantee([], math.inf, 0.0).risk())
+    assert "1e-20 %" in str(guarantee([], 1.0, 0.0).risk(fpr=1e-22))
