@@ -115,7 +115,10 @@ def test_only_categories():
     model = synthesizer(1.0, categories={0: COLOURS, 1: (1, 2)}).fit(X)
     drawn = model.sample(1000, random_state=0)
     assert set(drawn[:, 0]) <= set(COLOURS) and set(drawn[:, 1]) <= {1, 2}
-    assert model.privacy_guarantee_.assumptions == ("categories are public",)
+    assert model.privacy_guarantee_.assumptions == (
+        "names and types of the columns are public",
+        "categories are public",
+    )
     assert model.score(X[:200]) <= 0
 
 
