@@ -20,9 +20,13 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_params,
 )
-from sklearn.utils._repr_html.estimator import _VisualBlock
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names_in, _check_y, _num_samples
+
+try:
+    from sklearn.utils._repr_html.estimator import _VisualBlock
+except ModuleNotFoundError:  # before scikit-learn 1.7
+    from sklearn.utils._estimator_html_repr import _VisualBlock
 
 from skprivate._progress import listening
 

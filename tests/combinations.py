@@ -867,6 +867,7 @@ class OtherArray:
 @line(
     "arrays of another library (torch, …) with `array_api_dispatch=True`",
     Refused(TypeError, "are not supported with array_api_dispatch=True"),
+    since=(1, 7),
 )
 def array_api(d):
     with patch.dict(os.environ, SCIPY_ARRAY_API="1"), config_context(array_api_dispatch=True):

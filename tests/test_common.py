@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
@@ -18,6 +19,7 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
+from skprivate.mixture import PPMHalfspaceClassifier
 from skprivate.utils.discovery import all_estimators
 from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
 
@@ -46,6 +48,9 @@ REQUIRED = {
 def _instance(estimator_class):
     parameters = inspect.signature(estimator_class).parameters.values()
     required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    if sklearn.__version__.startswith("1.6.") and estimator_class is PPMHalfspaceClassifier:
+        # Two checks of that version neither seed the fit nor have labels that tell whom to protect.
+        return estimator_class(random_state=0)
     return estimator_class(**{name: REQUIRED[name] for name in required})
 
 
