@@ -50,14 +50,12 @@ def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: 
             total = state.totals[None].price()
         unit, adjacency = dry.unit, dry.adjacency
     with ledger._book.transaction(write=False) as (_, state):
-        then = state.totals[None]
-        admitted = True
-        for entry in entries:  # one by one: the first release of a ledger may decide how it adds up
-            then = then.changed(NOTHING, entry.price)
-        rule = state.rule
-        if not state.entries and entries:
-            first = type(then)().changed(NOTHING, entries[0].price)
+        then, rule = state.totals[None], state.rule
+        if not state.entries and entries:  # the first release of a ledger may decide how it adds up
+            first = then.changed(NOTHING, entries[0].price)
             rule = rule if rule.fits(first) else rule.sums_only(terms.composition)
+        for entry in entries:
+            then = then.changed(NOTHING, entry.price)
         admitted = rule.fits(then)
         spent = rule.spent(then)
     return Quote(
