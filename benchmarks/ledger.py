@@ -90,7 +90,7 @@ def draw(rows):
     labels = [f"{store}, {before:,} before, {n} process{'es' * (n > 1)}" for store, before, n, *_ in rows]
     axes.barh(labels[::-1], [row[-1] for row in rows][::-1], color="tab:blue")
     axes.set_xscale("log")
-    axes.set_xlabel("milliseconds for each release (reserve, then close)")
+    axes.set_xlabel("milliseconds for each release (charge, then close)")
     save_figure(figure, "ledger")
 
 
