@@ -105,7 +105,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     mutual_information_upper_bound_ : float
         Largest I(S; T), in nats.
     certified_ : bool
-        Whether the bounds are proven. False for trained networks and for q ≥ 3; ``caveats_`` says why.
+        Whether the bounds are proven. False for trained networks; ``caveats_`` says why.
     caveats_ : tuple of str
         Reservations in words.
     empirical_accuracy_ : float

@@ -6,11 +6,11 @@ dω``; along each direction the cosine is a function of one variable with total 
 the set, hence such a mixture. The class is ``{c + Σ ν_j 1[a_j·t ≥ b_j] : Σ|ν_j| ≤ D}``; with ±1-valued steps
 the mass is D/2.
 
-The oracle of the conditional gradient is ``max over half-spaces |Σ_{t_i in half-space} r_i|``. In the plane
-it is solved by branch and bound over the direction: within an interval of directions every point's projection
-lies in an interval, and points whose side is undecided count only where they help, which gives an upper bound
-by one sort. In higher dimensions only a lower estimate of the oracle is available and the gap is not
-certified.
+The oracle of the conditional gradient is ``max over half-spaces |Σ_{t_i in half-space} r_i|``. Half-spaces are added
+by a search along many directions, whose orders of the points are computed once. What certifies the result is an upper
+bound on the oracle: branch and bound over the normal (`largest_halfspace_sum`), and in the plane, where points on
+common lines keep that from closing, a line turned about every point (`TurningLine`). Both hand back the half-space
+that the search missed, and the fit goes on with it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,19 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate._progress import steps
+from skprivate.audit._halfplanes import TurningLine
+from skprivate.audit._halfspace_bound import HalfspaceSum, best_offset, largest_halfspace_sum
 
-__all__ = ["HalfspaceFit", "fit_halfspaces", "largest_halfplane_sum"]
+__all__ = ["HalfspaceFit", "fit_halfspaces"]
 
 Array = npt.NDArray[np.float64]
+
+#: Points in the plane for which a turning line is tried: n² orders of 4 bytes are kept.
+_MOST_TURNED = 5000
+#: Half-spaces taken from bounds, each of which costs as much as all that the search finds.
+_MOST_ROUNDS = 12
+#: Boxes of a bound that only says whether the fit is done.
+_FEW_NODES = 300
 
 
 class HalfspaceFit(NamedTuple):
@@ -38,132 +47,58 @@ class HalfspaceFit(NamedTuple):
     values: Array
     loss: float
     lower_bound: float
-    certified: bool
 
     def predict(self, t: Array) -> Array:
         """Values of the function at the rows of ``t``."""
         return self.intercept + (t @ self.directions.T >= self.offsets) @ self.masses
 
 
-def _best_offset(projection: Array, r: Array) -> tuple[float, float]:
-    """Threshold b that maximises |Σ_{projection ≥ b} r|, and that value; equal projections stay together."""
-    order = np.argsort(projection)[::-1]
-    sums = np.cumsum(r[order])
-    sorted_projection = projection[order]
-    sums[:-1][sorted_projection[:-1] == sorted_projection[1:]] = 0.0
-    best = int(np.argmax(np.abs(sums)))
-    below = sorted_projection[best + 1] if best + 1 < sums.size else sorted_projection[best] - 2.0
-    offset = 0.5 * (sorted_projection[best] + below)
-    if not below < offset <= sorted_projection[best]:
-        offset = sorted_projection[best]
-    return float(offset), float(abs(sums[best]))
+class _Directions:
+    """Many directions with the orders of the points along them."""
+
+    def __init__(self, points: Array, rng: np.random.Generator) -> None:
+        q = points.shape[1]
+        self.points = points
+        spread = points.std(axis=0)
+        spread[spread == 0.0] = 1.0
+        if q == 2:
+            angles = np.arange(128) * np.pi / 128
+            normals = np.column_stack([np.cos(angles), np.sin(angles)])
+        else:
+            normals = np.vstack([np.eye(q), rng.normal(size=(48 * q, q))])
+        self.normals = _unit(normals / spread)
+        projections = points @ self.normals.T
+        self.order = np.argsort(projections, axis=0)[::-1].T.astype(np.int32).copy()
+        along = np.take_along_axis(projections.T, self.order.astype(np.int64), axis=1)
+        self.tied = along[:, :-1] == along[:, 1:]
+        self.ties = bool(self.tied.any())
+        self._rng, self._spread = rng, spread
+
+    def best(self, r: Array, count: int) -> list[HalfspaceSum]:
+        """Up to ``count`` good half-spaces, the best first; none of them certified."""
+        sums = np.cumsum(r[self.order], axis=1)
+        if self.ties:
+            sums[:, :-1][self.tied] = 0.0
+        reached = np.maximum(sums.max(axis=1), -sums.min(axis=1))
+        return [self._refine(self.normals[i], r) for i in np.argsort(reached)[::-1][:count]]
+
+    def _refine(self, normal: Array, r: Array) -> HalfspaceSum:
+        offset, value = best_offset(self.points @ normal, r)
+        reach = 0.05
+        for _ in range(6):
+            turn = self._rng.normal(size=normal.size) / self._spread
+            candidate = _unit((normal + reach * np.linalg.norm(normal) * _unit(turn[None])[0])[None])[0]
+            at, found = best_offset(self.points @ candidate, r)
+            if found > value:
+                normal, offset, value = candidate, at, found
+            else:
+                reach /= 2.0
+        return HalfspaceSum(value, math.inf, normal, offset)
 
 
-def largest_halfplane_sum(
-    points: Array, r: Array, *, relative_tolerance: float = 0.02, max_nodes: int = 3000
-) -> tuple[float, float, Array, float]:
-    """Largest ``|Σ_{i in half-plane} r_i|`` over all half-planes, by branch and bound over the direction.
-
-    Parameters
-    ----------
-    points : array of shape (n, 2)
-    r : array of shape (n,)
-        Signed masses. Both a half-plane and its complement are counted.
-    relative_tolerance : float, default=0.02
-        Stop when the upper bound exceeds the best half-plane found by less than this fraction.
-    max_nodes : int, default=3000
-        Most direction intervals examined; the upper bound stays valid when it is reached.
-
-    Returns
-    -------
-    value : float
-        The best half-plane found.
-    upper : float
-        Certified: no half-plane does better.
-    direction : array of shape (2,)
-    offset : float
-    """
-    centred = points - np.median(points, axis=0)
-    positive = r > 0.0
-    total = float(r.sum())
-    best_value, best_angle = 0.0, 0.0
-
-    def bound(angle: float, half_width: float) -> tuple[float, float]:
-        along = centred[:, 0] * math.cos(angle) + centred[:, 1] * math.sin(angle)
-        across = np.abs(centred[:, 1] * math.cos(angle) - centred[:, 0] * math.sin(angle))
-        value = _best_offset(along, r)[1]
-        # 1 + 1e-12 covers the rounding of the projections
-        slack = (across * math.sin(half_width) + np.abs(along) * (1.0 - math.cos(half_width))) * (
-            1.0 + 1e-12
-        ) + 1e-300
-        upper = 0.0
-        for sign in (1.0, -1.0):
-            helpful = positive if sign > 0.0 else ~positive
-            key = along + np.where(helpful, slack, -slack)
-            # at equal keys the helpful points come first, so that the bound is not cut by ties
-            order = np.lexsort((np.where(helpful, 0, 1), -key))
-            upper = max(upper, float((sign * np.cumsum(r[order])).max()))
-        return value, upper
-
-    # Half-planes of direction angle + π are complements; with Σr = 0 they have the same modulus.
-    pieces = 32
-    half = math.pi / pieces
-    stack = [((2 * i + 1) * half / 1.0, half) for i in range(pieces)] if abs(total) > 1e-12 else []
-    if not stack:
-        half = math.pi / (2 * pieces)
-        stack = [((2 * i + 1) * half, half) for i in range(pieces)]
-    upper_closed = 0.0
-    nodes = 0
-    frontier: list[tuple[float, float, float]] = []
-    with steps("certificate", max_nodes) as step:
-        for angle, width in stack:
-            value, upper = bound(angle, width)
-            nodes += 1
-            step()
-            if value > best_value:
-                best_value, best_angle = value, angle
-            frontier.append((upper, angle, width))
-        while frontier:
-            frontier.sort()
-            upper, angle, width = frontier.pop()
-            if upper <= best_value * (1.0 + relative_tolerance) or nodes >= max_nodes:
-                upper_closed = max(upper_closed, upper)
-                break
-            for child in (angle - width / 2.0, angle + width / 2.0):
-                value, child_upper = bound(child, width / 2.0)
-                nodes += 1
-                step()
-                if value > best_value:
-                    best_value, best_angle = value, child
-                frontier.append((min(child_upper, upper), child, width / 2.0))
-    direction = np.array([math.cos(best_angle), math.sin(best_angle)])
-    offset, value = _best_offset(points @ direction, r)
-    return value, max(upper_closed, value), direction, offset
-
-
-def _heuristic_oracle(
-    points: Array, r: Array, rng: np.random.Generator, n_directions: int
-) -> tuple[float, Array, float]:
-    """A good half-space: best of the axes, the residual's own direction and random directions."""
-    q = points.shape[1]
-    spread = points.std(axis=0) + 1e-300
-    directions = rng.normal(size=(n_directions, q)) / spread
-    centred = points - points.mean(axis=0)
-    candidates = np.vstack([np.eye(q), (r @ centred)[None, :] / spread**2, directions])
-    best_value, best = -1.0, candidates[0]
-    for _ in range(3):
-        for direction in candidates:
-            norm = float(np.linalg.norm(direction))
-            if norm == 0.0 or not np.isfinite(norm):
-                continue
-            value = _best_offset(points @ (direction / norm), r)[1]
-            if value > best_value:
-                best_value, best = value, direction / norm
-        step = rng.normal(size=(max(n_directions // 2, 4), q)) / spread
-        scale = np.linalg.norm(best) / np.linalg.norm(step, axis=1, keepdims=True)
-        candidates = best + 0.3 * scale * step
-    offset, value = _best_offset(points @ best, r)
-    return value, best, offset
+def _unit(vectors: Array) -> Array:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(length > 0.0, length, 1.0)
 
 
 def _project_l1(v: Array, radius: float) -> Array:
@@ -178,21 +113,22 @@ def _project_l1(v: Array, radius: float) -> Array:
     return np.asarray(np.sign(v) * np.maximum(magnitude - shrink, 0.0))
 
 
-def _corrective(gram: Array, target: Array, start: Array, radius: float, n_steps: int = 400) -> Array:
+def _corrective(gram: Array, target: Array, start: Array, radius: float, tol: float) -> Array:
     """Minimise ``νᵀGν/2 − targetᵀν`` over the ℓ1 ball by accelerated projected gradient with restarts."""
     lipschitz = max(float(np.linalg.eigvalsh(gram)[-1]), 1e-12)
     x = momentum = start
     t = 1.0
-    for _ in range(n_steps):
+    for count in range(400):
         new = _project_l1(momentum - (gram @ momentum - target) / lipschitz, radius)
         if (momentum - new) @ (new - x) > 0.0:
             t = 1.0
         t_new = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
         momentum = new + (t - 1.0) / t_new * (new - x)
-        if np.abs(new - x).max(initial=0.0) < 1e-12:
-            x = new
-            break
         x, t = new, t_new
+        if count % 10 == 9:
+            gradient = gram @ x - target
+            if radius * np.abs(gradient).max(initial=0.0) + gradient @ x <= tol:
+                break
     return x
 
 
@@ -202,8 +138,8 @@ def fit_halfspaces(
     mass: float,
     rng: np.random.Generator,
     *,
-    max_atoms: int = 40,
-    tol: float = 1e-4,
+    max_atoms: int = 60,
+    tol: float = 1e-3,
     max_nodes: int = 3000,
 ) -> HalfspaceFit:
     """Fully corrective conditional gradient for the mean squared error over half-space mixtures.
@@ -217,66 +153,90 @@ def fit_halfspaces(
         D, the largest total mass.
     rng : numpy.random.Generator
         Public randomness for the search directions; the certificate does not depend on it.
-    max_atoms : int, default=40
+    max_atoms : int, default=60
         Most half-spaces.
-    tol : float, default=1e-4
-        Stop when the (estimated) duality gap is below it.
+    tol : float, default=1e-3
+        Stop when the duality gap is below it.
     max_nodes : int, default=3000
-        Effort of the exact oracle in the plane.
+        Effort of the bound on all half-spaces, where a smaller one does not settle it.
 
     Returns
     -------
     HalfspaceFit
-        ``certified`` is True for q = 2, where ``lower_bound`` is a proven lower bound on the class's minimum.
+        ``lower_bound`` is a proven lower bound on the minimum over the class, in any dimension.
     """
     n, q = points.shape
-    features = np.empty((n, 0))
-    directions, offsets = np.empty((0, q)), np.empty(0)
-    masses = np.empty(0)
+    distinct, inverse = np.unique(points, axis=0, return_inverse=True)
+    inverse = inverse.ravel()
+    weight = np.bincount(inverse) / n
+    target = np.bincount(inverse, weights=s) / n  # the mean of s at a point, times its weight
     mean = float(s.mean())
-    values = np.full(n, mean)
-    n_directions = 32 if q > 2 else 64
-    plane = np.column_stack([np.cos(a := np.arange(64) * np.pi / 64), np.sin(a)]) if q == 2 else None
-
-    def oracle(r: Array) -> tuple[float, Array, float]:
-        if plane is None:
-            return _heuristic_oracle(points, r, rng, n_directions)
-        best = max(
-            ((_best_offset(points @ d, r)[1], i) for i, d in enumerate(plane)), key=lambda pair: pair[0]
-        )[1]
-        angle, width = best * np.pi / 64, np.pi / 64
-        choice = (_best_offset(points @ plane[best], r)[1], plane[best])
-        for _ in range(4):
-            width /= 2.0
-            for candidate in (angle - width, angle + width):
-                d = np.array([math.cos(candidate), math.sin(candidate)])
-                value = _best_offset(points @ d, r)[1]
-                if value > choice[0]:
-                    choice, angle = (value, d), candidate
-        offset, value = _best_offset(points @ choice[1], r)
-        return value, choice[1], offset
+    search = _Directions(distinct, rng)
+    bound = _Bound(distinct, max_nodes)
+    features = np.empty((len(distinct), 0))
+    directions, offsets, masses = np.empty((0, q)), np.empty(0), np.empty(0)
+    values = np.full(len(distinct), mean)
+    lower, rounds = 0.0, 0
 
     with steps("half-spaces", max_atoms) as step:
-        for _ in range(max_atoms):
-            r = (s - values) / n
-            value, direction, offset = oracle(r)
-            gap = 2.0 * (mass * value - float(r @ values))
-            if gap <= tol:
-                break
-            column = (points @ direction >= offset).astype(float)
-            features = np.column_stack([features, column])
-            directions, offsets = np.vstack([directions, direction]), np.append(offsets, offset)
-            centred = features - features.mean(axis=0)
-            masses = _corrective(centred.T @ centred / n, centred.T @ s / n, np.append(masses, 0.0), mass)
-            values = mean + centred @ masses
-            step()
-    intercept = mean - float(features.mean(axis=0) @ masses) if masses.size else mean
-    residual = s - values
-    loss = float(residual @ residual / n)
-    r = residual / n
-    certified = q == 2
-    largest = largest_halfplane_sum(points, r, max_nodes=max_nodes)[1] if certified else oracle(r)[0]
-    gap = 2.0 * (mass * largest - float(r @ values)) + 4.0 * abs(float(r.sum()))
-    return HalfspaceFit(
-        intercept, masses, directions, offsets, values, loss, max(0.0, loss - max(gap, 0.0)), certified
-    )
+        while True:
+            r = target - weight * values
+            explained = float(r @ values)
+            found = search.best(r, 3)
+            full = masses.size >= max_atoms or rounds == _MOST_ROUNDS - 1
+            if full or 2.0 * (mass * found[0].value - explained) <= tol / 2.0:
+                enough = (explained + tol / 2.0) / mass if mass else math.inf
+                certain = bound.largest(r, enough, math.inf if full else enough)
+                gap = 2.0 * (mass * certain.upper - explained) + 4.0 * abs(float(r.sum()))
+                lower = max(lower, 1.0 - float((2.0 * target - weight * values) @ values) - max(gap, 0.0))
+                missed = 2.0 * (mass * certain.value - explained)
+                rounds += 1
+                if full or missed <= tol / 2.0:
+                    break
+                found = [certain]
+            new = [half for half in found if 2.0 * (mass * half.value - explained) > 0.0]
+            columns = [(distinct @ half.direction >= half.offset).astype(float) for half in new]
+            features = np.column_stack([features, *columns])
+            directions = np.vstack([directions, *(half.direction for half in new)])
+            offsets = np.append(offsets, [half.offset for half in new])
+            centred = features - weight @ features
+            start = np.append(masses, np.zeros(len(new)))
+            gram = centred.T @ (weight[:, None] * centred)
+            masses = _corrective(gram, centred.T @ target, start, mass, tol / 10.0)
+            kept = masses != 0.0
+            features, directions, offsets, masses = (
+                features[:, kept],
+                directions[kept],
+                offsets[kept],
+                masses[kept],
+            )
+            values = mean + centred[:, kept] @ masses
+            for _ in new:
+                step()
+    intercept = mean - float((weight @ features) @ masses) if masses.size else mean
+    fitted = values[inverse]
+    loss = float((s - fitted) @ (s - fitted) / n)
+    return HalfspaceFit(intercept, masses, directions, offsets, fitted, loss, min(lower, loss))
+
+
+class _Bound:
+    """Upper bounds on what any half-space holds, as cheap as the question allows."""
+
+    def __init__(self, points: Array, max_nodes: int) -> None:
+        self._points, self._max_nodes = points, max_nodes
+        self._line: TurningLine | None = None
+
+    def largest(self, r: Array, enough: float, refuted: float) -> HalfspaceSum:
+        """The best half-space found, and a bound on all: below ``enough`` unless one holds more than ``refuted``."""
+        plane = self._points.shape[1] == 2 and len(self._points) <= _MOST_TURNED
+        if self._line is None:
+            for nodes in (_FEW_NODES,) if plane else (_FEW_NODES, self._max_nodes):
+                best = largest_halfspace_sum(self._points, r, enough=enough, refuted=refuted, max_nodes=nodes)
+                if best.value > refuted or best.upper <= max(enough, best.value * (1.0 + 1e-9)):
+                    return best
+            if not plane:
+                return best
+            self._line = TurningLine(self._points)
+        _, upper, direction = self._line.largest(r)
+        offset, value = best_offset(self._points @ direction, r)
+        return HalfspaceSum(value, upper, direction, offset)
