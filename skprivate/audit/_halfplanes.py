@@ -76,13 +76,13 @@ class TurningLine:
         def turn(one: Any, other: Any) -> Any:
             return one[..., 0] * other[..., 1] - one[..., 1] * other[..., 0]
 
+        def earlier(one: int, other: int) -> int:
+            return -1 if turn(vectors[one], vectors[other]) > 0 else 1
+
         turns: Any = turn(vectors[near], vectors[near + 1])
         if (turns < 0).any():
-            run: Any
             for run in np.split(touched, np.flatnonzero(np.diff(touched) > 1) + 1):
-                places = sorted(
-                    run, key=cmp_to_key(lambda a, b: -1 if turn(vectors[a], vectors[b]) > 0 else 1)
-                )
+                places = sorted(run.tolist(), key=cmp_to_key(earlier))
                 order[run], above[run], vectors[run] = order[places], above[places], vectors[places]
             turns = turn(vectors[near], vectors[near + 1])
         self._together[pivot, near] = turns == 0
