@@ -264,7 +264,7 @@ def make_report(
             "format": "skprivate privacy report",
             "format_version": FORMAT_VERSION,
             "created": now(),
-            "title": title or f"Privacy of {_article(name)}",
+            "title": title or _TITLES.get(kind, f"Privacy of {_article(name)}"),
             "subject": {"kind": kind, "name": name},
             "verdict": "stop" if "stop" in levels else "caution" if "caution" in levels else "holds",
             "findings": findings,
@@ -282,6 +282,9 @@ def make_report(
 
 
 _OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
+
+
+_TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy guarantee"}
 
 
 def _article(name: str) -> str:
@@ -335,7 +338,9 @@ def _checked_answers(answers: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _checked_audits(audits: Any) -> list[EstimatorAudit]:
-    every = [] if audits is None else [audits] if isinstance(audits, EstimatorAudit) else list(audits)
+    if audits is None:
+        return []
+    every = list(audits) if isinstance(audits, list | tuple) else [audits]
     for audit in every:
         if not isinstance(audit, EstimatorAudit):
             raise TypeError(
