@@ -70,11 +70,12 @@ _VERDICTS = {
 def _head(facts: Mapping[str, Any]) -> str:
     found = "".join(f"<p>{text(each['text'])}</p>" for each in facts["findings"])
     verdict = facts["verdict"]
+    said = "Nothing was released." if facts["strength"] is None and verdict == "holds" else _VERDICTS[verdict]
     by = f"{text(facts['subject']['name'])} · {text(facts['created'][:10])} · skprivate "
     return (
         f'<header><p class="eyebrow">Privacy report</p><h1>{text(facts["title"])}</h1>'
         f'<p class="by">{by}{text(facts["versions"]["skprivate"])}</p>'
-        f'<div class="verdict {verdict}"><strong>{_VERDICTS[verdict]}</strong>{found}</div>{_figures(facts)}</header>'
+        f'<div class="verdict {verdict}"><strong>{said}</strong>{found}</div>{_figures(facts)}</header>'
     )
 
 
@@ -147,11 +148,17 @@ def _strength(facts: Mapping[str, Any]) -> str:
         f'<span class="key c{k % 4}"></span>{text(name)} &ensp;' for k, (name, _) in enumerate(curves) if name
     )
     advantage = _middle(said["risk"])[0]["advantage"]
+    unit = facts["protection"]["unit"]
+    attacker = (
+        "An attacker looks at the release and says from which of two data sets it was made."
+        if unit == "data set"
+        else f"An attacker who knows all of the data but one {unit} looks at the release and says whether that {unit} "
+        "took part, or which of two candidates did."
+    )
     return (
         f"<p>It is {kinds[said['definition']]} with ε = {_up(said['epsilon'])} and δ = {small(said['delta'])}.</p>"
-        "<p>An attacker who knows everything but one person's data looks at the release and says whether that person "
-        f"took part (or which of two candidates did). No attack does better than this, computed {source}; the largest "
-        f"difference between the two rates is {percent(advantage)[:-2]} percentage points.</p>"
+        f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between the two "
+        f"rates is {percent(advantage)[:-2]} percentage points.</p>"
         f"{_table(head, rows, numbers=range(len(head)))}"
         f'<div class="charts"><figure>{trade_off_chart(curves)}</figure>'
         f"<figure>{trade_off_chart(curves, log=True)}</figure></div>"
@@ -320,7 +327,18 @@ def _audit(audit: Mapping[str, Any]) -> str:
         f"<p>{text(audit['name'])}: {audit['n_runs']} fits on each of two neighbouring inputs that differ in one "
         f"{text(audit['unit'])} ({text(audit['adjacency'])}) show ε ≥ {_down(found)} with confidence "
         f"{audit['confidence']:g}, at δ = {small(audit['claimed_delta'])}; claimed is ε ≤ {_up(claimed)}. "
-        f"{verdict}</p>{chart}{other}"
+        f"{verdict}{_profile(audit)}</p>{chart}{other}"
+    )
+
+
+def _profile(audit: Mapping[str, Any]) -> str:
+    """The further point of the claim that was tested, where the guarantee lists its events."""
+    if audit["delta_lower_bound"] is None:
+        return ""
+    found = small(audit["delta_lower_bound"], rounded_down)
+    return (
+        f" At ε = {rounded_up(audit['profile_epsilon'], 4)} the claim allows δ = {small(audit['profile_delta'])}; the fits "
+        f"show δ ≥ {found}."
     )
 
 
