@@ -67,7 +67,7 @@ def ledger_guarantee(ledger: PrivacyLedger) -> PrivacyGuarantee | None:
         return None
     relation, _, metric = ledger.adjacency.partition(": ")
     epsilon, delta = ledger.spent
-    said = ("everything that was released from these data was charged to this ledger",)
+    said: tuple[str, ...] = ("everything that was released from these data was charged to this ledger",)
     if ledger.rows_per_user is not None:
         said += (f"a user has at most {ledger.rows_per_user} rows",)
     if ledger.public_features:

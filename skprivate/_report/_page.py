@@ -337,8 +337,8 @@ def _profile(audit: Mapping[str, Any]) -> str:
         return ""
     found = small(audit["delta_lower_bound"], rounded_down)
     return (
-        f" At ε = {rounded_up(audit['profile_epsilon'], 4)} the claim allows δ = {small(audit['profile_delta'])}; the fits "
-        f"show δ ≥ {found}."
+        f" At ε = {rounded_up(audit['profile_epsilon'], 4)} the claim allows δ = {small(audit['profile_delta'])}; "
+        f"the fits show δ ≥ {found}."
     )
 
 

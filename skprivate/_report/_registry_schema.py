@@ -32,7 +32,7 @@ KINDS = {
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
 
 
-def _object(required: Sequence[str] = (), **properties: Any) -> dict[str, Any]:
+def _object(required: Sequence[str] = (), /, **properties: Any) -> dict[str, Any]:
     return {
         "type": "object",
         "additionalProperties": False,

@@ -21,13 +21,12 @@ _RATE = {"type": "number", "minimum": 0, "maximum": 1}
 _MAYBE_TEXT = {"type": ["string", "null"]}
 
 
-def _object(properties: Mapping[str, Any], *, optional: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+def _object(properties: Mapping[str, Any], *, optional: tuple[str, ...] = ()) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": dict(properties),
         "required": [name for name in properties if name not in optional],
         "additionalProperties": False,
-        **more,
     }
 
 
@@ -179,30 +178,35 @@ _AUDIT = _object(
 _STEP = _object({"path": _TEXT, "role": _TEXT, "epsilon": _UNBOUNDED, "delta": _UNBOUNDED})
 
 #: What `PrivacyReport.to_dict` and `PrivacyReport.to_json` return, as JSON Schema (draft 2020-12).
-REPORT_SCHEMA: Mapping[str, Any] = _object(
-    {
-        "format": {"const": "skprivate privacy report"},
-        "format_version": {"const": FORMAT_VERSION},
-        "created": {**_TEXT, "description": "UTC time, ISO 8601."},
-        "title": _TEXT,
-        "subject": _object({"kind": {"enum": ["model", "release", "ledger", "guarantee"]}, "name": _TEXT}),
-        "verdict": {"enum": ["holds", "caution", "stop"]},
-        "findings": _list(_object({"level": {"enum": ["stop", "caution", "note"]}, "text": _TEXT})),
-        "protection": _maybe(_PROTECTION, _EMPTY),
-        "strength": _maybe(_STRENGTH, _EMPTY),
-        "assumptions": _list(_TEXT, description="What has to be true outside the code."),
-        "mechanisms": _maybe(_MECHANISMS, _EMPTY),
-        "not_protected": _list(_TEXT),
-        "steps": _list(_STEP, description="Of a composite: what each step does with private rows."),
-        "ledgers": _list(_LEDGER),
-        "audits": _list(_AUDIT),
-        "trust_model": {"enum": ["central", "local"]},
-        "answers": {
-            "type": "object",
-            "additionalProperties": _TEXT,
-            "description": "What the publisher answered.",
-        },
-        "versions": {"type": "object", "additionalProperties": _TEXT},
-    },
-    **{"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "skprivate privacy report"},
-)
+REPORT_SCHEMA: Mapping[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "skprivate privacy report",
+    **_object(
+        {
+            "format": {"const": "skprivate privacy report"},
+            "format_version": {"const": FORMAT_VERSION},
+            "created": {**_TEXT, "description": "UTC time, ISO 8601."},
+            "title": _TEXT,
+            "subject": _object(
+                {"kind": {"enum": ["model", "release", "ledger", "guarantee"]}, "name": _TEXT}
+            ),
+            "verdict": {"enum": ["holds", "caution", "stop"]},
+            "findings": _list(_object({"level": {"enum": ["stop", "caution", "note"]}, "text": _TEXT})),
+            "protection": _maybe(_PROTECTION, _EMPTY),
+            "strength": _maybe(_STRENGTH, _EMPTY),
+            "assumptions": _list(_TEXT, description="What has to be true outside the code."),
+            "mechanisms": _maybe(_MECHANISMS, _EMPTY),
+            "not_protected": _list(_TEXT),
+            "steps": _list(_STEP, description="Of a composite: what each step does with private rows."),
+            "ledgers": _list(_LEDGER),
+            "audits": _list(_AUDIT),
+            "trust_model": {"enum": ["central", "local"]},
+            "answers": {
+                "type": "object",
+                "additionalProperties": _TEXT,
+                "description": "What the publisher answered.",
+            },
+            "versions": {"type": "object", "additionalProperties": _TEXT},
+        }
+    ),
+}

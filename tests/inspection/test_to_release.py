@@ -73,7 +73,8 @@ def test_simulated_noise_is_refused_unless_asked_for(seed):
             release()
         copy = release(allow_invalid=True)
         np.testing.assert_array_equal(copy.predict(X), fitted.predict(X))
-        assert b"RandomState" not in pickle.dumps(copy)
+        assert (b"numpy.random" in pickle.dumps(fitted)) == (seed != 0)
+        assert b"numpy.random" not in pickle.dumps(copy)
 
 
 def test_one_simulated_member_is_enough_to_refuse():
