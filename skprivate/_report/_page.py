@@ -213,12 +213,14 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
             [
                 step["path"],
                 step["role"],
-                "" if step["role"] != "private" else f"ε = {_up(step['epsilon'])}",
-                "" if step["role"] != "private" else f"δ = {small(step['delta'])}",
+                "" if step["role"] != "private" else _up(step["epsilon"]),
+                "" if step["role"] != "private" else small(step["delta"]),
             ]
             for step in facts["steps"]
         ]
-        parts.append(f"<h3>Steps of the model</h3>{_table(['step', 'with private rows', '', ''], rows)}")
+        parts.append(
+            f"<h3>Steps of the model</h3>{_table(['step', 'with private rows', 'ε', 'δ'], rows, numbers=(2, 3))}"
+        )
     more = [("proven in", said["theorem"])] if said["theorem"] else []
     more += [("paid in entry", said["ledger_entry"])] if said["ledger_entry"] else []
     return "".join(parts) + _facts(more)
@@ -352,7 +354,8 @@ def _answers(facts: Mapping[str, Any]) -> str:
     model = {
         "central": "Central model: whoever runs the code sees the data before the noise is added.",
         "local": "Local model: noise is added to each row by itself. Where people do that on their own machines, "
-        "nobody else has to be trusted; where somebody collects the rows first, that one has.",
+        "nobody else has to be trusted; where somebody collects the rows first, that one has. Each call of "
+        "transform is a release of its own, and costs again.",
     }[facts["trust_model"]]
     return f'<p>{model}</p><dl class="facts answers">{items}</dl>'
 

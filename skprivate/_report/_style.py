@@ -63,6 +63,7 @@ th.n,td.n{text-align:right}td.n{white-space:nowrap}
 .facts{display:grid;grid-template-columns:minmax(7rem,max-content) 1fr;gap:.3rem 1.2rem;margin:.9rem 0}
 .facts dt{color:var(--soft);font-size:.85rem;line-height:1.75}
 .facts dd{margin:0}
+.facts.answers{grid-template-columns:1fr;max-width:42rem;gap:0}.answers dd{margin:0 0 .7rem}
 code{font:.85em/1.4 ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,monospace}
 .open{color:var(--soft);font-style:italic}
 .open::after{content:"";display:block;border-bottom:1px dotted var(--soft);height:1.5rem}
