@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
+
+from sklearn.utils.validation import check_is_fitted
 
 from skprivate._progress import steps
 from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _VisualBlock
 from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
 from skprivate.privacy._account import price_of_plan
+from skprivate.privacy._publish import published_copy
 from skprivate.privacy._warnings import warn_if_large
 
 __all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
@@ -90,6 +93,35 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
     #: Most tasks that callbacks are told of in one fit (`skprivate._progress.steps`), one after the other; the
     #: draws are one.
     _most_fit_tasks: ClassVar[int] = 1
+
+    def to_release(self, *, allow_invalid: bool = False) -> Self:
+        """A copy of the fitted estimator that may be published: no ledgers, no paths, no generators.
+
+        Parameters
+        ----------
+        allow_invalid : bool, default=False
+            Whether a copy is made also where the noise was simulated or nothing is promised: for trials, never for
+            publication.
+
+        Returns
+        -------
+        copy : estimator
+            The same estimator, its guarantee included. It predicts the same; its fits are charged to nothing.
+
+        Raises
+        ------
+        ValueError
+            If a guarantee in it is not valid for release, or promises nothing.
+        TypeError
+            If it cannot be pickled, so not be published.
+
+        See Also
+        --------
+        skprivate.inspection.to_release : For pipelines and other composites.
+        """
+        check_is_fitted(self, "privacy_guarantee_")
+        published: Self = published_copy(self, allow_invalid=allow_invalid)
+        return published
 
     def _sk_visual_block_(self) -> _VisualBlock:
         """scikit-learn's diagrams, of composites too, say below the name what was promised."""

@@ -3,6 +3,7 @@
 ::
 
     skprivate ledger show study.ledger
+    skprivate ledger report study.ledger --output study.html
     skprivate ledger export study.ledger --format csv --output study.csv
     skprivate ledger verify study.ledger --seal 3f0a…
 
@@ -23,6 +24,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from skprivate._report import make_report
+from skprivate._report._ledger_facts import ledger_guarantee
 from skprivate.privacy import DamagedLedgerError, LedgerEntry, PrivacyLedger
 from skprivate.privacy._dialect import rounded_up
 
@@ -90,6 +93,14 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     command("show", _show, "the budget, what is left of it, and the entries, as a table")
+    report = command(
+        "report", _report, "a page for reviewers, or its JSON: what was promised, spent and is left"
+    )
+    report.add_argument("--format", choices=("html", "json"), default="html", help="default: html")
+    report.add_argument("--title", help="heading of the page")
+    report.add_argument(
+        "--details", action="store_true", help="accounts, machines, parameters and the file's path as well"
+    )
     export = command("export", _export, "all entries for other programs")
     export.add_argument("--format", choices=("csv", "json", "jsonl"), default="csv", help="default: csv")
     verify = command("verify", _verify, "check every record, and the last one against a seal noted before")
@@ -143,6 +154,18 @@ def summary(ledger: PrivacyLedger) -> dict[str, Any]:
         else "releases",
         "seal": ledger.seal,
     }
+
+
+def _report(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
+    report = make_report(
+        ledger_guarantee(ledger),
+        kind="ledger",
+        name="PrivacyLedger",
+        title=options.title,
+        ledgers=[ledger],
+        details=options.details,
+    )
+    return report.to_json() if options.format == "json" else report.to_html(), 0
 
 
 def _export(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:

@@ -36,9 +36,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "datasets": {"_sklearn", "privacy"},
     **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric", "audit")},
     "model_selection": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit"},
-    "inspection": FLOOR | {"preprocessing", "mixture", "user_level", "aggregate", "metric"},
-    "cli": FLOOR,
-    "displays": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},
+    "_report": {"privacy", "audit"},
+    "inspection": FLOOR
+    | {"_report", "audit", "preprocessing", "mixture", "user_level", "aggregate", "metric"},
+    "cli": FLOOR | {"_report"},
+    "displays": FLOOR
+    | {"_report", "inspection", "mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},
 }
 EVERYTHING = {"__init__", "__main__", "_demo", "utils"}
 

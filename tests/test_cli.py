@@ -97,7 +97,7 @@ def test_an_empty_ledger(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
-@pytest.mark.parametrize("command", ["show", "export", "verify"])
+@pytest.mark.parametrize("command", ["show", "export", "verify", "report"])
 def test_the_output_never_takes_the_place_of_the_ledger(path, command, suffix, tmp_path, capsys):
     before = PrivacyLedger.open(path).seals()
     (tmp_path / "link").symlink_to(path)
@@ -124,3 +124,31 @@ def test_notes_in_no_encoding_are_shown_as_they_are(tmp_path, capsys):
             env={**os.environ, "PYTHONIOENCODING": encoding},
         )
         assert shown.returncode == 0 and rb"caf\udce9" in shown.stdout
+
+
+def test_report(path, tmp_path, capsys):
+    page, twin = tmp_path / "page.html", tmp_path / "twin.json"
+    assert cli.main(["ledger", "report", path, "-o", str(page), "--title", "A <study>"]) == 0
+    assert cli.main(["ledger", "report", path, "--format", "json", "-o", str(twin)]) == 0
+    assert not capsys.readouterr().out
+    text, facts = page.read_text("utf-8"), json.loads(twin.read_text("utf-8"))
+    assert text.startswith("<!DOCTYPE html>") and "A &lt;study&gt;" in text and "«quoted»" in text
+    assert (
+        facts["ledgers"][0]["spent"] == {"epsilon": 1.0, "delta": 0.0}
+        and len(facts["ledgers"][0]["entries"]) == 2
+    )
+    assert path not in text + json.dumps(facts)
+    assert cli.main(["ledger", "report", path, "--details", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ledgers"][0]["path"] == path
+    helped = run("ledger", "report", "--help")
+    assert helped.returncode == 0 and "--details" in helped.stdout and "page for reviewers" in helped.stdout
+    assert cli.main(["ledger", "report", str(tmp_path / "absent")]) == 2
+    assert "there is no privacy ledger" in capsys.readouterr().err
+
+
+def test_a_report_needs_no_right_to_write(path, tmp_path):
+    before = os.path.getmtime(path)
+    os.chmod(path, 0o444)
+    done = run("ledger", "report", path)
+    assert done.returncode == 0 and "</html>" in done.stdout and not done.stderr
+    assert os.path.getmtime(path) == before

@@ -2,5 +2,14 @@
 
 from skprivate.displays._audit import AuditDisplay
 from skprivate.displays._cells import LargestCellsDisplay
+from skprivate.displays._guarantee import GuaranteeDisplay
+from skprivate.displays._ledger import LedgerDisplay
+from skprivate.displays._utility import PrivacyUtilityDisplay
 
-__all__ = ["AuditDisplay", "LargestCellsDisplay"]
+__all__ = [
+    "AuditDisplay",
+    "GuaranteeDisplay",
+    "LargestCellsDisplay",
+    "LedgerDisplay",
+    "PrivacyUtilityDisplay",
+]

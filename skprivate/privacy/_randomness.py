@@ -25,6 +25,9 @@ except ImportError:  # a Python built without OpenSSL: every bit comes from the 
 #: What scikit-learn calls ``random_state``.
 RandomStateLike: TypeAlias = "int | np.integer | np.random.RandomState | None"
 
+#: What may stand in an attribute of a model, and has to stay at home when the model is published.
+GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator)
+
 #: Up to so many bytes the operating system is asked directly (there it is as fast as OpenSSL).
 _DIRECT_BYTES = 1024
 #: Fresh entropy mixed into OpenSSL's generator before each larger read.

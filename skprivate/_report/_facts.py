@@ -1,0 +1,165 @@
+"""The facts of a report as plain data, from a guarantee and an audit. No private value is looked at."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from skprivate._report._words import change_in_words, example_of, not_protected, strength_in_words
+from skprivate.audit import EstimatorAudit
+from skprivate.privacy import Adjacency, PrivacyGuarantee
+
+__all__ = ["audit_facts", "finding", "guarantee_facts", "guarantee_findings", "versions"]
+
+#: False positive rates of the table, prior beliefs of its last columns, and the points of the curve.
+RATES, PRIORS = (0.001, 0.01, 0.1), (0.1, 0.5)
+CURVE = tuple(
+    round(float(rate), 12)
+    for rate in np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 22), np.linspace(0.1, 1.0, 37)]))
+)
+
+
+def finding(level: str, text: str) -> dict[str, str]:
+    """Something that a reviewer has to see first; the level is "stop", "caution" or "note"."""
+    return {"level": level, "text": text}
+
+
+def guarantee_findings(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
+    """What is wrong with a guarantee at first sight."""
+    found = []
+    if not guarantee.valid_for_release:
+        found.append(
+            finding(
+                "stop",
+                "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract "
+                "it. The numbers below say what the same release would promise with secure noise.",
+            )
+        )
+    if math.isinf(guarantee.epsilon):
+        found.append(finding("stop", "No privacy is promised."))
+    if guarantee.stated:
+        found.append(
+            finding(
+                "caution",
+                "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
+                "nothing here has checked it.",
+            )
+        )
+    return found
+
+
+def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | None = None) -> dict[str, Any]:
+    """Sections of a report that follow from a guarantee."""
+    metric = guarantee.adjacency is Adjacency.METRIC
+    places: Sequence[float | None] = _distances(guarantee, distances) if metric else (None,)
+    what, change = change_in_words(guarantee)
+    at = places[len(places) // 2]
+    largest = float(guarantee.trade_off([0.01], distance=at)[0])
+    return {
+        "protection": {
+            "unit": str(guarantee.unit),
+            "adjacency": str(guarantee.adjacency),
+            "metric": guarantee.metric,
+            "what": what,
+            "change": change,
+            "example": example_of(guarantee, 0.01, largest, at),
+        },
+        "strength": {
+            "definition": "metric" if metric else "approximate" if guarantee.delta else "pure",
+            "epsilon": None if math.isinf(guarantee.epsilon) else float(guarantee.epsilon),
+            "delta": float(guarantee.delta),
+            "in_words": strength_in_words(guarantee),
+            "risk_from": "events"
+            if guarantee.events and not guarantee.adaptive and not metric
+            else "epsilon and delta",
+            "risk": [_risk(guarantee, rate, distance) for distance in places for rate in RATES],
+            "trade_off": [
+                {
+                    "distance": distance,
+                    "fpr": list(CURVE),
+                    "tpr": [float(rate) for rate in guarantee.trade_off(CURVE, distance=distance)],
+                }
+                for distance in places
+            ],
+        },
+        "assumptions": list(guarantee.assumptions),
+        "mechanisms": {
+            "events": [{**event.to_dict(), "count": count} for event, count in guarantee.events],
+            "adaptive": guarantee.adaptive,
+            "theorem": guarantee.theorem,
+            "noise": "stated"
+            if guarantee.stated
+            else "secure"
+            if guarantee.valid_for_release
+            else "simulated",
+            "ledger_entry": guarantee.ledger_entry,
+        },
+        "not_protected": not_protected(guarantee),
+    }
+
+
+def _distances(guarantee: PrivacyGuarantee, given: Sequence[float] | None) -> Sequence[float]:
+    if given is not None:
+        return sorted(given)
+    if not 0 < guarantee.epsilon < math.inf:
+        return (1.0,)
+    # Where ε times the distance is about ½, 1 and 2: two inputs so close are hard, or not so hard, to tell apart.
+    return [float(f"{strength / guarantee.epsilon:.2g}") for strength in (0.5, 1.0, 2.0)]
+
+
+def _risk(guarantee: PrivacyGuarantee, rate: float, distance: float | None) -> dict[str, Any]:
+    even = guarantee.risk(prior=0.5, fpr=rate, distance=distance)
+    return {
+        "distance": distance,
+        "fpr": rate,
+        "tpr": even.tpr,
+        "advantage": even.advantage,
+        "posterior": [
+            {"prior": prior, "at_most": guarantee.risk(prior, rate, distance=distance).posterior}
+            for prior in PRIORS
+        ],
+    }
+
+
+def audit_facts(audit: EstimatorAudit, guarantee: PrivacyGuarantee | None) -> dict[str, Any]:
+    """A lower bound beside the claim, and whether it speaks of the same guarantee."""
+    same = guarantee is not None and (
+        (audit.unit, audit.adjacency) == (str(guarantee.unit), str(guarantee.adjacency))
+        and (guarantee.metric is not None or audit.claimed_epsilon == guarantee.epsilon)
+        and audit.claimed_delta == guarantee.delta
+    )
+    return {
+        "name": audit.name,
+        "unit": audit.unit,
+        "adjacency": audit.adjacency,
+        "claimed_epsilon": _finite(audit.claimed_epsilon),
+        "claimed_delta": audit.claimed_delta,
+        "epsilon_lower_bound": _finite(audit.epsilon_lower_bound),
+        "profile_epsilon": audit.profile_epsilon,
+        "profile_delta": audit.profile_delta,
+        "delta_lower_bound": audit.delta_lower_bound,
+        "violated": bool(audit.violated),
+        "n_runs": int(audit.n_runs),
+        "confidence": float(audit.confidence),
+        "same_claim": bool(same),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def versions() -> Mapping[str, str]:
+    """What computed the report."""
+    found = {"python": platform.python_version()}
+    for name in ("skprivate", "scikit-learn", "numpy", "scipy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from a checkout that was not installed
+            found[name] = "not installed"
+    return found

@@ -1,0 +1,349 @@
+"""The report itself: facts, and everything that is made of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from skprivate._report._card import model_card
+from skprivate._report._facts import audit_facts, finding, guarantee_facts, guarantee_findings, versions
+from skprivate._report._ledger_facts import ledger_facts
+from skprivate._report._page import page
+from skprivate._report._registry import registry_entry
+from skprivate._report._schema import FORMAT_VERSION
+from skprivate._report._words import QUESTIONS, small
+from skprivate.audit import EstimatorAudit
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
+from skprivate.privacy._dialect import must_be, one_of, rounded_up
+from skprivate.privacy._ledger_terms import now
+
+__all__ = ["PrivacyReport", "make_report"]
+
+
+class PrivacyReport:
+    """What a reviewer has to know of a release; made by `privacy_report`.
+
+    Everything that it shows comes from one dictionary (`to_dict`), described by `REPORT_SCHEMA`. In notebooks it shows
+    itself as the page.
+
+    Parameters
+    ----------
+    facts : dict
+        As `to_dict` returns them.
+
+    Examples
+    --------
+    >>> from skprivate.inspection import privacy_report
+    >>> from skprivate.privacy import PrivacyGuarantee
+    >>> report = privacy_report(PrivacyGuarantee(1.0, 0.0, "row", "add-remove"), title="Counts of a survey")
+    >>> report.verdict, report.to_dict()["strength"]["definition"]
+    ('holds', 'pure')
+    >>> print(report)
+    Counts of a survey: ε = 1, δ = 0 for one row (add-remove): holds under 0 assumptions
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self._facts = copy.deepcopy(dict(facts))
+
+    @property
+    def verdict(self) -> str:
+        """ "holds", "caution" where something has to be looked at first, or "stop" where nothing may be released."""
+        verdict: str = self._facts["verdict"]
+        return verdict
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What the verdict rests on, the worst first."""
+        return tuple(each["text"] for each in self._facts["findings"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as plain data that JSON can hold.
+
+        Returns
+        -------
+        dict
+            Valid against `REPORT_SCHEMA`. A number that is infinite is None.
+        """
+        return copy.deepcopy(self._facts)
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The facts as JSON.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            Where it is written as well.
+
+        Returns
+        -------
+        str
+        """
+        return _written(json.dumps(self._facts, indent=2, ensure_ascii=False), path)
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The page: one file that loads nothing, for screens of any width and for paper.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            Where it is written as well.
+
+        Returns
+        -------
+        str
+        """
+        return _written(page(self._facts), path)
+
+    def to_model_card(
+        self, path: str | os.PathLike[str] | None = None, *, name: str | None = None, **sections: str
+    ) -> str:
+        """A model card in Markdown, privacy first.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            Where it is written as well.
+        name : str, optional
+            Of the model; the report's title by default.
+        **sections : str
+            Markdown for sections that only people can write: ``description``, ``developers``, ``license``,
+            ``repository``, ``direct_use``, ``out_of_scope_use``, ``bias_risks_limitations``, ``training_data``,
+            ``training_procedure``, ``evaluation``, ``citation``, ``contact``.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        TypeError
+            If a section is none of these, or no text.
+        """
+        return _written(
+            model_card(self._facts, self._facts["title"] if name is None else name, sections), path
+        )
+
+    def to_registry_entry(
+        self,
+        *,
+        name: str,
+        curators: Mapping[str, str],
+        description: str,
+        intended_use: str,
+        region: str,
+        publication_date: str,
+        authors: Sequence[str],
+        product_type: str = "Machine learning model",
+        sector: str | None = None,
+        release_type: str = "One release",
+        data_source_type: str = "Static",
+        access_type: str = "Non-interactive",
+        url_slug: str | None = None,
+        **details: str,
+    ) -> dict[str, Any]:
+        """An entry for the public registry of deployments of differential privacy (registry.opendp.org).
+
+        Parameters
+        ----------
+        name, description, intended_use, region : str
+            Of what is published, for whom, and which region's people or laws it concerns.
+        curators : mapping of str to {"Government", "Industry", "Nonprofit"}
+            Who publishes it, and what kind of body that is.
+        publication_date : str
+            YYYY-MM-DD.
+        authors : sequence of str
+            Who wrote the entry.
+        product_type : str, default="Machine learning model"
+            Or "Summary statistics", "Dataset", "Synthetic data", "Interactive API", "SQL queries".
+        sector : str, optional
+            "Technology", "Healthcare", "Education", "Government", "Energy" or "Finance".
+        release_type : {"One release", "Many releases"}, default="One release"
+        data_source_type : {"Static", "Dynamic"}, default="Static"
+            Whether new data come in over time.
+        access_type : {"Non-interactive", "Interactive"}, default="Non-interactive"
+            Whether others may ask for further releases.
+        url_slug : str, optional
+            End of the entry's address; made of the name by default.
+        **details : str
+            What else only people know: ``data_domain``, ``actors``, ``trust_assumptions``, ``justification``,
+            ``utility``, ``post_processing``, ``preprocessing_and_hyperparameter_tuning``, ``additional_information``.
+
+        Returns
+        -------
+        dict
+            As JSON it is YAML too, the format of the registry. Everything about ε, δ, unit, mechanisms and composition
+            is filled in from the report; its status is "Draft".
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as above, or the report's verdict is "stop".
+
+        Notes
+        -----
+        The fields are those of the registry's own schema as it was in 2026; the registry checks an entry again when it
+        is handed in.
+        """
+        basic = {
+            "name": name,
+            "description": description,
+            "intended_use": intended_use,
+            "data_product_type": product_type,
+            "data_product_region": region,
+            "publication_date": publication_date,
+            **({} if sector is None else {"data_product_sector": sector}),
+        }
+        kinds = {
+            "release_type": release_type,
+            "data_source_type": data_source_type,
+            "access_type": access_type,
+        }
+        return registry_entry(
+            self._facts, basic, curators, authors, kinds=kinds, url_slug=url_slug, details=details
+        )
+
+    def __str__(self) -> str:
+        strength, protection = self._facts["strength"], self._facts["protection"]
+        if strength is None:
+            return f"{self._facts['title']}: nothing was released"
+        epsilon = "∞" if strength["epsilon"] is None else rounded_up(strength["epsilon"])
+        n = len(self._facts["assumptions"])
+        ends = {
+            "holds": f"holds under {n} {'assumption' if n == 1 else 'assumptions'}",
+            "caution": "look at it before you sign",
+            "stop": "not valid for release",
+        }
+        return (
+            f"{self._facts['title']}: ε = {epsilon}, δ = {small(strength['delta'])} for one {protection['unit']} "
+            f"({protection['adjacency']}): {ends[self.verdict]}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<PrivacyReport {self}>"
+
+    def _repr_html_(self) -> str:
+        # A page within a notebook's page keeps its style to itself.
+        inside = page(self._facts).replace("&", "&amp;").replace('"', "&quot;")
+        return f'<iframe srcdoc="{inside}" style="width:100%;height:40rem;border:0"></iframe>'
+
+
+def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    if path is not None:
+        Path(path).write_bytes(text.encode("utf-8", "backslashreplace"))
+    return text
+
+
+def make_report(
+    guarantee: PrivacyGuarantee | None,
+    *,
+    kind: str,
+    name: str,
+    title: str | None = None,
+    steps: Sequence[Mapping[str, Any]] = (),
+    ledgers: Sequence[PrivacyLedger] = (),
+    audits: EstimatorAudit | Sequence[EstimatorAudit] | None = None,
+    answers: Mapping[str, str] | None = None,
+    distances: Sequence[float] | None = None,
+    local: bool = False,
+    details: bool = False,
+) -> PrivacyReport:
+    """A report from its parts; `skprivate.inspection.privacy_report` finds them in a model."""
+    given = _checked_answers(answers)
+    every = _checked_audits(audits)
+    about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)
+    books = [ledger_facts(ledger, details=details) for ledger in ledgers]
+    tested = [audit_facts(audit, guarantee) for audit in every]
+    findings = _findings(guarantee, books, tested)
+    levels = [each["level"] for each in findings]
+    return PrivacyReport(
+        {
+            "format": "skprivate privacy report",
+            "format_version": FORMAT_VERSION,
+            "created": now(),
+            "title": title or _TITLES.get(kind, f"Privacy of {_article(name)}"),
+            "subject": {"kind": kind, "name": name},
+            "verdict": "stop" if "stop" in levels else "caution" if "caution" in levels else "holds",
+            "findings": findings,
+            **about,
+            "assumptions": about["assumptions"] or [],
+            "not_protected": about["not_protected"] or [],
+            "steps": [dict(step) for step in steps],
+            "ledgers": books,
+            "audits": tested,
+            "trust_model": "local" if local else "central",
+            "answers": given,
+            "versions": dict(versions()),
+        }
+    )
+
+
+_OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
+
+
+_TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy guarantee"}
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[:1] in 'AEIO' else 'a'} {name}"
+
+
+def _findings(
+    guarantee: PrivacyGuarantee | None,
+    books: Sequence[Mapping[str, Any]],
+    tested: Sequence[Mapping[str, Any]],
+) -> list[dict[str, str]]:
+    found = [] if guarantee is None else guarantee_findings(guarantee)
+    for audit in tested:
+        if audit["violated"]:
+            found.append(finding("stop", f"An audit of {audit['name']} refutes the claim: see section 6."))
+        elif not audit["same_claim"]:
+            found.append(
+                finding("caution", f"The audit of {audit['name']} tested another claim than this guarantee.")
+            )
+    for book in books:
+        if book["purpose"] != "releases":
+            found.append(
+                finding(
+                    "stop", f"The ledger is for {book['purpose']}: nothing charged to it may be published."
+                )
+            )
+        relation = str(book["adjacency"]).partition(":")[0]
+        if (
+            guarantee is not None
+            and book["unit"] is not None
+            and (book["unit"], relation)
+            != (
+                str(guarantee.unit),
+                str(guarantee.adjacency),
+            )
+        ):
+            counted = f"The ledger counts for one {book['unit']} ({book['adjacency']})"
+            found.append(finding("note", f"{counted}, not for one {guarantee.unit} ({guarantee.adjacency})."))
+    order = ("stop", "caution", "note")
+    return sorted(found, key=lambda each: order.index(each["level"]))
+
+
+def _checked_answers(answers: Mapping[str, str] | None) -> dict[str, str]:
+    given = dict(answers or {})
+    for name, value in given.items():
+        if name not in QUESTIONS:
+            raise ValueError(must_be("answers", f"keyed by {one_of(QUESTIONS)}", name))
+        if not isinstance(value, str):
+            raise TypeError(must_be(f"answers[{name!r}]", "a string", type(value).__name__))
+    return given
+
+
+def _checked_audits(audits: Any) -> list[EstimatorAudit]:
+    if audits is None:
+        return []
+    every = list(audits) if isinstance(audits, list | tuple) else [audits]
+    for audit in every:
+        if not isinstance(audit, EstimatorAudit):
+            raise TypeError(
+                must_be("audit", "what audit_estimator returned, or a list of such", type(audit).__name__)
+            )
+    return every

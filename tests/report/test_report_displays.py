@@ -1,0 +1,103 @@
+"""Pictures of guarantees, ledgers and of what privacy costs: the numbers that they draw."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+
+from skprivate import UserLevelSGDRegressor
+from skprivate.displays import GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
+from skprivate.preprocessing import PrivateStandardScaler
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
+
+pyplot = pytest.importorskip("matplotlib.pyplot")
+pyplot.switch_backend("Agg")
+PURE = PrivacyGuarantee(1.0, 0.0, "row", "add-remove")
+WEAK = PrivacyGuarantee(3.0, 1e-6, "row", "add-remove")
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_curves_are_the_trade_off(log):
+    display = GuaranteeDisplay.from_guarantee({"one": PURE, "three": WEAK}, log=log)
+    assert display.ax_.get_xscale() == ("log" if log else "linear")
+    for line, guarantee, name in zip(display.lines_, (PURE, WEAK), ("one", "three"), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), guarantee.trade_off(line.get_xdata()))
+        assert line.get_label() == name
+    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert legend == ["one", "three", "guessing"]
+
+
+def test_a_fitted_model_and_a_given_axis():
+    X = public_generator(0).uniform(size=(300, 2))
+    model = UserLevelSGDRegressor(epsilon=1.0, radius=2.0).fit(X, X[:, 0])
+    _, ax = pyplot.subplots()
+    display = GuaranteeDisplay.from_estimator(model, ax=ax)
+    assert display.ax_ is ax and display.figure_ is ax.figure and display.labels == ["UserLevelSGDRegressor"]
+    metric = PrivacyGuarantee(2.0, 0.0, "row", "metric", metric="l2")
+    near, far = (GuaranteeDisplay.from_guarantee(metric, distance=d).tpr[0] for d in (0.1, 1.0))
+    assert (near <= far).all() and near[5] < far[5]
+    with pytest.raises(TypeError, match="guarantee must be a PrivacyGuarantee"):
+        GuaranteeDisplay.from_guarantee([1.0])
+    with pytest.raises(ValueError, match="names must be 1 names"):
+        GuaranteeDisplay.from_guarantee(PURE, names=["a", "b"])
+
+
+def test_steps_of_a_ledger():
+    ledger = PrivacyLedger(epsilon=2.0)
+    for note, price in (("look", 0.25), ("tune", 0.5), ("look", 0.125)):
+        with open_release(
+            epsilon=price, unit="row", adjacency="add-remove", ledger=ledger.annotated(note), label="Mean"
+        ) as release:
+            release.laplace(0.0, sensitivity=1.0, epsilon=price)
+    display = LedgerDisplay.from_ledger(ledger)
+    assert display.spent.tolist() == [0.25, 0.75, 0.875] == [*display.spent[:2], ledger.spent[0]]
+    bars = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in display.ax_.patches[3:6]]
+    assert bars == [(0.0, 0.25), (0.25, 0.75), (0.75, 0.875)]
+    colors = [bar.get_facecolor() for bar in display.ax_.patches[3:6]]
+    assert colors[0] == colors[2] != colors[1]
+    assert LedgerDisplay.from_ledger(ledger, by="label").purposes == ["Mean"] * 3
+    assert LedgerDisplay.from_ledger(PrivacyLedger(epsilon=1.0)).spent.size == 0
+    for bad, error in ((3, "ledger must be a PrivacyLedger"), (ledger, "by must be 'note' or 'label'")):
+        with pytest.raises((TypeError, ValueError), match=error):
+            LedgerDisplay.from_ledger(bad, by="colour")
+
+
+def test_scores_against_epsilon():
+    rng = public_generator(1)
+    X = rng.uniform(-1, 1, size=(1500, 2))
+    y = X @ [1.0, 2.0]
+    ledger = PrivacyLedger(epsilon=1e-3, delta=1e-9)  # would refuse any fit
+    model = make_pipeline(
+        PrivateStandardScaler(epsilon=1.0, bounds=(-1, 1), ledger=ledger),
+        UserLevelSGDRegressor(radius=5.0, ledger=ledger),
+    )
+    how = {"epsilons": [8.0, 0.05], "param_name": "userlevelsgdregressor__epsilon", "cv": 3, "n_repeats": 2}
+    display = PrivacyUtilityDisplay.from_estimator(
+        model, X, y, reference=LinearRegression(), scoring="r2", **how
+    )
+    assert display.scores.shape == (2, 6) and display.score_name == "r2" and not ledger.entries()
+    assert np.median(display.scores[0]) > np.median(display.scores[1]) and display.reference > 0.999
+    again = PrivacyUtilityDisplay.from_estimator(model, X, y, reference=0.5, **how)
+    np.testing.assert_array_equal(again.scores, display.scores)  # simulated noise
+    assert len(np.unique(display.scores[1])) == 6  # and another one each time
+    curve = next(line for line in display.ax_.lines if line.get_label() == "Pipeline")
+    assert curve.get_xdata().tolist() == [0.05, 8.0]
+    assert curve.get_ydata().tolist() == [np.median(display.scores[1]), np.median(display.scores[0])]
+    with pytest.raises(ValueError, match="param_name must be a parameter of Pipeline, got 'epsilon'"):
+        PrivacyUtilityDisplay.from_estimator(model, X, y, epsilons=[1.0])
+
+
+def test_results_must_fit_their_epsilons():
+    for epsilons, scores, error in (
+        ([1.0, 2.0], [[0.5]], "scores must have one row for each of 2 epsilons"),
+        ([0.0], [[0.5]], "epsilons must be positive"),
+        ([], [], "epsilons must be positive"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            PrivacyUtilityDisplay.from_results(epsilons, scores)

@@ -1,0 +1,257 @@
+"""The facts of a report are those of the guarantee, the ledger and the audit, and nothing else."""
+
+import json
+import math
+
+import jsonschema
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+from skprivate import (
+    MetricPrivatizer,
+    NoGuaranteeError,
+    UserLevelMean,
+    UserLevelSGDRegressor,
+    audit_estimator,
+    guarantee_of,
+)
+from skprivate._report._ledger_facts import spent_after_each
+from skprivate._report._words import percent, rounded_down, small
+from skprivate.inspection import REPORT_SCHEMA, PrivacyReport, privacy_report
+from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
+from skprivate.privacy import (
+    Adjacency,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    PrivacyUnit,
+    open_release,
+    public_generator,
+)
+
+X = public_generator(0).uniform(size=(600, 2))
+Y = X @ [1.0, -1.0]
+USERS = np.arange(600) // 3
+
+
+def valid(report):
+    """Facts that JSON and the schema hold."""
+    facts = json.loads(report.to_json())
+    jsonschema.Draft202012Validator.check_schema(dict(REPORT_SCHEMA))
+    jsonschema.Draft202012Validator(REPORT_SCHEMA).validate(facts)
+    assert facts == report.to_dict()
+    return facts
+
+
+def fill(ledger, *prices, unit="row", adjacency="add-remove", **how):
+    for price in prices:
+        with open_release(
+            epsilon=price, unit=unit, adjacency=adjacency, ledger=ledger, label="Mean", **how
+        ) as release:
+            release.laplace(0.25, sensitivity=1.0, epsilon=price)
+
+
+def every_guarantee():
+    for unit in PrivacyUnit:
+        for adjacency in Adjacency:
+            metric = "l2" if adjacency is Adjacency.METRIC else None
+            some = (
+                ((0.0, 0.0), (0.7, 0.0), (900.0, 0.1), (math.inf, 0.0)) if unit == "row" else ((2.0, 1e-6),)
+            )
+            for epsilon, delta in some:
+                yield PrivacyGuarantee(epsilon, delta, unit, adjacency, metric=metric)
+
+
+@pytest.mark.parametrize("guarantee", list(every_guarantee()), ids=str)
+def test_every_kind_of_guarantee_has_a_valid_report(guarantee):
+    report = privacy_report(guarantee)
+    facts = valid(report)
+    assert facts["protection"]["unit"] == guarantee.unit and facts["strength"]["delta"] == guarantee.delta
+    assert facts["strength"]["epsilon"] == (None if math.isinf(guarantee.epsilon) else guarantee.epsilon)
+    assert report.verdict == ("stop" if math.isinf(guarantee.epsilon) else "holds")
+    metric = guarantee.metric is not None
+    assert facts["strength"]["definition"] == (
+        "metric" if metric else "approximate" if guarantee.delta else "pure"
+    )
+    for risk in facts["strength"]["risk"]:
+        expected = guarantee.risk(0.5, risk["fpr"], distance=risk["distance"])
+        assert (risk["tpr"], risk["advantage"]) == (expected.tpr, expected.advantage)
+        for belief in risk["posterior"]:
+            alone = guarantee.risk(belief["prior"], risk["fpr"], distance=risk["distance"])
+            assert belief["at_most"] == alone.posterior
+    assert str(report) and report.to_html() and report.to_model_card()
+
+
+def test_pure_risk_against_randomised_response():
+    """For ε alone the best attack is that on randomised response: TPR = min(e^ε·f, 1 − e^{−ε}(1 − f))."""
+    facts = valid(privacy_report(PrivacyGuarantee(1.3, 0.0, "row", "add-remove")))
+    curve = facts["strength"]["trade_off"][0]
+    rates = np.array(curve["fpr"])
+    exact = np.minimum(np.exp(1.3) * rates, 1 - np.exp(-1.3) * (1 - rates))
+    np.testing.assert_allclose(curve["tpr"], exact, rtol=1e-12, atol=1e-12)
+    assert (np.array(curve["tpr"]) >= exact * (1 - 1e-15)).all()
+    assert percent(np.exp(1.3) * 0.01) in facts["protection"]["example"]
+
+
+def test_what_was_drawn_says_more_than_epsilon_and_delta():
+    model = UserLevelSGDRegressor(epsilon=1.0, radius=2.0).fit(X, Y, user_ids=USERS)
+    guarantee = model.privacy_guarantee_
+    facts = valid(privacy_report(model, title="Delays"))
+    assert facts["strength"]["risk_from"] == "events" and facts["title"] == "Delays"
+    counts = [event["count"] for event in facts["mechanisms"]["events"]]
+    assert counts == [count for _, count in guarantee.events]
+    assert facts["mechanisms"]["noise"] == "secure" and facts["assumptions"] == list(guarantee.assumptions)
+    bare = valid(privacy_report(PrivacyGuarantee(guarantee.epsilon, guarantee.delta, "user", "replace-one")))
+    assert bare["strength"]["risk_from"] == "epsilon and delta"
+    assert facts["strength"]["risk"][1]["tpr"] < 0.8 * bare["strength"]["risk"][1]["tpr"]
+
+
+def test_simulated_noise_stops_a_report():
+    model = UserLevelMean(random_state=0).fit(X, user_ids=USERS)
+    report = privacy_report(model)
+    assert report.verdict == "stop" and report.findings[0].startswith("Simulated noise")
+    assert valid(report)["mechanisms"]["noise"] == "simulated"
+    page = report.to_html()
+    assert "NOT VALID FOR RELEASE" in page and "SIMULATED" in page
+    assert "NOT VALID FOR RELEASE" in report.to_model_card()
+    assert "NOT VALID" not in privacy_report(UserLevelMean().fit(X, user_ids=USERS)).to_html()
+
+
+def test_a_stated_guarantee_is_a_caution():
+    report = privacy_report(PrivacyGuarantee(1.0, 0.0, "row", "replace-one", stated=True))
+    assert report.verdict == "caution" and valid(report)["mechanisms"]["noise"] == "stated"
+
+
+def test_a_pipeline_has_its_steps_and_its_total():
+    ledger = PrivacyLedger(epsilon=5.0, delta=1e-5)
+    model = make_pipeline(
+        PublicScaler.from_bounds(0, 1),
+        PrivateStandardScaler(epsilon=0.5, bounds=(0, 1), ledger=ledger),
+        UserLevelSGDRegressor(epsilon=1.0, ledger=ledger),
+    ).fit(X, Y)
+    facts = valid(privacy_report(model))
+    total = guarantee_of(model)
+    assert facts["strength"]["epsilon"] == total.epsilon and facts["strength"]["delta"] == total.delta
+    assert [step["role"] for step in facts["steps"]] == ["looks at no data", "private", "private"]
+    assert facts["steps"][2]["epsilon"] == model[-1].privacy_guarantee_.epsilon
+    (book,) = facts["ledgers"]  # one ledger, however many steps have it
+    assert (book["spent"]["epsilon"], book["spent"]["delta"]) == ledger.spent
+    with pytest.raises(NoGuaranteeError):
+        privacy_report(make_pipeline(PublicScaler.from_bounds(0, 1)).fit(X))
+
+
+@pytest.mark.parametrize("composition", ["basic", "zcdp", "filter"])
+def test_the_steps_of_a_ledger_end_at_what_it_has_spent(composition):
+    ledger = PrivacyLedger(epsilon=6.0, delta=1e-5, composition=composition)
+    for note in ("a", "b", "a"):
+        fill(ledger.annotated(note), 0.5, 0.25)
+    with ledger.reserve(1.0, rho=0.125) as part:
+        fill(part, 0.125, 0.125)
+    steps = spent_after_each(ledger)
+    assert steps[-1][1:] == ledger.spent and len(steps) == 7  # a reservation pays for its own
+    spent = [epsilon for _, epsilon, _ in steps]
+    assert spent == sorted(spent)
+    facts = valid(privacy_report(ledger))
+    (book,) = facts["ledgers"]
+    assert math.isclose(math.fsum(share["epsilon"] for share in book["shares"]), ledger.spent[0])
+    assert [(share["purpose"], share["entries"]) for share in book["shares"]][:2] == [("a", 4), ("b", 2)]
+    assert (book["left"]["epsilon"], book["left"]["delta"]) == ledger.remaining
+    assert facts["strength"]["epsilon"] == ledger.spent[0] and book["seal"] == ledger.seal
+    assert sum(entry["spent_epsilon"] is None for entry in book["entries"]) == 2
+
+
+def test_ledgers_that_are_not_for_releases_stop_a_report():
+    for terms in ({"simulation": True}, {"dry_run": True}):
+        report = privacy_report(PrivacyLedger(epsilon=1.0, **terms))
+        assert report.verdict == "stop" and valid(report)["strength"] is None
+    mixed = PrivacyLedger(epsilon=1.0)
+    fill(mixed, 0.5, random_state=0)
+    assert privacy_report(mixed).verdict == "stop"
+    empty = privacy_report(PrivacyLedger(epsilon=1.0))
+    assert (
+        empty.verdict == "holds"
+        and valid(empty)["protection"] is None
+        and "nothing was released" in str(empty)
+    )
+
+
+def test_details_are_for_the_house(tmp_path):
+    path = tmp_path / "secret-path.ledger"
+    ledger = PrivacyLedger(path, epsilon=3.0).annotated("first", data="secret-print")
+    fill(ledger, 0.5, parameters={"memory": "secret-parameter"})
+    (entry,) = ledger.entries()
+    secrets = ("secret-path", "secret-print", "secret-parameter", f"{entry.user}@", str(entry.process_id))
+    public, house = privacy_report(ledger), privacy_report(ledger, details=True)
+    valid(house)
+    for secret in secrets[:4]:
+        assert secret not in public.to_html() + public.to_json() + public.to_model_card()
+        assert secret in house.to_html()
+    assert valid(public)["ledgers"][0]["entries"][0].keys().isdisjoint({"user", "host", "parameters", "data"})
+
+
+def test_audits_stand_beside_the_claim():
+    model = UserLevelMean(epsilon=1.0, bound=1.0, tau=0.5)
+    audit = audit_estimator(model, X[:40], fit_params={"user_ids": np.arange(40)}, n_runs=40, random_state=0)
+    fitted = model.fit(X[:40], user_ids=np.arange(40))
+    report = privacy_report(fitted, audit=audit)
+    (found,) = valid(report)["audits"]
+    assert found["epsilon_lower_bound"] == audit.epsilon_lower_bound and found["n_runs"] == 40
+    assert found["same_claim"] and report.verdict == "holds"
+    assert f"ε ≥ {rounded_down(audit.epsilon_lower_bound, 4)}" in report.to_html()
+    other = privacy_report(UserLevelMean(epsilon=2.0).fit(X, user_ids=USERS), audit=[audit])
+    assert other.verdict == "caution"
+    refuted = type(audit)(**{**vars(audit), "violated": True})
+    assert privacy_report(fitted, audit=refuted).verdict == "stop"
+    with pytest.raises(TypeError, match="audit must be what audit_estimator returned"):
+        privacy_report(fitted, audit=0.5)
+
+
+def test_distances_of_a_metric():
+    model = MetricPrivatizer(epsilon=2.0, metric="l2", bounds=(0, 1)).fit(X)
+    facts = valid(privacy_report(model, distances=[0.4, 0.1]))
+    assert facts["trust_model"] == "local"
+    assert [curve["distance"] for curve in facts["strength"]["trade_off"]] == [0.1, 0.4]
+    # At a distance d it is ε·d: the curve of randomised response again.
+    rates = np.array(facts["strength"]["trade_off"][1]["fpr"])
+    exact = np.minimum(np.exp(0.8) * rates, 1 - np.exp(-0.8) * (1 - rates))
+    np.testing.assert_allclose(facts["strength"]["trade_off"][1]["tpr"], exact, rtol=1e-9, atol=1e-12)
+
+
+def test_arguments_that_are_none():
+    guarantee = PrivacyGuarantee(1.0, 0.0, "row", "add-remove")
+    for bad, error in (
+        ({"source": 3}, "source must be a fitted estimator"),
+        ({"path": "report.pdf"}, r"path must be the name of a .html or .json file, got 'report.pdf'"),
+        ({"ledger": "x"}, "ledger must be a PrivacyLedger"),
+        ({"answers": {"colour": "blue"}}, "answers must be keyed by one of 'purpose'.*got 'colour'"),
+        ({"answers": {"bias": 3}}, r"answers\['bias'\] must be a string"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=error):
+            privacy_report(**{"source": guarantee, **bad})
+
+
+def test_files_are_what_the_methods_return(tmp_path):
+    guarantee = PrivacyGuarantee(1.0, 0.0, "row", "add-remove")
+    report = privacy_report(guarantee, tmp_path / "report.html", answers={"contact": "data office"})
+    assert (tmp_path / "report.html").read_text("utf-8") == report.to_html()
+    assert "data office" in report.to_html() and report.to_html().count("not answered") == 7
+    privacy_report(guarantee, tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text("utf-8"))["strength"]["epsilon"] == 1.0
+    assert PrivacyReport(report.to_dict()).to_html() == report.to_html()
+
+
+def test_numbers_are_never_better_than_they_are():
+    assert (
+        small(1.2341e-6) == "1.24·10⁻⁶"
+        and small(1e-6) == "10⁻⁶"
+        and small(0.0) == "0"
+        and small(0.02) == "0.02"
+    )
+    assert small(1.2349e-6, rounded_down) == "1.23·10⁻⁶"
+    assert rounded_down(3.99999, 4) == "3.999" and rounded_down(0.1, 3) == "0.1"
+    assert (
+        "e^2.001 = 7.4 times"
+        in privacy_report(PrivacyGuarantee(2.0004, 0.0, "row", "add-remove")).to_dict()["strength"][
+            "in_words"
+        ]
+    )
