@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skprivate.audit import FiniteAdversaryAuditor
+from skprivate.audit import FiniteAdversaryAuditor, theorem_bound
 from skprivate.displays import AuditDisplay
 
 
@@ -59,16 +59,14 @@ if __name__ == "__main__":
         ("relationship column itself, gender", relationship, gender[test]),
     ):
         for loss in ("squared", "log"):
-            paper = FiniteAdversaryAuditor(loss=loss, certificate="paper", confidence=0.95).fit(
-                labels, attribute
-            )
+            paper = theorem_bound(labels, attribute, loss=loss, confidence=0.95)
             ours = FiniteAdversaryAuditor(loss=loss, confidence=0.95).fit(labels, attribute)
             rows.append(
                 [
                     name,
                     loss,
                     ours.empirical_loss_,
-                    paper.loss_lower_bound_,
+                    paper.loss_lower_bound,
                     ours.loss_lower_bound_,
                     ours.empirical_accuracy_,
                     ours.accuracy_upper_bound_,

@@ -1,5 +1,6 @@
 """Auditing: certificates for every adversary, attacks for what does leak."""
 
+from skprivate.audit._attack_outputs import attack_outputs
 from skprivate.audit._attack_report import AttackReport, RateAtThreshold, attack_report
 from skprivate.audit._attribute import AttributeInferenceAttack, AttributeReport
 from skprivate.audit._auditor import FiniteAdversaryAuditor
@@ -9,8 +10,10 @@ from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._lira import LiRAAttack
 from skprivate.audit._loss_threshold import LossThresholdAttack
 from skprivate.audit._membership import MembershipAttack
+from skprivate.audit._outputs import output_summary
 from skprivate.audit._report import AuditReport
 from skprivate.audit._rmia import RMIAAttack
+from skprivate.audit._theorem_bounds import TheoremBound, theorem_bound
 from skprivate.audit._theorems import (
     barron_constant,
     gaussian_mixture_barron_constant,
@@ -32,6 +35,8 @@ __all__ = [
     "MembershipAttack",
     "RMIAAttack",
     "RateAtThreshold",
+    "TheoremBound",
+    "attack_outputs",
     "attack_report",
     "audit_estimator",
     "barron_constant",
@@ -39,7 +44,9 @@ __all__ = [
     "epsilon_lower_bound",
     "gaussian_mixture_barron_constant",
     "gaussian_mixture_loss",
+    "output_summary",
     "theorem1_gap",
     "theorem2_gap",
     "theorem3_gap",
+    "theorem_bound",
 ]

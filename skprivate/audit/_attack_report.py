@@ -16,13 +16,17 @@ __all__ = ["AttackReport", "RateAtThreshold", "attack_report"]
 
 @dataclass(frozen=True)
 class RateAtThreshold:
-    """True positive rate at a threshold set on the non-members' scores, with exact intervals."""
+    """True positive rate at a threshold set on the non-members' scores, with exact intervals.
+
+    ``fpr`` is what the threshold attains, at most the rate that was ``requested``: less where scores tie.
+    """
 
     fpr: float
     fpr_interval: tuple[float, float]
     tpr: float
     tpr_interval: tuple[float, float]
     threshold: float
+    requested: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,10 @@ class AttackReport:
         One entry for each requested false positive rate.
     confidence : float
         Coverage of each interval.
+    accuracy : float or None
+        Share of records guessed right with the threshold that was given; None without one.
+    accuracy_interval : (float, float) or None
+        Exact (Clopper and Pearson).
     """
 
     n_members: int
@@ -54,6 +62,8 @@ class AttackReport:
     confidence: float
     fpr_curve: npt.NDArray[np.float64] = field(repr=False, compare=False)
     tpr_curve: npt.NDArray[np.float64] = field(repr=False, compare=False)
+    accuracy: float | None = None
+    accuracy_interval: tuple[float, float] | None = None
 
     def __str__(self) -> str:
         low, high = self.auc_interval
@@ -61,9 +71,14 @@ class AttackReport:
             f"Attack on {self.n_members} members and {self.n_nonmembers} non-members",
             f"  AUC {self.auc:.3f}  [{low:.3f}, {high:.3f}] at {self.confidence:g}",
         ]
+        if self.accuracy is not None and self.accuracy_interval is not None:
+            low, high = self.accuracy_interval
+            lines.append(f"  accuracy {self.accuracy:.3f}  [{low:.3f}, {high:.3f}]")
         for rate in self.rates:
             low, high = rate.tpr_interval
-            lines.append(f"  TPR {rate.tpr:.3f} [{low:.3f}, {high:.3f}] at FPR {rate.fpr:.3%}")
+            lines.append(
+                f"  TPR {rate.tpr:.3f} [{low:.3f}, {high:.3f}] at FPR {rate.fpr:.3%} (up to {rate.requested:.3%})"
+            )
         return "\n".join(lines)
 
 
@@ -73,6 +88,7 @@ def attack_report(
     *,
     fpr: Iterable[float] = (0.01, 0.001),
     confidence: float = 0.95,
+    threshold: float | None = None,
 ) -> AttackReport:
     """Summarise attack scores: AUC and true positive rates at low false positive rates, with exact intervals.
 
@@ -91,6 +107,8 @@ def attack_report(
         False positive rates, in [0, 1).
     confidence : float, default=0.95
         Coverage of each interval.
+    threshold : float or None, default=None
+        A score above which a record is called a member, chosen on other data: gives ``accuracy``.
 
     Returns
     -------
@@ -114,22 +132,24 @@ def attack_report(
         if not 0.0 <= target < 1.0:
             raise ValueError(f"fpr must lie in [0, 1); got {target!r}.")
         rank = int(np.floor(target * n_out + 1e-9)) + 1  # the rank-th largest non-member is not exceeded
-        threshold = float(outside[rank - 1])
-        hits = n_in - int(np.searchsorted(inside, threshold, side="right"))
-        false = int((outside > threshold).sum())
+        cut = float(outside[rank - 1])
+        hits = n_in - int(np.searchsorted(inside, cut, side="right"))
+        false = int((outside > cut).sum())
         rates.append(
             RateAtThreshold(
                 false / n_out,
                 quantile_rate_interval(rank, n_out, confidence),
                 hits / n_in,
                 clopper_pearson(hits, n_in, confidence),
-                threshold,
+                cut,
+                target,
             )
         )
     cuts = np.concatenate([[np.inf], np.unique(values)[::-1]])
     tpr_curve = 1.0 - np.searchsorted(inside, cuts, side="left") / n_in
     fpr_curve = 1.0 - np.searchsorted(outside[::-1], cuts, side="left") / n_out
     auc = roc_auc(values, member)
+    right = None if threshold is None else int(((values > threshold) == member).sum())
     return AttackReport(
         n_in,
         n_out,
@@ -140,4 +160,6 @@ def attack_report(
         confidence,
         fpr_curve,
         tpr_curve,
+        None if right is None else right / values.size,
+        None if right is None else clopper_pearson(right, values.size, confidence),
     )

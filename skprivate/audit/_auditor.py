@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skprivate._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_class_labels
 from skprivate._validation import validate_data
 from skprivate.audit._certificates import certify_labels, certify_representation, confidence_bound
 from skprivate.audit._intervals import clopper_pearson
+from skprivate.audit._outputs import as_labels, is_float_series, is_labels, output_summary
 from skprivate.audit._report import AuditReport
 from skprivate.audit._support import inside_support, support_diameter
 from skprivate.audit._translation import (
@@ -38,15 +40,16 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     Parameters
     ----------
-    n_neurons : int, default=100
-        Width k of the networks of ``certificate="paper"``.
     loss : {"squared", "log"}, default="squared"
         ``(h − S)²`` with S = ±1, in [0, 1] at the optimum; or the log loss in nats, at most ln 2 at the
         optimum.
     setting : {"auto", "representation", "classification"}, default="auto"
         ``"representation"``: T is real, of shape (n, q). ``"classification"``: T takes finitely many values,
-        the model's predicted labels; no assumption on η is needed. ``"auto"`` chooses classification for
-        one-dimensional arrays of integers, booleans or strings.
+        the model's predicted labels; no assumption on η is needed. ``"auto"`` chooses classification for one
+        column of text, and for one-dimensional arrays, lists and Series of integers or booleans.
+    n_top : int, default=4
+        Of class probabilities that come with ``labels``, how many of the largest are looked at, besides that of the
+        true label. With 1 the certificate is tight; with more the attack is stronger and the certificate loose.
     assumption : {"total_variation", "barron", "monotone"}, default="total_variation"
         What is known about η. ``"total_variation"``: its variation is at most ``total_variation``.
         ``"barron"``: its Barron constant is at most ``barron_constant`` on ``support``, hence its variation
@@ -74,17 +77,11 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         ``mutual_information_upper_bound_``.
     confidence : float, default=0.99
         Probability with which the bounds hold.
-    certificate : {"convex", "paper"}, default="convex"
-        ``"convex"``: the smallest empirical loss over *all* functions allowed by the assumption, with a
-        duality gap. ``"paper"``: the paper's Theorems 1–3; with Theorem 1 the minimum over networks is
-        replaced by a trained network's loss, which is not a proof.
     concentration : {"auto", "hoeffding", "bernstein"}, default="auto"
-        Tail bound of the convex certificate under the squared loss. ``"auto"`` takes the tighter of the two,
+        Tail bound under the squared loss. ``"auto"`` takes the tighter of the two,
         at no cost in confidence because both are deterministic functions of the loss.
-    n_restarts : int, default=3
-        Random starts of the networks.
     random_state : int, RandomState or None, default=None
-        Public randomness: starts, search directions, smoothing.
+        Public randomness: search directions, smoothing.
 
     Attributes
     ----------
@@ -97,15 +94,13 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     gap_ : float
         ``empirical_loss_ − loss_lower_bound_``.
     duality_gap_ : float
-        How far the attack may be from the best function of the class on the sample (0 for ``"paper"``).
+        How far the attack may be from the best function of the class on the sample.
     accuracy_upper_bound_ : float
         No adversary guesses S correctly with a larger probability, S drawn with the audited prior.
     advantage_upper_bound_ : float
         No adversary has a larger true minus false positive rate; does not depend on the prior.
     mutual_information_upper_bound_ : float
         Largest I(S; T), in nats.
-    certified_ : bool
-        Whether the bounds are proven. False for trained networks; ``caveats_`` says why.
     caveats_ : tuple of str
         Reservations in words.
     empirical_accuracy_ : float
@@ -120,9 +115,13 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         Number of columns of T.
     feature_names_in_ : ndarray of shape (n_features,)
         Their names, where they came with names that are strings.
+    output_classes_ : ndarray of shape (n_features,)
+        Class of each column, where T came with ``labels``.
 
     See Also
     --------
+    attack_outputs : The attack alone, split and evaluated in one call.
+    theorem_bound : The paper's own bounds.
     epsilon_lower_bound : The other direction, what is leaked for certain.
     AuditDisplay : Both sides in one picture.
 
@@ -145,9 +144,9 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_neurons": [Interval(Integral, 1, None, closed="left")],
         "loss": [StrOptions({"squared", "log"})],
         "setting": [StrOptions({"auto", "representation", "classification"})],
+        "n_top": [Interval(Integral, 0, None, closed="left")],
         "assumption": [StrOptions({"barron", "total_variation", "monotone"})],
         "total_variation": [Interval(Real, 0, None, closed="left")],
         "barron_constant": [Interval(Real, 0, None, closed="left"), None],
@@ -157,19 +156,16 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         "increasing": [StrOptions({"auto"}), "boolean"],
         "prior": [Interval(Real, 0, 1, closed="neither"), None],
         "confidence": [Interval(Real, 0, 1, closed="neither")],
-        "certificate": [StrOptions({"convex", "paper"})],
         "concentration": [StrOptions({"auto", "hoeffding", "bernstein"})],
-        "n_restarts": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
-    _most_fit_tasks: ClassVar[int] = 2
 
     def __init__(
         self,
         *,
-        n_neurons=100,
         loss="squared",
         setting="auto",
+        n_top=4,
         assumption="total_variation",
         total_variation=2.0,
         barron_constant=None,
@@ -179,14 +175,12 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         increasing="auto",
         prior=None,
         confidence=0.99,
-        certificate="convex",
         concentration="auto",
-        n_restarts=3,
         random_state=None,
     ):
-        self.n_neurons = n_neurons
         self.loss = loss
         self.setting = setting
+        self.n_top = n_top
         self.assumption = assumption
         self.total_variation = total_variation
         self.barron_constant = barron_constant
@@ -196,32 +190,36 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self.increasing = increasing
         self.prior = prior
         self.confidence = confidence
-        self.certificate = certificate
         self.concentration = concentration
-        self.n_restarts = n_restarts
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y):
+    def fit(self, X, y, labels=None, *, classes=None):
         """Fit the attack and compute the certificate.
 
         Parameters
         ----------
         X : array-like of shape (n, q), or (n,) for labels
-            T, what the audited model reveals.
+            T, what the audited model reveals. A Series of labels, of text or of scores is one column.
         y : array-like of shape (n,)
             S, the sensitive bit, in any two values. The pairs must be independent draws.
+        labels : array-like of shape (n,) or None, default=None
+            True labels of the records, where the rows of X are class probabilities as they come out of
+            ``predict_proba``. The adversary then looks at `output_summary`, and the bounds hold for all functions of
+            that.
+        classes : array-like of shape (q,) or None, default=None
+            Class of each column of X, for ``labels``; by default the distinct labels in order.
 
         Returns
         -------
         self : FiniteAdversaryAuditor
         """
-        points, s = self._validate(X, y)
-        self.variation_ = self._variation()
+        points, s = self._validate(X, y, labels, classes)
+        self.variation_ = self._variation(points.shape[1])
         outcome = self._certify(points, s)
         return self._store(outcome, points, s)
 
-    def certificate_curve(self, X, y, constants):
+    def certificate_curve(self, X, y, constants, labels=None, *, classes=None):
         """Lower bound on the loss as a function of the assumed constant.
 
         All points of the curve hold simultaneously: they share one event of probability ``confidence``.
@@ -232,6 +230,8 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             The audited pairs, as in ``fit``.
         constants : array-like of shape (m,)
             Values of ``barron_constant`` or ``total_variation``, whichever the assumption uses.
+        labels, classes : array-like or None
+            As in ``fit``.
 
         Returns
         -------
@@ -247,7 +247,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         bounds = []
         for constant in np.asarray(constants, dtype=float):
             parameters[name] = float(constant)
-            bounds.append(type(self)(**parameters).fit(X, y).loss_lower_bound_)
+            bounds.append(type(self)(**parameters).fit(X, y, labels, classes=classes).loss_lower_bound_)
         return np.array(bounds)
 
     def report(self):
@@ -264,26 +264,29 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             accuracy_upper_bound=self.accuracy_upper_bound_,
             advantage_upper_bound=self.advantage_upper_bound_,
             mutual_information_upper_bound=self.mutual_information_upper_bound_,
-            certified=self.certified_,
             caveats=self.caveats_,
         )
 
-    def decision_function(self, X):
+    def decision_function(self, X, labels=None):
         """Estimate of ``E[S | T]`` (S = ±1), positive where ``classes_[1]`` is more likely; shape (n,)."""
         check_is_fitted(self)
         if self.setting_ == "classification":
-            return self._adversary.predict(self._codes(self._label_array(X))[:, None])
-        return self._adversary.predict(validate_data(self, X, dtype=np.float64, reset=False))
+            return self._adversary.predict(self._codes(as_labels(X))[:, None])
+        return self._adversary.predict(self._points(X, labels, reset=False))
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, labels=None):
         """Estimated probabilities of the two values of S; shape (n, 2)."""
-        p = np.clip(0.5 * (1.0 + self.decision_function(X)), 0.0, 1.0)
+        p = np.clip(0.5 * (1.0 + self.decision_function(X, labels)), 0.0, 1.0)
         return np.column_stack([1.0 - p, p])
 
-    def predict(self, X):
+    def predict(self, X, labels=None):
         """Guess of S for each row; shape (n,)."""
         check_is_fitted(self)
-        return self.classes_[(self.decision_function(X) > 0.0).astype(int)]
+        return self.classes_[(self.decision_function(X, labels) > 0.0).astype(int)]
+
+    def score(self, X, y, sample_weight=None, labels=None):
+        """Share of rows that the attack guesses right."""
+        return accuracy_score(y, self.predict(X, labels), sample_weight=sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -301,57 +304,60 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     # -- steps of fit ---------------------------------------------------------------------------------------
 
-    def _validate(self, X, y):
-        labels = self._resolve_setting(X) == "classification"
-        if labels:
-            values = self._label_array(X)
+    def _validate(self, X, y, labels, classes):
+        discrete = labels is None and (
+            is_labels(X) if self.setting == "auto" else self.setting == "classification"
+        )
+        if discrete:
+            values = as_labels(X)
             y = column_or_1d(y, warn=True)
             if len(values) != len(y):
                 raise ValueError(f"T and S must have the same length; got {len(values)} and {len(y)}.")
             self.n_features_in_ = 1
         else:
+            if is_float_series(X):
+                X = X.to_frame()
             X, y = validate_data(self, X, y, dtype=np.float64)
         check_class_labels(y)
         self.classes_, coded = np.unique(y, return_inverse=True)
         if self.classes_.size > 2:
             raise ValueError(
                 "Only binary classification is supported. The type of the target is multiclass: S must "
-                "take two values, "
-                f"got {self.classes_.size}."
+                f"take two values, got {self.classes_.size}."
             )
         if self.classes_.size < 2:
             raise ValueError("S is constant: an audit needs both classes of the sensitive bit, got 1 class.")
         s = 2.0 * coded - 1.0
-        self.setting_ = "classification" if labels else "representation"
+        self.setting_ = "classification" if discrete else "representation"
         self.n_truncated_ = 0
-        if labels:
+        if discrete:
             self.values_ = np.unique(values)
             return self._codes(values)[:, None], s
+        if labels is not None:
+            self.output_classes_ = (
+                np.unique(as_labels(labels, "labels")) if classes is None else np.asarray(classes)
+            )
+            X = self._summary(X, labels)
+        elif hasattr(self, "output_classes_"):
+            del self.output_classes_
         self._check_representation(X.shape[1])
-        rng = public_generator(self.random_state)
         if self.smoothing > 0.0:
-            X = X + self.smoothing * rng.normal(size=X.shape)
+            X = X + self.smoothing * public_generator(self.random_state).normal(size=X.shape)
         return self._restrict(X, s)
 
-    def _resolve_setting(self, X):
-        if self.setting != "auto":
-            return self.setting
-        kind = getattr(getattr(X, "dtype", None), "kind", None)
-        if kind is None and not hasattr(X, "shape") and isinstance(X, list | tuple) and len(X):
-            kind = np.asarray(X).dtype.kind if np.ndim(X[0]) == 0 else None
-        one_dimensional = np.ndim(X) == 1 if kind is not None else False
-        return "classification" if one_dimensional and kind in "iubOUST" else "representation"
-
-    @staticmethod
-    def _label_array(X):
-        values = np.asarray(X)
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
-        if values.ndim != 1:
+    def _points(self, X, labels, *, reset):
+        """Representations as ``fit`` saw them."""
+        X = X.to_frame() if is_float_series(X) else X
+        X = validate_data(self, X, dtype=np.float64, reset=reset)
+        if (labels is None) == hasattr(self, "output_classes_"):
+            said = "with" if labels is None else "without"
             raise ValueError(
-                f"Expected labels of shape (n,) or (n, 1); got an array of shape {values.shape}."
+                f"labels must be given if, and only if, fit had them: this auditor was fitted {said} labels."
             )
-        return values.astype(str) if values.dtype.kind in "OT" else values
+        return X if labels is None else self._summary(X, labels)
+
+    def _summary(self, X, labels):
+        return output_summary(X, labels, classes=self.output_classes_, n_top=self.n_top)
 
     def _codes(self, values):
         """Code of each label; ``len(values_)`` for labels never seen."""
@@ -374,12 +380,6 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
                 "truncate=True if "
                 "T can lie outside."
             )
-        if self.certificate == "paper" and self.loss == "log":
-            raise ValueError(
-                "certificate='paper' has no theorem for the log loss of a real-valued T; use "
-                "certificate='convex' or "
-                "loss='squared'."
-            )
 
     def _restrict(self, X, s):
         if self.support is None:
@@ -397,28 +397,23 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             raise ValueError("Fewer than two classes of S remain inside the support.")
         return X[inside], s[inside]
 
-    def _variation(self):
+    def _variation(self, n_columns):
         if self.setting_ == "classification" or self.assumption == "monotone":
             return 2.0  # a monotone η rises by at most 2; labels need no bound
         if self.assumption == "total_variation":
             return float(self.total_variation)
-        return float(self.barron_constant) * support_diameter(self.support, self.n_features_in_)
+        return float(self.barron_constant) * support_diameter(self.support, n_columns)
 
     def _certify(self, points, s):
         if self.setting_ == "classification":
-            return certify_labels(
-                points[:, 0], s, self.values_.size, loss=self.loss, certificate=self.certificate
-            )
+            return certify_labels(points[:, 0], s, self.values_.size, loss=self.loss)
         return certify_representation(
             points,
             s,
             assumption=self.assumption,
             variation=self.variation_,
             loss=self.loss,
-            certificate=self.certificate,
             increasing=self.increasing if self.increasing == "auto" else bool(self.increasing),
-            n_neurons=self.n_neurons,
-            n_restarts=self.n_restarts,
             rng=public_generator(self.random_state),
         )
 
@@ -427,7 +422,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         bound = partial(confidence_bound, outcome, loss=self.loss, concentration=self.concentration)
         self._adversary = outcome.adversary
         self.n_audited_ = outcome.n
-        self.certified_, self.caveats_ = outcome.certified, outcome.caveats
+        self.caveats_ = outcome.caveats
         self.empirical_loss_ = outcome.empirical_loss
         self.empirical_accuracy_ = float(((outcome.adversary.predict(points) > 0.0) == (s > 0.0)).mean())
         self.loss_lower_bound_ = bound(confidence=confidence)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,8 +10,6 @@ from scipy.optimize import isotonic_regression
 
 from skprivate.audit._concentration import LN2, chernoff_entropy_lower_bound, squared_loss_lower_bound
 from skprivate.audit._halfspaces import fit_halfspaces
-from skprivate.audit._networks import fit_network
-from skprivate.audit._theorems import theorem1_gap, theorem2_gap, theorem3_gap
 from skprivate.audit._variation import fit_bounded_variation, fit_bounded_variation_log, group_ties
 
 __all__ = ["Adversary", "AuditOutcome", "certify_labels", "certify_representation", "confidence_bound"]
@@ -49,28 +45,19 @@ class LookupTable(NamedTuple):
 class AuditOutcome(NamedTuple):
     """The attack, its empirical loss, and what is known about the minimum.
 
-    ``minimum`` is a lower bound on the smallest empirical loss over the class (convex certificates), or the
-    loss of the trained network (paper). ``gap`` maps a confidence to what the paper's theorem subtracts; None
-    for the convex certificates.
+    ``minimum`` is a lower bound on the smallest empirical loss over the class.
     """
 
     adversary: Any
     empirical_loss: float
     minimum: float
-    gap: Callable[[float], float] | None
     n: int
-    certified: bool
     converted: bool = False  # a squared-loss minimum that stands for a log loss
     caveats: tuple[str, ...] = ()
 
 
 #: A duality gap that readers are told of.
 _LOOSE = 0.02
-NETWORK_CAVEAT = (
-    "A trained network bounds the minimal empirical loss over networks from above only, and computing that "
-    "minimum is "
-    "NP-hard: this figure is as good as the training was, not a proof."
-)
 
 
 def _loose_caveat(gap: float, q: int) -> str:
@@ -114,15 +101,13 @@ def _certify_scalar(
 
         best = min(fits, key=empirical)
         value = empirical(best)
-        return AuditOutcome(_step_function(positions, best), value, value * (1.0 - 1e-12), None, t.size, True)
+        return AuditOutcome(_step_function(positions, best), value, value * (1.0 - 1e-12), t.size)
     if loss == "log":
         fit = fit_bounded_variation_log(y, w, variation)
-        return AuditOutcome(
-            _step_function(positions, fit.values), fit.loss, fit.lower_bound, None, t.size, True
-        )
+        return AuditOutcome(_step_function(positions, fit.values), fit.loss, fit.lower_bound, t.size)
     fit = fit_bounded_variation(y, w, variation)
     return AuditOutcome(
-        _step_function(positions, fit.values), fit.loss + within, fit.lower_bound + within, None, t.size, True
+        _step_function(positions, fit.values), fit.loss + within, fit.lower_bound + within, t.size
     )
 
 
@@ -133,13 +118,10 @@ def certify_representation(
     assumption: str,
     variation: float,
     loss: str,
-    certificate: str,
     increasing: Any,
-    n_neurons: int,
-    n_restarts: int,
     rng: np.random.Generator,
 ) -> AuditOutcome:
-    """T in R^q: networks (Theorem 1) or the certified minimum over the convex class.
+    """T in R^q: the certified minimum over the convex class.
 
     Parameters
     ----------
@@ -150,19 +132,12 @@ def certify_representation(
     variation : float
         D: bound on the total variation (q = 1) or the mass over half-spaces (q ≥ 2) of η.
     loss : {"squared", "log"}
-    certificate : {"convex", "paper"}
     increasing : {"auto", True, False}
         Direction of a monotone η.
-    n_neurons, n_restarts : int
-        Network of ``certificate="paper"``.
     rng : numpy.random.Generator
-        Public randomness for starts and search directions.
+        Public randomness for search directions.
     """
     n, q = points.shape
-    if certificate == "paper":
-        network, value = fit_network(points, s, n_neurons, rng, n_restarts=n_restarts)
-        gap = partial(theorem1_gap, n, n_neurons, variation)
-        return AuditOutcome(network, value, value, gap, n, False, caveats=(NETWORK_CAVEAT,))
     if q == 1:
         return _certify_scalar(
             points[:, 0], s, assumption=assumption, variation=variation, loss=loss, increasing=increasing
@@ -171,12 +146,10 @@ def certify_representation(
     empirical = fit.loss if loss == "squared" else _log_loss(np.clip(fit.values, -0.999, 0.999), s)
     apart = fit.loss - fit.lower_bound
     caveats = (_loose_caveat(apart, q),) if apart > _LOOSE else ()
-    return AuditOutcome(fit, empirical, fit.lower_bound, None, n, True, loss == "log", caveats)
+    return AuditOutcome(fit, empirical, fit.lower_bound, n, loss == "log", caveats)
 
 
-def certify_labels(
-    codes: npt.NDArray[np.intp], s: Array, n_values: int, *, loss: str, certificate: str
-) -> AuditOutcome:
+def certify_labels(codes: npt.NDArray[np.intp], s: Array, n_values: int, *, loss: str) -> AuditOutcome:
     """T in a finite alphabet: the mean per value is the exact minimiser of either loss."""
     n = s.size
     counts = np.bincount(codes, minlength=n_values).astype(float)
@@ -184,20 +157,16 @@ def certify_labels(
     table = LookupTable(np.append(means, s.mean()))
     if loss == "squared":
         value = float(np.sum(counts * (1.0 - means**2)) / n)
-        gap: Callable[[float], float] = partial(theorem2_gap, n)
     else:
         p = np.clip((1.0 + means) / 2.0, 0.0, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             entropy = -np.where(p > 0, p * np.log(p), 0.0) - np.where(p < 1, (1 - p) * np.log1p(-p), 0.0)
         value = float(np.sum(counts * entropy) / n)
-        gap = partial(theorem3_gap, n, n_values)
-    return AuditOutcome(table, value, value, gap if certificate == "paper" else None, n, True)
+    return AuditOutcome(table, value, value, n)
 
 
 def confidence_bound(outcome: AuditOutcome, *, loss: str, confidence: float, concentration: str) -> float:
     """Lower bound on the loss of every adversary with the given confidence."""
-    if outcome.gap is not None:
-        return max(0.0, outcome.minimum - outcome.gap(confidence))
     if loss == "squared" or outcome.converted:
         bound = squared_loss_lower_bound(outcome.minimum, outcome.n, confidence, concentration)
         return bound * LN2 if loss == "log" else bound

@@ -68,7 +68,8 @@ class LossThresholdAttack(MembershipAttack):
 
         Parameters
         ----------
-        model : fitted classifier or regressor
+        model : fitted classifier or regressor, or array-like of shape (n, n_classes)
+            The target, or its class probabilities at these records, columns in the order of the classes.
         X : array-like of shape (n, n_features)
         y : array-like of shape (n,)
 

