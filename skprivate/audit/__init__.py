@@ -7,6 +7,7 @@ from skprivate.audit._auditor import FiniteAdversaryAuditor
 from skprivate.audit._epsilon import epsilon_lower_bound
 from skprivate.audit._estimator_audit import EstimatorAudit, audit_estimator
 from skprivate.audit._intervals import clopper_pearson
+from skprivate.audit._label_audit import LabelAudit, audit_labels
 from skprivate.audit._lira import LiRAAttack
 from skprivate.audit._loss_threshold import LossThresholdAttack
 from skprivate.audit._membership import MembershipAttack
@@ -30,6 +31,7 @@ __all__ = [
     "AuditReport",
     "EstimatorAudit",
     "FiniteAdversaryAuditor",
+    "LabelAudit",
     "LiRAAttack",
     "LossThresholdAttack",
     "MembershipAttack",
@@ -39,6 +41,7 @@ __all__ = [
     "attack_outputs",
     "attack_report",
     "audit_estimator",
+    "audit_labels",
     "barron_constant",
     "clopper_pearson",
     "epsilon_lower_bound",
