@@ -14,7 +14,8 @@ from pathlib import Path
 from _common import parse_args, save_figure, write_table
 
 from skprivate.privacy import PrivacyLedger
-from skprivate.privacy._ledger_journal import record
+from skprivate.privacy._ledger_book import _append
+from skprivate.privacy._ledger_state import LedgerState
 
 KIND = {"unit": "row", "adjacency": "replace-one", "simulated": False}
 PRICE = {"epsilon": 1e-6, "delta": 1e-12, "rho": None, "events": [{"event": "GaussianEvent", "count": 20}]}
@@ -38,12 +39,16 @@ def worker(path, barrier, seconds, counts):
 def with_entries(ledger, n):
     """Write n earlier releases at a thousand different prices, in one transaction."""
     ledger.close_entry(ledger.charge("Benchmark", **PRICE, **KIND), **PRICE)
-    with ledger._book.transaction(write=True) as (journal, state):
-        content = json.loads(journal.since(1)[0].text)
-        last = state.last
+    with ledger._book.transaction(write=True) as (journal, _):
+        state = LedgerState()
+        for earlier in journal.since(0):
+            state.apply(earlier)
+        content = json.loads(journal.at(1).text)
         for k in range(n):
-            last = record(last, {**content, "id": 2 + k, "epsilon": 1e-6 * (1 + k % 1000 / 7)})
-            journal.append(last)
+            written = len(journal.written)
+            _append(journal, state, {**content, "id": 2 + k, "epsilon": 1e-6 * (1 + k % 1000 / 7)})
+            for new in journal.written[written:]:
+                state.apply(new)
 
 
 def main():

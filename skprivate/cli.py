@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _write(output: Path, ledger: Path, text: str) -> None:
     """Write the text, but not in place of the ledger or of the files that belong to it."""
-    if output.resolve() in [Path(f"{ledger.resolve()}{suffix}") for suffix in ("", "-wal", "-shm")] or (
+    if output.resolve() in [Path(f"{ledger.resolve()}{suffix}") for suffix in ("", "-journal")] or (
         output.exists() and output.samefile(ledger)
     ):
         raise ValueError(f"--output must be another file than the ledger, got {str(output)!r}.")

@@ -96,7 +96,7 @@ def test_an_empty_ledger(tmp_path, capsys):
     assert "not yet decided" in text and "no entries" in text
 
 
-@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("suffix", ["", "-journal"])
 @pytest.mark.parametrize("command", ["show", "export", "verify"])
 def test_the_output_never_takes_the_place_of_the_ledger(path, command, suffix, tmp_path, capsys):
     before = PrivacyLedger.open(path).seals()
