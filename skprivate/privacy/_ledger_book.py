@@ -45,7 +45,7 @@ class Book:
 
     def __init__(self, store: FileStore | MemoryStore, seen: Record | None = None) -> None:
         self.store = store
-        self._seen = seen
+        self._seen, self._wary = seen, False
         self.state = LedgerState()
         self._lock, self._process = threading.RLock(), os.getpid()
         with self.transaction(write=False):
@@ -87,7 +87,9 @@ class Book:
                 self.state.apply(written)
 
     def _read(self, journal: Journal, complete: bool) -> None:
+        complete = complete or self._wary
         if not self.state.whole or (complete and not self.state.complete):
+            self._wary = complete  # until all is read and found whole, no checkpoint is trusted
             self._seen, self.state = self.state.last or self._seen, LedgerState()
         where = repr(self.store.path)
         if self.state.last is None:
@@ -116,6 +118,7 @@ class Book:
             raise DamagedLedgerError(
                 f"The privacy ledger {where} is an older copy of the one this handle is for."
             )
+        self._wary = False
 
     def _begin(self, journal: Journal, complete: bool, where: str) -> None:
         """Go to the last checkpoint, where there is one and not all records are wanted."""
@@ -138,7 +141,11 @@ class Book:
 
     def _compare(self, found: Record | None, where: str) -> None:
         """Compare a record with what this handle has seen in its place."""
-        if self._seen is not None and (found is None or found.number == self._seen.number) and found != self._seen:
+        if (
+            self._seen is not None
+            and (found is None or found.number == self._seen.number)
+            and found != self._seen
+        ):
             raise DamagedLedgerError(
                 f"The privacy ledger {where} is another one than this handle is for, or goes on from an older copy."
             )
@@ -339,8 +346,12 @@ def _change(
     *,
     close: bool,
 ) -> None:
+    old = state.entry(entry)
     content = {
         "id": entry,
+        # The sums go on from here without the entry itself, which may stand before a checkpoint.
+        "before": list(old.price),
+        "reservation": old.reservation,
         **price._asdict(),
         "own_epsilon": own.epsilon,
         "own_delta": own.delta,

@@ -3,8 +3,8 @@
 A record that was changed, moved, taken out or cut off the middle breaks the chain. Whoever can write the whole file
 can seal a new chain; only somebody who kept an older seal notices that, as every handle does with the last it saw.
 
-Every thousandth record is a checkpoint: what the records before it add up to. Who opens a long ledger reads from the last
-one on; who reads the whole chain computes each checkpoint anew, and so does whoever is there when it is written.
+Every thousandth record is a checkpoint: what the records before it add up to. Who opens a long ledger reads from the
+last one on; who reads the whole chain computes each checkpoint anew, and so does whoever is there when it is written.
 """
 
 from __future__ import annotations

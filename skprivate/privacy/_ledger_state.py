@@ -52,8 +52,10 @@ class LedgerState:
         self.whole = False  # who is interrupted in here must begin anew
         try:
             self._apply(found)
-        except (KeyError, TypeError, AttributeError, ArithmeticError, json.JSONDecodeError) as error:
-            raise _damaged(found.number, "says nothing that a ledger says") from error
+        except DamagedLedgerError:
+            raise
+        except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
+            raise _damaged(found.number, f"says nothing that a ledger says ({error!r})") from error
         self.last = found
         self.whole = True
 
@@ -66,7 +68,9 @@ class LedgerState:
             self._begin(Terms(**content))
         elif kind == "checkpoint":
             if found != record(self.last, self.checkpoint()):
-                raise _damaged(found.number, "is a checkpoint, but the records before it add up to something else")
+                raise _damaged(
+                    found.number, "is a checkpoint, but the records before it add up to something else"
+                )
         elif kind == "open":
             self.unit, self.adjacency = content.pop("account")
             if content.pop("sums_only"):
@@ -76,8 +80,19 @@ class LedgerState:
                 NOTHING, LedgerEntry(**{**content, "events": tuple(content["events"]), "closed": None})
             )
         else:
-            old = self.entries[content["id"]]
-            self._enter(old.price, replace(old, **{**content, "events": tuple(content["events"])}))
+            self._change(content)
+
+    def _change(self, content: dict[str, Any]) -> None:
+        before, reservation = Price(*content.pop("before")), content.pop("reservation")
+        old = self.entries.get(content["id"])
+        if old is not None:
+            if (old.price, old.reservation) != (before, reservation):
+                raise ValueError("the price before is another")
+            self._enter(before, replace(old, **{**content, "events": tuple(content["events"])}))
+        elif not self.complete and 0 < content["id"] <= self.count:  # an entry from before the checkpoint
+            self._add(reservation, before, Price(*(content[name] for name in Price._fields)))
+        else:
+            raise KeyError("no such entry")
 
     def _begin(self, terms: Terms) -> None:
         self.terms = terms
@@ -89,8 +104,10 @@ class LedgerState:
 
     def _enter(self, old: Price, entry: LedgerEntry) -> None:
         self.entries[entry.id] = entry
-        total = self.totals.get(entry.reservation, Totals())
-        self.totals[entry.reservation] = total.changed(old, entry.price)
+        self._add(entry.reservation, old, entry.price)
+
+    def _add(self, reservation: int | None, old: Price, new: Price) -> None:
+        self.totals[reservation] = self.totals.get(reservation, Totals()).changed(old, new)
 
     def checkpoint(self) -> dict[str, Any]:
         """What a record says from which the fold can go on."""
@@ -121,8 +138,10 @@ class LedgerState:
             for entry, total in content["reservations"]:
                 state.entries[entry["id"]] = LedgerEntry(**{**entry, "events": tuple(entry["events"])})
                 state.totals[entry["id"]] = _read(total)
-        except (KeyError, TypeError, AttributeError, ArithmeticError, json.JSONDecodeError) as error:
-            raise _damaged(found.number, "says nothing that a ledger says") from error
+        except DamagedLedgerError:
+            raise
+        except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
+            raise _damaged(found.number, f"says nothing that a ledger says ({error!r})") from error
         state.last, state.complete = found, False
         return state
 
