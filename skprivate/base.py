@@ -13,6 +13,7 @@ from skprivate._progress import steps
 from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _VisualBlock
 from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
 from skprivate.privacy._account import price_of_plan
+from skprivate.privacy._ledger_shown import shown_parameters
 from skprivate.privacy._publish import published_copy
 from skprivate.privacy._warnings import warn_if_large
 
@@ -187,21 +188,9 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
                 assumptions=assumptions,
                 plan=mechanism.events,
                 reach=reach,
-                parameters=_shown(self),
+                parameters=shown_parameters(self),
             ) as release,
             steps("release", mechanism.n_draws) as release.after_draw,
         ):
             yield release
         self.privacy_guarantee_ = release.close()
-
-
-def _shown(estimator: Any) -> dict[str, str]:
-    """The parameters of an estimator as its ledger shows them."""
-    shown = {}
-    for name, value in estimator.get_params(deep=False).items():
-        if name != "ledger":
-            # Arrays and frames by their size only: nobody looks through them before they are written down.
-            shape = getattr(value, "shape", None)
-            text = f"{type(value).__name__} of shape {shape}" if shape else " ".join(repr(value).split())
-            shown[name] = text if len(text) <= 100 else text[:99] + "…"
-    return shown

@@ -100,10 +100,11 @@ class PrivacyLedger(LedgerDoor, HasTerms):
     *Simulated releases.* A file is either for releases or for simulation, so that every entry of the one is a real
     release, and no real release is charged to the other. In memory, simulated releases are charged and marked.
 
-    *Durability.* SQLite with a write-ahead log, synchronised to the disk at each commit. The processes
-    share memory beside the file, so it must lie on a local file system. Nothing is overwritten: each change is a
-    record that seals the one before, so a record that was changed, cut or taken out is noticed by whoever opens the
-    file, and an older copy by every handle that has seen a newer record (a fitted model's among them).
+    *Durability.* SQLite, synchronised to the disk at each commit, with its locks, so the file must lie on a local file
+    system. Nothing is overwritten: each change is a record that seals the one before, so a record that was changed or
+    taken out is noticed by whoever reads it, and an older copy by every handle that has seen a newer record (a fitted
+    model's among them). Opening reads the records from the last checkpoint on, a thousand at most; `entries` and
+    `seals` read and check them all.
 
     References
     ----------
@@ -376,14 +377,14 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         return seal
 
     def seals(self) -> list[str]:
-        """The seals of all records, oldest first.
+        """The seals of all records, oldest first; every record is read and checked for it.
 
         Returns
         -------
         seals : list of str
             The last of them is `seal`.
         """
-        with self._book.transaction(write=False) as (journal, _):
+        with self._book.transaction(write=False, complete=True) as (journal, _):
             return [found.seal for found in journal.since(0)]
 
     def entries(self) -> list[LedgerEntry]:
@@ -394,7 +395,7 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         entries : list of LedgerEntry
             One for each release and reservation, open ones included.
         """
-        with self._book.transaction(write=False) as (_, state):
+        with self._book.transaction(write=False, complete=True) as (_, state):
             return list(state.entries.values())
 
     def to_frame(self) -> Any:
@@ -410,7 +411,9 @@ class PrivacyLedger(LedgerDoor, HasTerms):
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
         try:
-            (epsilon, delta), count, unit = self.spent, len(self.entries()), self.unit or "unit"
+            with self._book.transaction(write=False) as (_, state):
+                count: int = state.count
+            (epsilon, delta), unit = self.spent, self.unit or "unit"
             trial = ", simulation only" if self.simulation else ", dry run" if self.dry_run else ""
         except (OSError, ValueError, RuntimeError):
             return f"PrivacyLedger({where}: out of reach)"

@@ -10,6 +10,9 @@ from typing import Any
 from skprivate.privacy._dialect import rounded_up
 from skprivate.privacy._ledger_rules import Price
 
+#: The label of a price for several releases.
+RESERVATION = "reservation"
+
 
 @dataclass(frozen=True)
 class LedgerEntry:
@@ -82,6 +85,11 @@ class LedgerEntry:
     def price(self) -> Price:
         """The price charged."""
         return Price(self.epsilon, self.delta, self.rho, self.rho_delta)
+
+    @property
+    def is_open_reservation(self) -> bool:
+        """Whether other entries may still be charged to this one."""
+        return self.label == RESERVATION and self.closed is None
 
 
 def entries_frame(entries: Sequence[LedgerEntry]) -> Any:

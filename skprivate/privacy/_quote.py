@@ -51,7 +51,7 @@ def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: 
         unit, adjacency = dry.unit, dry.adjacency
     with ledger._book.transaction(write=False) as (_, state):
         then, rule = state.totals[None], state.rule
-        if not state.entries and entries:  # the first release of a ledger may decide how it adds up
+        if not state.count and entries:  # the first release of a ledger may decide how it adds up
             first = then.changed(NOTHING, entries[0].price)
             rule = rule if rule.fits(first) else rule.sums_only(terms.composition)
         for entry in entries:
