@@ -6,9 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from skprivate.privacy import GaussianEvent, LaplaceEvent, Repetitions, Selected, open_release, plan_search
+from skprivate.privacy import (
+    GaussianEvent,
+    LaplaceEvent,
+    Repetitions,
+    Selected,
+    open_release,
+    plan_search,
+    select_repeatedly,
+)
 from skprivate.privacy import gaussian_noise_multiplier as noise
-from skprivate.privacy import select_repeatedly
 from skprivate.privacy._tape import run_tape
 
 SEARCH = plan_search(lambda e, _: [[(LaplaceEvent(e), 1)]] * 3, epsilon=0.3, mean_repetitions=4)
@@ -112,4 +119,7 @@ def test_a_search_of_gaussians_is_one_approximate_event_of_its_release():
         found = select_repeatedly(release, lambda k, b: (float(k), k), search)
         assert found.candidate == found.result
     guarantee = release.close()
-    assert (guarantee.epsilon, guarantee.delta) == (search.epsilon, 1e-6) and guarantee.events == search.events
+    assert (guarantee.epsilon, guarantee.delta) == (
+        search.epsilon,
+        1e-6,
+    ) and guarantee.events == search.events
