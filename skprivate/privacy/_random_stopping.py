@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 
 from skprivate.privacy._dialect import delta_number, must_be, number, positive
 from skprivate.privacy._events import ApproximateEvent, Events, PrivacyEvent, PureEvent, count_events
+from skprivate.privacy._lattice import ROUNDING
 from skprivate.privacy._repetitions import Repetitions
 from skprivate.privacy._search_curve import evaluation_of, search_curve
 
@@ -57,6 +58,13 @@ class SearchPlan:
         if self.delta == 0:
             return ((PureEvent(self.epsilon, _MECHANISM), 1),)
         return ((ApproximateEvent(self.epsilon, self.delta, _MECHANISM), 1),)
+
+
+def holds(search: SearchPlan) -> bool:
+    """Whether the total that a plan states is proven; rounding is absorbed by the noise as in every budget."""
+    curve = search_curve(evaluation_of(search.plans), search.repetitions)
+    limit = search.epsilon * (1 + ROUNDING)
+    return curve.pure_epsilon <= limit or curve.delta(limit) <= search.delta
 
 
 def search_epsilon(plans: Sequence[Events], repetitions: Repetitions, delta: float = 0.0) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -41,6 +42,10 @@ LAWS = [
     Repetitions("negative-binomial", 30.0, 2.5),
 ]
 GEOMETRIC = Repetitions("negative-binomial", 10.0, 1.0)
+
+
+def name(law):
+    return f"{law.family}-{law.mean}-{law.eta}"
 
 
 def generating(law, x):
@@ -85,7 +90,7 @@ def outcomes(draw, epsilon):
     return p, q
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.family}-{law.mean}-{law.eta}")
+@pytest.mark.parametrize("law", LAWS, ids=name)
 @settings(deadline=None, max_examples=40)
 @given(data=st.data(), epsilon=st.sampled_from([0.1, 0.7, 2.0]))
 def test_no_finite_mechanism_exceeds_the_price(law, data, epsilon):
@@ -104,7 +109,7 @@ def test_no_finite_mechanism_exceeds_the_price(law, data, epsilon):
         )
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.family}-{law.mean}-{law.eta}")
+@pytest.mark.parametrize("law", LAWS, ids=name)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_the_pure_price_is_attained(law, epsilon):
     # Randomised response; a thin slice of the likelier outcome scores just below the other outcome.
@@ -226,7 +231,7 @@ def koskela(mu, law, delta):
     return best + compose_epsilon(plan, delta / law.largest_mean)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.family}-{law.mean}-{law.eta}")
+@pytest.mark.parametrize("law", LAWS, ids=name)
 @pytest.mark.parametrize("mu", [0.05, 0.3, 1.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5])
 def test_published_bounds_are_never_better(law, mu, delta):
@@ -259,7 +264,7 @@ def test_the_price_grows_with_everything(plan):
 
     for mean in (5.0,):
         prices = [price(law) for law in laws(mean)]
-        assert all(a <= b * tolerance for a, b in zip(prices, prices[1:], strict=False))
+        assert all(a <= b * tolerance for a, b in pairwise(prices))
         more = [price(law) for law in laws(2 * mean)]
         assert all(a <= b * tolerance for a, b in zip(prices, more, strict=True))
         assert all(a <= price(law, count=2) for a, law in zip(prices, laws(mean), strict=True))
@@ -282,9 +287,7 @@ def test_curve_and_its_inverse_agree_and_a_better_candidate_never_costs():
     assert curve.delta(0.0) <= 1
 
 
-@pytest.mark.parametrize(
-    "law", [*LAWS, Repetitions("poisson", 50.0)], ids=lambda law: f"{law.family}-{law.mean}-{law.eta}"
-)
+@pytest.mark.parametrize("law", [*LAWS, Repetitions("poisson", 50.0)], ids=name)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_number_of_evaluations_has_the_law_that_is_priced(law, seed):
     # p < 1e-8 in one of 21 cases: 2.1e-7 in all.
@@ -311,7 +314,7 @@ def test_the_number_of_evaluations_has_the_law_that_is_priced(law, seed):
     assert len(expected) >= 2 and chisquare(found, expected).pvalue > 1e-8
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.family}-{law.mean}-{law.eta}")
+@pytest.mark.parametrize("law", LAWS, ids=name)
 def test_the_distribution_function_is_inverted_to_the_last_digit(law):
     with mpmath.workdps(60):
         rate = mpmath.mpf(law.rate)
