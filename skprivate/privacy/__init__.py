@@ -39,7 +39,7 @@ from skprivate.privacy._simulation import (
     SimulatedNoiseWarning,
     forbid_simulated_noise,
 )
-from skprivate.privacy._warnings import LargeDeltaWarning, warn_caller
+from skprivate.privacy._warnings import LargeDeltaWarning, LedgerUnitWarning, warn_caller
 from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "LaplaceEvent",
     "LargeDeltaWarning",
     "LedgerEntry",
+    "LedgerUnitWarning",
     "Mechanism",
     "PrivacyEvent",
     "PrivacyGuarantee",

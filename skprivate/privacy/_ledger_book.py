@@ -139,6 +139,16 @@ class Book:
             old = state.open_entry(entry)
             _, price, _ = _counted(state, old.label, own, old.unit, old.adjacency, events, adaptive, reach)
             if not close:
+                if old.own_epsilon > own.epsilon or old.own_delta > own.delta or (
+                    not old.converted and old.price.exceeds(own)
+                ):
+                    charged = str(old.price) if not old.converted else f"epsilon={old.own_epsilon!r}"
+                    raise ValueError(
+                        f"entry {entry} ({old.label}) must cost at least what was charged for it ({charged}) until it "
+                        f"is closed, got {own}: more draws cost no less."
+                    )
+                # In another unit, draws on the way are converted otherwise than a plan: by other numbers, not lower.
+                price = price.no_lower_than(old.price)
                 state.require_room(old.label, price, old, old.reservation)
             elif price.exceeds(old.price):
                 raise ValueError(
