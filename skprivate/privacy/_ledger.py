@@ -283,8 +283,14 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         """What a fit, a cross-validation or a search would cost, before anything is drawn for it.
 
         A copy of the estimator is fitted with simulated noise on a dry run of this ledger, and forgotten: that takes
-        as long as the fit itself. Prices do not depend on private values, so the fit will cost the same; a search over
-        random candidates must have its ``random_state`` set.
+        as long as the fit itself. Prices do not depend on private values, so the fit will cost the same, to the last
+        bit; a search over random candidates must have its ``random_state`` set.
+
+        Where candidates of scikit-learn's searches cost differently, which of them goes on to the next round, or is
+        fitted to all data, depends on their scores. The quote is then the bound that the dearest of them make, in each
+        part of the price (``exact=False``), and takes four times as long.
+
+        A randomiser of rows, which releases in ``transform``, is quoted one transform of ``X``.
 
         Parameters
         ----------

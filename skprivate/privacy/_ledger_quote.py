@@ -27,6 +27,9 @@ class Quote:
         (ε, δ) that the ledger would count then.
     entries : tuple of LedgerEntry
         The releases one by one, as they would be entered.
+    exact : bool
+        Whether the price is known to the last bit. False where candidates of a search cost differently: which of them
+        go on, or are fitted to all data, depends on their scores. The numbers are then those of the dearest, a bound.
     """
 
     epsilon: float
@@ -38,6 +41,7 @@ class Quote:
     admitted: bool
     spent: tuple[float, float]
     entries: tuple[LedgerEntry, ...] = field(repr=False)
+    exact: bool = True
 
     @property
     def price(self) -> Price:
@@ -51,7 +55,8 @@ class Quote:
             if self.admitted
             else "more than the ledger has left"
         )
+        most = "" if self.exact else "at most "
         return (
-            f"{count} release{'s' * (count != 1)} for one {self.unit} ({self.adjacency}), epsilon "
+            f"{count} release{'s' * (count != 1)} for one {self.unit} ({self.adjacency}), {most}epsilon "
             f"{rounded_up(self.epsilon)} and delta {rounded_up(self.delta)} as a sum: {then}."
         )
