@@ -29,6 +29,7 @@ except ModuleNotFoundError:  # before scikit-learn 1.7
     from sklearn.utils._estimator_html_repr import _VisualBlock
 
 from skprivate._progress import listening
+from skprivate.privacy._risk_target import settled_budget
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -159,7 +160,11 @@ def _fit_context(*, prefer_skip_nested_validation):
     def decorator(fit_method):
         @functools.wraps(fit_method)
         def told(estimator, *args, **kwargs):
-            with _telling_callbacks(estimator):
+            def plan():
+                with listening(None):
+                    fit_method(estimator, *args, **kwargs)
+
+            with settled_budget(estimator, plan), _telling_callbacks(estimator):
                 return fit_method(estimator, *args, **kwargs)
 
         checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(told)

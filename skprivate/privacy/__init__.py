@@ -34,6 +34,7 @@ from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
 from skprivate.privacy._repeated import repeated_events, select_repeatedly
 from skprivate.privacy._risk import PrivacyRisk, epsilon_of_risk
+from skprivate.privacy._risk_target import RiskTarget
 from skprivate.privacy._simulation import (
     SimulatedNoiseError,
     SimulatedNoiseWarning,
@@ -64,6 +65,7 @@ __all__ = [
     "PureEvent",
     "Quote",
     "Release",
+    "RiskTarget",
     "SelectionRule",
     "SimulatedNoiseError",
     "SimulatedNoiseWarning",

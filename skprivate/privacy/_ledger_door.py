@@ -75,7 +75,17 @@ class LedgerDoor:
         ValueError
             A release that has no price for the ledger's unit, or a price that is no price.
         """
-        first = self._book.state.unit is None
+        if (
+            self._book.state.unit is None
+            and str(unit) in _PARTS_OF_ROWS
+            and not self._book.store.forgotten
+        ):
+            warn_caller(
+                f"{label or 'this release'} protects a {unit}, and the ledger has no unit yet: from now on it is a "
+                f"budget per {unit}, which says nothing of whole rows or users. Say for whom a ledger is when it is "
+                "created, PrivacyLedger(…, unit='user').",
+                LedgerUnitWarning,
+            )
         entry: int = self._book.charge(
             label,
             Price.checked(epsilon, delta, rho),
@@ -88,13 +98,6 @@ class LedgerDoor:
             reservation=self._reservation,
             remarks=remarks(self._note, self._data, dict(parameters or {})),
         )
-        if first and str(unit) in _PARTS_OF_ROWS and not self._book.store.forgotten:
-            warn_caller(
-                f"{label or 'this release'} protects a {unit}, and the ledger had no unit: from now on it is a budget "
-                f"per {unit}, which says nothing of whole rows or users. Say for whom a ledger is when it is created, "
-                "PrivacyLedger(…, unit='user').",
-                LedgerUnitWarning,
-            )
         return entry
 
     def increase(
