@@ -107,9 +107,7 @@ def test_every_private_estimator_keeps_to_a_target(kind):
         data = makers[0](instance, public_generator(k), 30)
         ledger = PrivacyLedger(epsilon=100.0, delta=0.5, unit=None, composition="basic")
         model = clone(instance).set_params(epsilon=TARGET, ledger=ledger)
-        if kind in (sp.MetricPrivatizer, sp.MetricPrivateSynthesizer) and (
-            kind is sp.MetricPrivatizer or model.metric == "rows"
-        ):
+        if kind is sp.MetricPrivatizer or getattr(model, "metric", None) == "wasserstein":
             with pytest.raises(ValueError, match="epsilon must be a number"):
                 model.fit(data.X, data.y, **data.metadata)
             assert ledger.entries() == []
@@ -118,7 +116,7 @@ def test_every_private_estimator_keeps_to_a_target(kind):
         said = model.privacy_guarantee_
         assert said.risk(fpr=0.01).tpr <= 0.05 and TARGET.met_by(said)
         assert model.epsilon is TARGET and said.epsilon <= model.epsilon_ * (1 + 1e-9)
-        assert model.epsilon_ >= TARGET.epsilon(said.delta) * (1 - 1e-8)
+        assert model.epsilon_ >= TARGET.epsilon(said.delta) * (1 - 1e-3)
         [entry] = ledger.entries()
         assert entry.epsilon == said.epsilon and entry.closed
         assert "RiskTarget(tpr=0.05" in entry.parameters["epsilon"]
