@@ -94,6 +94,11 @@ def compose_delta(events: Events, epsilon: float) -> float:
     0.0
     """
     at_least("epsilon", epsilon, 0)
+    return _compose_delta(frozenset(count_events(events).items()), float(epsilon), sharp=True)
+
+
+def rough_delta(events: Events, epsilon: float) -> float:
+    """`compose_delta` ten times as fast, and up to 1e-5 above it."""
     return _compose_delta(frozenset(count_events(events).items()), float(epsilon))
 
 
@@ -280,7 +285,7 @@ def _compose_epsilon(counts: Counts, delta: float) -> float:
 
 
 @lru_cache(maxsize=512)
-def _compose_delta(counts: Counts, epsilon: float) -> float:
+def _compose_delta(counts: Counts, epsilon: float, *, sharp: bool = False) -> float:
     if _pure_sum(counts) <= epsilon:
         return 0.0
     pure, rest = _split(counts, 0.0)
@@ -298,7 +303,7 @@ def _compose_delta(counts: Counts, epsilon: float) -> float:
             logs = logs - tilts * left
             best = int(np.argmin(logs))
             bounds.append(_exp_up(float(logs[best]) + 2.0**-48 * (1 + tilts[best] * left)))
-            loss = tilted_loss(kinds, mu, float(tilts[best]), left) if _has_loss(rest) else None
+            loss = tilted_loss(kinds, mu, float(tilts[best]), left, sharp=sharp) if _has_loss(rest) else None
             if loss:
                 bounds.append(_exp_up(loss.log_delta(left)) + slack)
     return min(bounds)
