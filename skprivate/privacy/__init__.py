@@ -29,6 +29,7 @@ from skprivate.privacy._events import (
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
 from skprivate.privacy._ledger_quote import Quote
+from skprivate.privacy._ledger_reserve import DisjointParts
 from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
@@ -51,6 +52,7 @@ __all__ = [
     "Branch",
     "BudgetExceededError",
     "DamagedLedgerError",
+    "DisjointParts",
     "GaussianEvent",
     "LaplaceEvent",
     "LargeDeltaWarning",

@@ -21,6 +21,7 @@ class LedgerDoor:
     _reservation: int | None
     _note: str
     _data: str
+    _parts: tuple[int, ...]
     identity: Any
 
     def charge(
@@ -96,6 +97,7 @@ class LedgerDoor:
             adaptive=adaptive,
             reach=reach,
             reservation=self._reservation,
+            parts=self._parts,
             remarks=remarks(self._note, self._data, dict(parameters or {})),
         )
         return entry

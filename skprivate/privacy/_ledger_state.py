@@ -14,6 +14,8 @@ from skprivate.privacy._ledger_rules import NOTHING, Price, Rule, Totals
 from skprivate.privacy._ledger_terms import Terms
 from skprivate.privacy._ledger_units import Account
 
+Pot = int | tuple[int, int] | None
+
 
 class LedgerState:
     """Terms, entries and totals after some records.
@@ -25,8 +27,8 @@ class LedgerState:
     unit, adjacency : str or None
         The unit of account; None until the first release sets it.
     entries : dict of int to LedgerEntry
-    totals : dict of (int or None) to Totals
-        Of the ledger itself (None) and of what each reservation has paid for.
+    totals : dict of (int, (int, int) or None) to Totals
+        Of the ledger itself (None) and of what each reservation, or each part of one, has paid for.
     last : Record or None
         The last record seen.
     """
@@ -35,7 +37,7 @@ class LedgerState:
         self.last: Record | None = None
         self.whole = True
         self.entries: dict[int, LedgerEntry] = {}
-        self.totals: dict[int | None, Totals] = {None: Totals()}
+        self.totals: dict[Pot, Totals] = {None: Totals()}
 
     def apply(self, record: Record) -> None:
         """Take in the next record."""
@@ -50,6 +52,7 @@ class LedgerState:
             self.unit, self.adjacency = content.pop("account")
             if content.pop("sums_only"):
                 self.rule = Rule.of("basic", self.terms.epsilon, self.terms.delta)
+            content["parts"] = tuple(content.get("parts", ()))
             self._enter(
                 NOTHING, LedgerEntry(**{**content, "events": tuple(content["events"]), "closed": None})
             )
@@ -61,8 +64,22 @@ class LedgerState:
 
     def _enter(self, old: Price, entry: LedgerEntry) -> None:
         self.entries[entry.id] = entry
-        total = self.totals.get(entry.reservation, Totals())
-        self.totals[entry.reservation] = total.changed(old, entry.price)
+        for pot in self._pots(entry.reservation, entry.parts):
+            self.totals[pot] = self.totals.get(pot, Totals()).changed(old, entry.price)
+
+    def _pots(self, reservation: int | None, parts: tuple[int, ...]) -> list[Pot]:
+        """The sums that a release is added to: one, or those of all parts that it sees."""
+        if reservation is None or not self.entry(reservation).parts:
+            return [reservation]
+        return [(reservation, part) for part in parts]
+
+    def spent_of(self, reservation: int) -> Price:
+        """What a reservation has paid for; of disjoint parts, the most that one has paid, for each kind of price."""
+        spent = NOTHING
+        for pot in self._pots(reservation, self.entry(reservation).parts):
+            if pot in self.totals:
+                spent = self.totals[pot].price().no_lower_than(spent)
+        return spent
 
     def account(self, unit: str, adjacency: str) -> Account:
         """What the ledger counts for, where a release of that unit and adjacency would be the first."""
@@ -73,16 +90,25 @@ class LedgerState:
             self.terms.public_features,
         )
 
-    def require_room(self, label: str, new: Price, old: LedgerEntry | None, reservation: int | None) -> bool:
+    def require_room(
+        self,
+        label: str,
+        new: Price,
+        old: LedgerEntry | None,
+        reservation: int | None,
+        parts: tuple[int, ...] = (),
+    ) -> bool:
         """Whether the ledger must from now on count sums only; an error where the price does not fit."""
         before = NOTHING if old is None else old.price
-        total = self.totals.get(reservation, Totals()).changed(before, new)
+        pots = self._pots(reservation, parts)
+        totals = [self.totals.get(pot, Totals()).changed(before, new) for pot in pots]
+        total = totals[0]
         sums = Rule.of("basic", self.terms.epsilon, self.terms.delta)
         if reservation is not None:
             reserved = self.entry(reservation)
             if reserved.closed is not None:
                 raise ValueError(f"reservation {reservation} was closed at {reserved.closed}.")
-            if total.within(reserved.price):
+            if all(one.within(reserved.price) for one in totals):
                 return False
             budget, left = str(reserved.price), reserved.price
             kind = f"the reservation {reservation}"
