@@ -33,7 +33,9 @@ def test_every_private_estimator_has_variants():
     assert private <= set(VARIANTS)
 
 
-@pytest.mark.parametrize("kind", sorted(VARIANTS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", sorted(VARIANTS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__
+)
 def test_a_fit_costs_what_was_quoted(kind):
     for k, (instance, makers) in enumerate(VARIANTS[kind]):
         data = makers[k % len(makers)](instance, public_generator(k), 20)

@@ -99,7 +99,9 @@ def test_delta_alone_may_be_too_much():
         RiskTarget(advantage=0.01).epsilon(0.02)
 
 
-@pytest.mark.parametrize("kind", sorted(VARIANTS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", sorted(VARIANTS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__
+)
 def test_every_private_estimator_keeps_to_a_target(kind):
     every = VARIANTS[kind]
     for k in sorted({0, len(every) // 3, len(every) - 1}):
@@ -143,7 +145,10 @@ def test_a_target_is_a_value():
     model.fit(X)
     again = pickle.loads(pickle.dumps(model))
     assert again.epsilon == TARGET and again.epsilon_ == model.epsilon_
-    assert PrivacyGuarantee.from_dict(model.privacy_guarantee_.to_dict()).risk() == model.privacy_guarantee_.risk()
+    assert (
+        PrivacyGuarantee.from_dict(model.privacy_guarantee_.to_dict()).risk()
+        == model.privacy_guarantee_.risk()
+    )
 
 
 def test_a_search_over_targets():
@@ -190,7 +195,7 @@ class Sum(PrivateEstimatorMixin, BaseEstimator):
             open_release(epsilon=1.0, unit="row", adjacency="add-remove", ledger=self.ledger)
 
         class Plan:
-            events = [(event, 1)]
+            events = ((event, 1),)
             theorem, n_draws = "", 1
 
         with self._releasing(Plan(), unit="row", adjacency=Adjacency.ADD_REMOVE) as release:

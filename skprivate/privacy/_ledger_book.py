@@ -141,8 +141,10 @@ class Book:
             old = state.open_entry(entry)
             _, price, _ = _counted(state, old.label, own, old.unit, old.adjacency, events, adaptive, reach)
             if not close:
-                if old.own_epsilon > own.epsilon or old.own_delta > own.delta or (
-                    not old.converted and old.price.exceeds(own)
+                if (
+                    old.own_epsilon > own.epsilon
+                    or old.own_delta > own.delta
+                    or (not old.converted and old.price.exceeds(own))
                 ):
                     charged = str(old.price) if not old.converted else f"epsilon={old.own_epsilon!r}"
                     raise ValueError(

@@ -14,6 +14,7 @@ from skprivate.privacy._warnings import LedgerUnitWarning, warn_caller
 #: Units that leave a part of a row, or other rows, unprotected.
 _PARTS_OF_ROWS = (str(PrivacyUnit.LABEL), str(PrivacyUnit.PRIVATE_ROW))
 
+
 class LedgerDoor:
     """The side of a `PrivacyLedger` that `open_release` uses."""
 
@@ -76,11 +77,7 @@ class LedgerDoor:
         ValueError
             A release that has no price for the ledger's unit, or a price that is no price.
         """
-        if (
-            self._book.state.unit is None
-            and str(unit) in _PARTS_OF_ROWS
-            and not self._book.store.forgotten
-        ):
+        if self._book.state.unit is None and str(unit) in _PARTS_OF_ROWS and not self._book.store.forgotten:
             warn_caller(
                 f"{label or 'this release'} protects a {unit}, and the ledger has no unit yet: from now on it is a "
                 f"budget per {unit}, which says nothing of whole rows or users. Say for whom a ledger is when it is "

@@ -61,7 +61,8 @@ class DisjointParts:
         return self._handle(tuple(one for one in range(self.n_parts) if one != out))
 
     def _checked(self, part: Any) -> int:
-        if isinstance(part, bool) or not isinstance(part, Integral) or not 0 <= part < self.n_parts:
+        whole = isinstance(part, Integral) and not isinstance(part, bool)
+        if not (whole and 0 <= int(part) < self.n_parts):
             raise ValueError(must_be("part", f"an integer from 0 to {self.n_parts - 1}", part))
         return int(part)
 

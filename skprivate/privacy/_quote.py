@@ -173,7 +173,9 @@ def charged_to(
     if part is None:
         return other if name.split("__")[-1] == "ledger" else None
     if isinstance(part, Mapping):
-        changed = {key: charged_to(value, ledger, other, str(key), searches=searches) for key, value in part.items()}
+        changed = {
+            key: charged_to(value, ledger, other, str(key), searches=searches) for key, value in part.items()
+        }
         same = all(changed[key] is part[key] for key in part)
         return part if same else changed
     if isinstance(part, (list, tuple)) and not hasattr(part, "_fields"):

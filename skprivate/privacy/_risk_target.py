@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from scipy.optimize import brentq
@@ -96,7 +97,7 @@ class RiskTarget:
         for name in self._asked:
             least = self._idle[name]
             allowed = f"a number in ({least:g}, 1)"
-            value = number(name, getattr(self, name), allowed, lambda value, low=least: low < value < 1)
+            value = number(name, getattr(self, name), allowed, partial(_between, least))
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
@@ -174,7 +175,9 @@ class RiskTarget:
         excess = math.log(max(*shares, 1e-9))
         return min(excess, 0.0) if met else max(excess, 1e-15)
 
-    def _largest(self, guarantee_at: Callable[[float], PrivacyGuarantee | None], start: float) -> float | None:
+    def _largest(
+        self, guarantee_at: Callable[[float], PrivacyGuarantee | None], start: float
+    ) -> float | None:
         """The largest ε found whose guarantee meets the target; None where not even ``start`` does.
 
         Parameters
@@ -250,7 +253,10 @@ def settled_budget(estimator: Any, fit: Callable[[], Any]) -> Iterator[None]:
 
     def plan(epsilon: float) -> PrivacyGuarantee:
         try:
-            with _budget(estimator, _Running(estimator, target, True, []), epsilon), warnings.catch_warnings():
+            with (
+                _budget(estimator, _Running(estimator, target, True, []), epsilon),
+                warnings.catch_warnings(),
+            ):
                 warnings.simplefilter("ignore")  # the fit itself will say it again
                 fit()
         except Planned as found:
@@ -276,7 +282,9 @@ def settled_budget(estimator: Any, fit: Callable[[], Any]) -> Iterator[None]:
         estimator.epsilon = target
 
 
-def keep_to_target(estimator: Any, plan: Callable[[], PrivacyGuarantee]) -> tuple[RiskTarget, PrivacyGuarantee] | None:
+def keep_to_target(
+    estimator: Any, plan: Callable[[], PrivacyGuarantee]
+) -> tuple[RiskTarget, PrivacyGuarantee] | None:
     """The target that an estimator must keep to and what it may pay for; None if it has a number.
 
     Parameters
@@ -321,7 +329,7 @@ def refuse_while_planning(label: str) -> None:
     running = _RUNNING.get()
     if running is not None and running.planning:
         raise RuntimeError(
-            f"{label or 'a release'} would be drawn several times while an epsilon for a RiskTarget is looked for: give "
+            f"{label or 'a release'} would be drawn several times while an epsilon for a RiskTarget is found: give "
             "that part a number. Nothing was drawn or spent."
         )
 
@@ -334,6 +342,10 @@ def _budget(estimator: Any, running: _Running, epsilon: float) -> Iterator[None]
         yield
     finally:
         _RUNNING.reset(token)
+
+
+def _between(low: float, value: float) -> bool:
+    return low < value < 1
 
 
 def _bare(epsilon: float, delta: float) -> PrivacyGuarantee:

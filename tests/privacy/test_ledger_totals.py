@@ -126,7 +126,12 @@ def test_a_filter_in_rho_is_never_below_the_composition_at_its_delta(mix, compos
 @pytest.mark.parametrize("steps", [2, 4])
 def test_converted_prices_add_up_like_any_others(steps):
     ledger = PrivacyLedger(
-        epsilon=50.0, delta=1e-3, rows_per_user=steps, unit="user", adjacency="add-remove", composition="basic"
+        epsilon=50.0,
+        delta=1e-3,
+        rows_per_user=steps,
+        unit="user",
+        adjacency="add-remove",
+        composition="basic",
     )
     for _ in range(3):
         release(ledger, "pure", 0.5, "row", "add-remove")
@@ -140,9 +145,7 @@ def test_converted_prices_add_up_like_any_others(steps):
 def test_an_open_release_cannot_be_made_cheaper(lower):
     ledger = PrivacyLedger(epsilon=2.0, delta=1e-3, unit="row", adjacency="add-remove")
     price = {"epsilon": 0.5, "delta": 1e-6, "rho": 0.1}
-    entry = ledger.charge(
-        "one", **price, unit="row", adjacency="add-remove", events=[], simulated=False
-    )
+    entry = ledger.charge("one", **price, unit="row", adjacency="add-remove", events=[], simulated=False)
     before = ledger.spent
     with pytest.raises(ValueError, match="must cost at least what was charged"):
         ledger.increase(entry, **{**price, **lower}, events=[])

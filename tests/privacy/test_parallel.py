@@ -39,7 +39,9 @@ def worst_loss(neighbours, sees, epsilon):
         total = 0.0
         for parts in sees:
             bits = [any(bit for part, bit in world if part in parts) for world in (one, other)]
-            total += epsilon * (bits[0] != bits[1])  # some output has that ratio, whatever the other releases say
+            total += epsilon * (
+                bits[0] != bits[1]
+            )  # some output has that ratio, whatever the other releases say
         worst = max(worst, total)
     return worst
 
@@ -113,7 +115,9 @@ def test_a_part_pays_for_what_it_is_seen_by(n_parts, releases):
     with ledger.parallel(1.5, n_parts=n_parts, because=REASON) as parts:
         for kind, place, epsilon in releases:
             k = place % n_parts
-            seen = {"only": [k], "without": [j for j in range(n_parts) if j != k], "all": range(n_parts)}[kind]
+            seen = {"only": [k], "without": [j for j in range(n_parts) if j != k], "all": range(n_parts)}[
+                kind
+            ]
             handle = parts._handle(()) if kind == "all" else getattr(parts, kind)(k)
             before = ledger.entries()
             try:
@@ -136,8 +140,9 @@ def test_a_part_pays_for_what_it_is_seen_by(n_parts, releases):
 def test_the_reason_stands_in_the_entry(tmp_path):
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=2.0, **REPLACE).annotated("first study")
     for reason in ("", " ", None):
-        with pytest.raises(ValueError, match="because must be the reason"), ledger.parallel(
-            1.0, n_parts=2, because=reason
+        with (
+            pytest.raises(ValueError, match="because must be the reason"),
+            ledger.parallel(1.0, n_parts=2, because=reason),
         ):
             raise AssertionError
     with ledger.parallel(1.0, n_parts=2, because=REASON) as parts:
@@ -162,8 +167,9 @@ def test_a_part_of_nothing():
         for k in (-1, 2, True, 0.5):
             with pytest.raises(ValueError, match="part must be an integer from 0 to 1"):
                 parts.only(k)
-        with pytest.raises(ValueError, match="cannot be divided again"), parts.only(0).parallel(
-            0.5, n_parts=2, because=REASON
+        with (
+            pytest.raises(ValueError, match="cannot be divided again"),
+            parts.only(0).parallel(0.5, n_parts=2, because=REASON),
         ):
             raise AssertionError
         left = parts.only(0)
@@ -189,7 +195,12 @@ Y = X @ [1.0, -2.0]
 def test_folds_cost_what_one_user_pays(adjacency, train_on, composition, tmp_path):
     cv = UserKFold(3)
     ledger = PrivacyLedger(
-        tmp_path / "a.ledger", epsilon=9.0, delta=1e-3, unit="user", adjacency=adjacency, composition=composition
+        tmp_path / "a.ledger",
+        epsilon=9.0,
+        delta=1e-3,
+        unit="user",
+        adjacency=adjacency,
+        composition=composition,
     )
     model = sp.UserLevelSGDRegressor(epsilon=1.0, delta=1e-7, radius=5.0, adjacency=adjacency)
     models = fit_folds(model, X, Y, user_ids=USERS, ledger=ledger, cv=cv, train_on=train_on)
@@ -197,7 +208,10 @@ def test_folds_cost_what_one_user_pays(adjacency, train_on, composition, tmp_pat
     prices = [entry.price for entry in inside]
     assert len(models) == len(inside) == 3 and all(one.privacy_guarantee_.valid_for_release for one in models)
     sums = [
-        [sum(getattr(p, name) for j, p in enumerate(prices) if (j != k) == (train_on == "other folds")) for k in range(3)]
+        [
+            sum(getattr(p, name) for j, p in enumerate(prices) if (j != k) == (train_on == "other folds"))
+            for k in range(3)
+        ]
         for name in ("epsilon", "delta", "rho")
     ]
     assert (top.epsilon, top.delta, top.rho) == pytest.approx([max(each) for each in sums], rel=1e-12)

@@ -77,7 +77,10 @@ def test_whichever_candidate_wins_a_search_costs_no_more_than_was_quoted(k, dear
         quotes.append(ledger.quote(search, X, Y, groups=USERS, user_ids=USERS))
 
         def score(model, X, y, sign=sign):
-            return sign * model.get_params()["epsilon"] - 1e8 * sign * model.get_params()["delta"] * dearest_first
+            return (
+                sign * model.get_params()["epsilon"]
+                - 1e8 * sign * model.get_params()["delta"] * dearest_first
+            )
 
         search.set_params(scoring=score)
         search.estimator.set_params(ledger=ledger)
@@ -100,7 +103,9 @@ def test_a_search_in_a_pipeline_in_a_cross_validation():
     assert len(quote.entries) == 5 * (1 + 2 * 2 + 1) and quote.exact
     outer.set_params(estimator__scale__ledger=ledger, estimator__search__estimator__ledger=ledger).fit(X, Y)
     assert shown(quote.entries) == shown(ledger.entries()) and quote.spent == ledger.spent
-    outer.set_params(param_grid={"scale__epsilon": [0.5, 0.25]}, estimator__search__param_grid={"epsilon": [1, 2]})
+    outer.set_params(
+        param_grid={"scale__epsilon": [0.5, 0.25]}, estimator__search__param_grid={"epsilon": [1, 2]}
+    )
     dear = ledger.quote(outer, X, Y)
     assert not dear.exact and dear.epsilon == pytest.approx(4 * 6 + 2 * 0.75 + 5 * 2 + 0.5 + 6, rel=1e-4)
 

@@ -124,7 +124,9 @@ def beside_a_gaussian(events, mu, epsilon):
 
     function = gaussian
     for event in events:
-        function = partial(lambda inner, event, x: mean_over_losses(event, lambda y: inner(x - y)), function, event)
+        function = partial(
+            lambda inner, event, x: mean_over_losses(event, lambda y: inner(x - y)), function, event
+        )
     return function(epsilon)
 
 
