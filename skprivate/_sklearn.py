@@ -4,7 +4,7 @@ import functools
 import re
 import warnings
 from collections import UserList
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 from sklearn import get_config
@@ -29,7 +29,6 @@ except ModuleNotFoundError:  # before scikit-learn 1.7
     from sklearn.utils._estimator_html_repr import _VisualBlock
 
 from skprivate._progress import listening
-from skprivate.privacy._risk_target import settled_budget
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -164,7 +163,8 @@ def _fit_context(*, prefer_skip_nested_validation):
                 with listening(None):
                     fit_method(estimator, *args, **kwargs)
 
-            with settled_budget(estimator, plan), _telling_callbacks(estimator):
+            settled = getattr(estimator, "_settled_budget", lambda _: nullcontext())
+            with settled(plan), _telling_callbacks(estimator):
                 return fit_method(estimator, *args, **kwargs)
 
         checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._account import price_of_plan
 from skprivate.privacy._events import count_events
-from skprivate.privacy._risk_target import keep_to_target
+from skprivate.privacy._risk_target import keep_to_target, settled_budget
 from skprivate.privacy._warnings import warn_if_large
 
 __all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
@@ -110,6 +110,10 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
         caption = None if guarantee is None else repr(guarantee).strip("<>")
         details = str(self)
         return _VisualBlock("single", self, names=name, name_details=details, name_caption=caption)
+
+    def _settled_budget(self, plan: Callable[[], Any]) -> AbstractContextManager[None]:
+        """A number for ``epsilon`` while a fit runs, where it is a `RiskTarget`; ``plan`` runs the fit up to the payment."""
+        return settled_budget(self, plan)
 
     @contextmanager
     def _releasing(
