@@ -112,7 +112,7 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
         return _VisualBlock("single", self, names=name, name_details=details, name_caption=caption)
 
     def _settled_budget(self, plan: Callable[[], Any]) -> AbstractContextManager[None]:
-        """A number for ``epsilon`` while a fit runs, where it is a `RiskTarget`; ``plan`` runs the fit up to the payment."""
+        """A number for ``epsilon`` while a fit runs, where it is a `RiskTarget`; ``plan`` fits up to the payment."""
         return settled_budget(self, plan)
 
     @contextmanager
