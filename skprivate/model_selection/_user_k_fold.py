@@ -37,7 +37,7 @@ class UserKFold(BaseCrossValidator):
     **What holds.** Let two data sets differ in the rows of one user u: all of them added or removed (add-remove), or
     exchanged with u keeping its identifier (replace-one). Then the training sets of all folds but u's own differ in u
     alone, as the guarantee of each fit assumes, and the training set of u's own fold is the same. k fits, one for each
-    fold, therefore cost a user what k − 1 of them cost together.
+    fold, therefore cost a user what k − 1 of them cost together: `fit_folds` charges that.
 
     **What is assumed.** Under replace-one the identifiers are public. An exchanged user with another identifier may
     fall in another fold and is then, for two of the fits, a user less and a user more; to protect identifiers use
@@ -56,6 +56,7 @@ class UserKFold(BaseCrossValidator):
 
     See Also
     --------
+    fit_folds : Fits on these folds, for what one user pays.
     check_cv : A splitter that suits the unit of privacy.
 
     Examples
@@ -85,7 +86,7 @@ class UserKFold(BaseCrossValidator):
     def __init__(self, n_splits: int = 5, *, key: str | bytes | int | None = None) -> None:
         if not isinstance(n_splits, Integral) or isinstance(n_splits, bool) or n_splits < 2:
             raise ValueError(f"n_splits must be an integer of at least 2, got {n_splits!r}.")
-        self.n_splits = int(n_splits)
+        self.n_splits: int = int(n_splits)
         self.key = key
         _key_bytes(key)
 

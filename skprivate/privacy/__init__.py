@@ -1,7 +1,6 @@
 """Privacy primitives: what is promised, what is drawn, what is spent. Knows no estimator."""
 
 from skprivate.privacy._accounting import (
-    bounded_range_delta,
     compose_delta,
     compose_epsilon,
     filter_epsilon,
@@ -30,6 +29,8 @@ from skprivate.privacy._events import (
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
 from skprivate.privacy._ledger_quote import Quote
+from skprivate.privacy._ledger_reserve import DisjointParts
+from skprivate.privacy._loss_distribution import bounded_range_delta
 from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._random_stopping import SearchPlan, plan_search, search_epsilon
 from skprivate.privacy._randomness import public_generator
@@ -37,12 +38,13 @@ from skprivate.privacy._release import Release, open_release
 from skprivate.privacy._repeated import Selected, select_repeatedly
 from skprivate.privacy._repetitions import Repetitions
 from skprivate.privacy._risk import PrivacyRisk, epsilon_of_risk
+from skprivate.privacy._risk_target import RiskTarget
 from skprivate.privacy._simulation import (
     SimulatedNoiseError,
     SimulatedNoiseWarning,
     forbid_simulated_noise,
 )
-from skprivate.privacy._warnings import LargeDeltaWarning, warn_caller
+from skprivate.privacy._warnings import LargeDeltaWarning, LedgerUnitWarning, warn_caller
 from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
 
 __all__ = [
@@ -54,10 +56,12 @@ __all__ = [
     "Branch",
     "BudgetExceededError",
     "DamagedLedgerError",
+    "DisjointParts",
     "GaussianEvent",
     "LaplaceEvent",
     "LargeDeltaWarning",
     "LedgerEntry",
+    "LedgerUnitWarning",
     "Mechanism",
     "PrivacyEvent",
     "PrivacyGuarantee",
@@ -68,6 +72,7 @@ __all__ = [
     "Quote",
     "Release",
     "Repetitions",
+    "RiskTarget",
     "SearchPlan",
     "Selected",
     "SelectionRule",

@@ -27,7 +27,7 @@ from skprivate.privacy._ledger_rules import Price
 from skprivate.privacy._ledger_state import LedgerState
 from skprivate.privacy._ledger_store import FileJournal, FileStore, MemoryJournal, MemoryStore
 from skprivate.privacy._ledger_terms import now, require_noise
-from skprivate.privacy._ledger_units import Account, conversion, converted
+from skprivate.privacy._ledger_units import Account, conversion, converted, stays_apart
 
 Events = Sequence[dict[str, Any]]
 Journal = FileJournal | MemoryJournal
@@ -162,6 +162,7 @@ class Book:
         adaptive: bool,
         reach: float | None,
         reservation: int | None,
+        parts: tuple[int, ...],
         remarks: dict[str, Any],
     ) -> int:
         """Write a new entry; its number."""
@@ -181,6 +182,7 @@ class Book:
                 events=list(events),
                 simulated=bool(simulated),
                 reservation=reservation,
+                parts=_seen(state, reservation, parts, unit, adjacency, account),
                 **remarks,
             )
 
@@ -192,15 +194,35 @@ class Book:
             old = state.open_entry(entry)
             _, price, _ = _counted(state, old.label, own, old.unit, old.adjacency, events, adaptive, reach)
             if not close:
-                state.require_room(old.label, price, old, old.reservation)
+                if (
+                    old.own_epsilon > own.epsilon
+                    or old.own_delta > own.delta
+                    or (not old.converted and old.price.exceeds(own))
+                ):
+                    charged = str(old.price) if not old.converted else f"epsilon={old.own_epsilon!r}"
+                    raise ValueError(
+                        f"entry {entry} ({old.label}) must cost at least what was charged for it ({charged}) until it "
+                        f"is closed, got {own}: more draws cost no less."
+                    )
+                # In another unit, draws on the way are converted otherwise than a plan: by other numbers, not lower.
+                price = price.no_lower_than(old.price)
+                state.require_room(old.label, price, old, old.reservation, old.parts)
             elif price.exceeds(old.price):
                 raise ValueError(
                     f"Entry {entry} ({old.label}) cannot close at {price}: only {old.price} was charged."
                 )
             _change(journal, state, entry, price, own, list(events), close=close)
 
-    def reserve(self, price: Price, unit: str | None, adjacency: str | None, remarks: dict[str, Any]) -> int:
-        """Write a reservation; its number."""
+    def reserve(
+        self,
+        price: Price,
+        unit: str | None,
+        adjacency: str | None,
+        remarks: dict[str, Any],
+        *,
+        parts: tuple[int, ...] = (),
+    ) -> int:
+        """Write a reservation, for disjoint parts if there are any; its number."""
         with self.transaction(write=True) as (journal, state):
             unit, adjacency = state.unit or unit, state.adjacency or adjacency
             if unit is None or adjacency is None:
@@ -222,13 +244,14 @@ class Book:
                 events=[],
                 simulated=False,
                 reservation=None,
+                parts=parts,
                 **remarks,
             )
 
     def settle(self, entry: int) -> None:
         """Close a reservation at what was spent of it."""
         with self.transaction(write=True, entry=entry) as (journal, state):
-            spent = state.totals[entry].price() if entry in state.totals else Price(0.0, 0.0, 0.0)
+            spent = state.spent_of(entry)
             _change(journal, state, entry, spent, spent, [], close=True)
 
 
@@ -306,6 +329,20 @@ def _counted(
     return account, price, "; ".join([*reasons, text] if text else reasons)
 
 
+def _seen(
+    state: LedgerState,
+    reservation: int | None,
+    parts: tuple[int, ...],
+    unit: str,
+    adjacency: str,
+    account: Account,
+) -> tuple[int, ...]:
+    """The parts of a reservation that a release is charged to: those it names, where that is enough."""
+    every = () if reservation is None else state.entry(reservation).parts
+    apart = stays_apart(unit, adjacency, account.unit, account.adjacency)
+    return parts if parts and apart else every
+
+
 def _open(
     journal: Journal,
     state: LedgerState,
@@ -315,7 +352,7 @@ def _open(
     price: Price,
     **content: Any,
 ) -> int:
-    sums_only = state.require_room(label, price, None, content["reservation"])
+    sums_only = state.require_room(label, price, None, content["reservation"], content["parts"])
     entry = state.count + 1
     _append(
         journal,
@@ -352,6 +389,7 @@ def _change(
         # The sums go on from here without the entry itself, which may stand before a checkpoint.
         "before": list(old.price),
         "reservation": old.reservation,
+        "parts": old.parts,
         **price._asdict(),
         "own_epsilon": own.epsilon,
         "own_delta": own.delta,

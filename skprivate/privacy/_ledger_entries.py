@@ -56,6 +56,8 @@ class LedgerEntry:
         Account and machine.
     process_id : int
         The process that opened it.
+    parts : tuple of int
+        Of a reservation for disjoint parts, their numbers; of a release in it, those that it sees. Else empty.
     """
 
     id: int
@@ -80,6 +82,7 @@ class LedgerEntry:
     user: str
     host: str
     process_id: int
+    parts: tuple[int, ...] = ()
 
     @property
     def price(self) -> Price:

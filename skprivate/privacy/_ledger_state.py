@@ -15,6 +15,9 @@ from skprivate.privacy._ledger_rules import NOTHING, Price, Rule, Totals
 from skprivate.privacy._ledger_terms import Terms
 from skprivate.privacy._ledger_units import Account
 
+#: The ledger itself, a reservation, or one of the disjoint parts of a reservation.
+Pot = int | tuple[int, int] | None
+
 
 class LedgerState:
     """Terms, entries and totals after some records.
@@ -33,8 +36,8 @@ class LedgerState:
         Those seen: all of them, or of those before the checkpoint that the fold began with only the open reservations.
     complete : bool
         Whether all entries were seen.
-    totals : dict of (int or None) to Totals
-        Of the ledger itself (None) and of what each reservation has paid for.
+    totals : dict of (int, (int, int) or None) to Totals
+        Of the ledger itself (None) and of what each reservation, or each part of one, has paid for.
     last : Record or None
         The last record seen.
     """
@@ -45,7 +48,7 @@ class LedgerState:
         self.sums_only = False
         self.count = 0
         self.entries: dict[int, LedgerEntry] = {}
-        self.totals: dict[int | None, Totals] = {None: Totals()}
+        self.totals: dict[Pot, Totals] = {None: Totals()}
 
     def apply(self, found: Record) -> None:
         """Take in the next record."""
@@ -76,21 +79,20 @@ class LedgerState:
             if content.pop("sums_only"):
                 self._count_sums_only()
             self.count += 1
-            self._enter(
-                NOTHING, LedgerEntry(**{**content, "events": tuple(content["events"]), "closed": None})
-            )
+            self._enter(NOTHING, _entry({**content, "closed": None}))
         else:
             self._change(content)
 
     def _change(self, content: dict[str, Any]) -> None:
         before, reservation = Price(*content.pop("before")), content.pop("reservation")
+        parts = tuple(content.pop("parts"))
         old = self.entries.get(content["id"])
         if old is not None:
-            if (old.price, old.reservation) != (before, reservation):
+            if (old.price, old.reservation, old.parts) != (before, reservation, parts):
                 raise ValueError("the price before is another")
             self._enter(before, replace(old, **{**content, "events": tuple(content["events"])}))
         elif not self.complete and 0 < content["id"] <= self.count:  # an entry from before the checkpoint
-            self._add(reservation, before, Price(*(content[name] for name in Price._fields)))
+            self._add(reservation, parts, before, Price(*(content[name] for name in Price._fields)))
         else:
             raise KeyError("no such entry")
 
@@ -104,10 +106,19 @@ class LedgerState:
 
     def _enter(self, old: Price, entry: LedgerEntry) -> None:
         self.entries[entry.id] = entry
-        self._add(entry.reservation, old, entry.price)
+        self._add(entry.reservation, entry.parts, old, entry.price)
 
-    def _add(self, reservation: int | None, old: Price, new: Price) -> None:
-        self.totals[reservation] = self.totals.get(reservation, Totals()).changed(old, new)
+    def _add(self, reservation: int | None, parts: tuple[int, ...], old: Price, new: Price) -> None:
+        for pot in _pots(reservation, parts):
+            self.totals[pot] = self.totals.get(pot, Totals()).changed(old, new)
+
+    def spent_of(self, reservation: int) -> Price:
+        """What a reservation has paid for; of disjoint parts, the most that one has paid, for each kind of price."""
+        spent = NOTHING
+        for pot in _pots(reservation, self.entry(reservation).parts):
+            if pot in self.totals:
+                spent = self.totals[pot].price().no_lower_than(spent)
+        return spent
 
     def checkpoint(self) -> dict[str, Any]:
         """What a record says from which the fold can go on."""
@@ -119,7 +130,10 @@ class LedgerState:
             "sums_only": self.sums_only,
             "count": self.count,
             "totals": _written(self.totals[None]),
-            "reservations": [[asdict(e), _written(self.totals.get(e.id, Totals()))] for e in reserved],
+            "reservations": [
+                [asdict(e), [_written(self.totals.get(pot, Totals())) for pot in _pots(e.id, e.parts)]]
+                for e in reserved
+            ],
         }
 
     @classmethod
@@ -135,9 +149,11 @@ class LedgerState:
             if content["sums_only"]:
                 state._count_sums_only()
             state.count, state.totals = content["count"], {None: _read(content["totals"])}
-            for entry, total in content["reservations"]:
-                state.entries[entry["id"]] = LedgerEntry(**{**entry, "events": tuple(entry["events"])})
-                state.totals[entry["id"]] = _read(total)
+            for said, totals in content["reservations"]:
+                entry = _entry(said)
+                state.entries[entry.id] = entry
+                pots = _pots(entry.id, entry.parts)
+                state.totals |= {pot: _read(total) for pot, total in zip(pots, totals, strict=True)}
         except DamagedLedgerError:
             raise
         except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
@@ -154,16 +170,24 @@ class LedgerState:
             self.terms.public_features,
         )
 
-    def require_room(self, label: str, new: Price, old: LedgerEntry | None, reservation: int | None) -> bool:
+    def require_room(
+        self,
+        label: str,
+        new: Price,
+        old: LedgerEntry | None,
+        reservation: int | None,
+        parts: tuple[int, ...] = (),
+    ) -> bool:
         """Whether the ledger must from now on count sums only; an error where the price does not fit."""
         before = NOTHING if old is None else old.price
-        total = self.totals.get(reservation, Totals()).changed(before, new)
+        totals = [self.totals.get(pot, Totals()).changed(before, new) for pot in _pots(reservation, parts)]
+        total = totals[0]
         sums = Rule.of("basic", self.terms.epsilon, self.terms.delta)
         if reservation is not None:
             reserved = self.entry(reservation)
             if reserved.closed is not None:
                 raise ValueError(f"reservation {reservation} was closed at {reserved.closed}.")
-            if total.within(reserved.price):
+            if all(one.within(reserved.price) for one in totals):
                 return False
             budget, left = str(reserved.price), reserved.price
             kind = f"the reservation {reservation}"
@@ -222,3 +246,12 @@ def _written(totals: Totals) -> list[str]:
 
 def _read(totals: list[str]) -> Totals:
     return Totals(*map(Decimal, totals))
+
+
+def _pots(reservation: int | None, parts: tuple[int, ...]) -> list[Pot]:
+    """The sums that a release is added to: one, or those of all parts of a reservation that it sees."""
+    return [reservation] if reservation is None or not parts else [(reservation, part) for part in parts]
+
+
+def _entry(content: dict[str, Any]) -> LedgerEntry:
+    return LedgerEntry(**{**content, "events": tuple(content["events"]), "parts": tuple(content["parts"])})

@@ -86,6 +86,20 @@ def conversion(unit: str, adjacency: str, account: Account) -> Conversion:
     return Conversion(steps, "; ".join(reasons))
 
 
+def stays_apart(unit: str, adjacency: str, account_unit: str | None, account_adjacency: str | None) -> bool:
+    """Whether a release that sees some of the account's parts only is no matter to the units of the others.
+
+    It is not where units exchanged are counted by one removed and one added: who comes may be in another part. Nor does
+    a part bound what a whole data set, or a distance, does.
+    """
+    data_set = str(PrivacyUnit.DATASET)
+    return (
+        adjacency == account_adjacency
+        and adjacency in (_REPLACE, _ADD)
+        and data_set not in (unit, account_unit)
+    )
+
+
 def _unit_steps(unit: str, adjacency: str, account: Account) -> tuple[int, list[str]]:
     """Neighbours in a row of the release's unit that make one of the account's, under the release's relation."""
     if unit == account.unit:

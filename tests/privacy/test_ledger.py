@@ -209,7 +209,8 @@ def test_any_sequence_against_an_exact_model(steps, epsilon, delta):
         change = ledger.increase if action == "increase" else ledger.close_entry
         allowed = known and not model[position][2]
         if action == "increase":
-            allowed = allowed and fits(position, price)
+            higher = allowed and all(new >= old for new, old in zip(price, model[position], strict=False))
+            allowed = higher and fits(position, price)
         else:
             allowed = allowed and all(new <= old for new, old in zip(price, model[position], strict=False))
         if allowed:
