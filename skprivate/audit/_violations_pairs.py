@@ -14,13 +14,13 @@ import numpy as np
 
 from skprivate.audit._violations_target import Claim, Inputs
 
-#: Where float64 breaks first: signed zeros, subnormals, squares that underflow or overflow, integers that end.
-SIZES = (
-    0.0, 1.0, 0.5, 5e-324, 1e-310, 1.5e-162, 1e-160, 1e-154, 1e-9, 1e9, 2.0**53, 1.3e154, 1.6e154, 1e160, 1e300,
-    1.7e308,
-)  # fmt: skip
-COUNTS = (1, 2, 3, 4, 5, 8, 13, 30, 31, 32, 33, 100, 103, 400, 1000)
-_MOST_CELLS = 200_000
+#: Where float64 breaks: zero, subnormals, squares that underflow, integers that end, squares and sums that overflow.
+LIMITS = (0.0, 1.0, 5e-324, 1.5e-162, 2.0**53, 1.34e154, 1.7e308)
+#: Values with which to fill rows.
+EXTREMES = (0.0, 1.0, -1.0, 0.5, 5e-324, 1e-310, 1.5e-162, 1e-9, 1e9, 2.0**53, 1.6e154, 1e300, -1.7e308)
+COUNTS = (1, 2, 3, 5, 8, 30, 31, 32, 33, 100, 103, 400, 400, 1000)
+#: Numbers in X: most pairs are small, so that many of them are looked at.
+_CELLS = (300, 300, 3_000, 3_000, 30_000)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +79,16 @@ class Surroundings:
 
 
 def _size(rng: Any) -> float:
-    if rng.random() < 0.4:
-        return float(rng.choice(SIZES))
+    """A limit of arithmetic, or within a factor of ten of one; or any size."""
+    if rng.random() < 0.7:
+        factor = 2.0 ** rng.uniform(-3, 3) if rng.random() < 0.6 else 1.0
+        return float(min(rng.choice(LIMITS) * factor, 1.7e308))
     return float(10.0 ** (rng.uniform(-3, 3) if rng.random() < 0.3 else rng.uniform(-320, 308)))
 
 
-_VICTIMS = ("like others", "zero", "opposite", "another size", "one axis", "last bit", "random signs")
+_VICTIMS = ("like others", "zero", "opposite", "another size", "one axis", "last bit", "random signs", "normal")
+#: Genes that are sizes: mostly one of them is extreme at a time.
+_SIZES = ("size", "victim size", "target size")
 _ENDS = ("low", "high", "middle", "like others", "random", "another size")
 
 
@@ -96,6 +100,7 @@ def gene_values(place: Surroundings) -> dict[str, Any]:
     genes["rows"] += ("given",) * 4 if given else ()
     genes["d"] = ("given",) * 5 + (1, 2, 7, 30, 1000) if given else (1, 1, 2, 3, 7, 20, 100, 1000, 4000)
     genes["size"] = genes["victim size"] = _size
+    genes["cells"] = _CELLS
     genes["place"] = ("first", "last", "in the middle")
     unit = place.claim.unit
     if unit != "label":
@@ -130,6 +135,9 @@ class Recipes:
         recipe = {name: self._value(name) for name in self.genes}
         if self.rng.random() < 0.5:
             recipe["settings"] = 0
+        if self.rng.random() < 0.7:
+            extreme = self.rng.choice(_SIZES)
+            recipe.update({name: 1.0 for name in _SIZES if name in recipe and name != extreme})
         if "users" in recipe and self.rng.random() < 0.5:
             recipe["ids"], recipe["rows at"] = "integers", None
         return recipe
@@ -192,7 +200,7 @@ def build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any])
         X, y, params = (*place.make_data(rng, max(n, 4)), None, {})[:3]
         example = Inputs(np.asarray(X), None if y is None else np.asarray(y), dict(params or {}))
     d = np.shape(example.X)[1] if recipe["d"] == "given" else recipe["d"]
-    n = max(1, min(n, _MOST_CELLS // max(1, d)))
+    n = max(1, min(n, recipe["cells"] // max(1, d)))
     sizes = _rows_of_users(recipe, n, d)  # of the others
     pick = np.resize(np.arange(len(example.X)), sum(sizes)) if example.X is not None else None
     if recipe["rows"] == "given" and pick is not None:
@@ -225,12 +233,13 @@ def build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any])
 
 def _rows_of_users(recipe: dict[str, Any], n: int, d: int) -> list[int]:
     each = {"two rows each": 2, "five rows each": 5}.get(recipe.get("users", ""), 1)
+    n = max(1, min(n, recipe["cells"] // (each * d)))
     sizes = [each] * n
     if recipe.get("users") == "unequal":
-        sizes = [1 + (k % 7) * (k % 3) for k in range(n)]
+        sizes = [1 + (k % 5) * (k % 2) for k in range(n)]
     if recipe.get("rows at") and recipe.get("users") != "absent":  # all rows but the victim's: just below m·users·d
         missing = recipe["rows at"] * (n + 1) * d - 2 - sum(sizes)
-        if 0 < missing * d < _MOST_CELLS:
+        if 0 < missing * d < 2 * recipe["cells"]:
             sizes[0] += missing
     return sizes
 
@@ -261,7 +270,7 @@ def _rows(kind: str, n: int, d: int, size: float, bounds: Any, rng: Any) -> Any:
     if kind == "collinear":
         return size * rng.normal(size=(n, 1)) * np.ones(d)
     if kind == "extremes":
-        return rng.choice(SIZES, size=(n, d)) * rng.choice([-1.0, 1.0], size=(n, d))
+        return rng.choice(EXTREMES, size=(n, d)) * rng.choice([-1.0, 1.0], size=(n, d))
     return np.clip(size * rng.normal(size=(n, d)), -1.7e308, 1.7e308)
 
 
@@ -277,6 +286,7 @@ def _victim(kind: str, others: Any, d: int, size: float, rng: Any) -> Any:
         "another size": np.full(d, size),
         "one axis": np.where(np.arange(d) == 0, size, 0.0),
         "last bit": np.nextafter(like, np.inf),
+        "normal": np.clip(size * rng.normal(size=d), -1.7e308, 1.7e308),
         "random signs": size * rng.choice([-1.0, 1.0], size=d),
     }[kind]
 
@@ -383,7 +393,7 @@ def setting_variants(subject: Any, parameters: dict[str, Any], metric: bool) -> 
             if metric and name == "bounds" and parameters.get("epsilon") is not None:
                 extra["epsilon"] = float(parameters["epsilon"]) / scale
             out.append({**given, **extra, name: _as_given(low * scale, (low + width) * scale)})
-        for power in (20, 30, 36, 40, 42, 44, 46, 48, 50, 52):
+        for power in (40,) if metric else (30, 40, 44, 48, 52):
             far = width * 2.0**power * 1.234567
             out.append({**given, name: _as_given(low + far, low + far + width)})
     constraints = getattr(subject, "_parameter_constraints", {})

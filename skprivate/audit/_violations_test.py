@@ -249,7 +249,7 @@ def row_features(values: Array, first: Any, second: Any) -> tuple[Array, list[st
         for norm, size in (("l1", np.abs(lattice).sum(axis=1)), ("linf", np.abs(lattice).max(axis=1))):
             columns.append(np.stack([size, np.mod(size, 2.0)], axis=1))
             names += [f"{norm} distance to {which}", f"parity of the {norm} distance to {which}"]
-        if values.shape[1] <= 40:
+        if 1 < values.shape[1] <= 40:
             columns.append(_radius(lattice))
             names += [f"l2 distance to {which}", f"l2 distance to {which} modulo the lattice"]
     return np.hstack(columns), names
