@@ -32,7 +32,9 @@ def subjects():
         return sp.make_curated_bags(X, y, [(0,)], random_state=random_state, **options)
 
     def laplace(X, random_state=None):
-        with open_release(epsilon=1.0, unit="row", adjacency="replace-one", random_state=random_state) as release:
+        with open_release(
+            epsilon=1.0, unit="row", adjacency="replace-one", random_state=random_state
+        ) as release:
             return release.laplace(np.asarray(X)[:, 0], sensitivity=1, epsilon=1.0)
 
     numbers = np.linspace(0.0, 1.0, 20)
@@ -44,7 +46,10 @@ def subjects():
         "several outputs": (bags, {"X": plane, "y": numbers, "settings": numeric_bags}),
         "a user's number of rows, regressor": (sp.UserLevelSGDRegressor(), {}),
         "a user's number of rows, classifier": (sp.UserLevelSGDClassifier(classes=[0, 1]), {}),
-        "squares underflow, ridge off": (sp.UserLevelSGDRegressor(alpha=0.0, fit_intercept=False), {"unit": "row"}),
+        "squares underflow, ridge off": (
+            sp.UserLevelSGDRegressor(alpha=0.0, fit_intercept=False),
+            {"unit": "row"},
+        ),
         "squares underflow, mean": (sp.UserLevelMean(), {}),
         "labels far from zero, tables": (curated, {"X": plane, "y": numbers, "settings": numeric_tables}),
         "labels far from zero, regressor": (sp.CuratedBagGAMRegressor(label_bounds=(0.0, 1.0)), {}),

@@ -1,4 +1,4 @@
-"""How far the statistics behind the noise move between two inputs, where every draw passes one door that can be watched."""
+"""How far the statistics behind the noise move between two inputs, where every draw passes one door to watch."""
 
 from __future__ import annotations
 

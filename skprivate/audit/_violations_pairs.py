@@ -7,12 +7,13 @@ differ in one unit. Nothing here knows an estimator: what an estimator does not 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from skprivate.audit._violations_target import Claim, Inputs
+from skprivate.privacy import public_generator
 
 #: Where float64 breaks: zero, subnormals, squares that underflow, integers that end, squares and sums that overflow.
 LIMITS = (0.0, 1.0, 5e-324, 1.5e-162, 2.0**53, 1.34e154, 1.7e308)
@@ -78,15 +79,24 @@ class Surroundings:
     make_data: Any = None
 
 
-def _size(rng: Any) -> float:
+def random_size(rng: Any) -> float:
     """A limit of arithmetic, or within a factor of ten of one; or any size."""
     if rng.random() < 0.7:
         factor = 2.0 ** rng.uniform(-3, 3) if rng.random() < 0.6 else 1.0
-        return float(min(rng.choice(LIMITS) * factor, 1.7e308))
+        return float(min(float(rng.choice(LIMITS)) * factor, 1.7e308))
     return float(10.0 ** (rng.uniform(-3, 3) if rng.random() < 0.3 else rng.uniform(-320, 308)))
 
 
-_VICTIMS = ("like others", "zero", "opposite", "another size", "one axis", "last bit", "random signs", "normal")
+_VICTIMS = (
+    "like others",
+    "zero",
+    "opposite",
+    "another size",
+    "one axis",
+    "last bit",
+    "random signs",
+    "normal",
+)
 #: Genes that are sizes: mostly one of them is extreme at a time.
 _SIZES = ("size", "victim size", "target size")
 _ENDS = ("low", "high", "middle", "like others", "random", "another size")
@@ -96,10 +106,19 @@ def gene_values(place: Surroundings) -> dict[str, Any]:
     """Values of every gene that applies: a tuple to choose from, or a function of the randomness."""
     given = place.example.X is not None or place.make_data is not None
     genes: dict[str, Any] = {"n": COUNTS, "seed": lambda rng: int(rng.integers(2**31))}
-    genes["rows"] = ("zero", "constant", "one axis", "uniform", "normal", "few different", "collinear", "extremes")
+    genes["rows"] = (
+        "zero",
+        "constant",
+        "one axis",
+        "uniform",
+        "normal",
+        "few different",
+        "collinear",
+        "extremes",
+    )
     genes["rows"] += ("given",) * 4 if given else ()
     genes["d"] = ("given",) * 5 + (1, 2, 7, 30, 1000) if given else (1, 1, 2, 3, 7, 20, 100, 1000, 4000)
-    genes["size"] = genes["victim size"] = _size
+    genes["size"] = genes["victim size"] = random_size
     genes["cells"] = _CELLS
     genes["place"] = ("first", "last", "in the middle")
     unit = place.claim.unit
@@ -107,7 +126,7 @@ def gene_values(place: Surroundings) -> dict[str, Any]:
         genes["victim"] = genes["other victim"] = _VICTIMS
     if place.has_target:
         genes["target"] = ("low", "high", "middle", "uniform", "alternating") + (("given",) if given else ())
-        genes["target size"] = _size
+        genes["target size"] = random_size
         if unit != "private row":
             genes["victim target"] = genes["other target"] = _ENDS
         if place.labels is None:
@@ -191,9 +210,11 @@ def build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any])
     -------
     Pair
     """
-    from skprivate.privacy import public_generator
+    with np.errstate(all="ignore"):
+        return _build(recipe, place, settings, public_generator(recipe["seed"]))
 
-    rng = public_generator(recipe["seed"])
+
+def _build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any], rng: Any) -> Pair:
     example = place.example
     n = recipe["n"]
     if recipe["rows"] == "given" and place.make_data is not None:
@@ -237,14 +258,16 @@ def _rows_of_users(recipe: dict[str, Any], n: int, d: int) -> list[int]:
     sizes = [each] * n
     if recipe.get("users") == "unequal":
         sizes = [1 + (k % 5) * (k % 2) for k in range(n)]
-    if recipe.get("rows at") and recipe.get("users") != "absent":  # all rows but the victim's: just below m·users·d
+    if (
+        recipe.get("rows at") and recipe.get("users") != "absent"
+    ):  # all rows but the victim's: just below m·users·d
         missing = recipe["rows at"] * (n + 1) * d - 2 - sum(sizes)
         if 0 < missing * d < 2 * recipe["cells"]:
             sizes[0] += missing
     return sizes
 
 
-def _box(bounds: Any, d: int) -> tuple[Any, Any] | None:
+def box_of(bounds: Any, d: int) -> tuple[Any, Any] | None:
     if bounds is None or isinstance(bounds, str):
         return None
     low, high = (np.broadcast_to(np.asarray(side, dtype=float), (d,)) for side in bounds)
@@ -252,7 +275,7 @@ def _box(bounds: Any, d: int) -> tuple[Any, Any] | None:
 
 
 def _rows(kind: str, n: int, d: int, size: float, bounds: Any, rng: Any) -> Any:
-    box = _box(bounds, d)
+    box = box_of(bounds, d)
     if box is not None and rng.random() < 0.7:
         low, high = box
         share = {"zero": 0.0, "constant": rng.random(d), "extremes": 1.0}.get(kind, rng.random((n, d)))
@@ -299,7 +322,13 @@ def _label_box(recipe: dict[str, Any], settings: dict[str, Any]) -> tuple[float,
 
 
 def _targets(
-    recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any], n: int, pick: Any, example: Inputs, rng: Any
+    recipe: dict[str, Any],
+    place: Surroundings,
+    settings: dict[str, Any],
+    n: int,
+    pick: Any,
+    example: Inputs,
+    rng: Any,
 ) -> Any:
     if not place.has_target:
         return None
@@ -338,7 +367,14 @@ def _one_target(
 
 
 def _put(
-    others: Any, target: Any, sizes: list[int], row: Any, label: Any, times: int, recipe: dict[str, Any], place: Surroundings
+    others: Any,
+    target: Any,
+    sizes: list[int],
+    row: Any,
+    label: Any,
+    times: int,
+    recipe: dict[str, Any],
+    place: Surroundings,
 ) -> Inputs:
     """Others' rows with the victim's among them."""
     n = len(others)
@@ -352,8 +388,9 @@ def _put(
         codes = np.insert(np.repeat(np.arange(1, len(sizes) + 1), sizes), at, [0] * times)
         params["user_ids"] = _names(codes, recipe["ids"])
     elif times > 1:
-        X, y = np.delete(X, range(at + 1, at + times), axis=0), None if y is None else np.delete(
-            y, range(at + 1, at + times), axis=0
+        X, y = (
+            np.delete(X, range(at + 1, at + times), axis=0),
+            None if y is None else np.delete(y, range(at + 1, at + times), axis=0),
         )
     if place.has_private and place.claim.unit == "private row":
         label_of_victim = np.unique(target)[-1] if target is not None else None
@@ -370,119 +407,3 @@ def _names(codes: Any, kind: str) -> Any:
     if kind == "mixed":
         return ["1" if code == 0 else int(code) for code in codes]
     return codes
-
-
-# --- public parameters ----------------------------------------------------------------------------------------------
-
-
-def setting_variants(subject: Any, parameters: dict[str, Any], metric: bool) -> list[dict[str, Any]]:
-    """Settings of public parameters that a claim should survive; the first is what was given.
-
-    Bounds are shifted far away and made narrow or wide; switches are turned; options of scikit-learn's own kind are gone
-    through. Under a metric ε times the width of bounds is kept.
-    """
-    given = {k: parameters[k] for k in ("bounds", "label_bounds") if parameters.get(k) is not None}
-    out = [dict(given)]
-    for name, value in given.items():
-        if isinstance(value, str) or np.size(value) < 2:
-            continue
-        low, high = (np.asarray(side, dtype=float) for side in value)
-        width = high - low
-        for scale in (1e-6, 1e-3, 1e6):
-            extra = {}
-            if metric and name == "bounds" and parameters.get("epsilon") is not None:
-                extra["epsilon"] = float(parameters["epsilon"]) / scale
-            out.append({**given, **extra, name: _as_given(low * scale, (low + width) * scale)})
-        for power in (40,) if metric else (30, 40, 44, 48, 52):
-            far = width * 2.0**power * 1.234567
-            out.append({**given, name: _as_given(low + far, low + far + width)})
-    constraints = getattr(subject, "_parameter_constraints", {})
-    for name, value in parameters.items():
-        if isinstance(value, bool | np.bool_):
-            out.append({**given, name: not value})
-        elif name == "alpha":
-            out.append({**given, name: 0.0})
-        elif isinstance(value, str) and name not in ("metric", "adjacency"):
-            for rule in constraints.get(name, []):
-                for option in sorted(getattr(rule, "options", ())):
-                    if option != value:
-                        out.append({**given, name: option})
-        if name == "adjacency" and value in ("replace-one", "add-remove"):
-            pass  # another adjacency is another claim: searched for on its own
-    return out
-
-
-def _as_given(low: Any, high: Any) -> tuple[Any, Any]:
-    return (float(low), float(high)) if low.ndim == 0 else (low.tolist(), high.tolist())
-
-
-# --- metric adjacency -----------------------------------------------------------------------------------------------
-
-
-def norm_of(metric: str, difference: Any) -> float:
-    """Distance of two rows in the norm that a metric names, ℓ1 if none."""
-    gap = np.abs(np.asarray(difference, dtype=np.float64)).ravel()
-    if "linf" in metric:
-        return float(gap.max(initial=0.0))
-    return float(math.hypot(*gap)) if "l2" in metric else float(gap.sum())
-
-
-def metric_pair(place: Surroundings, settings: dict[str, Any], row_wise: bool, distance: Any, rng: Any) -> Pair:
-    """One row, alone or among others, and where it moves to.
-
-    Places are corners, the centre and any point of the bounds, or of any size; integers stay integers.
-    """
-    example = place.example.X
-    whole = example is not None and np.asarray(example).dtype.kind in "iu"
-    dims = (1, 1, 2, 3, 7, 10, 20, 100, 1000)
-    d = int(np.shape(example)[1]) if example is not None else int(rng.choice(dims))
-    n = 1 if row_wise or whole else int(rng.choice((1, 2, 5, 30)))
-    box = _box(settings.get("bounds"), d)
-    kind = str(rng.choice(("corner", "centre", "anywhere")))
-    if whole:
-        start = np.asarray(example)[:1].copy()
-        start[0] = int(rng.choice([0, 1, -1])) * int(2 ** int(rng.integers(1, 62)))
-        move = int(2 ** int(rng.integers(0, 30)))
-        X = start
-        moved = start.copy()
-        moved[0, int(rng.integers(d))] += move
-        words = {"start": int(start.ravel()[0]), "move": move}
-        return Pair(Inputs(X), Inputs(moved), settings, float(move), words)
-    width = np.ones(d) if box is None else box[1] - box[0]
-    base = np.zeros(d) if box is None else box[0]
-    share = {"corner": np.zeros(d), "centre": np.full(d, 0.5)}.get(kind, rng.random(d))
-    size = 1.0 if box is not None or rng.random() < 0.6 else _size(rng)
-    X = base + width * rng.random((n, d)) * size
-    X[0] = base + width * share * size
-    step = float(10.0 ** rng.uniform(-9, 0))
-    how = str(rng.choice(("along an axis", "in all directions", "across")))
-    direction = np.eye(1, d)[0] if how == "along an axis" else rng.normal(size=d)
-    end = base + width * (1.0 - share) if how == "across" and box is not None else X[0] + width * step * direction
-    moved = X.copy()
-    moved[0] = end if box is None else np.clip(end, *box)
-    words = {"rows": n, "columns": d, "start": kind, "move": how, "size": float(step * size)}
-    return with_distance(Pair(Inputs(X), Inputs(moved), settings, 0.0, words), place.claim, distance)
-
-
-def with_distance(pair: Pair, claim: Claim, distance: Any) -> Pair:
-    """The pair with its distance, rounded up for the arithmetic that computes it."""
-    if distance is not None:
-        return replace(pair, distance=float(distance(pair.first, pair.second)))
-    gap = np.asarray(pair.second.X, dtype=np.float64) - np.asarray(pair.first.X, dtype=np.float64)
-    if np.asarray(pair.first.X).dtype.kind in "iu":
-        gap = np.asarray(pair.second.X) - np.asarray(pair.first.X)  # exact
-    if "fractions of the bounds" in claim.metric and (box := _box(pair.settings.get("bounds"), gap.shape[1])):
-        gap = gap / (box[1] - box[0])
-    rho = norm_of(claim.metric, gap) * (1.0 + 2.0**-40)
-    return replace(pair, distance=rho / (len(gap) if claim.unit == "data set" else 1))
-
-
-def halves(pair: Pair, claim: Claim, distance: Any) -> list[Pair]:
-    """The way from one input to the other in two steps; none if there is nothing between them."""
-    a, b = np.asarray(pair.first.X), np.asarray(pair.second.X)
-    middle = a + (b - a) // 2 if a.dtype.kind in "iu" else a + (b - a) / 2.0
-    if np.array_equal(middle, a) or np.array_equal(middle, b):
-        return []
-    between = Inputs(middle, pair.first.y, pair.first.params)
-    steps = (replace(pair, second=between), replace(pair, first=between))
-    return [with_distance(step, claim, distance) for step in steps]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils import get_tags
 
 Array = npt.NDArray[np.float64]
 #: Public by construction, or bookkeeping.
@@ -149,6 +150,47 @@ class Target:
             str(first("metric", "")) if str(first("adjacency", "")) == "metric" else "",
         )
 
+    def kind_of_target(self, example: Inputs) -> tuple[Any, bool]:
+        """Classes (None for numbers), and whether there is a target."""
+        classes = self.parameters.get("classes")
+        if example.y is not None:
+            numbers = example.y.dtype.kind == "f"
+            return (None if numbers else np.unique(example.y)), True
+        if not self.is_estimator:
+            return None, False
+        try:
+            tags = get_tags(self.subject)
+            kind, needed = tags.estimator_type, tags.target_tags.required
+        except Exception:  # no estimator of scikit-learn's: it says what it is by an attribute, or not at all
+            kind, needed = getattr(self.subject, "_estimator_type", None), False
+        if kind == "regressor":
+            return None, True
+        return np.array([0, 1] if classes is None else list(classes)), kind == "classifier" or needed
+
+    def claim_of_a_run(
+        self, example: Inputs, labels: Any, has_target: bool, settings: dict[str, Any], given: dict[str, Any]
+    ) -> Claim:
+        """The claim, from runs on plain data where it is not given in full."""
+        error: Exception | None = None
+        for n, d in ((40, 2), (8, 1), (200, 3), (1, 1)):
+            X, y = example.X, example.y
+            if X is None:
+                X = (np.arange(n * d) % 17).reshape(n, d) / 17.0
+                y = np.arange(n) % 5 / 5.0 if has_target else None
+                if has_target and labels is not None:
+                    y = np.asarray(labels)[np.arange(n) % len(labels)]
+            try:
+                claim = self.claim(Inputs(X, y, dict(example.params)), settings, given)
+            except Exception as refusal:
+                error = refusal
+                continue
+            if claim is not None:
+                return claim
+        raise ValueError(
+            f"{self.name} claims nothing that can be searched: pass epsilon=, unit= and adjacency=, or X and y that it "
+            "accepts."
+        ) from error
+
     def _with(self, settings: dict[str, Any]) -> Any:
         model = copy.deepcopy(self.subject)
         known = {name: value for name, value in settings.items() if name in self.parameters}
@@ -197,6 +239,11 @@ def _numbers(value: Any) -> Array | None:
     # Missing and infinite numbers are told apart from others, and sums of them stay finite.
     clean = np.nan_to_num(array.astype(np.float64).ravel(), nan=-1.2345e250, posinf=1e250, neginf=-1e250)
     return np.asarray(np.clip(clean, -1e250, 1e250))
+
+
+def same_release(first: dict[str, Array], second: dict[str, Array]) -> bool:
+    """Whether two runs reveal the very same numbers."""
+    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
 
 
 def table(runs: list[dict[str, Array]], known: int | None = None) -> tuple[Array, list[str]]:

@@ -10,22 +10,16 @@ from scipy.stats import binom
 from sklearn.base import BaseEstimator
 
 from skprivate.audit import find_violation
-from skprivate.audit._violations_pairs import (
-    Pair,
-    Recipes,
-    Surroundings,
-    halves,
-    setting_variants,
-    with_distance,
-)
-from skprivate.audit._violations_target import Claim, Inputs, Target, table
-from skprivate.audit._violations_test import (
+from skprivate.audit._violations_laws import (
     _lattice_step,
     epsilon_bound,
     event_p_value,
     row_features,
     separation,
 )
+from skprivate.audit._violations_metric import halves, setting_variants, with_distance
+from skprivate.audit._violations_pairs import Pair, Recipes, Surroundings
+from skprivate.audit._violations_target import Claim, Inputs, Target, table
 
 
 class Sums(BaseEstimator):
@@ -231,7 +225,9 @@ def test_p_values_hold_exactly():
 def test_p_values_and_bounds_agree():
     for counts in ((60, 67, 2, 67), (300, 300, 0, 300), (20_000, 20_000, 0, 20_000)):
         p_value = event_p_value(*counts, 1.0, 1e-6)
-        assert epsilon_bound(*counts, 1e-6, p_value * 1.01) >= 1.0 >= epsilon_bound(*counts, 1e-6, p_value * 0.5)
+        assert (
+            epsilon_bound(*counts, 1e-6, p_value * 1.01) >= 1.0 >= epsilon_bound(*counts, 1e-6, p_value * 0.5)
+        )
     assert event_p_value(10, 100, 10, 100, 1.0, 0.0) == 1.0
 
 
@@ -242,7 +238,7 @@ def test_separation_is_that_of_the_means():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(400, 3))
     assert separation(noise, noise, True) == 0.0
-    assert 1.6 < separation(noise, noise + [2.0, 0.0, 0.0], True) < 2.4
+    assert 1.6 < separation(noise, noise + np.array([2.0, 0.0, 0.0]), True) < 2.4
     assert separation(np.zeros((8, 1)), np.ones((8, 1)), True) > 1e9
 
 

@@ -135,7 +135,11 @@ def allowed_separation(epsilon: float, delta: float) -> float:
 
 
 def best_event(
-    views: list[tuple[str, Callable[[Array], Array]]], first: Array, second: Array, epsilon: float, delta: float
+    views: list[tuple[str, Callable[[Array], Array]]],
+    first: Array,
+    second: Array,
+    epsilon: float,
+    delta: float,
 ) -> tuple[float, Event | None]:
     """The event whose excess over the claim is the most significant on these runs, and by how many deviations."""
     best: tuple[float, Event | None] = (-math.inf, None)
