@@ -44,13 +44,13 @@ def subjects():
     integers = {"epsilon": 1.0, "delta": 0.0, "unit": "row", "adjacency": "metric", "metric": "l1"}
     return {
         "several outputs": (bags, {"X": plane, "y": numbers, "settings": numeric_bags}),
-        "a user's number of rows, regressor": (sp.UserLevelSGDRegressor(), {}),
-        "a user's number of rows, classifier": (sp.UserLevelSGDClassifier(classes=[0, 1]), {}),
+        "a user's number of rows, regressor": (sp.UserLevelSGDRegressor(), {"settings": [{}]}),
+        "a user's number of rows, classifier": (sp.UserLevelSGDClassifier(classes=[0, 1]), {"settings": [{}]}),
         "squares underflow, ridge off": (
             sp.UserLevelSGDRegressor(alpha=0.0, fit_intercept=False),
             {"unit": "row"},
         ),
-        "squares underflow, mean": (sp.UserLevelMean(), {}),
+        "squares underflow, mean": (sp.UserLevelMean(), {"settings": [{}]}),
         "labels far from zero, tables": (curated, {"X": plane, "y": numbers, "settings": numeric_tables}),
         "labels far from zero, regressor": (sp.CuratedBagGAMRegressor(label_bounds=(0.0, 1.0)), {}),
         "scores rounded to a unit": (

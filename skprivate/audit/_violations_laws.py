@@ -278,9 +278,9 @@ def _lattice_step(values: Array) -> float:
     return float(2.0 ** np.clip(np.min(exponent - 53 + np.log2(lowest)), -1000, 1000))
 
 
-def value_indicators(values: Array) -> list[tuple[str, Callable[[Array], Array]]]:
+def value_indicators(values: Array) -> list[tuple[str, Callable[..., Array]]]:
     """Views of releases that take few values: each single one of them."""
-    out = []
+    out: list[tuple[str, Callable[..., Array]]] = []
     for k in range(min(values.shape[1], 3)):
         taken = np.unique(values[:, k])
         if 2 < taken.size <= 300:

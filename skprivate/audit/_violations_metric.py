@@ -82,8 +82,8 @@ def metric_pair(
         X = start
         moved = start.copy()
         moved[0, int(rng.integers(d))] += move
-        words = {"start": int(start.ravel()[0]), "move": move}
-        return Pair(Inputs(X), Inputs(moved), settings, float(move), words)
+        whole_words: dict[str, Any] = {"start": int(start.ravel()[0]), "move": move}
+        return Pair(Inputs(X), Inputs(moved), settings, float(move), whole_words)
     width = np.ones(d) if box is None else box[1] - box[0]
     base = np.zeros(d) if box is None else box[0]
     share = {"corner": np.zeros(d), "centre": np.full(d, 0.5)}.get(kind, rng.random(d))

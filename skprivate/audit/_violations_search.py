@@ -49,6 +49,10 @@ class _TooSlowError(Exception):
     """A pair that costs more than it is likely to show."""
 
 
+def _column(k: int) -> Callable[[Array], Array]:
+    return lambda values: values[:, k]
+
+
 @dataclass(frozen=True)
 class _Tested:
     """The outcome of a test on fresh runs."""
@@ -74,6 +78,7 @@ class Search:
         max_pairs: int | None,
         rng: Any,
     ) -> None:
+        self.settings: list[dict[str, Any]] = [{}]
         self.target, self.given, self.distance = target, given, distance
         self.confidence, self.max_pairs, self.rng = confidence, max_pairs, rng
         self.started = time.process_time()
@@ -232,7 +237,7 @@ class Search:
         features, names = row_features(both, pair.first.X[:1], pair.second.X[:1])
         a, b = features[: len(first)], features[len(first) :]
         views = Views(a[:learn], b[:learn], False, names).all()
-        views += [(names[k], lambda values, k=k: values[:, k]) for k in range(a.shape[1])]
+        views += [(name, _column(k)) for k, name in enumerate(names)]
         return views + value_indicators(np.vstack([a[:learn], b[:learn]])), a, b
 
     # --- testing -------------------------------------------------------------------------------------------------
@@ -278,7 +283,7 @@ class Search:
 
             def draw(count: int) -> tuple[Array, Array]:
                 sides = self._sample(pair, count, [self._fresh()])
-                _, one, other = self._row_views(pair, *sides, 2)
+                _, one, other = self._row_views(pair, sides[0], sides[1], 2)
                 return one, other
 
         else:
@@ -333,7 +338,7 @@ class Search:
 
     def _own_pairs(self, pairs: Iterable[Any] | None) -> _Tested | None:
         for item in pairs or ():
-            one, other = (Inputs(*[None if part is None else part for part in side]) for side in item[:2])
+            one, other = (Inputs(*side) for side in item[:2])
             pair = Pair(
                 one, other, self.settings[0], item[2] if len(item) > 2 else None, {"given": "by the caller"}
             )

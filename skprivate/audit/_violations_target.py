@@ -94,8 +94,8 @@ class Target:
                 arguments = {**inputs.params, **settings}
                 return self.subject(inputs.X, *([] if inputs.y is None else [inputs.y]), **arguments)
             model = self._with(settings)
-            arguments = (inputs.X,) if inputs.y is None else (inputs.X, inputs.y)
-            model.fit(*arguments, **inputs.params)
+            data = (inputs.X,) if inputs.y is None else (inputs.X, inputs.y)
+            model.fit(*data, **inputs.params)
             return model
 
     def released(self, inputs: Inputs, settings: dict[str, Any], seed: int | None) -> dict[str, Array]:
@@ -135,9 +135,13 @@ class Target:
             guarantee = getattr(result, "privacy_guarantee_", getattr(result, "guarantee", None))
 
         def first(name: str, default: Any) -> Any:
-            values = (given.get(name), getattr(guarantee, name, None), settings.get(name))
-            values += (self.parameters.get(name), default)
-            return next(value for value in values if value is not None)
+            said = (
+                given.get(name),
+                getattr(guarantee, name, None),
+                settings.get(name),
+                self.parameters.get(name),
+            )
+            return next((value for value in said if value is not None), default)
 
         epsilon = float(first("epsilon", math.nan))
         if math.isnan(epsilon):
