@@ -45,7 +45,10 @@ def subjects():
     return {
         "several outputs": (bags, {"X": plane, "y": numbers, "settings": numeric_bags}),
         "a user's number of rows, regressor": (sp.UserLevelSGDRegressor(), {"settings": [{}]}),
-        "a user's number of rows, classifier": (sp.UserLevelSGDClassifier(classes=[0, 1]), {"settings": [{}]}),
+        "a user's number of rows, classifier": (
+            sp.UserLevelSGDClassifier(classes=[0, 1]),
+            {"settings": [{}]},
+        ),
         "squares underflow, ridge off": (
             sp.UserLevelSGDRegressor(alpha=0.0, fit_intercept=False),
             {"unit": "row"},

@@ -149,7 +149,9 @@ class RowNoise(BaseEstimator):
 
 def test_a_jump_of_a_randomiser_is_found_by_halving():
     claim = {"delta": 0.0, "unit": "row", "adjacency": "metric", "metric": "l1", "settings": [{}]}
-    report = find_violation(RowNoise(10.0, steps=4), np.zeros((2, 1)), max_seconds=30, random_state=0, **claim)
+    report = find_violation(
+        RowNoise(10.0, steps=4), np.zeros((2, 1)), max_seconds=30, random_state=0, **claim
+    )
     assert report.violated
     assert report.distance < 0.25
     assert not find_violation(RowNoise(), np.zeros((2, 1)), max_pairs=40, random_state=0, **claim).violated
