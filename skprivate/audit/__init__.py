@@ -19,6 +19,7 @@ from skprivate.audit._theorems import (
     theorem2_gap,
     theorem3_gap,
 )
+from skprivate.audit._violations import ViolationReport, find_violation
 
 __all__ = [
     "AttackReport",
@@ -32,11 +33,13 @@ __all__ = [
     "MembershipAttack",
     "RMIAAttack",
     "RateAtThreshold",
+    "ViolationReport",
     "attack_report",
     "audit_estimator",
     "barron_constant",
     "clopper_pearson",
     "epsilon_lower_bound",
+    "find_violation",
     "gaussian_mixture_barron_constant",
     "gaussian_mixture_loss",
     "theorem1_gap",
