@@ -3,6 +3,8 @@
 from skprivate.audit._attack_report import AttackReport, RateAtThreshold, attack_report
 from skprivate.audit._attribute import AttributeInferenceAttack, AttributeReport
 from skprivate.audit._auditor import FiniteAdversaryAuditor
+from skprivate.audit._draw_audit import DrawAudit, audit_draws
+from skprivate.audit._draw_laws import LawTest
 from skprivate.audit._epsilon import epsilon_lower_bound
 from skprivate.audit._estimator_audit import EstimatorAudit, audit_estimator
 from skprivate.audit._intervals import clopper_pearson
@@ -25,14 +27,17 @@ __all__ = [
     "AttributeInferenceAttack",
     "AttributeReport",
     "AuditReport",
+    "DrawAudit",
     "EstimatorAudit",
     "FiniteAdversaryAuditor",
     "LiRAAttack",
+    "LawTest",
     "LossThresholdAttack",
     "MembershipAttack",
     "RMIAAttack",
     "RateAtThreshold",
     "attack_report",
+    "audit_draws",
     "audit_estimator",
     "barron_constant",
     "clopper_pearson",
