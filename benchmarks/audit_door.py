@@ -25,7 +25,15 @@ from skprivate.privacy._lattice import as_integers
 from skprivate.utils.discovery import all_estimators
 from skprivate.utils.estimator_checks import half_noise
 
-METHODS = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian", "select", "select_parts", "flow_laplace")
+METHODS = (
+    "laplace",
+    "gaussian",
+    "discrete_laplace",
+    "discrete_gaussian",
+    "select",
+    "select_parts",
+    "flow_laplace",
+)
 LOCAL = ("k_norm", "nearest")
 
 
@@ -51,9 +59,7 @@ def between(edit):
         return draw
 
     names = (*METHODS, *LOCAL)
-    with mock.patch.multiple(
-        _draws.Draws, **{name: broken(getattr(_draws.Draws, name)) for name in names}
-    ):
+    with mock.patch.multiple(_draws.Draws, **{name: broken(getattr(_draws.Draws, name)) for name in names}):
         yield
 
 
@@ -117,9 +123,7 @@ def lines(only):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    args = parse_args(
-        __doc__.splitlines()[0], sound={"type": int, "default": 1008}, only={"default": ""}
-    )
+    args = parse_args(__doc__.splitlines()[0], sound={"type": int, "default": 1008}, only={"default": ""})
     every = list(lines(args.only))
     table = []
     for fault, context in FAULTS.items():

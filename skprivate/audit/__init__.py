@@ -7,6 +7,7 @@ from skprivate.audit._draw_audit import DrawAudit, audit_draws
 from skprivate.audit._draw_laws import LawTest
 from skprivate.audit._epsilon import epsilon_lower_bound
 from skprivate.audit._estimator_audit import EstimatorAudit, audit_estimator
+from skprivate.audit._function_audit import ReleaseAudit, audit_function, audit_outputs
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._lira import LiRAAttack
 from skprivate.audit._loss_threshold import LossThresholdAttack
@@ -30,15 +31,18 @@ __all__ = [
     "DrawAudit",
     "EstimatorAudit",
     "FiniteAdversaryAuditor",
-    "LiRAAttack",
     "LawTest",
+    "LiRAAttack",
     "LossThresholdAttack",
     "MembershipAttack",
     "RMIAAttack",
     "RateAtThreshold",
+    "ReleaseAudit",
     "attack_report",
     "audit_draws",
     "audit_estimator",
+    "audit_function",
+    "audit_outputs",
     "barron_constant",
     "clopper_pearson",
     "epsilon_lower_bound",

@@ -103,7 +103,8 @@ class DrawAudit:
             f"  neighbours replayed            {self.n_neighbours}",
             f"  epsilon attained, declared law {self.epsilon_attained:.4g} (largest share of a sensitivity "
             f"{self.largest_share:.4g})",
-            f"  loss of the recorded results   up to {loss:.4g}" + ("" if self.transcripts_known else ", in part"),
+            f"  loss of the recorded results   up to {loss:.4g}"
+            + ("" if self.transcripts_known else ", in part"),
             f"  law of the noise, worst test   {worst}; p = {min(self.law_p_value, 1.0):.2g} of all "
             f"{len(self.law_tests)} (false alarms: {self.false_alarm:g})",
             *(f"  WRONG: {text}" for text in self.failures),
@@ -196,7 +197,9 @@ def audit_draws(
     (False, True)
     """
     for name, value in (("n_neighbours", n_neighbours), ("n_repetitions", n_repetitions)):
-        number(name, value, "an integer >= 8" if name == "n_repetitions" else "an integer >= 1", lambda n: n >= 1)
+        number(
+            name, value, "an integer >= 8" if name == "n_repetitions" else "an integer >= 1", lambda n: n >= 1
+        )
     number("false_alarm", false_alarm, "a number in (0, 1)", lambda p: 0 < p < 1)
     rng = public_generator(random_state)
     data = CheckData(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
@@ -319,7 +322,9 @@ def _around(
     for number_, item in enumerate(given):
         other = (*item, data.metadata) if len(item) == 2 else item
         targets = None if other[1] is None else np.asarray(other[1])
-        found.append(Neighbour(f"neighbour {number_}", CheckData(_array(other[0]), targets, other[2]), distance))
+        found.append(
+            Neighbour(f"neighbour {number_}", CheckData(_array(other[0]), targets, other[2]), distance)
+        )
     return found
 
 
@@ -337,7 +342,9 @@ def _replayed(
     elif not found:
         found += differing_results(recording.result, again.result)
     if pair.epsilon > claim.epsilon * (1 + _ROUNDING):
-        found.append(f"its draws together attain epsilon {pair.epsilon:.4g}, but {claim.epsilon:.4g} is claimed")
+        found.append(
+            f"its draws together attain epsilon {pair.epsilon:.4g}, but {claim.epsilon:.4g} is claimed"
+        )
     if claim.events:
         unpaid = Counter(pair.differing) - Counter(dict(claim.events))
         if unpaid:
@@ -358,7 +365,11 @@ def _unpaid_kinds(draws: Sequence[Draw], claim: PrivacyGuarantee) -> list[str]:
     inside = any(draw.kind == "repetitions" for draw in draws)
     paid = {event for event, _ in claim.events}
     unpaid = {event for draw in draws for event in draw.events} - paid
-    return [f"these draws are not paid for: {sorted(map(str, unpaid))}"] if paid and unpaid and not inside else []
+    return (
+        [f"these draws are not paid for: {sorted(map(str, unpaid))}"]
+        if paid and unpaid and not inside
+        else []
+    )
 
 
 # --- laws -----------------------------------------------------------------------------------------------------------
@@ -382,7 +393,9 @@ class _LawTape:
         return sample()
 
     def _look(self, draw: Draw, sample: Any) -> None:
-        width = 1 if draw.kind.startswith("select") or draw.kind == "repetitions" else max(1, draw.statistic.size)
+        width = (
+            1 if draw.kind.startswith("select") or draw.kind == "repetitions" else max(1, draw.statistic.size)
+        )
         times = max(2, math.ceil(self._n * (_CHOICES if draw.kind.startswith("select") else 1) / width))
         tests = self._again(draw, sample, times)
         if not tests:
@@ -429,4 +442,6 @@ def _whole_transcript(recording: Recording, rng: np.random.Generator) -> list[La
         result = categories_of(draw, output) if draw.kind.startswith("select") else output
         if result is not None:
             numbers += [part.ravel() for part in uniforms(draw, [result], rng)[:1]]
-    return tests_of("the whole transcript", [np.concatenate(numbers)[None, :]] if numbers else [], repeated=False)
+    return tests_of(
+        "the whole transcript", [np.concatenate(numbers)[None, :]] if numbers else [], repeated=False
+    )

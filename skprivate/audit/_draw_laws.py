@@ -131,7 +131,11 @@ def rare_values(draw: Draw, results: Sequence[Any]) -> list[tuple[int, int, floa
         laws = selection_laws(draw) or []
         chosen = np.asarray(results)
         return [
-            (int((column != int(law.argmax())).sum()), len(results), float(np.delete(law, law.argmax()).sum()))
+            (
+                int((column != int(law.argmax())).sum()),
+                len(results),
+                float(np.delete(law, law.argmax()).sum()),
+            )
             for law, column in zip(laws, chosen.T, strict=False)
         ]
     return []
@@ -190,9 +194,7 @@ def tests_of(
         }
         signs = part > 0.5
         if part.shape[1] > 1:
-            values["coordinates"] = _coins(
-                int((signs[:, 1:] == signs[:, :-1]).sum()), signs[:, 1:].size
-            )
+            values["coordinates"] = _coins(int((signs[:, 1:] == signs[:, :-1]).sum()), signs[:, 1:].size)
         if repeated and part.shape[0] > 1:
             values["repetitions"] = _coins(int((signs[1:] == signs[:-1]).sum()), signs[1:].size)
         found += [LawTest(name, test, n, min(1.0, p)) for test, p in values.items()]
@@ -224,7 +226,9 @@ def _of_noise(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> l
 
 
 def _difference(result: Any, values: npt.NDArray[Any]) -> list[int]:
-    return [int(a) - int(b) for a, b in zip(np.asarray(result).ravel().tolist(), values.tolist(), strict=True)]
+    return [
+        int(a) - int(b) for a, b in zip(np.asarray(result).ravel().tolist(), values.tolist(), strict=True)
+    ]
 
 
 def real_uniforms(kind: str, noise: Array, scale: float) -> Array:

@@ -55,7 +55,11 @@ class PairLoss:
 
 
 def pair_loss(
-    first: Sequence[Draw], second: Sequence[Draw], results: Sequence[Any], distance: float | None, delta: float
+    first: Sequence[Draw],
+    second: Sequence[Draw],
+    results: Sequence[Any],
+    distance: float | None,
+    delta: float,
 ) -> PairLoss:
     """Loss of the draws that two runs have in common.
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from skprivate.audit import clopper_pearson, epsilon_lower_bound
-from skprivate.audit._epsilon import (
+from skprivate.audit._one_run import (
     _fdp_is_refuted,
     _gaussian_parameter,
     _inverse_blow_up,
@@ -151,7 +151,12 @@ def test_choosing_the_threshold_on_the_tested_scores_would_cheat():
     runs, alarms = 400, 0
     for _ in range(runs):
         member, scores = coins(400, rng), rng.normal(size=400)
-        alarms += epsilon_lower_bound(scores, member, confidence=0.8, calibration=(scores, member)) > 0
+        alarms += (
+            epsilon_lower_bound(
+                scores, member, confidence=0.8, calibration=(scores, member), method="clopper-pearson"
+            )
+            > 0
+        )
     assert alarms > binom.isf(1e-6, runs, 0.2)
 
 
@@ -161,7 +166,9 @@ def test_choosing_the_threshold_on_the_tested_scores_would_cheat():
 def test_power_on_a_known_mechanism():
     rng = np.random.default_rng(15)
     member = coins(4000, rng)
-    bound = epsilon_lower_bound(rng.laplace(size=4000) + 2 * member, member, random_state=0)
+    bound = epsilon_lower_bound(
+        rng.laplace(size=4000) + 2 * member, member, method="clopper-pearson", random_state=0
+    )
     assert 1.5 < bound < 2.0
     scores = randomized_response(member, 2.0, rng)
     for method in ("one-run", "one-run-fdp"):
@@ -196,7 +203,10 @@ def test_number_of_guesses_from_calibration_data():
         ({"delta": 1.0}, "delta"),
         ({"confidence": 0.0}, "confidence"),
         ({"method": "magic"}, "method"),
+        ({"method": None}, "method must be stated: 'clopper-pearson' if each"),
         ({"n_guesses": 3}, "n_guesses"),
+        ({"coin": 0.3}, "coin belongs"),
+        ({"method": "one-run", "coin": 1.0}, "coin"),
         ({"method": "one-run", "threshold": 0.0}, "threshold"),
         ({"method": "one-run", "n_guesses": 11}, "n_guesses"),
         ({"method": "one-run-fdp", "trade_off": "gaussian"}, "delta"),
@@ -204,7 +214,7 @@ def test_number_of_guesses_from_calibration_data():
 )
 def test_bad_arguments(parameters, message):
     with pytest.raises(ValueError, match=message):
-        epsilon_lower_bound(np.arange(10.0), np.arange(10) % 2, **parameters)
+        epsilon_lower_bound(np.arange(10.0), np.arange(10) % 2, **{"method": "clopper-pearson", **parameters})
 
 
 @pytest.mark.parametrize(
@@ -218,4 +228,4 @@ def test_bad_arguments(parameters, message):
 )
 def test_bad_data(scores, membership, message):
     with pytest.raises(ValueError, match=message):
-        epsilon_lower_bound(scores, membership)
+        epsilon_lower_bound(scores, membership, method="one-run")
