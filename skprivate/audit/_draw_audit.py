@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from skprivate.audit._draw_laws import LawTest, categories_of, rare_values, tests_of, uniforms
+from skprivate.audit._draw_laws import LawTest, categories_of, law_tests_of, rare_values, uniforms
 from skprivate.audit._draw_loss import PairLoss, pair_loss
 from skprivate.privacy import PrivacyGuarantee, public_generator
 from skprivate.privacy._dialect import must_be, number, positive
@@ -421,7 +421,7 @@ class _LawTape:
         else:
             results = [sample() for _ in range(times)]
         numbers = uniforms(draw, results, self._rng)
-        return tests_of(draw.kind, numbers, repeated=True, rare=rare_values(draw, results))
+        return law_tests_of(draw.kind, numbers, repeated=True, rare=rare_values(draw, results))
 
 
 def _laws(
@@ -442,6 +442,6 @@ def _whole_transcript(recording: Recording, rng: np.random.Generator) -> list[La
         result = categories_of(draw, output) if draw.kind.startswith("select") else output
         if result is not None:
             numbers += [part.ravel() for part in uniforms(draw, [result], rng)[:1]]
-    return tests_of(
+    return law_tests_of(
         "the whole transcript", [np.concatenate(numbers)[None, :]] if numbers else [], repeated=False
     )

@@ -150,7 +150,7 @@ def categories_of(draw: Draw, result: Any) -> Any:
     return None
 
 
-def tests_of(
+def law_tests_of(
     name: str, parts: list[Array], *, repeated: bool, rare: Sequence[tuple[int, int, float]] = ()
 ) -> list[LawTest]:
     """Tests that numbers are uniform and independent.

@@ -17,8 +17,8 @@ from skprivate.audit._epsilon import (
     _choose_guesses,
     _choose_threshold,
     _guesses_from_shares,
-    _one_run_bound,
 )
+from skprivate.audit._one_run import _largest_refuted, _one_run_p_value
 from skprivate.audit._outputs import Array, Mask, table, views
 from skprivate.audit._released import released_values
 from skprivate.privacy import public_generator
@@ -26,8 +26,8 @@ from skprivate.privacy._dialect import at_least, delta_number, must_be, number, 
 
 #: Share of the runs on which the view is learned: more than enough for one number.
 _LEARN = 0.25
-#: δ times the number of runs beyond which the bound of one run is worth less than two rates.
-_MUCH_DELTA = 0.02
+#: Share of the failure probability that δ times the number of runs may take; beyond it two rates are bounded.
+_MUCH_DELTA = 0.5
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def audit_outputs(
     values, names = table(outputs, learns)
     shuffled = order[~learns[order]]
     found = views(values[learns], member[learns], values[shuffled], names)
-    coins = design == "coins" and delta * shuffled.size < _MUCH_DELTA
+    coins = design == "coins" and delta * shuffled.size <= _MUCH_DELTA * (1.0 - confidence)
     decide = _by_coins if coins else _by_groups
     bound, view, scores = decide(found, member[learns], member[shuffled], delta, 1.0 - confidence)
     return ReleaseAudit(
@@ -159,15 +159,28 @@ def audit_outputs(
 def _by_coins(
     found: list[tuple[str, Array, Array]], known: Mask, tested: Mask, delta: float, alpha: float
 ) -> tuple[float, str, Array]:
-    """A view and numbers of guesses on known runs; the bound on the others."""
-    best: tuple[float, str, Array, tuple[float, float]] | None = None
+    """A view and two thresholds on known runs, beyond which sides are named; the bound on the others.
+
+    Runs are independent. Given the outputs, a side is named rightly with probability at most e^ε/(1 + e^ε), up to an
+    excess with mean at most δ a run: all of them together count with probability at most δ times their number.
+    """
+    best: tuple[float, str, Array, float, float] | None = None
     for view, scores, later in found:
         *shares, expected = _choose_guesses(scores, known, 1e-4)
         if best is None or expected > best[0]:
-            best = expected, view, later, (shares[0], shares[1])
+            ordered = np.sort(scores)
+            n_in, n_out = _guesses_from_shares((shares[0], shares[1]), scores.size)
+            high = float(ordered[-n_in]) if n_in else math.inf
+            low = float(ordered[n_out - 1]) if n_out else -math.inf
+            best = expected, view, later, high, low
     assert best is not None
-    guesses = _guesses_from_shares(best[3], tested.size)
-    return _one_run_bound(best[2], tested, guesses, delta, alpha, "one-run", "approximate"), best[1], best[2]
+    _, view, scores, high, low = best
+    member = scores >= high
+    other = (scores <= low) & ~member
+    right, total = int((member & tested).sum() + (other & ~tested).sum()), int((member | other).sum())
+    level = alpha - delta * tested.size
+    bound = _largest_refuted(lambda e: _one_run_p_value(e, 0.0, tested.size, total, right) < level)
+    return bound, view, scores
 
 
 def _by_groups(
