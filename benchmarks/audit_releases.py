@@ -23,8 +23,8 @@ from skprivate.audit import audit_function, audit_outputs
 DIFFPRIVLIB = {
     "diffprivlib LinearRegression(bounds_X=(0, 1))": """
 from diffprivlib.models import LinearRegression
-# The noise on the sum of squares is scaled to the square of the *lower* bound, so that it is exact: with all others at 0,
-# one row at .001 or at 1 makes it a millionth or 1, and the coefficient is divided by it.
+# The noise on the sum of squares is scaled to the square of the *lower* bound, so that it is exact: with all others
+# at 0, one row at .001 or at 1 makes it a millionth or 1, and the coefficient is divided by it.
 X = [np.zeros((10, 1)), np.zeros((10, 1))]; X[0][-1] = 0.001; X[1][-1] = 1.0
 y = np.full(10, 0.5)
 def draw(side):

@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from skprivate.audit._draw_laws import LawTest, categories_of, law_tests_of, rare_values, uniforms
 from skprivate.audit._draw_loss import PairLoss, pair_loss
-from skprivate.privacy import PrivacyGuarantee, public_generator
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
 from skprivate.privacy._dialect import must_be, number, positive
 from skprivate.privacy._tape import Draw, run_tape
 from skprivate.utils._check_data import CheckData, releases_in_transform
@@ -294,8 +294,8 @@ def _claim(
     return PrivacyGuarantee(
         epsilon=positive("epsilon", epsilon),
         delta=delta,
-        unit=getattr(claim, "unit", "row"),
-        adjacency=adjacency,
+        unit=PrivacyUnit(getattr(claim, "unit", "row")),
+        adjacency=Adjacency(adjacency),
         metric=getattr(claim, "metric", None),
     )
 

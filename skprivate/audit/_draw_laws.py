@@ -409,9 +409,10 @@ def _of_flow(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> li
     axes = sum(size > 1 for size in mass.shape)
     if not 1 <= axes <= 3:
         return []
-    corners = [noise[(slice(None), *[0] * mass.ndim)]]
+    flat = noise.reshape(len(results), -1)
+    corners = [flat[:, 0]]
     if min(size for size in mass.shape if size > 1) > 2:  # else both corners would share an edge
-        corners.append(noise[(slice(None), *[-1] * mass.ndim)])
+        corners.append(flat[:, -1])
     values = np.stack(corners, axis=1)
     part = rng.random(values.shape)
     if scale <= _TABLED:

@@ -46,7 +46,8 @@ def _unfair_p_value(epsilon: float, coin: float, guesses: tuple[int, int], corre
     first = np.arange(guesses[0] + 1)
     chances = binom.pmf(first, guesses[0], expit(epsilon + logit))
     # P(first + second ≥ correct), summed over the first: all terms are positive.
-    return float(min(1.0, chances @ binom.sf(correct - 1 - first, guesses[1], expit(epsilon - logit))))
+    tails = binom.sf(correct - 1 - first, guesses[1], expit(epsilon - logit))
+    return min(1.0, float(np.sum(chances * tails)))
 
 
 def _fair_part(member: Mask, coin: float, rng: np.random.Generator) -> Mask:

@@ -98,7 +98,7 @@ def views(learn: Array, side: Mask, test: Array, names: Sequence[str]) -> list[t
     if varied.size == 0:
         return [("nothing varies", np.zeros(len(learn)), np.zeros(len(test)))]
     x, t = learn[:, varied], test[:, varied]
-    labels = [names[k] for k in varied]
+    labels = [names[k] for k in varied.tolist()]
     ranks = np.argsort(np.argsort(x, axis=0), axis=0) / len(x)
     apart = np.abs(ranks[side].mean(axis=0) - ranks[~side].mean(axis=0))
     spread = np.abs(ranks[side].std(axis=0) - ranks[~side].std(axis=0))

@@ -1,4 +1,4 @@
-"""Audits at the door: the sound are left alone, every planted fault is found, and every law is what it is said to be."""
+"""Audits at the door: the sound are left alone, every planted fault is found, and laws are what they are said to be."""
 
 import math
 from contextlib import contextmanager, nullcontext
@@ -53,9 +53,6 @@ class Counts(BaseEstimator):
             self.counts_ = self.draw(release, counts, sensitivity)
             if self.fault == "beside":
                 self.exact_ = int(counts[0])
-            if self.fault == "shared":
-                noise = self.counts_[0] - counts[0]
-                self.counts_ = counts + noise
         self.privacy_guarantee_ = release.close()
         return self
 
@@ -149,10 +146,6 @@ def test_claim_in_numbers_and_of_another():
 
 
 def test_equal_or_shared_noise_is_found():
-    class Shared(Counts):
-        def draw(self, release, counts, sensitivity):
-            return super().draw(release, counts, sensitivity)
-
     sampler = _draws.Draws._integer_noise
 
     def shared(self, kind, scale, shape):
@@ -160,7 +153,7 @@ def test_equal_or_shared_noise_is_found():
         return np.full_like(noise, noise.ravel()[0])
 
     with mock.patch.object(_draws.Draws, "_integer_noise", shared):
-        found = audit(Shared())
+        found = audit(Counts())
     assert found.violated and "coordinates" in found.failures[-1]
 
 
@@ -343,7 +336,7 @@ def test_sound_audits_are_not_refuted_in_a_thousand():
 
 
 def test_errors():
-    X, other = pair()
+    X, _ = pair()
 
     class Silent(Counts):
         def fit(self, X, y=None):
