@@ -13,8 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from _common import RESULTS, ROOT, parse_args, write_table
-from audit_diffprivlib import peer_python
+from _common import RESULTS, ROOT, parse_args, peer_python, write_table
 
 from skprivate import RandomBagRegressor, UserLevelMean, UserLevelSGDRegressor
 from skprivate.audit import audit_function, audit_outputs
