@@ -6,9 +6,11 @@
     skprivate ledger show study.ledger --last 20
     skprivate ledger export study.ledger --format csv --output study.csv
     skprivate ledger verify study.ledger --seal 3f0a…
+    skprivate audit scores.csv --design one-run --epsilon 1
 
-Nothing here writes to a ledger, so a file that may only be read is enough. Every command reads and checks all records.
-The exit code is 0 if all is well, 1 if records are damaged or missing, 2 for arguments and files that cannot be used.
+Nothing here writes to a ledger, so a file that may only be read is enough. Every command on a ledger reads and checks
+all records. The exit code is 0 if all is well, 1 if records are damaged or missing or a claim is refuted, 2 for
+arguments and files that cannot be used.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from skprivate._cli_audit import add_audit
 from skprivate._report import make_report
 from skprivate._report._ledger_facts import ledger_guarantee
 from skprivate.privacy import DamagedLedgerError, LedgerEntry, PrivacyLedger
@@ -44,12 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0, 1 for a damaged ledger, 2 for a file that cannot be used.
+        The exit code: 0, 1 for a damaged ledger or a refuted claim, 2 for a file that cannot be used.
     """
     options = _parser().parse_args(arguments)
     try:
-        ledger = PrivacyLedger.open(options.path)
-        text, code = options.run(ledger, options)
+        if options.group == "audit":
+            text, code = options.run(options)
+        else:
+            text, code = options.run(PrivacyLedger.open(options.path), options)
         if options.output is None:
             _print(text, "utf-8" if options.run is _export else sys.stdout.encoding or "utf-8")
         else:
@@ -91,7 +96,7 @@ def _write(output: Path, ledger: Path, text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="skprivate", description=__doc__.partition("\n")[0])
-    groups = parser.add_subparsers(required=True, metavar="ledger")
+    groups = parser.add_subparsers(required=True, metavar="ledger|audit", dest="group")
     ledger = groups.add_parser(
         "ledger", help="look at a privacy ledger", description="Look at a privacy ledger."
     )
@@ -121,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--seal", help="a seal noted before, or its first 8 digits: it must be among the records"
     )
+    add_audit(groups)
     return parser
 
 

@@ -34,12 +34,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "base": {"privacy", "_progress", "_sklearn"},
     "preprocessing": FLOOR,
     "datasets": {"_sklearn", "privacy"},
-    **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric", "audit")},
+    **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric")},
+    "audit": FLOOR | {"utils"},  # the recordings and replays of the checks
     "model_selection": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit"},
     "_report": {"privacy", "audit"},
     "inspection": FLOOR
     | {"_report", "audit", "preprocessing", "mixture", "user_level", "aggregate", "metric"},
-    "cli": FLOOR | {"_report"},
+    "cli": FLOOR | {"_report", "_cli_audit"},
+    "_cli_audit": FLOOR | {"audit"},
     "displays": FLOOR
     | {"_report", "inspection", "mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},
 }

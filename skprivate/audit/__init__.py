@@ -3,8 +3,11 @@
 from skprivate.audit._attack_report import AttackReport, RateAtThreshold, attack_report
 from skprivate.audit._attribute import AttributeInferenceAttack, AttributeReport
 from skprivate.audit._auditor import FiniteAdversaryAuditor
+from skprivate.audit._draw_audit import DrawAudit, audit_draws
+from skprivate.audit._draw_laws import LawTest
 from skprivate.audit._epsilon import epsilon_lower_bound
 from skprivate.audit._estimator_audit import EstimatorAudit, audit_estimator
+from skprivate.audit._function_audit import ReleaseAudit, audit_function, audit_outputs
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._lira import LiRAAttack
 from skprivate.audit._loss_threshold import LossThresholdAttack
@@ -26,16 +29,22 @@ __all__ = [
     "AttributeInferenceAttack",
     "AttributeReport",
     "AuditReport",
+    "DrawAudit",
     "EstimatorAudit",
     "FiniteAdversaryAuditor",
+    "LawTest",
     "LiRAAttack",
     "LossThresholdAttack",
     "MembershipAttack",
     "RMIAAttack",
     "RateAtThreshold",
+    "ReleaseAudit",
     "ViolationReport",
     "attack_report",
+    "audit_draws",
     "audit_estimator",
+    "audit_function",
+    "audit_outputs",
     "barron_constant",
     "clopper_pearson",
     "epsilon_lower_bound",
