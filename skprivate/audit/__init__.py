@@ -4,7 +4,8 @@ from skprivate.audit._attack_report import AttackReport, RateAtThreshold, attack
 from skprivate.audit._attribute import AttributeInferenceAttack, AttributeReport
 from skprivate.audit._auditor import FiniteAdversaryAuditor
 from skprivate.audit._epsilon import epsilon_lower_bound
-from skprivate.audit._estimator_audit import EstimatorAudit, audit_estimator
+from skprivate.audit._estimator_audit import audit_estimator
+from skprivate.audit._estimator_report import EstimatorAudit
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._lira import LiRAAttack
 from skprivate.audit._loss_threshold import LossThresholdAttack
