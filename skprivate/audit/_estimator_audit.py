@@ -9,7 +9,7 @@ import numpy as np
 from skprivate.audit._canaries import FitInput
 from skprivate.audit._coins import Design, designs
 from skprivate.audit._estimator_report import EstimatorAudit
-from skprivate.audit._game import Fits, Game, Stated, best_player
+from skprivate.audit._game import Fits, Game, Stated, choose_players
 from skprivate.audit._released import Observer
 from skprivate.privacy import public_generator
 
@@ -132,9 +132,11 @@ def audit_estimator(
         other = None if neighbour is None else _as_input(neighbour, data)
         options = designs(data, other, claim.unit, claim.adjacency, fits.observer.local)
     game = Game(claim, confidence, rng)
-    player = best_player(options, fits, game)
+    players = choose_players(options, fits, game, observable)
     while not (fits.over() or game.refuted):
-        player.play()
+        min(players, key=lambda player: player.spent).play()
+        game.record(players)
+    first = max(players, key=lambda player: float(player.log_wealth()[0]))
     return EstimatorAudit(
         name=type(estimator).__name__,
         claimed_epsilon=claim.epsilon,
@@ -146,9 +148,9 @@ def audit_estimator(
         family=game.family,
         unit=claim.unit,
         adjacency=claim.adjacency,
-        design=player.design.name,
+        design=first.name,
         observable=observable if isinstance(observable, str) else "custom",
-        n_coins=player.design.n_coins,
+        n_coins=first.n_coins,
         n_fits=fits.made,
         seconds=fits.seconds(),
     )

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from skprivate.audit._wagers import Forecast
 
-__all__ = ["Forecaster"]
+__all__ = ["N_EXPERTS", "Forecaster"]
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -18,6 +18,7 @@ _LIMIT = 400
 _FOLDS = 4
 #: Numbers of groups of equal size into which scores are sorted; one expert each, the last also guesses.
 _GROUPS = (2, 5, 40, 14)
+N_EXPERTS = len(_GROUPS)
 
 
 class Forecaster:

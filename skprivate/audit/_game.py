@@ -7,20 +7,24 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.utils.parallel import Parallel, delayed
 
 from skprivate.audit._coins import Design
-from skprivate.audit._forecasts import Forecaster
+from skprivate.audit._forecasts import N_EXPERTS, Forecaster
+from skprivate.audit._redraws import Redraws
 from skprivate.audit._released import Observer, stack_released
 from skprivate.audit._wagers import Wagers, claimed_curve, family, ratios
 from skprivate.privacy import GaussianEvent, ZeroConcentratedEvent
 
-__all__ = ["Fits", "Game", "Player", "Stated", "best_player"]
+__all__ = ["Fits", "Game", "Stated", "choose_players"]
 
 #: Fits of one coin from which a pair is learned before the first bet.
 _PILOT = 64
 #: Coins that are enough to learn a score from.
 _ENOUGH = 8000
+#: Rounds of draws made again: before the first bet, and between two looks.
+_PRACTICE, _BLOCK = 400, 200
 
 
 class Stated(NamedTuple):
@@ -79,8 +83,10 @@ class Game:
         self.claims = [stated, *family(self.family, self.epsilons, claim.delta, self.at)]
         self._peaks = np.zeros(len(self.claims))
 
-    def record(self, log_wealth) -> None:
-        self._peaks = np.maximum(self._peaks, log_wealth)
+    def record(self, players) -> None:
+        """Note the wealth of the bets: the average of the players' wealths, each of whom has an equal share."""
+        wealth = logsumexp([player.log_wealth() for player in players], axis=0) - math.log(len(players))
+        self._peaks = np.maximum(self._peaks, wealth)
 
     @property
     def refuted(self) -> bool:
@@ -99,108 +105,155 @@ class Game:
 
 
 class Player:
-    """One design: learns from its fits, forecasts the coins of the next one, and bets."""
+    """Learns from the coins of one design, forecasts those to come, and bets. Subclasses know how to toss them."""
 
-    def __init__(self, design: Design, fits: Fits, game: Game):
-        self.design, self.fits, self.game = design, fits, game
-        self._layout: Any = None
+    #: Whether the coins of one toss decide one fit.
+    of_one_fit = False
+
+    def __init__(self, fits: Fits, game: Game, name: str, n_coins: int):
+        self.fits, self.game, self.name, self.n_coins = fits, game, name, n_coins
+        self.spent = 0.0
         self._features: list[Any] = []
         self._coins: list[Any] = []
-        self._learned = 0
+        self._known = self._learned = 0
         self._forecaster: Any = None
-        self._wagers = Wagers(game.claims, game.at, 4)
+        self._wagers = Wagers(game.claims, game.at, N_EXPERTS)
+
+    def prepare(self) -> bool:
+        """Before the first toss; whether the design shows anything."""
+        return True
+
+    def toss(self, first: bool) -> tuple[Any, Any]:
+        """Coins and their features: rows of coins that belong to one another, and as many arrays (n_coins, p)."""
+        raise NotImplementedError
 
     def practise(self) -> float:
-        """Fits that only teach. Returns how fast they suggest that bets against half the claim grow, by the second."""
-        start, made = self.fits.seconds(), self.fits.made
-        design, fits = self.design, self.fits
-        if design.n_coins > 1:
-            codes = design.codes()
-            seeds = [int(fits.rng.integers(2**31 - 1))] * len(codes)
-            if design.trace(fits.look(design, codes, seeds=seeds)) == 0:
-                return -math.inf
-            before, made = fits.seconds(), fits.made
-        else:
-            before = start
-        rounds = max(2, -(-min(_PILOT, max(10, fits.n_runs // 10)) // design.n_coins))
-        tosses = self._toss(rounds)
-        runs = fits.look(design, tosses)
-        features = self._read(runs)
-        self._remember(features, tosses)
-        cost = (fits.seconds() - before) / (fits.made - made)
-        half = claimed_curve(self.game.epsilons[9], 0.0, (), self.game.at)
-        if math.isinf(self.game.claims[0].epsilon):
-            half = half._replace(epsilon=math.inf, deltas=self.game.claims[10].deltas)
-        trial = Wagers([half], self.game.at, 4)
-        practice = self._forecaster.practice
-        for k in range(rounds):
-            own = slice(k * design.n_coins, (k + 1) * design.n_coins)
-            trial.settle(practice._replace(heads=practice.heads[:, own]), tosses[k])
-        return float(trial.log_wealth()[0]) / rounds / max(cost, 1e-9)
+        """Tosses that only teach. Returns how fast they suggest that bets against half the claim grow, by the second."""
+        start = self.fits.seconds()
+        if not self.prepare():
+            return -math.inf
+        before = self.fits.seconds()
+        tosses, features = self.toss(first=True)
+        cost = max(self.fits.seconds() - before, 1e-9)
+        self._remember(tosses, features)
+        half = self.game.claims[10]
+        trial = Wagers([half], self.game.at, N_EXPERTS)
+        self._bet(trial, self._forecaster.practice, tosses)
+        self.spent = self.fits.seconds() - start
+        return float(trial.log_wealth()[0]) / cost
 
     def play(self) -> None:
-        """A few fits, and the bets on them one by one."""
-        block = 1 if self.design.n_coins > 1 else 8
-        if self.fits.n_jobs not in (None, 1):
-            block *= 8
-        tosses = self._toss(min(block, self.fits.n_runs - self.fits.made))
-        features = self._read(self.fits.look(self.design, tosses))
-        m = self.design.n_coins
-        forecast = self._forecaster(np.vstack(features))
+        """A few tosses, and the bets on them."""
+        start = self.fits.seconds()
+        tosses, features = self.toss(first=False)
+        self._bet(self._wagers, self._forecaster(np.vstack(features)), tosses)
+        self._remember(tosses, features)
+        self.spent += self.fits.seconds() - start
+
+    def log_wealth(self):
+        return self._wagers.log_wealth()
+
+    def _bet(self, wagers: Wagers, forecast, tosses) -> None:
+        if not self.of_one_fit:
+            wagers.settle(forecast, np.concatenate(tosses), of_one_fit=False)
+            return
+        m = self.n_coins
         for k, coins in enumerate(tosses):
             own = slice(k * m, (k + 1) * m)
-            self._wagers.settle(forecast._replace(heads=forecast.heads[:, own]), coins)
-            self.game.record(self._wagers.log_wealth())
-        self._remember(features, tosses)
+            wagers.settle(forecast._replace(heads=forecast.heads[:, own]), coins, of_one_fit=True)
 
-    def _toss(self, n):
-        return self.game.rng.random((n, self.design.n_coins)) < 0.5
+    def _remember(self, tosses, features) -> None:
+        if self._learned >= _ENOUGH:
+            return
+        self._features += list(features)
+        self._coins += list(tosses)
+        self._known += len(tosses) * self.n_coins
+        if self._known >= 1.6 * self._learned:
+            rows, coins = np.vstack(self._features), np.concatenate(self._coins)
+            self._forecaster = Forecaster(rows, coins, np.exp(self.game.at), self.game.rng)
+            self._learned = self._known
+
+
+class FitPlayer(Player):
+    """Every toss is a fit."""
+
+    def __init__(self, design: Design, fits: Fits, game: Game):
+        super().__init__(fits, game, design.name, design.n_coins)
+        self.design, self.of_one_fit = design, design.n_coins > 1
+        self._layout: Any = None
+
+    def prepare(self) -> bool:
+        if self.n_coins == 1:
+            return True
+        codes = self.design.codes()
+        seeds = [int(self.fits.rng.integers(2**31 - 1))] * len(codes)
+        return self.design.trace(self.fits.look(self.design, codes, seeds=seeds)) > 0
+
+    def toss(self, first: bool) -> tuple[Any, Any]:
+        if first:
+            rounds = max(2, -(-min(_PILOT, max(10, self.fits.n_runs // 10)) // self.n_coins))
+        else:
+            rounds = 1 if self.n_coins > 1 else 8
+            rounds = min(rounds * (1 if self.fits.n_jobs in (None, 1) else 8), self.fits.n_runs - self.fits.made)
+        tosses = self.game.rng.random((rounds, self.n_coins)) < 0.5
+        return tosses, self._read(self.fits.look(self.design, tosses))
 
     def _read(self, runs):
-        """One array (n_coins, p) a fit."""
-        if self.design.n_coins == 1:
+        if self.n_coins == 1:
             block, self._layout = stack_released(runs, self._layout)
             return list(block[:, None, :])
         parts = [self.design.features(run) for run in runs]
         if self._layout is None:
             self._layout = sorted(set.intersection(*(set(part) for part in parts)))
-        nothing = np.zeros(self.design.n_coins)
-        return [np.stack([part.get(name, nothing) for name in self._layout] + [nothing], axis=1) for part in parts]
-
-    def _remember(self, features, tosses) -> None:
-        if self._learned >= _ENOUGH:
-            return
-        self._features += features
-        self._coins += list(tosses)
-        known = len(self._coins) * self.design.n_coins
-        if known >= 1.6 * self._learned:
-            features, coins = np.vstack(self._features), np.concatenate(self._coins)
-            self._forecaster = Forecaster(features, coins, np.exp(self.game.at), self.game.rng)
-            self._learned = known
+        nothing = np.zeros(self.n_coins)
+        return [
+            np.stack([*(part.get(name, nothing) for name in self._layout), nothing], axis=1) for part in parts
+        ]
 
 
-def best_player(options: list[Design], fits: Fits, game: Game) -> Player:
-    """The design whose practice suggests that bets grow fastest; none has bet yet.
+class RedrawPlayer(Player):
+    """Every toss draws afresh what two fits asked for."""
+
+    def __init__(self, pair: Design, fits: Fits, game: Game):
+        super().__init__(fits, game, "draws", 1)
+        self.pair = pair
+
+    def prepare(self) -> bool:
+        self.fits.made += 2
+        self.redraws = Redraws(self.fits.observer, self.pair, self.fits.seed())
+        return bool(self.redraws.steps)
+
+    def toss(self, first: bool) -> tuple[Any, Any]:
+        tosses = self.game.rng.random((_PRACTICE if first else _BLOCK, 1)) < 0.5
+        return tosses, self.redraws.features(tosses[:, 0])[:, None, :]
+
+
+def choose_players(options: list[Design], fits: Fits, game: Game, observable: Any) -> list[Player]:
+    """Whose practice suggests that bets grow fastest, none of whom has bet yet: of fits, and of draws made again.
 
     Pairs, which need many more fits to learn from, are tried where no design of many coins shows anything.
     """
-    best, error = None, None
-    for many in (True, False):
-        for design in options:
-            if (design.n_coins > 1) != many:
-                continue
-            player = Player(design, fits, game)
+    failures: list[Exception] = []
+
+    def best(players):
+        ranked = []
+        for player in players:
             try:
-                growth = player.practise()
+                ranked.append((player.practise(), player))
             except ValueError as failure:  # not a valid input for this estimator, as a class without rows
-                error = failure
-                continue
-            if growth > -math.inf and (best is None or growth > best[0]):
-                best = growth, player
-        if best is not None and best[0] > 0.0:
-            break
-    if best is None:
-        raise ValueError(
-            "No design makes a valid input for this estimator; pass neighbour= explicitly."
-        ) from error
-    return best[1]
+                failures.append(failure)
+        growth, player = max(ranked, key=lambda each: each[0], default=(-math.inf, None))
+        return (growth, player) if growth > -math.inf else (growth, None)
+
+    pairs = [design for design in options if design.n_coins == 1]
+    growth, player = best([FitPlayer(design, fits, game) for design in options if design.n_coins > 1])
+    seen = observable in ("all", "mechanism")
+    again = best([RedrawPlayer(pair, fits, game) for pair in pairs])[1] if seen else None
+    if not growth > 0.0 and (again is None or observable == "all"):
+        other = best([FitPlayer(design, fits, game) for design in pairs])
+        player = other[1] if other[0] > growth else player
+    players = [each for each in (player, again) if each is not None]
+    if not players:
+        message = "No design makes a valid input for this estimator; pass neighbour= explicitly."
+        raise ValueError(message) from (failures[-1] if failures else None)
+    return players

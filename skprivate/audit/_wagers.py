@@ -107,12 +107,15 @@ class Wagers:
         self.on_odds = np.zeros((len(claims), n_experts))
         self.on_curve = np.zeros((len(claims), at.size, _KELLY.size))
 
-    def settle(self, forecast: Forecast, coins: Mask) -> None:
-        """Bet on the coins of one fit, and look at them."""
+    def settle(self, forecast: Forecast, coins: Mask, *, of_one_fit: bool) -> None:
+        """Bet on coins, all of one fit or each of a fit of its own, and look at them."""
         sure = np.maximum(forecast.heads, 1.0 - forecast.heads)
         right = (forecast.heads > 0.5) == coins
         self._settle_odds(sure, right)
-        self._settle_curve(sure[-1], right[-1], forecast.shares)
+        if of_one_fit and coins.size >= _MANY:
+            self._settle_averages(sure[-1], right[-1], forecast.shares)
+        else:
+            self._settle_payments(sure[-1], right[-1], of_one_fit and coins.size > 1)
 
     def _settle_odds(self, sure: Array, right: Mask) -> None:
         p = 1.0 / (1.0 + np.exp(-self.odds))
@@ -125,27 +128,37 @@ class Wagers:
                 gain = hits * np.log(q / p[live, None]) + misses * np.log((1.0 - q) / (1.0 - p[live, None]))
             self.on_odds[live, expert] += np.where(q > p[live, None], gain, 0.0).sum(axis=1)
 
-    def _settle_curve(self, sure: Array, right: Mask, shares: Array) -> None:
+    def _settle_payments(self, sure: Array, right: Mask, together: bool) -> None:
+        """1 + c(Y − δ), for each coin or for the average of a few."""
+        for k, ratio in enumerate(self.ratio):
+            delta = self.deltas[:, k, None]
+            stake = 0.999 * _KELLY / (ratio + delta)
+            guessed = sure > ratio / (1.0 + ratio)
+            hits, misses = int((guessed & right).sum()), int((guessed & ~right).sum())
+            if together:
+                self.on_curve[:, k] += np.log1p(stake * ((hits - ratio * misses) / sure.size - delta))
+                continue
+            self.on_curve[:, k] += hits * np.log1p(stake * (1.0 - delta))
+            self.on_curve[:, k] += misses * np.log1p(stake * (-ratio - delta))
+            self.on_curve[:, k] += (sure.size - hits - misses) * np.log1p(-stake * delta)
+
+    def _settle_averages(self, sure: Array, right: Mask, shares: Array) -> None:
+        """1 − κ + κ Z⁺/(δ + ν): many coins."""
         m = sure.size
         order = np.argsort(-sure, kind="stable")
         for k, ratio in enumerate(self.ratio):
-            delta = self.deltas[:, k, None]
-            if m < _MANY:
-                guessed = sure > ratio / (1.0 + ratio)
-                mean = (right[guessed].sum() - ratio * (~right[guessed]).sum()) / m
-                self.on_curve[:, k] += np.log1p(0.999 * _KELLY / (ratio + delta) * (mean - delta))
-                continue
-            r = int(round(shares[k] * m))
+            r = round(shares[k] * m)
             if r == 0:
                 continue
             hit = right[order[:r]]
             mean = max(0.0, (hit.sum() - ratio * (~hit).sum()) / m)
             slack = (1.0 + ratio) * math.sqrt(r) / (4.0 * m)
-            self.on_curve[:, k] += np.log1p(_KELLY * (mean / (delta + slack) - 1.0))
+            self.on_curve[:, k] += np.log1p(_KELLY * (mean / (self.deltas[:, k, None] + slack) - 1.0))
 
     def log_wealth(self) -> Array:
         """For each claim: the average of all wealths; half on the odds, where the claim bounds them."""
-        curve = self.on_curve.reshape(len(self.odds), -1)
-        curve = logsumexp(curve, axis=1) - math.log(curve.shape[1])
+        n_ratios = self.ratio.size  # half on guesses of every coin, which tell most of Gaussian noise
+        weights = np.where(np.arange(n_ratios) == 0, 0.5, 0.5 / max(n_ratios - 1, 1)) / _KELLY.size
+        curve = logsumexp(self.on_curve, axis=(1, 2), b=weights[:, None])
         odds = logsumexp(self.on_odds, axis=1) - math.log(self.on_odds.shape[1])
         return np.asarray(np.where(np.isinf(self.odds), curve, np.logaddexp(odds, curve) - math.log(2.0)))
