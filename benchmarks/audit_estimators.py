@@ -34,8 +34,7 @@ COLUMNS = [
 EPSILONS = (0.5, 1.0, 4.0)
 CONFIDENCE = 0.999  # for each of some forty audits: 96 % for the whole table
 RNG = np.random.default_rng(0)
-#: Users that may each have a column, and others at zero.
-N_USERS, N_COLUMNS = 850, 400
+N_USERS = 60
 
 
 def recipe_ppm_halfspace_classifier():
@@ -52,7 +51,7 @@ def recipe_ppm_halfspace_classifier():
 
 
 def recipe_bags(regression=False):
-    n = 12 if regression else 2000
+    n = 2 if regression else 2000
     X = np.arange(n)[:, None].astype(str)
     y = np.arange(n) % 2
     bounds = {"label_bounds": (0.0, 1.0)} if regression else {"classes": [0, 1]}
@@ -74,9 +73,9 @@ def recipe_random_bags():
 
 
 def recipe_users(**parameters):
-    X = np.zeros((N_USERS, N_COLUMNS))
-    X[0, 0] = 1.0
-    y = np.arange(N_USERS) % 2 if "classes" in parameters else np.where(X[:, 0] > 0, 1.0, -1.0)
+    X = np.zeros((N_USERS, 1))
+    X[0], X[1] = 100.0, -100.0
+    y = (X[:, 0] > 0).astype(int) if "classes" in parameters else 1e4 * np.sign(X[:, 0])
     return {"parameters": parameters, "fit": (X, None if "tau" in parameters else y)}
 
 

@@ -236,24 +236,25 @@ def choose_players(options: list[Design], fits: Fits, game: Game, observable: An
     failures: list[Exception] = []
 
     def best(players):
-        ranked = []
+        ranked = [(-math.inf, None)]
         for player in players:
             try:
                 ranked.append((player.practise(), player))
             except ValueError as failure:  # not a valid input for this estimator, as a class without rows
                 failures.append(failure)
-        growth, player = max(ranked, key=lambda each: each[0], default=(-math.inf, None))
-        return (growth, player) if growth > -math.inf else (growth, None)
+        return max(ranked, key=lambda each: each[0])
 
     pairs = [design for design in options if design.n_coins == 1]
+    again, rival = -math.inf, None
+    if observable in ("all", "mechanism"):
+        again, rival = best([RedrawPlayer(pair, fits, game) for pair in pairs])
     growth, player = best([FitPlayer(design, fits, game) for design in options if design.n_coins > 1])
-    seen = observable in ("all", "mechanism")
-    again = best([RedrawPlayer(pair, fits, game) for pair in pairs])[1] if seen else None
-    if not growth > 0.0 and (again is None or observable == "all"):
-        other = best([FitPlayer(design, fits, game) for design in pairs])
-        player = other[1] if other[0] > growth else player
-    players = [each for each in (player, again) if each is not None]
-    if not players:
+    if not growth > 0.0 and (rival is None or observable == "all"):
+        growth, player = max((growth, player), best([FitPlayer(design, fits, game) for design in pairs]), key=lambda each: each[0])
+    players = [each for each in (player, rival) if each is not None]
+    if observable == "mechanism":  # both look at the same draws
+        players = [rival if again > growth else player]
+    if not any(players):
         message = "No design makes a valid input for this estimator; pass neighbour= explicitly."
         raise ValueError(message) from (failures[-1] if failures else None)
     return players

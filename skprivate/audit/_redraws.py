@@ -9,6 +9,7 @@ What bypasses the draws is not seen here.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,14 @@ class Redraws:
                     model.transform(data.X)
         if len(first.steps) != len(second.steps):
             raise ValueError("the two fits do not ask for the same draws.")
-        self.steps = []
-        strength = []
+        self.steps: list[Any] = []
+        self._choices: dict[str, int] = {}
+        strength: list[float] = []
         for (draw, one), (other, two) in zip(first.steps, second.steps, strict=True):
+            if draw.kind.startswith("select"):  # the scores may come in groups that depend on the data
+                strength.append(math.inf)
+                self.steps.append(((one, two), None, False))
+                continue
             if draw.kind != other.kind or np.shape(draw.statistic) != np.shape(other.statistic):
                 raise ValueError("the two fits do not ask for the same draws.")
             step = np.ravel(np.asarray(other.statistic, dtype=float) - np.asarray(draw.statistic, dtype=float))
@@ -93,6 +99,9 @@ class Redraws:
         row: list[float] = []
         for samples, step, gaussian in self.steps:
             result = samples[side]()
+            if step is None:
+                row.append(float(self._choices.setdefault(str(result), len(self._choices))))
+                continue
             for part in result if isinstance(result, tuple) else (result,):
                 numbers = as_numbers(part)
                 if numbers is None:
