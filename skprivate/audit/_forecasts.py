@@ -43,6 +43,8 @@ class Forecaster:
     def __init__(self, features: Array, coins: Mask, ratios: Array, rng: np.random.Generator):
         prepare = _prepared(features)
         z = prepare(features)
+        if min(coins.sum(), (~coins).sum()) < 2 * _FOLDS:
+            z = z[:, :0]  # too few to learn from: no opinion
         fold = np.zeros(coins.size, dtype=int)
         for side in (np.flatnonzero(coins), np.flatnonzero(~coins)):
             fold[rng.permutation(side)] = np.arange(side.size) % _FOLDS
@@ -103,7 +105,7 @@ def _loss(heads: Array, coins: Mask) -> float:
 def _views(z: Array, coins: Mask) -> list[Callable[[Array, Mask], Score]]:
     """Ways to learn a score: discriminant directions, log-likelihood ratios of Laplace noise, single coordinates."""
     if z.shape[1] == 0:
-        return [lambda rows, side: lambda new: np.zeros(len(new))]
+        return [lambda rows, side: lambda new: np.zeros(len(new))]  # no opinion
     ways: list[Callable[[Array, Mask], Score]] = []
     p = z.shape[1]
     if p > 1:

@@ -191,7 +191,7 @@ class FitPlayer(Player):
 
     def toss(self, first: bool) -> tuple[Any, Any]:
         if first:
-            rounds = max(2, -(-min(_PILOT, max(10, self.fits.n_runs // 10)) // self.n_coins))
+            rounds = max(2, -(-min(_PILOT, max(20, self.fits.n_runs // 10)) // self.n_coins))
         else:
             rounds = 1 if self.n_coins > 1 else 8
             rounds = min(rounds * (1 if self.fits.n_jobs in (None, 1) else 8), self.fits.n_runs - self.fits.made)
