@@ -66,7 +66,8 @@ class Design:
     def trace(self, runs: list[dict[str, Array]]) -> int:
         """Learn from fits on `codes` with the same noise which number tells of which coin.
 
-        A number that one coin alone moves is as in the first fit wherever the coin's pattern shows heads, and differs by
+        A number that one coin alone moves is as in the first fit wherever the coin's pattern shows heads, and
+        differs by
         the same amount elsewhere. Returns how many coins were found.
         """
         found: set[int] = set()
@@ -77,7 +78,9 @@ class Design:
             steps = values[0] - values[1:]
             far = steps[np.abs(steps).argmax(axis=0), np.arange(steps.shape[1])]
             tails = np.abs(steps) > 0.5 * np.abs(far)
-            alone = (far != 0) & (np.abs(steps - np.where(tails, far, 0.0)).max(axis=0) <= _AGREE * np.abs(far))
+            alone = (far != 0) & (
+                np.abs(steps - np.where(tails, far, 0.0)).max(axis=0) <= _AGREE * np.abs(far)
+            )
             owner = (~tails * (1 << np.arange(len(steps)))[:, None]).sum(axis=0)
             at = np.flatnonzero(alone & (owner < self.n_coins))
             if np.unique(owner[at]).size < 0.5 * self.n_coins:
@@ -104,7 +107,10 @@ class Design:
                 continue
             owner, at, slope, place = known
             shown = values[at] / slope
-            for side in (slope > 0, slope < 0):  # where the middle between heads and tails lies, up to the sign
+            for side in (
+                slope > 0,
+                slope < 0,
+            ):  # where the middle between heads and tails lies, up to the sign
                 if side.any():
                     shown[side] -= np.clip(shown[side], *np.quantile(shown[side], [0.05, 0.95])).mean()
             for k in range(_MOST_PLACES):  # a coin may move several numbers, as the levels of a hierarchy

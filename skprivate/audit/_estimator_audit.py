@@ -43,7 +43,8 @@ def audit_estimator(
     In each fit, coins decide what the units of the input are: one coin, which of two neighbouring inputs is
     fitted; or, where the guarantee allows it and the data leave room, hundreds of coins, one unit each. From what a fit
     gives away the auditor forecasts its coins, bets on them against the claim, and learns. If the claim is true, the
-    wealth of these bets exceeds ``1 / (1 − confidence)`` with probability at most ``1 − confidence``, whenever one looks:
+    wealth of these bets exceeds ``1 / (1 − confidence)`` with probability at most ``1 − confidence``, whenever
+    one looks:
     so the audit stops as soon as the claim is refuted, and everything it chooses may depend on all it has seen before.
 
     Parameters
@@ -56,7 +57,8 @@ def audit_estimator(
         Data of the kind that is fitted; they need not be real. The more distinct rows (labels, add-remove) or columns
         (users), the more coins fit into one fit.
     neighbour : (X, y) or (X, y, fit_params) or None, default=None
-        A neighbouring input, in place of those that the audit builds: then one coin a fit decides between the two. For an
+        A neighbouring input, in place of those that the audit builds: then one coin a fit decides between the
+        two. For an
         estimator that releases in ``transform``, of the same shape: each row has a coin of its own.
     canaries : (callable, int) or None, default=None
         A design of your own: ``make(coins)`` gets so many booleans and returns ``(X, y)`` or ``(X, y, fit_params)``.
@@ -66,7 +68,8 @@ def audit_estimator(
         "mechanism": the results of the noisy draws, which the guarantee covers as well (estimators of this package);
         "all": both; ``observable(fitted) -> float or array``: anything else.
     guarantee : PrivacyGuarantee or None, default=None
-        The claim. If it lists its events, their whole privacy curve δ(ε) is tested, which finds Gaussian noise that is too
+        The claim. If it lists its events, their whole privacy curve δ(ε) is tested, which finds Gaussian noise
+        that is too
         small long before ε at a tiny δ does.
     epsilon, delta : float or None, default=None
         The claim in numbers. ``None``: ``privacy_guarantee_`` of a fit, else the parameters ``epsilon`` and

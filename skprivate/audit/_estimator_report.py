@@ -27,12 +27,14 @@ class EstimatorAudit:
     p_value : float
         One over the largest wealth of the bets against the claim: a p-value that holds at any time.
     family : {"pure", "approximate", "gaussian"}
-        For which mechanisms ``epsilon_lower_bound`` holds: all of (ε, 0); all of (ε, δ); those whose privacy curve is that
-        of Gaussian noise, which is asked if the guarantee lists Gaussian events. ``violated`` never rests on it: it tests
+        For which mechanisms ``epsilon_lower_bound`` holds: all of (ε, 0); all of (ε, δ); those whose privacy
+        curve is that
+        of Gaussian noise, which is asked if the guarantee lists Gaussian events. ``violated`` never rests on
+        it: it tests
         the claim itself, (ε, δ) and the curve of its events.
     unit, adjacency : str
-    design : {"pair", "labels", "presence", "columns", "rows"}
-        What the coins of a fit decided.
+    design : {"pair", "labels", "presence", "columns", "rows", "draws", "custom"}
+        What the coins of a fit decided; "draws": one coin a round, of draws made again.
     observable : {"all", "released", "mechanism", "custom"}
         What was looked at.
     n_coins : int
@@ -79,7 +81,7 @@ class EstimatorAudit:
         """
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
-    def to_frame(self):
+    def to_frame(self) -> Any:
         """A table of one row; `pandas.concat` makes one of many.
 
         Returns

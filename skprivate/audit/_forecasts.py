@@ -111,9 +111,12 @@ def _views(z: Array, coins: Mask) -> list[Callable[[Array, Mask], Score]]:
     if p > 1:
         ways += [lambda rows, side: lambda new: new.mean(axis=1)]
         ways += [lambda rows, side, r=ridge: _discriminant(rows, side, r) for ridge in (1e-2, 1.0, np.inf)]
-        ways += [lambda rows, side, k=k: _laplace_ratio(rows, side, k) for k in sorted({min(k, p) for k in (3, 10, 40)})]
+        ways += [
+            lambda rows, side, k=k: _laplace_ratio(rows, side, k)
+            for k in sorted({min(k, p) for k in (3, 10, 40)})
+        ]
     gap = np.abs(z[coins].mean(axis=0) - z[~coins].mean(axis=0)) / z.std(axis=0)
-    ways += [lambda rows, side, j=j: (lambda new: new[:, j]) for j in np.argsort(gap)[::-1][:5]]
+    ways += [lambda rows, side, j=j: lambda new: new[:, j] for j in np.argsort(gap)[::-1][:5]]
     return ways
 
 

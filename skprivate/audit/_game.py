@@ -51,7 +51,9 @@ class Fits:
         return self._clock() - self._start
 
     def over(self) -> bool:
-        return self.made >= self.n_runs or (self.max_seconds is not None and self.seconds() >= self.max_seconds)
+        return self.made >= self.n_runs or (
+            self.max_seconds is not None and self.seconds() >= self.max_seconds
+        )
 
     def look(self, design: Design, tosses, *, seeds=None):
         """What fits on these tosses give away, one dictionary a fit."""
@@ -194,7 +196,9 @@ class FitPlayer(Player):
             rounds = max(2, -(-min(_PILOT, max(20, self.fits.n_runs // 10)) // self.n_coins))
         else:
             rounds = 1 if self.n_coins > 1 else 8
-            rounds = min(rounds * (1 if self.fits.n_jobs in (None, 1) else 8), self.fits.n_runs - self.fits.made)
+            rounds = min(
+                rounds * (1 if self.fits.n_jobs in (None, 1) else 8), self.fits.n_runs - self.fits.made
+            )
         tosses = self.game.rng.random((rounds, self.n_coins)) < 0.5
         return tosses, self._read(self.fits.look(self.design, tosses))
 
@@ -250,7 +254,11 @@ def choose_players(options: list[Design], fits: Fits, game: Game, observable: An
         again, rival = best([RedrawPlayer(pair, fits, game) for pair in pairs])
     growth, player = best([FitPlayer(design, fits, game) for design in options if design.n_coins > 1])
     if not growth > 0.0 and (rival is None or observable == "all"):
-        growth, player = max((growth, player), best([FitPlayer(design, fits, game) for design in pairs]), key=lambda each: each[0])
+        growth, player = max(
+            (growth, player),
+            best([FitPlayer(design, fits, game) for design in pairs]),
+            key=lambda each: each[0],
+        )
     players = [each for each in (player, rival) if each is not None]
     if observable == "mechanism":  # both look at the same draws
         players = [rival if again > growth else player]

@@ -1,6 +1,7 @@
 """Many draws of the statistics of one fit, without fitting again.
 
-Both inputs of a pair are fitted once, the second one along the transcript of the first: every draw of the second returns
+Both inputs of a pair are fitted once, the second one along the transcript of the first: every draw of the
+second returns
 what the first drew, so that both fits ask for the same noise on neighbouring statistics. A round then tosses a coin and
 draws all of them afresh for the side that it shows. With the earlier results fixed these draws compose as they do in a
 fit, at the same price; so a round is as indistinguishable between the two values of its coin as the guarantee says.
@@ -78,18 +79,22 @@ class Redraws:
                 continue
             if draw.kind != other.kind or np.shape(draw.statistic) != np.shape(other.statistic):
                 raise ValueError("the two fits do not ask for the same draws.")
-            step = np.ravel(np.asarray(other.statistic, dtype=float) - np.asarray(draw.statistic, dtype=float))
+            step = np.ravel(
+                np.asarray(other.statistic, dtype=float) - np.asarray(draw.statistic, dtype=float)
+            )
             if not np.any(step):
                 continue
             noise = [event.noise_multiplier for event in draw.events if isinstance(event, GaussianEvent)]
             share = np.linalg.norm(step) / float(np.max(draw.sensitivity)) / noise[0] if noise else np.inf
-            strength.append(share**2)
+            strength.append(float(share) ** 2)
             self.steps.append(((one, two), step / np.abs(step).max(), bool(noise)))
-        order = np.argsort(strength)[::-1]
-        power = np.array([strength[k] for k in order])
-        enough = np.flatnonzero(np.cumsum(power) >= _ENOUGH * power.sum()) if np.isfinite(power).all() else []
-        if len(enough):
-            self.steps = [self.steps[k] for k in order[: enough[0] + 1]]
+        # A part of the draws tells of the same coin; few Gaussian sums often hold nearly all of the signal.
+        power = np.array(strength)
+        order = np.argsort(-power, kind="stable")
+        order = order[np.isfinite(power[order])]
+        if order.size:
+            enough = int(np.argmax(np.cumsum(power[order]) >= _ENOUGH * power[order].sum()))
+            self.steps = [self.steps[k] for k in order[: enough + 1]]
 
     def features(self, coins: Any) -> Any:
         """One row a coin."""

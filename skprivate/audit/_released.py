@@ -84,12 +84,18 @@ def _in_order(out: dict[str, Array]) -> dict[str, Array]:
     for name, order in list(out.items()):
         if name.endswith(".members"):
             for other, values in out.items():
-                if other.startswith(name.removesuffix("members")) and values.size == order.size and other != name:
+                if (
+                    other.startswith(name.removesuffix("members"))
+                    and values.size == order.size
+                    and other != name
+                ):
                     out[other] = values[np.argsort(order, kind="stable")]
     return out
 
 
-def stack_released(runs: list[dict[str, Array]], layout: dict[str, int] | None = None) -> tuple[Array, dict]:
+def stack_released(
+    runs: list[dict[str, Array]], layout: dict[str, int] | None = None
+) -> tuple[Array, dict[str, int]]:
     """One row a run, and the layout: sizes by name. Runs are cut or padded to a given layout.
 
     Attributes whose size varies between the runs that make the layout are represented by their size and sum
@@ -160,7 +166,8 @@ class Observer:
         with run_tape(listener) if self.observable in ("all", "mechanism") else nullcontext():
             model = self.fit(data, seed)
             if self.local:
-                listener.heard["transform"] = as_numbers(model.transform(data.X))
+                numbers = as_numbers(model.transform(data.X))
+                listener.heard |= {} if numbers is None else {"transform": numbers}
         if callable(self.observable):
             numbers = as_numbers(self.observable(model))
             if numbers is None:

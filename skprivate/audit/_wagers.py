@@ -1,37 +1,41 @@
 """Bets against a claim: what a gambler wins whose claim is true can be bounded, at any time and after any choice.
 
 Every fit draws fair coins s₁, …, s_m; coin i decides one unit of its input. The auditor sees the output t and, for each
-coin in turn, all coins before it; so whatever it bets may depend on these, on former fits and on the clock. A wealth that
+coin in turn, all coins before it; so whatever it bets may depend on these, on former fits and on the clock. A
+wealth that
 starts at 1 and is a nonnegative supermartingale under the claim exceeds 1/α at any time with probability at most α
 (Ville's inequality); so does the average of several such wealths.
 
 ``ε, δ = 0``
-    Given t and the coins before it, coin i has odds within e^±ε (Bayes' rule on neighbouring inputs, then averaging over
+    Given t and the coins before it, coin i has odds within e^±ε (Bayes' rule on neighbouring inputs, then
+    averaging over
     the later coins). A bet that a coin falls on one side multiplies the wealth by q/p if it does and by (1 − q)/(1 − p)
     otherwise, with p = e^ε/(1 + e^ε) and any q ≥ p: its expectation is at most 1. All coins of a fit can be bet on, one
     after the other.
 
 a curve ``δ(·)``
     A guess of coin i, or none, pays Y = 1 if right and −λ if wrong, λ = e^{ε'}. With z = E[Y | t, earlier coins], the
-    curve allows E[z⁺] ≤ δ(ε'): guessing where z > 0 is an attack on coin i alone. For one coin a fit, 1 + c(Y − δ) with 0 ≤ c ≤
+    curve allows E[z⁺] ≤ δ(ε'): guessing where z > 0 is an attack on coin i alone. For one coin a fit, 1 + c(Y
+    − δ) with 0 ≤ c ≤
     1/(λ + δ) has expectation ≤ 1. For many, the average Z of Y over the coins exceeds the average of z⁺ only by a
     martingale's last value M, and E[M⁺] = E|M|/2 ≤ (1 + λ)√r/(4m) = ν for r guesses. So E[Z⁺] ≤ δ + ν, and 1 − κ +
     κ Z⁺/(δ + ν) has expectation ≤ 1. Nothing is assumed about the noise of different coordinates: a mechanism may well
-    give away all coins of a few fits and nothing in the others, so that many coins in *one* fit prove little about δ > 0.
+    give away all coins of a few fits and nothing in the others, so that many coins in *one* fit prove little
+    about δ > 0.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
+from skprivate.audit._epsilon import _gaussian_parameter
 from skprivate.privacy import compose_delta
 from skprivate.privacy._gaussian_curve import gaussian_delta
-from skprivate.audit._epsilon import _gaussian_parameter
 
 __all__ = ["Claim", "Forecast", "Wagers", "claimed_curve", "family"]
 
@@ -69,7 +73,7 @@ def ratios(epsilon: float) -> Array:
     return epsilon * np.array([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
 
 
-def claimed_curve(epsilon: float, delta: float, events, at: Array) -> Claim:
+def claimed_curve(epsilon: float, delta: float, events: Any, at: Array) -> Claim:
     """The claim itself: (ε, δ), and the privacy profile of its events where they are known."""
     curve = [_approximate(epsilon, delta, float(x)) for x in at]
     if events:
