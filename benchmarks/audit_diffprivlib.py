@@ -82,11 +82,11 @@ def audit(python, epsilon, n_runs, seed):
         X,
         y,
         neighbour=(other_X, other_y),
-        statistic=lambda model: model.coef_,
+        observable=lambda model: model.coef_,
         delta=0.0,
         unit="row",
         adjacency="replace-one",
-        n_runs=n_runs,
+        n_runs=2 * n_runs,
         random_state=seed,
     )
 

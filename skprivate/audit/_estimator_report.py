@@ -101,5 +101,6 @@ class EstimatorAudit:
         return (
             f"{self.name}: claimed epsilon {self.claimed_epsilon:.4g}{delta} for one {self.unit} ({self.adjacency}); "
             f"audited epsilon >= {self.epsilon_lower_bound:.3g}{among}, p <= {self.p_value:.2g} at confidence "
-            f"{self.confidence:g}; design {self.design}, {coins} a fit, {self.n_fits} fits in {self.seconds:.2g} s: {verdict}"
+            f"{self.confidence:g}; design {self.design}, {coins} a fit, "
+            f"{self.n_fits} fits in {self.seconds:.2g} s: {verdict}"
         )

@@ -130,7 +130,7 @@ class Player:
         raise NotImplementedError
 
     def practise(self) -> float:
-        """Tosses that only teach. Returns how fast they suggest that bets against half the claim grow, by the second."""
+        """Tosses that only teach. Returns how fast bets against half the claim would have grown, by the second."""
         start = self.fits.seconds()
         if not self.prepare():
             return -math.inf
