@@ -25,7 +25,7 @@ __all__ = ["Redraws"]
 #: Coordinates of a draw that are looked at, besides their combination along the difference of the two statistics.
 _WIDEST = 4
 #: Share of the Gaussian signal that is enough.
-_ENOUGH = 0.9
+_ENOUGH = 0.75
 
 
 class _Path:
