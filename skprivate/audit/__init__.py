@@ -6,7 +6,8 @@ from skprivate.audit._auditor import FiniteAdversaryAuditor
 from skprivate.audit._draw_audit import DrawAudit, audit_draws
 from skprivate.audit._draw_laws import LawTest
 from skprivate.audit._epsilon import epsilon_lower_bound
-from skprivate.audit._estimator_audit import EstimatorAudit, audit_estimator
+from skprivate.audit._estimator_audit import audit_estimator
+from skprivate.audit._estimator_report import EstimatorAudit
 from skprivate.audit._function_audit import ReleaseAudit, audit_function, audit_outputs
 from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._lira import LiRAAttack
