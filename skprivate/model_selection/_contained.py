@@ -293,12 +293,12 @@ def fit_contained(model: Any, rows: Rows, price: FitPrice, *, simulated: bool, d
     return model
 
 
-def released(model: Any, guarantee: PrivacyGuarantee, ledger: PrivacyLedger | None) -> Any:
-    """The model as the search releases it: it states the search's guarantee, and keeps no ledger of the inside."""
+def released(model: Any, guarantee: PrivacyGuarantee) -> Any:
+    """The model as the search releases it: it states the search's guarantee, and keeps no ledger."""
     for part in _estimators_in(model, set()):
         state = vars(part)
         if isinstance(state.get("ledger"), PrivacyLedger):
-            state["ledger"] = ledger
+            state["ledger"] = None
         if isinstance(state.get("privacy_guarantee_"), PrivacyGuarantee):
             state["privacy_guarantee_"] = guarantee
     return model

@@ -259,7 +259,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         also = guarantee_of(found.model).assumptions
         mine = self.privacy_guarantee_
         self.privacy_guarantee_ = replace(mine, assumptions=tuple(dict.fromkeys((*mine.assumptions, *also))))
-        self.best_estimator_ = released(found.model, self.privacy_guarantee_, self.ledger)
+        self.best_estimator_ = released(found.model, self.privacy_guarantee_)
         self.best_index_ = found.number
         self.best_score_ = found.score
         self.candidates_ = [dict(candidate.params) for candidate in candidates]
