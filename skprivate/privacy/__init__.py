@@ -19,6 +19,7 @@ from skprivate.privacy._contributions import (
 from skprivate.privacy._draws import SelectionRule
 from skprivate.privacy._errors import BudgetExceededError
 from skprivate.privacy._events import (
+    ApproximateEvent,
     BoundedRangeEvent,
     GaussianEvent,
     LaplaceEvent,
@@ -32,7 +33,9 @@ from skprivate.privacy._ledger_quote import Quote
 from skprivate.privacy._mechanism import Mechanism
 from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
-from skprivate.privacy._repeated import repeated_events, select_repeatedly
+from skprivate.privacy._random_stopping import SearchPlan, plan_search, search_epsilon
+from skprivate.privacy._repeated import Selected, select_repeatedly
+from skprivate.privacy._repetitions import Repetitions
 from skprivate.privacy._risk import PrivacyRisk, epsilon_of_risk
 from skprivate.privacy._simulation import (
     SimulatedNoiseError,
@@ -46,6 +49,7 @@ __all__ = [
     "CONTRIBUTION_BITS",
     "CONTRIBUTION_STEP",
     "Adjacency",
+    "ApproximateEvent",
     "BoundedRangeEvent",
     "Branch",
     "BudgetExceededError",
@@ -63,6 +67,9 @@ __all__ = [
     "PureEvent",
     "Quote",
     "Release",
+    "Repetitions",
+    "SearchPlan",
+    "Selected",
     "SelectionRule",
     "SimulatedNoiseError",
     "SimulatedNoiseWarning",
@@ -80,9 +87,10 @@ __all__ = [
     "interval_contributions",
     "open_branches",
     "open_release",
+    "plan_search",
     "public_generator",
-    "repeated_events",
     "rho_of_epsilon",
+    "search_epsilon",
     "select_repeatedly",
     "upper_root",
     "warn_caller",

@@ -9,6 +9,8 @@ The smallest of these is reported, where they apply:
 * zero-concentrated DP: Σρ, converted once and for all in `_zcdp`;
 * the sum of pure ε of some events and one of the other bounds for the rest.
 
+Events of which (ε, δ) alone is known take their δ first (`_failures`).
+
 The neighbouring relation never enters here: noise is scaled to the sensitivity of the relation in force, so the
 pair that dominates a Gaussian is always N(0, z²) against N(1, z²).
 """
@@ -31,6 +33,7 @@ from skprivate.privacy._events import (
     ZeroConcentratedEvent,
     count_events,
 )
+from skprivate.privacy._failures import delta_beside, delta_with, split_failures
 from skprivate.privacy._gaussian_curve import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skprivate.privacy._loss_distribution import LARGE, TiltedLoss, chernoff, tilted_loss, top_loss
 from skprivate.privacy._zcdp import delta_of_rho, epsilon_of_rho
@@ -120,7 +123,8 @@ def filter_epsilon(events: Events, delta: float = 0.0) -> float:
     beforehand, is (ε, δ)-DP. Σε is such a privacy filter trivially, and so is Σρ for zCDP, with no loss against
     composition that is fixed beforehand (theorem 1 of [1]_; [2]_). Their minimum is one as well: in outcomes that
     end with Σε ≤ ε the privacy loss does not exceed ε, and in all others Σρ kept within `rho_of_epsilon` throughout.
-    The tighter bounds of `compose_epsilon` are no filters.
+    The tighter bounds of `compose_epsilon` are no filters, and an event of which (ε, δ) alone is known has no price:
+    to choose between it and another use of δ on the way would use δ twice.
 
     Parameters
     ----------
@@ -237,6 +241,10 @@ def gaussian_noise_multiplier(
 def _compose_epsilon(counts: Counts, delta: float) -> float:
     if not counts:
         return 0.0
+    failure, unfailing = split_failures(counts)
+    if failure > 0:
+        left = delta_beside(failure, delta)
+        return math.inf if left < 0 else _compose_epsilon(frozenset(unfailing.items()), left)
     best = _cheap_epsilon(counts, delta)
     if delta == 0 or best == 0:
         return best
@@ -281,6 +289,9 @@ def _compose_epsilon(counts: Counts, delta: float) -> float:
 
 @lru_cache(maxsize=512)
 def _compose_delta(counts: Counts, epsilon: float) -> float:
+    failure, unfailing = split_failures(counts)
+    if failure > 0:
+        return delta_with(failure, _compose_delta(frozenset(unfailing.items()), epsilon))
     if _pure_sum(counts) <= epsilon:
         return 0.0
     pure, rest = _split(counts, 0.0)

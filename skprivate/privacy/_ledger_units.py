@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from skprivate.privacy._accounting import compose_epsilon, rho_total
 from skprivate.privacy._events import (
+    ApproximateEvent,
     BoundedRangeEvent,
     GaussianEvent,
     LaplaceEvent,
@@ -178,6 +179,11 @@ def grouped(event: PrivacyEvent, steps: int) -> PrivacyEvent:
         return PureEvent(event.epsilon * steps * (1 + _ULP), event.mechanism)
     if isinstance(event, ZeroConcentratedEvent):
         return ZeroConcentratedEvent(event.rho_ * steps * steps * (1 + _ULP), event.mechanism)
+    if isinstance(event, ApproximateEvent):
+        delta = _group_delta(Price(event.epsilon, event.delta), steps)
+        if not delta < 1:
+            raise ValueError(f"{steps} neighbours in a row leave nothing of its guarantee")
+        return ApproximateEvent(event.epsilon * steps * (1 + _ULP), delta, event.mechanism)
     raise ValueError(f"{type(event).__name__} has no group privacy that is known here")
 
 

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from skprivate.privacy._accounting import compose_delta, compose_epsilon
+from skprivate.privacy._failures import split_failures
 
 if TYPE_CHECKING:
     from skprivate.privacy._guarantee import PrivacyGuarantee
@@ -182,9 +183,10 @@ def _curve(guarantee: PrivacyGuarantee, distance: float | None) -> tuple[Curve, 
 
     if guarantee.adaptive or not events:
         return stated, epsilon
-    # Beyond Σε of pure events nothing is left; of others, δ is beneath every float somewhere.
-    pure = compose_epsilon(events, 0.0)
-    reach = pure if math.isfinite(pure) else compose_epsilon(events, 1e-15)
+    # Beyond Σε of pure events nothing is left but failures; of others, δ is beneath every float somewhere.
+    _, unfailing = split_failures(events)
+    pure = compose_epsilon(unfailing, 0.0)
+    reach = pure if math.isfinite(pure) else compose_epsilon(unfailing, 1e-15)
 
     @cache
     def curve(at: float) -> float:

@@ -231,7 +231,7 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
             return VoteSelection(self.epsilon, monotone=self.adjacency == "add-remove")
         if self.adjacency != "replace-one":
             raise ValueError(f"rule='means' needs adjacency='replace-one', got {self.adjacency!r}.")
-        return MeanSelection(self.epsilon, self.tau, max(self.bound, self.tau))
+        return MeanSelection(self.epsilon, self.tau, max(self.bound, self.tau), len(self.estimators))
 
     def predict(self, X):
         """Predict with the chosen model.
