@@ -96,25 +96,23 @@ class Priced:
     labels: Any
     _known: dict[tuple[int, float, float], FitPrice] = field(default_factory=dict)
     _counts: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    _alike: list[int] | None = None
+    _like: list[int] = field(default_factory=list)
 
     def plans(self, epsilon: float, delta: float) -> list[dict[PrivacyEvent, int]]:
-        """What the candidates draw at a budget, once for all that draw the same, as far as was seen."""
-        if self._alike is None:
+        """What each candidate draws at a budget; of those that drew the same before, one is asked for all."""
+        if not self._like:
             first: dict[Any, int] = {}
             for number in range(len(self.candidates)):
-                first.setdefault(self.price(number, epsilon, delta).releases, number)
-            self._alike = sorted(first.values())
-        return [self.price(number, epsilon, delta).events for number in self._alike]
+                self._like.append(first.setdefault(self.price(number, epsilon, delta).releases, number))
+        return [self.price(number, epsilon, delta).events for number in self._like]
 
     def confirmed(self, epsilon: float, delta: float) -> bool:
-        """Whether those that were not asked draw at this budget what another does that was; if not, all will be."""
-        assert self._alike is not None
-        asked = [self.price(number, epsilon, delta).releases for number in self._alike]
-        rest = (self.price(number, epsilon, delta).releases for number in range(len(self.candidates)))
-        if all(releases in asked for releases in rest):
+        """Whether each candidate draws at this budget what the one does that was asked for it; if not, all will be."""
+        every = range(len(self.candidates))
+        prices = [self.price(number, epsilon, delta).releases for number in every]
+        if all(prices[number] == prices[like] for number, like in zip(every, self._like, strict=True)):
             return True
-        self._alike = list(range(len(self.candidates)))
+        self._like = list(every)
         return False
 
     def price(self, number: int, epsilon: float, delta: float) -> FitPrice:

@@ -25,8 +25,7 @@ from skprivate.model_selection._contained import FitPrice, Priced, released
 from skprivate.model_selection._parts import KEEPS_IDENTIFIER, KEEPS_PLACE, Parts, Rows, deal
 from skprivate.model_selection._scoring import SCORES, PrivateScore, private_score, targets
 from skprivate.model_selection._search_mechanism import PrivateSearch
-from skprivate.model_selection._stopping_stub import plan_search
-from skprivate.privacy import Adjacency, PrivacyUnit
+from skprivate.privacy import Adjacency, PrivacyUnit, plan_search
 
 
 def _best_has(name: str) -> Callable[[Any], bool]:
@@ -322,14 +321,13 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             batch=self.predict_by == "batch" or price.unit is PrivacyUnit.LABEL,
         )
 
-        def plans_of(each_epsilon: float, each_delta: float) -> list[Any]:
-            # A unit is in the fits of all evaluations or in their scores: the dearer of both is its price.
-            return [*priced.plans(each_epsilon, each_delta), score.events(each_epsilon, each_delta)]
-
         while True:
-            plan = plan_search(plans_of, epsilon=epsilon, delta=delta, mean_repetitions=self.n_iter)
+            plan = plan_search(priced.plans, epsilon=epsilon, delta=delta, mean_repetitions=self.n_iter)
             if priced.confirmed(plan.each_epsilon, plan.each_delta):
                 break
+        scores = score.plan(epsilon, plan.repetitions)
+        # A unit is in the fits of all evaluations or in their scores: the dearer of both is its price.
+        plan = replace(plan, epsilon=max(plan.epsilon, scores.epsilon))
         budget = share * float(self.epsilon), share * float(self.delta)
         again = None
         if self.refit is not None:
@@ -338,6 +336,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
                 again.price(number, *budget)
         mechanism = PrivateSearch(
             plan=plan,
+            scores=scores,
             priced=priced,
             again=again,
             again_budget=budget,

@@ -18,14 +18,14 @@ from sklearn.base import is_classifier
 from skprivate.model_selection._parts import Parts
 from skprivate.privacy import (
     Adjacency,
-    GaussianEvent,
     LaplaceEvent,
     PrivacyEvent,
     PureEvent,
+    Repetitions,
+    SearchPlan,
     exact_sum,
-    gaussian_noise_multiplier,
     interval_contributions,
-    upper_root,
+    plan_search,
 )
 from skprivate.user_level._candidate_losses import one_kind_of_targets
 
@@ -97,13 +97,18 @@ class PrivateScore:
     def _counted(self) -> bool:
         return self.adjacency is Adjacency.ADD_REMOVE
 
-    def events(self, epsilon: float, delta: float) -> list[tuple[PrivacyEvent, int]]:
-        """What one score draws at a budget: Gaussian noise where there is a δ."""
-        if delta > 0:
-            event: PrivacyEvent = GaussianEvent(gaussian_noise_multiplier(epsilon, delta), 2 if self._counted else 1)
-        else:
-            event = PureEvent(epsilon, "Laplace") if self._counted else LaplaceEvent(epsilon)
-        return [(event, 1)]
+    def events(self, epsilon: float) -> list[tuple[PrivacyEvent, int]]:
+        """What one score draws at a budget."""
+        return [(PureEvent(epsilon, "Laplace") if self._counted else LaplaceEvent(epsilon), 1)]
+
+    def plan(self, epsilon: float, law: Repetitions) -> SearchPlan:
+        """The scores of a search, priced by themselves: with the least noise that is within ε, and no δ.
+
+        Of one or two numbers Laplace noise is narrower than Gaussian noise of any δ that is worth it.
+        """
+        return plan_search(
+            lambda each, _: [self.events(each)], epsilon=epsilon, mean_repetitions=law.mean, laws=[law]
+        )
 
     def of_units(self, model: Any, parts: Parts) -> FloatArray:
         """Mean score of each held-out unit, between the bounds; what is no number counts as the lower one."""
@@ -121,7 +126,7 @@ class PrivateScore:
         rows = (_of_probabilities if by_probability else _of_predictions)(self.score, model, X, y)  # type: ignore[operator]
         return np.clip(np.where(np.isnan(rows), self.low, rows), self.low, self.high)
 
-    def draw(self, model: Any, parts: Parts, epsilon: float, delta: float, release: Any) -> float:
+    def draw(self, model: Any, parts: Parts, epsilon: float, release: Any) -> float:
         """The noisy mean score; draws `events`."""
         steps = interval_contributions(self.of_units(model, parts), self.low, self.high, bits=_BITS)
         total, half = int(exact_sum(steps, bound=1 << _BITS)), 1 << (_BITS - 1)
@@ -129,14 +134,10 @@ class PrivateScore:
             # One unit adds at most half the range to the sum, and its weight to the count.
             each = 1 << _COUNT_BITS
             statistic: Any = np.array([total, each * parts.n_held_out])
-            l1, l2 = half + each, upper_root(half * half + each * each)
+            sensitivity = half + each
         else:
-            statistic, l1, l2 = np.array(total), 2 * half, 2.0 * half
-        if delta > 0:
-            multiplier = gaussian_noise_multiplier(epsilon, delta)
-            noisy = release.gaussian(statistic, sensitivity=l2, noise_multiplier=multiplier)
-        else:
-            noisy = release.laplace(statistic, sensitivity=l1, epsilon=epsilon)
+            statistic, sensitivity = np.array(total), 2 * half
+        noisy = release.laplace(statistic, sensitivity=sensitivity, epsilon=epsilon)
         noisy, count = (noisy[0], max(noisy[1] / each, 1.0)) if self._counted else (noisy, parts.n_held_out)
         middle, width = self.low + (0.5 * self.high - 0.5 * self.low), self.high - self.low
         return float(middle + noisy / (2.0 * half) / count * width)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from skprivate.model_selection._contained import Priced, fit_contained, with_budget
 from skprivate.model_selection._parts import Parts
 from skprivate.model_selection._scoring import PrivateScore
-from skprivate.model_selection._stopping_stub import ApproximateEvent, SearchPlan, select_repeatedly
-from skprivate.privacy import Mechanism, PrivacyEvent, PureEvent
+from skprivate.privacy import (
+    ApproximateEvent,
+    Mechanism,
+    PrivacyEvent,
+    PureEvent,
+    SearchPlan,
+    select_repeatedly,
+)
 from skprivate.privacy._events import count_events
 
 
@@ -39,7 +45,9 @@ class PrivateSearch(Mechanism):
     Parameters
     ----------
     plan : SearchPlan
-        The price of the search, and what each evaluation may spend.
+        What the search costs those who are in the fits: its total is at least that of both.
+    scores : SearchPlan
+        What it costs those who are in the scores.
     priced : Priced
         The candidates and what they draw on one part.
     again : Priced or None
@@ -56,6 +64,7 @@ class PrivateSearch(Mechanism):
     """
 
     plan: SearchPlan
+    scores: SearchPlan
     priced: Priced
     again: Priced | None
     again_budget: tuple[float, float]
@@ -68,7 +77,7 @@ class PrivateSearch(Mechanism):
     def theorem(self) -> str:  # type: ignore[override]
         """Of random stopping, and what is beside it."""
         again = ", and one fit beside it (basic composition)" if self.again is not None else ""
-        return f"{self.plan.theorem}; each unit enters the fit or the score of all evaluations, not both{again}"
+        return f"{self.plan.theorem}; each unit is in the fits or in the scores, not in both (parallel composition){again}"
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -97,28 +106,22 @@ class PrivateSearch(Mechanism):
         Searched
         """
         each = self.plan.each_epsilon, self.plan.each_delta
-        best: list[Searched] = []
 
-        def evaluate(number: int, branch: Any) -> float:
+        def evaluate(number: int, branch: Any) -> tuple[float, Any]:
             try:
                 model = self._fit(self.priced, number, *each, release)
-                score = self.score.draw(model, data, *each, branch)
+                return self.score.draw(model, data, self.scores.each_epsilon, branch), model
             except Exception:
                 if self.raises:
                     raise
-                return -math.inf
-            # The first of equals, as `select_repeatedly` has it.
-            if not best or score > best[0].score:
-                best[:] = [Searched(number, model, score)]
-            return score
+                return -math.inf, None
 
-        scored = [self.score.events(*each)] * len(self.priced.candidates)
-        select_repeatedly(
-            release, evaluate, len(scored), plans=scored, repetitions=self.plan.repetitions
-        )
-        if not best:
-            raise RuntimeError("every evaluation of the search failed; its budget is spent. Set error_score='raise'.")
-        (found,) = best
+        # The fits draw from ledgers of their own; what the branch of an evaluation may draw is its score.
+        plans = self.scores.plans * len(self.priced.candidates)
+        best = select_repeatedly(release, evaluate, replace(self.plan, plans=plans))
+        if best.result is None:
+            raise RuntimeError("every evaluation of the search failed; its budget is spent.")
+        found = Searched(best.candidate, best.result, best.score)
         if self.again is None:
             return found
         release._charge(count_events(self._again_events))
