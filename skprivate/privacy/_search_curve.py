@@ -232,7 +232,7 @@ class SearchCurve:
             ends = law.log_weight(np.array([left, right]))
             inner = law.beaten(np.linspace(ends[0], ends[1], each + 1)[1:-1])
             parts += [inner[(inner > left) & (inner < right)], np.array([right])]
-        places = np.concatenate(parts)
+        places = np.unique(np.concatenate(parts))
         reach = self._reach(places)
         upper, lower = law.log_weight(places), law.log_weight(reach)
         high, low = np.exp(upper), np.exp(lower)
