@@ -1,7 +1,7 @@
 """Fits inside a search: what one will draw, and fits that draw that and nothing else.
 
 The search pays for everything ahead. So each fit in it gets a ledger of its own, on which it cannot spend more than was
-said, and afterwards the entries must be those that were said. That ledger is a file, since worker processes may spend.
+said, and afterwards the entries must be those that were said.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ import math
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from skprivate.inspection import guarantee_of
+from skprivate.inspection._leaves import is_private
 from skprivate.model_selection._candidates import Candidate, given_classes, private_steps
 from skprivate.model_selection._parts import Rows
 from skprivate.privacy import Adjacency, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, PrivacyUnit
@@ -29,6 +32,7 @@ from skprivate.privacy._tape import run_tape
 
 #: Nothing is refused in a dry run.
 _PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53
+_PLAIN = (type, str, bytes, int, float, FunctionType, BuiltinFunctionType, ModuleType)
 #: More than floating-point sums of a few prices are off.
 _ROOM = 1 + 2.0**-40
 
@@ -160,7 +164,7 @@ class Priced:
         raise ValueError("estimator must pay for what it draws from its ledger parameter; a trial paid nothing.")
 
     def _fit_whole(self, model: Any) -> FitPrice:
-        with run_tape(None), _own_ledger(_PLENTY, _MOST_DELTA, dry_run=True) as ledger:  # type: ignore[arg-type]
+        with run_tape(None), _own_ledger(model, _PLENTY, _MOST_DELTA, dry_run=True) as ledger:  # type: ignore[arg-type]
             steps = [step.model for step in private_steps(model)]
             for number, part in enumerate(steps):
                 part.set_params(ledger=ledger.annotated(str(number)))
@@ -239,7 +243,10 @@ def with_budget(
 
 
 def fit_on(model: Any, rows: Rows) -> Any:
-    """Fit, with the arguments that the model or its steps ask for; composites route them."""
+    """Fit, with the arguments that the model or its steps ask for; composites route them.
+
+    What a step makes infinite counts for nothing in the next one, instead of being refused: a refusal would be seen.
+    """
     parts = [step.model for step in private_steps(model)]
     metadata = {
         name: values
@@ -249,18 +256,23 @@ def fit_on(model: Any, rows: Rows) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         routed = len(parts) > 1 or parts[0] is not model
-        with config_context(enable_metadata_routing=True) if routed else config_context():
+        options = {"enable_metadata_routing": True, "assume_finite": True} if routed else {}
+        with config_context(**options), np.errstate(all="ignore"):
             return model.fit(rows.X, rows.y, **metadata)
 
 
 @contextmanager
-def _own_ledger(epsilon: float, delta: float, **options: Any) -> Iterator[PrivacyLedger]:
+def _own_ledger(model: Any, epsilon: float, delta: float, **options: Any) -> Iterator[PrivacyLedger]:
     with tempfile.TemporaryDirectory() as folder:
-        ledger = PrivacyLedger(
-            Path(folder) / "part.ledger", epsilon=epsilon, delta=delta, composition="basic", **options
-        )
+        # Composites may fit their members in other processes, which share files only.
+        path = Path(folder) / "part.ledger" if _may_use_processes(model) else None
+        ledger = PrivacyLedger(path, epsilon=epsilon, delta=delta, composition="basic", **options)
         ledger._book.store.forgotten = True  # whoever pays has said that the noise is simulated
         yield ledger
+
+
+def _may_use_processes(model: Any) -> bool:
+    return any("n_jobs" in part.get_params(deep=False) and not is_private(part) for part in _estimators_in(model))
 
 
 def fit_contained(model: Any, rows: Rows, price: FitPrice, *, simulated: bool, dry_run: bool) -> Any:
@@ -273,9 +285,8 @@ def fit_contained(model: Any, rows: Rows, price: FitPrice, *, simulated: bool, d
     RuntimeError
         If what it drew, or what it promises, is not what was said.
     """
-    with _own_ledger(
-        price.epsilon * _ROOM, price.delta * _ROOM, simulation=simulated and not dry_run, dry_run=dry_run
-    ) as ledger:
+    terms = {"simulation": simulated and not dry_run, "dry_run": dry_run}
+    with _own_ledger(model, price.epsilon * _ROOM, price.delta * _ROOM, **terms) as ledger:
         for step in private_steps(model):
             step.model.set_params(ledger=ledger)
         fit_on(model, rows)
@@ -283,6 +294,8 @@ def fit_contained(model: Any, rows: Rows, price: FitPrice, *, simulated: bool, d
     found = tuple(sorted(_release(e.label, e.unit, e.adjacency, e.events)[:4] for e in entries))
     promised = guarantee_of(model)
     said = (price.unit, price.adjacency)
+    if any(entry.simulated is not (simulated or dry_run) for entry in entries):
+        raise RuntimeError(f"{type(model).__name__} draws other noise than its random_state says: nothing is released.")
     if found != price.releases or (promised.unit, promised.adjacency) != said or promised.adaptive:
         raise RuntimeError(
             f"{type(model).__name__} drew something else than in its trial: what it draws depends on the data or on "
@@ -292,31 +305,35 @@ def fit_contained(model: Any, rows: Rows, price: FitPrice, *, simulated: bool, d
 
 
 def released(model: Any, guarantee: PrivacyGuarantee) -> Any:
-    """The model as the search releases it: it states the search's guarantee, and keeps no ledger."""
-    for part in _estimators_in(model, set()):
-        state = vars(part)
-        if isinstance(state.get("ledger"), PrivacyLedger):
-            state["ledger"] = None
-        if isinstance(state.get("privacy_guarantee_"), PrivacyGuarantee):
-            state["privacy_guarantee_"] = guarantee
+    """The model as the search releases it: it states the search's guarantee throughout, and keeps no ledger."""
+    for part in _objects_in(model, set()):
+        for name, value in vars(part).items():
+            if isinstance(value, PrivacyLedger):
+                vars(part)[name] = None
+            elif isinstance(value, PrivacyGuarantee):
+                vars(part)[name] = guarantee
     return model
 
 
-def _estimators_in(value: Any, seen: set[int]) -> Iterator[Any]:
-    """Every object that has parameters, at any depth of the attributes of a model."""
-    if id(value) in seen or isinstance(value, (type, str, bytes)):
+def _estimators_in(model: Any) -> Iterator[Any]:
+    return (part for part in _objects_in(model, set()) if hasattr(part, "get_params"))
+
+
+def _objects_in(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Everything with attributes that a model holds at any depth."""
+    if id(value) in seen or isinstance(value, (*_PLAIN, PrivacyLedger, PrivacyGuarantee)):
         return
     seen.add(id(value))
     if isinstance(value, Mapping):
-        for item in value.values():
-            yield from _estimators_in(item, seen)
+        inside: Iterable[Any] = list(value.values())
     elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _estimators_in(item, seen)
-    elif getattr(value, "dtype", None) == object and hasattr(value, "flat"):
-        for item in value.flat:
-            yield from _estimators_in(item, seen)
-    elif hasattr(value, "get_params") and hasattr(value, "__dict__"):
+        inside = list(value)
+    elif isinstance(value, np.ndarray):
+        inside = list(value.flat) if value.dtype.hasobject else []
+    elif hasattr(value, "__dict__"):
         yield value
-        for item in list(vars(value).values()):
-            yield from _estimators_in(item, seen)
+        inside = list(vars(value).values())
+    else:
+        return
+    for part in inside:
+        yield from _objects_in(part, seen)
