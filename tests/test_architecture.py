@@ -35,7 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "preprocessing": FLOOR,
     "datasets": {"_sklearn", "privacy"},
     **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric", "audit")},
-    "model_selection": FLOOR | {"preprocessing", "inspection", "mixture", "user_level", "aggregate", "metric", "audit"},
+    "model_selection": FLOOR
+    | {"preprocessing", "inspection", "mixture", "user_level", "aggregate", "metric", "audit"},
     "inspection": FLOOR | {"preprocessing", "mixture", "user_level", "aggregate", "metric"},
     "cli": FLOOR,
     "displays": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},

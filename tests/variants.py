@@ -404,7 +404,11 @@ def _searches():
     )
     # Constants, on which batches of any size round alike.
     batch = kind(
-        sp.UserLevelSelector(constant_candidates()), {"rule": ["votes"]}, delta=0.0, predict_by="batch", **fixed
+        sp.UserLevelSelector(constant_candidates()),
+        {"rule": ["votes"]},
+        delta=0.0,
+        predict_by="batch",
+        **fixed,
     )
     return [
         *spread(classifiers + regressors + pipelines + [batch], data, 1),

@@ -146,7 +146,9 @@ class Priced:
                 return self._fit_whole(model)
             return self._fit_until_priced(model, step.model)
         except Exception as error:
-            error.add_note(f"In a trial of the candidate {candidate.params}, before anything was drawn or spent.")
+            error.add_note(
+                f"In a trial of the candidate {candidate.params}, before anything was drawn or spent."
+            )
             raise
 
     def _fit_until_priced(self, model: Any, part: Any) -> FitPrice:
@@ -161,7 +163,9 @@ class Priced:
                 raise _not_planned(priced.label) from None
             release = _release(priced.label, terms["unit"], terms["adjacency"], terms["events"])
             return _fit_price([release], [(terms["epsilon"], terms["delta"])], (1,))
-        raise ValueError("estimator must pay for what it draws from its ledger parameter; a trial paid nothing.")
+        raise ValueError(
+            "estimator must pay for what it draws from its ledger parameter; a trial paid nothing."
+        )
 
     def _fit_whole(self, model: Any) -> FitPrice:
         with run_tape(None), _own_ledger(model, _PLENTY, _MOST_DELTA, dry_run=True) as ledger:  # type: ignore[arg-type]
@@ -206,7 +210,9 @@ def _fit_price(paid: list[Any], prices: list[tuple[float, float]], counts: tuple
             "unit of distance."
         )
     events = count_events(
-        (PrivacyEvent.from_dict(_without_count(event)), event["count"]) for *_, plain in paid for event in plain
+        (PrivacyEvent.from_dict(_without_count(event)), event["count"])
+        for *_, plain in paid
+        for event in plain
     )
     return FitPrice(
         releases=tuple(sorted(release[:4] for release in paid)),
@@ -220,7 +226,12 @@ def _fit_price(paid: list[Any], prices: list[tuple[float, float]], counts: tuple
 
 
 def with_budget(
-    candidate: Candidate, counts: tuple[int, ...], epsilon: float, delta: float, random_state: Any, labels: Any
+    candidate: Candidate,
+    counts: tuple[int, ...],
+    epsilon: float,
+    delta: float,
+    random_state: Any,
+    labels: Any,
 ) -> Any:
     """A copy of a candidate with a budget, divided over its private steps as the budgets that they state.
 
@@ -272,7 +283,9 @@ def _own_ledger(model: Any, epsilon: float, delta: float, **options: Any) -> Ite
 
 
 def _may_use_processes(model: Any) -> bool:
-    return any("n_jobs" in part.get_params(deep=False) and not is_private(part) for part in _estimators_in(model))
+    return any(
+        "n_jobs" in part.get_params(deep=False) and not is_private(part) for part in _estimators_in(model)
+    )
 
 
 def fit_contained(model: Any, rows: Rows, price: FitPrice, *, simulated: bool, dry_run: bool) -> Any:
@@ -295,7 +308,9 @@ def fit_contained(model: Any, rows: Rows, price: FitPrice, *, simulated: bool, d
     promised = guarantee_of(model)
     said = (price.unit, price.adjacency)
     if any(entry.simulated is not (simulated or dry_run) for entry in entries):
-        raise RuntimeError(f"{type(model).__name__} draws other noise than its random_state says: nothing is released.")
+        raise RuntimeError(
+            f"{type(model).__name__} draws other noise than its random_state says: nothing is released."
+        )
     if found != price.releases or (promised.unit, promised.adjacency) != said or promised.adaptive:
         raise RuntimeError(
             f"{type(model).__name__} drew something else than in its trial: what it draws depends on the data or on "

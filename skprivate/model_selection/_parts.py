@@ -102,7 +102,9 @@ def deal(rows: Rows, ids: Any, fraction: float, seed: int, *, by_user: bool) -> 
     """
     n = len(rows.y)
     if n < 2:
-        raise ValueError(f"X must hold at least two rows, one to fit on and one to score on, got n_samples={n}.")
+        raise ValueError(
+            f"X must hold at least two rows, one to fit on and one to score on, got n_samples={n}."
+        )
     if ids is None:
         codes = np.arange(n, dtype=np.int64)
         count = min(max(1, round(fraction * n)), n - 1)
@@ -118,4 +120,6 @@ def deal(rows: Rows, ids: Any, fraction: float, seed: int, *, by_user: bool) -> 
         sizes = np.unique(codes[held_out], return_counts=True)[1].astype(np.int64)
     else:
         sizes = np.ones(len(held_out), dtype=np.int64)
-    return Parts(rows.take(train), rows.take(held_out), sizes, ids is not None, int(codes.max()) + 1 if by_user else n)
+    return Parts(
+        rows.take(train), rows.take(held_out), sizes, ids is not None, int(codes.max()) + 1 if by_user else n
+    )

@@ -275,7 +275,11 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         """Rows, checked as far as no candidate checks them: those that are held out are not fitted on."""
         kinds = [getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", ())]
         single = all(map(is_private, self._models()))
-        finite = True if single and not all(get_tags(m).input_tags.allow_nan for m in self._models()) else "allow-nan"
+        finite = (
+            True
+            if single and not all(get_tags(m).input_tags.allow_nan for m in self._models())
+            else "allow-nan"
+        )
         if not single and (any(kind not in "biuf" for kind in kinds) or getattr(X, "dtype", None) == object):
             validate_data(self, X, y, skip_check_array=True)
             checked, y = X, column_or_1d(y)
@@ -286,7 +290,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         metadata = {name: values for name, values in given.items() if values is not None}
         for name, values in metadata.items():
             if np.shape(values)[:1] != (len(y),):
-                raise ValueError(f"{name} must have one entry per row: got {len(values)} entries for {len(y)} rows.")
+                raise ValueError(
+                    f"{name} must have one entry per row: got {len(values)} entries for {len(y)} rows."
+                )
         return Rows(X if hasattr(X, "iloc") else checked, y, metadata)
 
     def _mechanism(
@@ -302,7 +308,11 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             found = " and ".join(f"one {unit} ({adjacency})" for unit, adjacency in protected)
             raise ValueError(f"estimator must protect the same in all candidates, got {found}.")
         price = prices[0]
-        if price.adjacency is Adjacency.ADD_REMOVE and price.unit is not PrivacyUnit.LABEL and not parts.by_identifier:
+        if (
+            price.adjacency is Adjacency.ADD_REMOVE
+            and price.unit is not PrivacyUnit.LABEL
+            and not parts.by_identifier
+        ):
             raise ValueError(
                 "user_ids must be given where units come and go (adjacency='add-remove'), got None: rows without "
                 "identifiers would be dealt by their positions, which shift. Where each row is its own user, pass an "

@@ -54,7 +54,9 @@ def _of_probabilities(name: str, model: Any, X: Any, y: NDArray[Any]) -> FloatAr
     return np.log(own) if name == "neg_log_loss" else -squares
 
 
-def _of_predictions(score: str | Callable[[Any, Any], Any], model: Any, X: Any, y: NDArray[Any]) -> FloatArray:
+def _of_predictions(
+    score: str | Callable[[Any, Any], Any], model: Any, X: Any, y: NDArray[Any]
+) -> FloatArray:
     predicted = np.asarray(model.predict(X))
     if predicted.shape != y.shape:
         raise ValueError(f"predict must return one value a row, got {predicted.ndim} dimensions.")
@@ -144,7 +146,12 @@ class PrivateScore:
 
 
 def private_score(
-    scoring: str | Callable[[Any, Any], Any], bounds: Any, candidates: list[Any], adjacency: Adjacency, *, batch: bool
+    scoring: str | Callable[[Any, Any], Any],
+    bounds: Any,
+    candidates: list[Any],
+    adjacency: Adjacency,
+    *,
+    batch: bool,
 ) -> PrivateScore:
     """The score that is asked for, or an error.
 
@@ -168,9 +175,13 @@ def private_score(
     except (TypeError, ValueError):
         low = high = np.nan
     if not (np.isfinite([low, high]).all() and low < high and np.isfinite(high - low)):
-        raise ValueError(f"score_bounds must be two finite numbers (low, high) with low < high, got {bounds!r}.")
+        raise ValueError(
+            f"score_bounds must be two finite numbers (low, high) with low < high, got {bounds!r}."
+        )
     if name in ("accuracy", "neg_brier_score", "neg_log_loss") and not all(map(is_classifier, candidates)):
-        raise ValueError(f"scoring must be a score of numbers, or a callable, for a regressor, got {scoring!r}.")
+        raise ValueError(
+            f"scoring must be a score of numbers, or a callable, for a regressor, got {scoring!r}."
+        )
     return PrivateScore(name, low, high, adjacency, batch)
 
 
