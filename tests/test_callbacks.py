@@ -29,8 +29,8 @@ from skprivate.privacy import (
     Mechanism,
     PrivacyLedger,
     PureEvent,
-    public_generator,
     plan_search,
+    public_generator,
     select_repeatedly,
 )
 from skprivate.utils.estimator_checks import default_data

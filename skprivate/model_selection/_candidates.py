@@ -61,9 +61,10 @@ def draw_candidates(
             "estimator must be an estimator or a list of (name, estimator) with different names."
         )
     if not isinstance(distributions, Mapping) or not set(distributions) <= set(names):
+        got = sorted(map(str, distributions)) if isinstance(distributions, Mapping) else distributions
         raise ValueError(
-            "param_distributions must map names of estimators to their distributions where estimator is a list: names "
-            f"are {names}, got {sorted(map(str, distributions)) if isinstance(distributions, Mapping) else distributions!r}."
+            f"param_distributions must map names of estimators, {names}, to their distributions where estimator is a "
+            f"list, got {got!r}."
         )
     share = -(-wanted // len(named))
     return [

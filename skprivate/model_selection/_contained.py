@@ -75,7 +75,7 @@ class _Priced(BaseException):
 class _Meter(PrivacyLedger):
     """A ledger that ends a fit at its first price, before the first draw."""
 
-    def charge(self, label: str, **terms: Any) -> int:  # type: ignore[override]
+    def charge(self, label: str, **terms: Any) -> int:
         raise _Priced(label, terms)
 
 

@@ -22,9 +22,9 @@ from skprivate.inspection import guarantee_of
 from skprivate.inspection._leaves import is_private
 from skprivate.model_selection._candidates import Candidate, check_candidate, draw_candidates
 from skprivate.model_selection._contained import FitPrice, Priced, released
-from skprivate.model_selection._parts import KEEPS_IDENTIFIER, KEEPS_PLACE, Parts, Rows, deal
-from skprivate.model_selection._scoring import SCORES, PrivateScore, private_score, targets
-from skprivate.model_selection._search_mechanism import PrivateSearch
+from skprivate.model_selection._parts import Parts, Rows, deal
+from skprivate.model_selection._scoring import SCORES, private_score, targets
+from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
 from skprivate.privacy import Adjacency, PrivacyUnit, plan_search
 
 
@@ -44,8 +44,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
 
     An evaluation draws one of the candidates, fits it on one part of the data and scores it on the other, both
     privately. A secret random number of evaluations is made, and the best of them is the result: its model, its
-    parameters and its noisy score. What this costs hardly grows with the number of evaluations, because nobody learns of
-    the others. The guide (``docs/private_search.md``) says when searching is worth its price.
+    parameters and its noisy score. What this costs hardly grows with the number of evaluations, because nobody learns
+    of the others. The guide (``docs/private_search.md``) says when searching is worth its price.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
     needed. What a candidate draws is tried out on a copy, whose noise is simulated and of which nothing is seen but the
     price. In the search each fit has a ledger of its own that admits this price, and nothing else.
 
-    Neither the number of evaluations nor the other scores are released; the time that `fit` takes tells about the former.
+    Neither the number of evaluations nor the other scores are released; the time that `fit` takes tells of the former.
     Warnings of candidates are not shown, since their number would, too.
 
     References
@@ -251,7 +251,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             mechanism,
             unit=price.unit,
             adjacency=price.adjacency,
-            assumptions=self._assumptions(price, parts, mechanism.score),
+            assumptions=assumptions_of(mechanism, price, parts),
             n_units=parts.n_units if price.adjacency is Adjacency.REPLACE_ONE else None,
         ) as release:
             found = mechanism.run(parts, release)
@@ -280,7 +280,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             if single and not all(get_tags(m).input_tags.allow_nan for m in self._models())
             else "allow-nan"
         )
-        if not single and (any(kind not in "biuf" for kind in kinds) or getattr(X, "dtype", None) == object):
+        if not single and (
+            any(kind not in "biuf" for kind in kinds) or getattr(getattr(X, "dtype", None), "kind", "") == "O"
+        ):
             validate_data(self, X, y, skip_check_array=True)
             checked, y = X, column_or_1d(y)
         else:
@@ -356,23 +358,6 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             dry_run=self.ledger is not None and self.ledger.dry_run,
         )
         return mechanism, price
-
-    def _assumptions(self, price: FitPrice, parts: Parts, score: PrivateScore) -> tuple[str, ...]:
-        said = [
-            "candidates and their distributions were chosen without looking at private rows",
-            "what the guarantees of the candidates assume",
-        ]
-        if price.adjacency is Adjacency.REPLACE_ONE or price.unit is PrivacyUnit.LABEL:
-            said.append(KEEPS_IDENTIFIER if parts.by_identifier else KEEPS_PLACE)
-        if price.unit is not PrivacyUnit.LABEL:
-            said.append(
-                "candidates and scoring treat every row by itself, to the last bit"
-                if score.batch
-                else "candidates and scoring keep nothing from one call to the next"
-            )
-        if self.error_score != "raise":
-            said.append("evaluations fail for public reasons, or by what they have released")
-        return tuple(said)
 
     @available_if(_best_has("predict"))
     def predict(self, X):

@@ -51,7 +51,7 @@ def _of_probabilities(name: str, model: Any, X: Any, y: NDArray[Any]) -> FloatAr
         own = np.where(is_own, p[:, k], own)
         difference = p[:, k] - is_own
         squares = squares + difference * difference
-    return np.log(own) if name == "neg_log_loss" else -squares
+    return np.asarray(np.log(own) if name == "neg_log_loss" else -squares)
 
 
 def _of_predictions(
@@ -70,7 +70,8 @@ def _of_predictions(
             predicted, y = predicted.astype(np.float64), y.astype(np.float64)
         return np.asarray(predicted == y, dtype=np.float64)
     difference = predicted.astype(np.float64) - y
-    return -(np.abs(difference) if score == "neg_mean_absolute_error" else difference * difference)
+    lost: FloatArray = np.abs(difference) if score == "neg_mean_absolute_error" else difference * difference
+    return np.asarray(-lost)
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,10 @@ class PrivateScore:
             return np.array([np.mean(of_unit) for of_unit in values], dtype=np.float64)
 
     def _rows(self, model: Any, X: Any, y: NDArray[Any]) -> FloatArray:
-        by_probability = self.score in ("neg_brier_score", "neg_log_loss")
-        rows = (_of_probabilities if by_probability else _of_predictions)(self.score, model, X, y)  # type: ignore[operator]
+        if self.score == "neg_brier_score" or self.score == "neg_log_loss":
+            rows = _of_probabilities(self.score, model, X, y)
+        else:
+            rows = _of_predictions(self.score, model, X, y)
         return np.clip(np.where(np.isnan(rows), self.low, rows), self.low, self.high)
 
     def draw(self, model: Any, parts: Parts, epsilon: float, release: Any) -> float:

@@ -6,13 +6,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from skprivate.model_selection._contained import Priced, fit_contained, with_budget
-from skprivate.model_selection._parts import Parts
+from skprivate.model_selection._contained import FitPrice, Priced, fit_contained, with_budget
+from skprivate.model_selection._parts import KEEPS_IDENTIFIER, KEEPS_PLACE, Parts
 from skprivate.model_selection._scoring import PrivateScore
 from skprivate.privacy import (
+    Adjacency,
     ApproximateEvent,
     Mechanism,
     PrivacyEvent,
+    PrivacyUnit,
     PureEvent,
     SearchPlan,
     select_repeatedly,
@@ -77,7 +79,8 @@ class PrivateSearch(Mechanism):
     def theorem(self) -> str:  # type: ignore[override]
         """Of random stopping, and what is beside it."""
         again = ", and one fit beside it (basic composition)" if self.again is not None else ""
-        return f"{self.plan.theorem}; each unit is in the fits or in the scores, not in both (parallel composition){again}"
+        apart = "each unit is in the fits or in the scores, not in both (parallel composition)"
+        return f"{self.plan.theorem}; {apart}{again}"
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -134,3 +137,22 @@ class PrivateSearch(Mechanism):
         model = with_budget(candidate, priced.counts(number), epsilon, delta, seed, priced.labels)
         price = priced.price(number, epsilon, delta)
         return fit_contained(model, priced.rows, price, simulated=simulated, dry_run=self.dry_run)
+
+
+def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tuple[str, ...]:
+    """What has to be true outside the code for the guarantee of a search to hold."""
+    said = [
+        "candidates and their distributions were chosen without looking at private rows",
+        "what the guarantees of the candidates assume",
+    ]
+    if price.adjacency is Adjacency.REPLACE_ONE or price.unit is PrivacyUnit.LABEL:
+        said.append(KEEPS_IDENTIFIER if parts.by_identifier else KEEPS_PLACE)
+    if price.unit is not PrivacyUnit.LABEL:
+        said.append(
+            "candidates and scoring treat every row by itself, to the last bit"
+            if search.score.batch
+            else "candidates and scoring keep nothing from one call to the next"
+        )
+    if not search.raises:
+        said.append("evaluations fail for public reasons, or by what they have released")
+    return tuple(said)

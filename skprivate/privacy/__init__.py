@@ -31,9 +31,9 @@ from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUni
 from skprivate.privacy._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
 from skprivate.privacy._ledger_quote import Quote
 from skprivate.privacy._mechanism import Mechanism
+from skprivate.privacy._random_stopping import SearchPlan, plan_search, search_epsilon
 from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
-from skprivate.privacy._random_stopping import SearchPlan, plan_search, search_epsilon
 from skprivate.privacy._repeated import Selected, select_repeatedly
 from skprivate.privacy._repetitions import Repetitions
 from skprivate.privacy._risk import PrivacyRisk, epsilon_of_risk

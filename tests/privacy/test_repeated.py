@@ -6,9 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from skprivate.privacy import GaussianEvent, LaplaceEvent, Repetitions, Selected, open_release, plan_search
+from skprivate.privacy import (
+    GaussianEvent,
+    LaplaceEvent,
+    Repetitions,
+    Selected,
+    open_release,
+    plan_search,
+    select_repeatedly,
+)
 from skprivate.privacy import gaussian_noise_multiplier as noise
-from skprivate.privacy import select_repeatedly
 from skprivate.privacy._tape import run_tape
 
 SEARCH = plan_search(lambda e, _: [[(LaplaceEvent(e), 1)]] * 3, epsilon=0.3, mean_repetitions=4)
