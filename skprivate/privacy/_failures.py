@@ -1,7 +1,7 @@
 """Composition of mechanisms that reveal everything with some probability: what (ε, δ) alone allows.
 
 A mechanism of which nothing but (ε, δ) is known is dominated by one that reveals everything with probability δ and is
-randomised response of ε otherwise (Kairouz, Oh and Viswanath 2015, theorem 3.1). Of several, none reveals everything
+randomised response of ε otherwise (Kairouz, Oh and Viswanath 2015). Of several, none reveals everything
 with probability Π(1 − δᵢ), whatever the others draw. So, with R the events where each such event is its randomised
 response,
 

@@ -15,11 +15,12 @@ from scipy.optimize import brentq
 
 from skprivate.privacy._dialect import delta_number, must_be, number, positive
 from skprivate.privacy._events import ApproximateEvent, Events, PrivacyEvent, PureEvent, count_events
+from skprivate.privacy._lattice import ROUNDING
 from skprivate.privacy._repetitions import Repetitions
 from skprivate.privacy._search_curve import evaluation_of, search_curve
 
 #: The budget of one evaluation is sought up to this share of it.
-_PRECISION = 2.0**-16
+_PRECISION = 2.0**-14
 #: Least share of the whole budget that an evaluation is worth making with.
 _LEAST = 2.0**-20
 _MECHANISM = "private search"
@@ -57,6 +58,13 @@ class SearchPlan:
         if self.delta == 0:
             return ((PureEvent(self.epsilon, _MECHANISM), 1),)
         return ((ApproximateEvent(self.epsilon, self.delta, _MECHANISM), 1),)
+
+
+def holds(search: SearchPlan) -> bool:
+    """Whether the total that a plan states is proven; rounding is absorbed by the noise as in every budget."""
+    curve = search_curve(evaluation_of(search.plans), search.repetitions)
+    limit = search.epsilon * (1 + ROUNDING)
+    return curve.pure_epsilon <= limit or curve.delta(limit) <= search.delta
 
 
 def search_epsilon(plans: Sequence[Events], repetitions: Repetitions, delta: float = 0.0) -> float:
@@ -124,8 +132,9 @@ def plan_search(
         Mean number of evaluations, over all candidates together.
     laws : sequence of Repetitions, optional
         Laws among which to choose; ``mean_repetitions`` is then not used. By default the Poisson law, the geometric
-        and the logarithmic one, all of that mean. They differ in what they are worth, too: of a mean of 10 the Poisson
-        law hardly ever leaves a search with one evaluation, the logarithmic one every fourth time.
+        and the logarithmic one, all of that mean. The more concentrated a law, the dearer it is, and the better is the
+        best of so many evaluations (`Repetitions.expected_rank`); the largest product of ``each_epsilon`` and that
+        rank is chosen.
 
     Returns
     -------
@@ -144,7 +153,7 @@ def plan_search(
     ...     return [[(LaplaceEvent(epsilon), 1)]] * 5
     >>> plan = plan_search(plans_of, epsilon=1.0, mean_repetitions=10)
     >>> plan.repetitions.eta, round(plan.each_epsilon, 2), plan.epsilon <= 1.0
-    (0.0, 0.51, True)
+    (0.0, 0.52, True)
     """
     positive("epsilon", epsilon)
     delta_number(delta)
@@ -158,7 +167,7 @@ def plan_search(
         ]
     if not laws:
         raise ValueError(must_be("laws", "at least one law", laws))
-    best, found = 0.0, None
+    best, found = 0.0, None  # best: product of budget and rank
     for law in laws:
         # A share of δ for the chance that an evaluation fails, times as many as there are.
         each_delta = delta / (2 * law.largest_mean)
@@ -169,22 +178,26 @@ def plan_search(
                 return math.log(curve.pure_epsilon / epsilon)
             return math.log(max(curve.delta(epsilon), 5e-324) / delta)
 
-        if (each := _largest(excess, best, epsilon)) > best:
-            best, found = each, (law, each_delta)
+        if (each := _largest(excess, best / law.expected_rank, epsilon)) > 0:
+            best, found = each * law.expected_rank, (law, each, each_delta)
     if found is None:
         raise ValueError(
             f"the budget ({epsilon!r}, {delta!r}) leaves nothing for one evaluation; choose a larger epsilon or delta, "
             "or a smaller mean_repetitions."
         )
-    law, each_delta = found
-    plans = tuple(tuple(count_events(plan).items()) for plan in plans_of(best, each_delta))
+    law, each, each_delta = found
+    plans = tuple(tuple(count_events(plan).items()) for plan in plans_of(each, each_delta))
     pure = search_epsilon(plans, law)
-    total = (pure, 0.0) if pure <= epsilon else (min(search_epsilon(plans, law, delta), epsilon), float(delta))
-    return SearchPlan(law, *total, each_epsilon=best, each_delta=each_delta, plans=plans)
+    total = (
+        (pure, 0.0) if pure <= epsilon else (min(search_epsilon(plans, law, delta), epsilon), float(delta))
+    )
+    return SearchPlan(law, *total, each_epsilon=each, each_delta=each_delta, plans=plans)
 
 
 def _largest(excess: Callable[[float], float], least: float, most: float) -> float:
     """The largest number in (least, most] without excess, nearly; 0 if none is found."""
+    if least >= most:
+        return 0.0
     if least > 0:
         if excess(low := min(least * (1 + _PRECISION), most)) > 0:
             return 0.0

@@ -10,7 +10,7 @@ import numpy as np
 
 from skprivate.privacy._branches import Branch
 from skprivate.privacy._events import count_events
-from skprivate.privacy._random_stopping import SearchPlan, search_epsilon
+from skprivate.privacy._random_stopping import SearchPlan, holds
 from skprivate.privacy._release import Release
 from skprivate.privacy._tape import Draw
 
@@ -61,11 +61,10 @@ def select_repeatedly(
     ValueError
         If the plan states less than `search_epsilon` proves; nothing is drawn.
     """
-    needed = search_epsilon(search.plans, search.repetitions, search.delta)
-    if not needed <= search.epsilon:
+    if not holds(search):
         raise ValueError(
-            f"search must state at least what it costs, epsilon = {needed!r} at delta = {search.delta!r}, got "
-            f"{search.epsilon!r}: make it by plan_search. Nothing was drawn."
+            f"search must state at least what it costs, got epsilon = {search.epsilon!r} at delta = "
+            f"{search.delta!r}, which is less than search_epsilon: make it by plan_search. Nothing was drawn."
         )
     plans = [count_events(plan) for plan in search.plans]
 

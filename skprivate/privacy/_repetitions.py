@@ -16,10 +16,12 @@ import math
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from skprivate.privacy._dialect import must_be, number, one_of
@@ -75,7 +77,9 @@ class Repetitions:
                 raise ValueError(must_be("eta", "None with family='poisson'", self.eta))
         else:
             allowed = "0, or a number in [-0.9, 100] of size 1e-6 at least"
-            number("eta", self.eta, allowed, lambda eta: -0.9 <= eta <= 100 and (eta == 0 or abs(eta) >= 1e-6))
+            number(
+                "eta", self.eta, allowed, lambda eta: -0.9 <= eta <= 100 and (eta == 0 or abs(eta) >= 1e-6)
+            )
 
     @cached_property
     def rate(self) -> float:
@@ -87,12 +91,29 @@ class Repetitions:
         top = 2.0
         while self._mean_of(top) < self.mean:
             top *= 2
-        return float(brentq(lambda rate: self._mean_of(rate) - self.mean, 1e-300, top, rtol=1e-14, xtol=1e-300))
+        return float(
+            brentq(lambda rate: self._mean_of(rate) - self.mean, 1e-300, top, rtol=1e-14, xtol=1e-300)
+        )
 
     @property
     def largest_mean(self) -> float:
         """The mean of the law that is drawn from, rounded up."""
         return self._mean_of(self.rate) * (1 + 2.0**-40)
+
+    @cached_property
+    def expected_rank(self) -> float:
+        """Of the best of K evaluations among all that could be made, from 0 (worst) to 1 (best): E[K/(K+1)].
+
+        What a search is worth where evaluations are exact. With u as above it is the mean of 1 − u over the winner.
+        """
+        if self.rate == 0:
+            return 0.5
+        ends = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 4) / max(self.rate, 1.0), [1.0]])
+        parts = (
+            quad(lambda u: (1 - u) * math.exp(float(self.log_weight(np.asarray(u)))), left, right)[0]
+            for left, right in pairwise(ends.tolist())
+        )
+        return self.mean * math.fsum(parts)
 
     def _mean_of(self, rate: float) -> float:
         if rate == 0:
@@ -146,7 +167,9 @@ class Repetitions:
         else:
             full = add(one, rate)
             log = context.ln(full)
-            grown = log if shape == 0 else divide(context.subtract(context.exp(multiply(shape, log)), one), shape)
+            grown = (
+                log if shape == 0 else divide(context.subtract(context.exp(multiply(shape, log)), one), shape)
+            )
             total = multiply(grown, divide(full, rate))
             ratio = divide(rate, full)
         ends = [divide(multiply(total, Decimal(end)), Decimal(1 << bits)) for end in (prefix, prefix + 1)]

@@ -4,8 +4,8 @@ Derived in docs/private_search_cost.md. For one evaluation of a random candidate
 the chances on two neighbouring inputs that it beats a given result, and E[K]·w(u) the law's factor (`_repetitions`).
 
 1. (u, u′) lies in the testing region of δ₁: u′ ≤ h(u) = min over t ≥ 0 of eᵗu + δ₁(t) and 1 − e^{−t}(1 − u − δ₁(t)).
-2. A result of densities q and q′ adds E[K]·(w(u)q − e^ε w(u′)q′) to the divergence, at most E[K]·e^ε·Φ(e^{−ε}q, q′) with
-   Φ(ℓ) = max over u of w(u)ℓ − w(h(u)), convex and piecewise linear.
+2. A result of densities q and q′ adds E[K]·(w(u)q − e^ε w(u′)q′)⁺ to the divergence: at most E[K]·e^ε·Φ(e^{−ε}q/q′)·q′
+   with Φ(ℓ) = max over u of (w(u)ℓ − w(h(u)))⁺, convex and piecewise linear.
 3. A convex function is a mixture of (ℓ − ℓₖ)⁺, and these are values of δ₁: δ(ε) ≤ E[K]·Σ Δₖ δ₁(ε + ln ℓₖ), where Δₖ are
    the changes of the slope of Φ at its corners ℓₖ. The slopes add up to 1 at most.
 
@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ FloatArray = NDArray[np.float64]
 Plan = tuple[tuple[PrivacyEvent, int], ...]
 
 #: Values of δ₁ for the testing region, points on its edge, corners of Φ.
-_LINES, _POINTS, _CORNERS = 40, 1500, 16
+_LINES, _POINTS, _CORNERS = 32, 1500, 20
 #: Share of the chances that matter at which the testing region may be coarse.
 _COARSE = 1e-4
 _ULP = 2.0**-48
@@ -111,7 +112,9 @@ class SearchCurve:
         # ε + ln ℓ, rounded down: δ₁ does not rise with it.
         places = epsilon + logs - _ULP * (1 + abs(epsilon) + np.abs(logs))
         values = [self.evaluation.delta(float(place)) for place in places]
-        total = constant + math.fsum(share * value for share, value in zip(shares.tolist(), values, strict=True))
+        total = constant + math.fsum(
+            share * value for share, value in zip(shares.tolist(), values, strict=True)
+        )
         return min(total * self.repetitions.largest_mean * (1 + _ULP), 1.0)
 
     def epsilon(self, delta: float) -> float:
@@ -228,7 +231,7 @@ class SearchCurve:
         law = self.repetitions
         corners, _ = self._corners
         parts, each = [corners[:1]], max(_POINTS // corners.size, 8)
-        for left, right in zip(corners[:-1], corners[1:], strict=True):
+        for left, right in pairwise(corners):
             ends = law.log_weight(np.array([left, right]))
             inner = law.beaten(np.linspace(ends[0], ends[1], each + 1)[1:-1])
             parts += [inner[(inner > left) & (inner < right)], np.array([right])]
