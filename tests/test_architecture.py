@@ -36,7 +36,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "datasets": {"_sklearn", "privacy"},
     **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric")},
     "audit": FLOOR | {"utils"},  # the recordings and replays of the checks
-    "model_selection": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit"},
+    "model_selection": FLOOR
+    | {"preprocessing", "inspection", "mixture", "user_level", "aggregate", "metric", "audit"},
     "_report": {"privacy", "audit"},
     "inspection": FLOOR
     | {"_report", "audit", "preprocessing", "mixture", "user_level", "aggregate", "metric"},

@@ -88,15 +88,6 @@ def _choose_threshold(scores: Array, member: Mask, delta: float, alpha: float) -
     return best
 
 
-class ProfilePoint(NamedTuple):
-    """One point (ε, δ) of a claimed privacy profile, and the threshold it is tested with."""
-
-    epsilon: float
-    delta: float
-    threshold: float
-    inverted: bool
-
-
 def _delta_bounds(
     hits: Counts, n_hits: int, errors: Counts, n_errors: int, epsilon: float, alpha: float
 ) -> Array:
@@ -104,37 +95,6 @@ def _delta_bounds(
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), n_hits - hits + 1, alpha / 2.0), 0.0)
     high = betainccinv(errors + 1, np.maximum(n_errors - errors, 1), alpha / 2.0)
     return np.asarray(low - math.exp(epsilon) * np.where(errors < n_errors, high, 1.0))
-
-
-def _choose_profile_point(
-    scores: Array, member: Mask, profile: list[tuple[float, float]], alpha: float
-) -> tuple[float, ProfilePoint]:
-    """The point of the profile, threshold and direction with the largest excess on calibration data."""
-    candidates = np.unique(np.quantile(scores, np.linspace(0.0, 1.0, 500), method="nearest"))
-    n_in, n_out = int(member.sum()), int((~member).sum())
-    hits = n_in - np.searchsorted(np.sort(scores[member]), candidates)
-    errors = n_out - np.searchsorted(np.sort(scores[~member]), candidates)
-    best = (-math.inf, ProfilePoint(*profile[0], float(candidates[0]), False))
-    for inverted in (False, True):
-        counts = (n_out - errors, n_out, n_in - hits, n_in) if inverted else (hits, n_in, errors, n_out)
-        for epsilon, delta in profile:
-            excess = _delta_bounds(*counts, epsilon, alpha) - delta
-            i = int(np.argmax(excess))
-            if excess[i] > best[0]:
-                best = (float(excess[i]), ProfilePoint(epsilon, delta, float(candidates[i]), inverted))
-    return best
-
-
-def _delta_at(scores: Array, member: Mask, point: ProfilePoint, alpha: float) -> float:
-    above = scores >= point.threshold
-    if point.inverted:
-        above, member = ~above, ~member
-    hits, errors, n_in = (
-        np.array((above & member).sum()),
-        np.array((above & ~member).sum()),
-        int(member.sum()),
-    )
-    return max(0.0, float(_delta_bounds(hits, n_in, errors, member.size - n_in, point.epsilon, alpha)))
 
 
 def _clopper_pearson_bound(

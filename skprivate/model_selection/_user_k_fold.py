@@ -88,7 +88,7 @@ class UserKFold(BaseCrossValidator):
             raise ValueError(f"n_splits must be an integer of at least 2, got {n_splits!r}.")
         self.n_splits: int = int(n_splits)
         self.key = key
-        _key_bytes(key)
+        key_bytes(key)
 
     def split(
         self, X: Any, y: Any = None, groups: Any = None, user_ids: Any = None
@@ -128,7 +128,7 @@ class UserKFold(BaseCrossValidator):
                 "scikit-learn passes on groups alone: pass groups=user_ids as well as the estimator's user_ids."
             )
         codes, names = encode_identifiers(ids, _num_samples(X))
-        fold = (hash_identifiers(names, _key_bytes(self.key)) % np.uint64(self.n_splits)).astype(np.int64)
+        fold = (hash_identifiers(names, key_bytes(self.key)) % np.uint64(self.n_splits)).astype(np.int64)
         fold_of_row = fold[codes]
         for number in range(self.n_splits):
             yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
@@ -148,7 +148,7 @@ class UserKFold(BaseCrossValidator):
         return self.n_splits
 
 
-def _key_bytes(key: Any) -> bytes:
+def key_bytes(key: Any) -> bytes:
     """32 bytes for a key; different ones for different keys."""
     if key is None:
         key = DEFAULT_KEY
