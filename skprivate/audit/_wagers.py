@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from skprivate.audit._epsilon import _gaussian_parameter
+from skprivate.audit._one_run import _gaussian_parameter
 from skprivate.privacy import compose_delta
 from skprivate.privacy._gaussian_curve import gaussian_delta
 
