@@ -43,10 +43,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"_report", "audit", "preprocessing", "mixture", "user_level", "aggregate", "metric"},
     "cli": FLOOR | {"_report", "_cli_audit"},
     "_cli_audit": FLOOR | {"audit"},
+    "utils": FLOOR | {"_identifiers", "_bounds"},
     "displays": FLOOR
     | {"_report", "inspection", "mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},
 }
-EVERYTHING = {"__init__", "__main__", "_demo", "utils"}
+EVERYTHING = {"__init__", "__main__", "_demo"}
 
 
 def nodes(tree, kind, *, skip_annotations=False):

@@ -329,8 +329,8 @@ def _audit(audit: Mapping[str, Any]) -> str:
     return (
         f"<p>{text(audit['name'])}: {audit['n_fits']} fits on inputs that differ in single units, one "
         f"{text(audit['unit'])} each ({text(audit['adjacency'])}), show ε ≥ {_down(found)}{among} with confidence "
-        f"{audit['confidence']:g}, at δ = {small(audit['claimed_delta'])}; claimed is ε ≤ {_up(claimed)}. The p-value of "
-        f"the claim is {small(audit['p_value'])}. {verdict}</p>{chart}{other}"
+        f"{audit['confidence']:g}, at δ = {small(audit['claimed_delta'])}; claimed is ε ≤ {_up(claimed)}. The p-value "
+        f"of the claim is {small(audit['p_value'])}. {verdict}</p>{chart}{other}"
     )
 
 

@@ -16,9 +16,6 @@ from skprivate.model_selection._user_k_fold import key_bytes
 from skprivate.privacy import public_generator
 
 IntArray = NDArray[np.int64]
-#: What fixes the part that a unit is in.
-KEEPS_IDENTIFIER = "an exchanged user keeps its identifier, which decides the part of the data that it is in"
-KEEPS_PLACE = "an exchanged row keeps its place, which decides the part of the data that it is in"
 
 
 @dataclass(frozen=True, eq=False)

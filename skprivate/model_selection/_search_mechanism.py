@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from skprivate._identifiers import KEEPS_IDENTIFIER, KEEPS_PLACE
 from skprivate.model_selection._contained import FitPrice, Priced, fit_contained, with_budget
-from skprivate.model_selection._parts import KEEPS_IDENTIFIER, KEEPS_PLACE, Parts
+from skprivate.model_selection._parts import Parts
 from skprivate.model_selection._scoring import PrivateScore
 from skprivate.privacy import (
     Adjacency,

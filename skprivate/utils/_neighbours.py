@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from skprivate._bounds import check_bounds
-from skprivate.model_selection._parts import KEEPS_IDENTIFIER
+from skprivate._identifiers import KEEPS_IDENTIFIER
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.utils._check_data import CheckData, private_rows
 
