@@ -12,7 +12,9 @@ import csv
 import os
 import platform
 import statistics
+import subprocess
 import time
+import venv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,3 +79,13 @@ def save_figure(figure: Any, name: str) -> Path:
     path = IMAGES / f"{name}.png"
     figure.savefig(path, dpi=110, bbox_inches="tight")
     return path
+
+
+def peer_python(folder: Path) -> Path:
+    """Python of a virtual environment for diffprivlib, which needs scikit-learn 1.7; made where there is none."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+        packages = ["diffprivlib==0.6.6", "scikit-learn==1.7.2"]
+        subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
+    return python

@@ -15,7 +15,7 @@ from skprivate.audit import (
     LiRAAttack,
     LossThresholdAttack,
     RMIAAttack,
-    attack_outputs,
+    attack_probabilities,
     attack_report,
     epsilon_lower_bound,
     output_summary,
@@ -103,7 +103,7 @@ def recorded_outputs(args, splits=9):
             ("true label and nine largest", p, label, 9),
         ):
             reports = [
-                attack_outputs(
+                attack_probabilities(
                     outputs,
                     member,
                     labels,

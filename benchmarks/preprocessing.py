@@ -10,8 +10,7 @@ import subprocess
 import warnings
 
 import numpy as np
-from _common import ROOT, parse_args, write_table
-from audit_diffprivlib import peer_python
+from _common import ROOT, parse_args, peer_python, write_table
 
 from skprivate.datasets import load_adult, load_credit_default
 from skprivate.preprocessing import PrivateKBinsDiscretizer, PrivateStandardScaler

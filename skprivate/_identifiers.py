@@ -16,6 +16,9 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+#: Assumptions of guarantees in which a unit stays in its part of the data.
+KEEPS_IDENTIFIER = "an exchanged user keeps its identifier, which decides the part of the data that it is in"
+KEEPS_PLACE = "an exchanged row keeps its place, which decides the part of the data that it is in"
 ALLOWED = "integers, strings, bytes, UUIDs or datetime64 (weeks to attoseconds), all of one kind"
 #: Attoseconds of the units of datetime64 that have a fixed length.
 ATTOSECONDS = {

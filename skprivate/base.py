@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -11,16 +11,28 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._progress import steps
 from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _VisualBlock
-from skprivate.privacy import Adjacency, Mechanism, PrivacyLedger, PrivacyUnit, Release, open_release
+from skprivate.privacy import (
+    Adjacency,
+    Mechanism,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    PrivacyUnit,
+    Release,
+    RiskTarget,
+    open_release,
+)
 from skprivate.privacy._account import price_of_plan
+from skprivate.privacy._events import count_events
+from skprivate.privacy._ledger_shown import shown_parameters
 from skprivate.privacy._publish import published_copy
+from skprivate.privacy._risk_target import keep_to_target, settled_budget
 from skprivate.privacy._warnings import warn_if_large
 
 __all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
 
 #: Constraints of the parameters that every private estimator has.
 PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
-    "epsilon": [Interval(Real, 0, None, closed="neither")],
+    "epsilon": [Interval(Real, 0, None, closed="neither"), RiskTarget],
     "random_state": ["random_state"],
     "ledger": [PrivacyLedger, None],
 }
@@ -87,6 +99,8 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
         must then leave nothing that depends on the data.
     privacy_guarantee_ : PrivacyGuarantee
         Set when `_releasing` ends without an error.
+    epsilon_ : float
+        Set where ``epsilon`` is a `RiskTarget`: the number that ``fit`` found for it, and saw as ``self.epsilon``.
     """
 
     releases_in: ClassVar[str] = "fit"
@@ -130,6 +144,10 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
         details = str(self)
         return _VisualBlock("single", self, names=name, name_details=details, name_caption=caption)
 
+    def _settled_budget(self, plan: Callable[[], Any]) -> AbstractContextManager[None]:
+        """A number for ``epsilon`` while a fit runs, where it is a `RiskTarget`; ``plan`` fits up to the payment."""
+        return settled_budget(self, plan)
+
     @contextmanager
     def _releasing(
         self,
@@ -167,6 +185,17 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
         """
         epsilon: float = self.epsilon  # type: ignore[attr-defined]
         delta: float = getattr(self, "delta", 0.0)
+
+        def planned() -> PrivacyGuarantee:
+            price = price_of_plan(mechanism.events, epsilon, delta) if mechanism.events else (epsilon, delta)
+            relation = {"unit": PrivacyUnit(unit), "adjacency": Adjacency(adjacency), "metric": metric}
+            return PrivacyGuarantee(*price, **relation, events=tuple(count_events(mechanism.events).items()))
+
+        parameters, limit = shown_parameters(self), epsilon
+        if (kept := keep_to_target(self, planned)) is not None:
+            target, allowed = kept
+            parameters["epsilon"] = f"{target!r}: {epsilon!r}"
+            limit = max(allowed.epsilon, 1e-300)  # nothing beside the plan fits what the plan costs
         if (
             n_units is not None
             and delta * n_units >= 1
@@ -175,7 +204,7 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
             warn_if_large(delta, n_units, str(unit), type(self).__name__)
         with (
             open_release(
-                epsilon=epsilon,
+                epsilon=limit,
                 delta=delta,
                 unit=unit,
                 adjacency=adjacency,
@@ -187,21 +216,9 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
                 assumptions=assumptions,
                 plan=mechanism.events,
                 reach=reach,
-                parameters=_shown(self),
+                parameters=parameters,
             ) as release,
             steps("release", mechanism.n_draws) as release.after_draw,
         ):
             yield release
         self.privacy_guarantee_ = release.close()
-
-
-def _shown(estimator: Any) -> dict[str, str]:
-    """The parameters of an estimator as its ledger shows them."""
-    shown = {}
-    for name, value in estimator.get_params(deep=False).items():
-        if name != "ledger":
-            # Arrays and frames by their size only: nobody looks through them before they are written down.
-            shape = getattr(value, "shape", None)
-            text = f"{type(value).__name__} of shape {shape}" if shape else " ".join(repr(value).split())
-            shown[name] = text if len(text) <= 100 else text[:99] + "…"
-    return shown

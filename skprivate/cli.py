@@ -2,13 +2,15 @@
 
 ::
 
-    skprivate ledger show study.ledger
     skprivate ledger report study.ledger --output study.html
+    skprivate ledger show study.ledger --last 20
     skprivate ledger export study.ledger --format csv --output study.csv
     skprivate ledger verify study.ledger --seal 3f0a…
+    skprivate audit scores.csv --design one-run --epsilon 1
 
-Nothing here writes to a ledger, so a file that may only be read is enough. The exit code is 0 if all is well, 1 if
-records are damaged or missing, 2 for arguments and files that cannot be used.
+Nothing here writes to a ledger, so a file that may only be read is enough. Every command on a ledger reads and checks
+all records. The exit code is 0 if all is well, 1 if records are damaged or missing or a claim is refuted, 2 for
+arguments and files that cannot be used.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import argparse
 import csv
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +27,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from skprivate._cli_audit import add_audit
 from skprivate._report import make_report
 from skprivate._report._ledger_facts import ledger_guarantee
 from skprivate.privacy import DamagedLedgerError, LedgerEntry, PrivacyLedger
@@ -43,21 +47,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0, 1 for a damaged ledger, 2 for a file that cannot be used.
+        The exit code: 0, 1 for a damaged ledger or a refuted claim, 2 for a file that cannot be used.
     """
     options = _parser().parse_args(arguments)
     try:
-        ledger = PrivacyLedger.open(options.path)
-        text, code = options.run(ledger, options)
-        if options.output is None:
-            encoding = (
-                sys.stdout.encoding or "utf-8"
-            )  # notes hold what somebody wrote, perhaps in no encoding at all
-            print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+        if options.group == "audit":
+            text, code = options.run(options)
         else:
-            _write(Path(options.output), Path(options.path), text + "\n")
+            text, code = options.run(PrivacyLedger.open(options.path), options)
+        if options.output is None:
+            _print(text, "utf-8" if options.run is _export else sys.stdout.encoding or "utf-8")
+        else:
+            _write(Path(options.output), Path(options.path), text)
     except BrokenPipeError:  # the reader, `head` perhaps, has seen enough
-        sys.stderr.close()
+        # What is still in the buffer goes nowhere when the interpreter ends, and says nothing about it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except DamagedLedgerError as error:
         print(error, file=sys.stderr)
@@ -68,9 +72,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(code)
 
 
+def _print(text: str, encoding: str) -> None:
+    """Print in an encoding: a table in the terminal's, what programs read in UTF-8, as JSON must be."""
+    data = text.encode(
+        encoding, "backslashreplace"
+    )  # notes hold what somebody wrote, perhaps in no encoding at all
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+    else:  # a stream of text that somebody put there
+        sys.stdout.write(data.decode(encoding))
+    sys.stdout.flush()
+
+
 def _write(output: Path, ledger: Path, text: str) -> None:
     """Write the text, but not in place of the ledger or of the files that belong to it."""
-    if output.resolve() in [Path(f"{ledger.resolve()}{suffix}") for suffix in ("", "-wal", "-shm")] or (
+    if output.resolve() in [Path(f"{ledger.resolve()}{suffix}") for suffix in ("", "-journal")] or (
         output.exists() and output.samefile(ledger)
     ):
         raise ValueError(f"--output must be another file than the ledger, got {str(output)!r}.")
@@ -79,7 +96,7 @@ def _write(output: Path, ledger: Path, text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="skprivate", description=__doc__.partition("\n")[0])
-    groups = parser.add_subparsers(required=True, metavar="ledger")
+    groups = parser.add_subparsers(required=True, metavar="ledger|audit", dest="group")
     ledger = groups.add_parser(
         "ledger", help="look at a privacy ledger", description="Look at a privacy ledger."
     )
@@ -92,7 +109,6 @@ def _parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
-    command("show", _show, "the budget, what is left of it, and the entries, as a table")
     report = command(
         "report", _report, "a page for reviewers, or its JSON: what was promised, spent and is left"
     )
@@ -101,15 +117,34 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--details", action="store_true", help="accounts, machines, parameters and the file's path as well"
     )
-    export = command("export", _export, "all entries for other programs")
+    show = command("show", _show, "the budget, what is left of it, and the entries, as a table")
+    export = command("export", _export, "all entries for other programs, in UTF-8")
+    for made in (show, export):
+        made.add_argument("--last", type=_count, metavar="N", help="only the last N entries")
     export.add_argument("--format", choices=("csv", "json", "jsonl"), default="csv", help="default: csv")
     verify = command("verify", _verify, "check every record, and the last one against a seal noted before")
-    verify.add_argument("--seal", help="a seal that this ledger had: it must be among its records")
+    verify.add_argument(
+        "--seal", help="a seal noted before, or its first 8 digits: it must be among the records"
+    )
+    add_audit(groups)
     return parser
 
 
-def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
+def _count(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer >= 1, got {text!r}")
+    return number
+
+
+def _asked(ledger: PrivacyLedger, options: argparse.Namespace) -> list[LedgerEntry]:
+    """The entries that are wanted."""
     entries = ledger.entries()
+    return entries if options.last is None else entries[-options.last :]
+
+
+def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
+    entries = _asked(ledger, options)
     head = summary(ledger)
     lines = [f"{name:<12}{value}" for name, value in head.items()]
     rows = [("#", "release", "epsilon", "delta", "protects", "opened (UTC)", "by", "for", "state")]
@@ -130,11 +165,13 @@ def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]
                 state + (", simulated" if entry.simulated else ""),
             )
         )
+    if len(entries) < (count := len(ledger.entries())):
+        lines += ["", f"the last {len(entries)} of {count} entries:"]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     table = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    return "\n".join([*lines, "", *(table if entries else ["no entries"])]), 0
+    return "\n".join([*lines, "", *(table if entries else ["no entries"]), ""]), 0
 
 
 def summary(ledger: PrivacyLedger) -> dict[str, Any]:
@@ -169,12 +206,13 @@ def _report(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, in
 
 
 def _export(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
-    entries = [asdict(entry) for entry in ledger.entries()]
+    entries = [asdict(entry) for entry in _asked(ledger, options)]
     if options.format == "json":
         terms = {
             name: getattr(ledger, name) for name in ("epsilon", "delta", "unit", "adjacency", "composition")
         }
         whole = {
+            "identity": ledger.identity,
             **terms,
             "simulation": ledger.simulation,
             "dry_run": ledger.dry_run,
@@ -185,26 +223,31 @@ def _export(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, in
             "seal": ledger.seal,
             "entries": entries,
         }
-        return json.dumps(whole, indent=2, ensure_ascii=False), 0
+        return json.dumps(whole, indent=2, ensure_ascii=False) + "\n", 0
     if options.format == "jsonl":
-        return "\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries), 0
+        return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries), 0
     table = io.StringIO()
     writer = csv.DictWriter(table, list(LedgerEntry.__dataclass_fields__), lineterminator="\n")
     writer.writeheader()
     for entry in entries:
         nested = {name: json.dumps(entry[name], ensure_ascii=False) for name in ("events", "parameters")}
         writer.writerow({**entry, **nested})
-    return table.getvalue().rstrip("\n"), 0
+    return table.getvalue(), 0
 
 
 def _verify(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
-    seals = ledger.seals()  # opening it has followed the chain from its first record
+    if options.seal is not None and not re.fullmatch("[0-9a-fA-F]{8,64}", options.seal):
+        raise ValueError(f"--seal must be 8 to 64 hexadecimal digits, got {options.seal!r}.")
+    seals = ledger.seals()  # reads every record
     count = f"{len(seals)} records, {len(ledger.entries())} entries: each follows from the one before."
     if options.seal is None:
-        return f"{count}\nseal {seals[-1]}", 0
-    if not options.seal or not any(seal.startswith(options.seal.lower()) for seal in seals):
-        return f"{count}\nBut none has the seal {options.seal}: this is an older copy, or another ledger.", 1
-    return f"{count}\nThe seal {options.seal} is among them.", 0
+        return f"{count}\nseal {seals[-1]}\n", 0
+    if not any(seal.startswith(options.seal.lower()) for seal in seals):
+        return (
+            f"{count}\nBut none has the seal {options.seal}: this is an older copy, or another ledger.\n",
+            1,
+        )
+    return f"{count}\nThe seal {options.seal} is among them.\n", 0
 
 
 if __name__ == "__main__":

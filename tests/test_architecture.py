@@ -34,16 +34,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "base": {"privacy", "_progress", "_sklearn"},
     "preprocessing": FLOOR,
     "datasets": {"_sklearn", "privacy"},
-    **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric", "audit")},
-    "model_selection": FLOOR | {"mixture", "user_level", "aggregate", "metric", "audit"},
+    **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric")},
+    "audit": FLOOR | {"utils"},  # the recordings and replays of the checks
+    "model_selection": FLOOR
+    | {"preprocessing", "inspection", "mixture", "user_level", "aggregate", "metric", "audit"},
     "_report": {"privacy", "audit"},
     "inspection": FLOOR
     | {"_report", "audit", "preprocessing", "mixture", "user_level", "aggregate", "metric"},
-    "cli": FLOOR | {"_report"},
+    "cli": FLOOR | {"_report", "_cli_audit"},
+    "_cli_audit": FLOOR | {"audit"},
+    "utils": FLOOR | {"_identifiers", "_bounds"},
     "displays": FLOOR
     | {"_report", "inspection", "mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},
 }
-EVERYTHING = {"__init__", "__main__", "_demo", "utils"}
+EVERYTHING = {"__init__", "__main__", "_demo"}
 
 
 def nodes(tree, kind, *, skip_annotations=False):

@@ -29,8 +29,8 @@ from skprivate.privacy import (
     Mechanism,
     PrivacyLedger,
     PureEvent,
+    plan_search,
     public_generator,
-    repeated_events,
     select_repeatedly,
 )
 from skprivate.utils.estimator_checks import default_data
@@ -200,8 +200,10 @@ def test_every_phase_is_told():
 class Repeated(Mechanism):
     """A selection that repeats as often as a secret number says, and draws after it."""
 
-    plan = ((PureEvent(0.1, "discrete Laplace"), 1),)
-    events = (*repeated_events(plan), (PureEvent(0.01, "discrete Laplace"), 50))
+    search = plan_search(
+        lambda epsilon, _: [[(PureEvent(0.1, "discrete Laplace"), 1)]] * 3, epsilon=0.3, mean_repetitions=5.0
+    )
+    events = (*search.events, (PureEvent(0.01, "discrete Laplace"), 50))
 
     def __init__(self, recorder):
         self.recorder, self.evaluations = recorder, 0
@@ -210,9 +212,9 @@ class Repeated(Mechanism):
         def evaluate(candidate, branch):
             self.evaluations += 1
             gather("evaluation", 1, [0])
-            return float(branch.discrete_laplace([0], sensitivity=1, epsilon=0.1)[0])
+            return float(branch.discrete_laplace([0], sensitivity=1, epsilon=0.1)[0]), None
 
-        select_repeatedly(release, evaluate, n_candidates=3, plan=self.plan, mean_repetitions=5.0)
+        select_repeatedly(release, evaluate, self.search)
         self.told = tuple(self.recorder.events)
         for _ in range(50):
             release.discrete_laplace([0], sensitivity=1, epsilon=0.01)

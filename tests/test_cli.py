@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -81,6 +82,9 @@ def test_verify(path, capsys):
     assert cli.main(["ledger", "verify", path, "--seal", seal[:12].upper()]) == 0
     assert cli.main(["ledger", "verify", path, "--seal", "0" * 64]) == 1
     assert "older copy" in capsys.readouterr().out
+    for none in ("", seal[:7], "seal of the year", seal + "0"):  # one digit is among any records
+        assert cli.main(["ledger", "verify", path, "--seal", none]) == 2
+        assert "--seal must be 8 to 64 hexadecimal digits" in capsys.readouterr().err
     connection = sqlite3.connect(path)
     connection.execute("UPDATE journal SET text = replace(text, '0.5', '0.1')")
     connection.commit()
@@ -91,12 +95,16 @@ def test_verify(path, capsys):
 
 def test_an_empty_ledger(tmp_path, capsys):
     ledger = PrivacyLedger(tmp_path / "new.ledger", epsilon=1.0)
+    assert cli.main(["ledger", "export", ledger.path, "--format", "jsonl"]) == 0
+    assert not capsys.readouterr().out
+    assert cli.main(["ledger", "export", ledger.path]) == 0
+    assert capsys.readouterr().out.startswith("id,label,") and not capsys.readouterr().out
     assert cli.main(["ledger", "show", ledger.path]) == 0
     text = capsys.readouterr().out
     assert "not yet decided" in text and "no entries" in text
 
 
-@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("suffix", ["", "-journal"])
 @pytest.mark.parametrize("command", ["show", "export", "verify", "report"])
 def test_the_output_never_takes_the_place_of_the_ledger(path, command, suffix, tmp_path, capsys):
     before = PrivacyLedger.open(path).seals()
@@ -152,3 +160,127 @@ def test_a_report_needs_no_right_to_write(path, tmp_path):
     done = run("ledger", "report", path)
     assert done.returncode == 0 and "</html>" in done.stdout and not done.stderr
     assert os.path.getmtime(path) == before
+
+
+def test_the_last_entries(path, capsys):
+    assert cli.main(["ledger", "show", path, "--last", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "the last 1 of 2 entries:" in shown and "second" in shown and "first," not in shown
+    assert "spent       epsilon 1, delta 0" in shown  # the sums are of all
+    assert cli.main(["ledger", "show", path, "--last", "5"]) == 0
+    assert "the last" not in capsys.readouterr().out
+    for kind in ("csv", "json", "jsonl"):
+        assert cli.main(["ledger", "export", path, "--format", kind, "--last", "1"]) == 0
+        assert "first" not in (text := capsys.readouterr().out) and "second" in text
+    for wrong in ("0", "-3", "many", "1.5"):
+        with pytest.raises(SystemExit) as left:
+            cli.main(["ledger", "show", path, "--last", wrong])
+        assert left.value.code == 2 and "must be an integer >= 1" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes of a shell")
+def test_a_reader_that_has_seen_enough(tmp_path):
+    """`… | head -1`, with more entries than a pipe holds: no word, and the code of success."""
+    ledger = PrivacyLedger(tmp_path / "long.ledger", epsilon=1e3)
+    for _ in range(300):
+        ledger.charge(
+            "x" * 500,
+            epsilon=0.5,
+            delta=0.0,
+            rho=None,
+            unit="row",
+            adjacency="add-remove",
+            events=[],
+            simulated=False,
+        )
+    for command in (["show"], ["export", "--format", "jsonl"]):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "skprivate.cli", "ledger", *command, ledger.path],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 0
+        process.stderr.close()
+
+
+def test_every_terminal_and_locale(path):
+    """The same bytes whatever the locale says of programs' data; a table without codes that move a cursor."""
+    plain = {
+        **os.environ,
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "TERM": "xterm-256color",
+    }
+    command = [sys.executable, "-m", "skprivate.cli", "ledger"]
+    exported = subprocess.run([*command, "export", path, "--format", "jsonl"], capture_output=True, env=plain)
+    assert exported.returncode == 0 and not exported.stderr
+    assert [json.loads(line)["note"] for line in exported.stdout.decode("utf-8").splitlines()] == [
+        "first, «quoted»",
+        "second\x1b[2J\nline",
+    ]
+    shown = subprocess.run(
+        [*command, "show", path], capture_output=True, env={**plain, "PYTHONIOENCODING": "ascii"}
+    )
+    assert shown.returncode == 0 and b"\\xabquoted\\xbb" in shown.stdout and b"\x1b" not in shown.stdout
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    on_a_terminal = {**plain, "PYTHONIOENCODING": "utf-8"}
+    assert subprocess.run([*command, "verify", path], stdout=theirs, env=on_a_terminal).returncode == 0
+    os.close(theirs)
+    assert b"\x1b" not in os.read(ours, 10_000)
+    os.close(ours)
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+def test_jq_reads_what_is_exported(path, tmp_path):
+    def jq(query, kind):
+        assert cli.main(["ledger", "export", path, "--format", kind, "-o", str(tmp_path / kind)]) == 0
+        done = subprocess.run(["jq", "-c", query, str(tmp_path / kind)], capture_output=True, check=True)
+        return done.stdout.decode().splitlines()
+
+    assert jq("[.id, .note, .events[0].event, .parameters.epsilon]", "jsonl") == [
+        '[1,"first, «quoted»","LaplaceEvent","0.5"]',
+        '[2,"second\\u001b[2J\\nline","LaplaceEvent","0.5"]',
+    ]
+    assert jq("[.spent.epsilon == 1, (.entries | length)]", "json") == ["[true,2]"]
+
+
+def test_all_that_an_entry_holds_is_exported(tmp_path):
+    pandas, np = pytest.importorskip("pandas"), pytest.importorskip("numpy")
+    from skprivate import UserLevelMean
+
+    path = tmp_path / "study.ledger"
+    ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5).annotated("dose, final", data="sha256:12ab")
+    X = np.random.RandomState(0).uniform(size=(500, 2))
+    model = UserLevelMean(epsilon=0.5, delta=1e-6, ledger=ledger).fit(X, user_ids=np.arange(500))
+    for kind in ("csv", "json", "jsonl"):
+        assert cli.main(["ledger", "export", str(path), "--format", kind, "-o", str(tmp_path / kind)]) == 0
+    whole = json.loads((tmp_path / "json").read_text("utf-8"))
+    (line,) = (tmp_path / "jsonl").read_text("utf-8").splitlines()
+    assert whole["entries"] == [json.loads(line)]
+    (entry,) = whole["entries"]
+    row = pandas.read_csv(tmp_path / "csv", keep_default_na=False).iloc[0]
+    assert set(row.index) == set(entry) == set(PrivacyLedger.open(path).to_frame().reset_index().columns)
+    for name in ("user", "host", "note", "data", "label", "opened", "closed", "unit", "adjacency"):
+        assert row[name] == entry[name] and entry[name]
+    assert (entry["note"], entry["data"], entry["label"]) == ("dose, final", "sha256:12ab", "UserLevelMean")
+    assert json.loads(row["events"]) == entry["events"] and entry["events"][0]["event"]
+    assert json.loads(row["parameters"]) == entry["parameters"] and entry["parameters"]["epsilon"] == "0.5"
+    assert model.privacy_guarantee_.ledger_entry == f"{whole['identity']}#{entry['id']}"
+    assert entry["epsilon"] == model.privacy_guarantee_.epsilon
+
+
+def test_a_ledger_that_a_fit_is_writing_can_be_read(path, capsys):
+    ledger = PrivacyLedger.open(path)
+    with ledger._book.transaction(write=True):
+        assert cli.main(["ledger", "show", path]) == 0
+    assert "Mean" in capsys.readouterr().out
+    with open_release(
+        epsilon=0.5, unit="row", adjacency="replace-one", ledger=ledger, label="Running"
+    ) as release:
+        release.laplace(0.25, sensitivity=0.01, epsilon=0.25)
+        assert cli.main(["ledger", "show", path]) == 0
+        assert "open" in capsys.readouterr().out.splitlines()[-1]

@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
+from skprivate import UserLevelSGDClassifier
 from skprivate.mixture import PPMHalfspaceClassifier
 from skprivate.utils.discovery import all_estimators
 from skprivate.utils.estimator_checks import parametrize_with_privacy_checks
@@ -45,7 +46,17 @@ REQUIRED = {
 }
 
 
+#: Estimators of which every example of a required argument would be wrong for another.
+BY_NAME = {
+    "PrivateSearchCV": lambda kind: kind(
+        UserLevelSGDClassifier(max_iter=2), {"alpha": [0.0, 1.0], "aggregation": ["mean", "robust"]}, n_iter=2
+    )
+}
+
+
 def _instance(estimator_class):
+    if estimator_class.__name__ in BY_NAME:
+        return BY_NAME[estimator_class.__name__](estimator_class)
     parameters = inspect.signature(estimator_class).parameters.values()
     required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
     if sklearn.__version__.startswith("1.6.") and estimator_class is PPMHalfspaceClassifier:

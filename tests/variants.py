@@ -5,6 +5,7 @@ A new estimator, or a new option that changes what is drawn, belongs in here.
 
 from itertools import cycle, islice, product
 
+from sklearn.pipeline import make_pipeline
 from variant_data import (
     AbsoluteLoss,
     category_rows,
@@ -15,6 +16,7 @@ from variant_data import (
     extreme_labels,
     far_rows,
     linear_candidates,
+    lost,
     missing_values,
     names_of_users,
     one_column,
@@ -34,6 +36,7 @@ from variant_data import (
 )
 
 import skprivate as sp
+import skprivate.model_selection
 from skprivate.utils.estimator_checks import default_data
 
 BOTH = ("replace-one", "add-remove")
@@ -351,12 +354,75 @@ def _preprocessors():
     }
 
 
+def _searches():
+    kind, data = sp.model_selection.PrivateSearchCV, (*_USER_DATA[:4], names_of_users)
+    fixed = {"n_iter": 2, "epsilon": 4.0}
+    names = ("auto", "accuracy", "neg_brier_score", "neg_log_loss")
+    classifiers = modes(
+        kind,
+        fixed={**fixed, "param_distributions": {"alpha": [0.0, 1.0]}, "score_bounds": (-2.0, 0.5)},
+        estimator=[sp.UserLevelSGDClassifier(classes=[0, 1], max_iter=2, adjacency=each) for each in BOTH],
+        scoring=names,
+        refit=(None, 0.4),
+    )
+    regressors = modes(
+        kind,
+        fixed={**fixed, "param_distributions": {"radius": [1.0, 9.0]}, "score_bounds": (-3.0, 0.0)},
+        estimator=[sp.UserLevelSGDRegressor(max_iter=2, adjacency=each) for each in BOTH],
+        scoring=("neg_mean_absolute_error", "neg_mean_squared_error", lost),
+    )
+    # Two private steps share the budget; which of them there is, is a candidate too.
+    steps = [
+        make_pipeline(
+            sp.preprocessing.PrivateStandardScaler(0.5, adjacency=each),
+            sp.UserLevelSGDRegressor(max_iter=2, adjacency=each),
+        )
+        for each in BOTH
+    ]
+    pipelines = [
+        kind(
+            step,
+            {"privatestandardscaler": [step[0], "passthrough"]},
+            scoring="neg_mean_absolute_error",
+            score_bounds=(-3.0, 0.0),
+            **fixed,
+        )
+        for step in steps
+    ]
+    labels = kind(
+        sp.CuratedBagGAMClassifier(epsilon=1.0, classes=[0, 1], mechanism="laplace", max_iter=20),
+        {"n_bins": [2, 4]},
+        delta=0.0,
+        **fixed,
+    )
+    halfspaces = kind(
+        sp.PPMHalfspaceClassifier(classes=[0, 1], private_label=1, strategy="greedy"),
+        {"max_halfspaces": [1, 2]},
+        delta=0.0,
+        **fixed,
+    )
+    # Constants, on which batches of any size round alike.
+    batch = kind(
+        sp.UserLevelSelector(constant_candidates()),
+        {"rule": ["votes"]},
+        delta=0.0,
+        predict_by="batch",
+        **fixed,
+    )
+    return [
+        *spread(classifiers + regressors + pipelines + [batch], data, 1),
+        (labels, (default_data,)),
+        (halfspaces, (private_by_label,)),
+    ]
+
+
 def _allowed(estimator, makers):
-    """Phases under add-remove need identifiers: rows alone are refused."""
-    if (getattr(estimator, "solver", None), getattr(estimator, "adjacency", None)) != (
-        "phased",
-        "add-remove",
-    ):
+    """Phases and searches under add-remove need identifiers: rows alone are refused."""
+    searched = getattr(estimator, "estimator", estimator)
+    if hasattr(searched, "steps"):
+        searched = searched[-1]
+    dealt = getattr(estimator, "solver", None) == "phased" or searched is not estimator
+    if not (dealt and getattr(searched, "adjacency", None) == "add-remove"):
         return makers
     return tuple(make for make in makers if make is not rows_of_one_user_each) or (users_of_many_rows,)
 
@@ -374,6 +440,7 @@ _ALL = {
     sp.MetricPrivateSynthesizer: _synthesizers(),
     sp.MetricPrivatizer: _privatizers(),
     **_preprocessors(),
+    sp.model_selection.PrivateSearchCV: _searches(),
 }
 VARIANTS = {
     kind: [(each, _allowed(each, makers)) for each, makers in instances] for kind, instances in _ALL.items()

@@ -325,22 +325,12 @@ def _audit(audit: Mapping[str, Any]) -> str:
         else "<p>The audit tested another claim than the guarantee of this report.</p>"
     )
     chart = "" if found is None or claimed is None else f"<figure>{audit_chart(claimed, found)}</figure>"
+    among = " among mechanisms with Gaussian noise" if audit["family"] == "gaussian" else ""
     return (
-        f"<p>{text(audit['name'])}: {audit['n_runs']} fits on each of two neighbouring inputs that differ in one "
-        f"{text(audit['unit'])} ({text(audit['adjacency'])}) show ε ≥ {_down(found)} with confidence "
-        f"{audit['confidence']:g}, at δ = {small(audit['claimed_delta'])}; claimed is ε ≤ {_up(claimed)}. "
-        f"{verdict}{_profile(audit)}</p>{chart}{other}"
-    )
-
-
-def _profile(audit: Mapping[str, Any]) -> str:
-    """The further point of the claim that was tested, where the guarantee lists its events."""
-    if audit["delta_lower_bound"] is None:
-        return ""
-    found = small(audit["delta_lower_bound"], rounded_down)
-    return (
-        f" At ε = {rounded_up(audit['profile_epsilon'], 4)} the claim allows δ = {small(audit['profile_delta'])}; "
-        f"the fits show δ ≥ {found}."
+        f"<p>{text(audit['name'])}: {audit['n_fits']} fits on inputs that differ in single units, one "
+        f"{text(audit['unit'])} each ({text(audit['adjacency'])}), show ε ≥ {_down(found)}{among} with confidence "
+        f"{audit['confidence']:g}, at δ = {small(audit['claimed_delta'])}; claimed is ε ≤ {_up(claimed)}. The p-value "
+        f"of the claim is {small(audit['p_value'])}. {verdict}</p>{chart}{other}"
     )
 
 

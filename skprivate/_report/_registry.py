@@ -151,7 +151,7 @@ def _parameters(facts: Mapping[str, Any]) -> str:
     said += [f"Assumed: {text}." for text in facts["assumptions"]]
     for audit in facts["audits"]:
         said.append(
-            f"An audit with {audit['n_runs']} fits a side found ε ≥ {audit['epsilon_lower_bound']:.3g} with confidence "
+            f"An audit with {audit['n_fits']} fits found ε ≥ {audit['epsilon_lower_bound']:.3g} with confidence "
             f"{audit['confidence']:g}."
         )
     return _bullets(said)

@@ -15,7 +15,7 @@ from skprivate._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_
 from skprivate._validation import validate_data
 from skprivate.audit._certificates import certify_labels, certify_representation, confidence_bound
 from skprivate.audit._intervals import clopper_pearson
-from skprivate.audit._outputs import as_labels, is_float_series, is_labels, output_summary
+from skprivate.audit._class_outputs import as_labels, is_float_series, is_labels, output_summary
 from skprivate.audit._report import AuditReport
 from skprivate.audit._support import inside_support, support_diameter
 from skprivate.audit._translation import (
@@ -120,7 +120,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     See Also
     --------
-    attack_outputs : The attack alone, split and evaluated in one call.
+    attack_probabilities : The attack alone, split and evaluated in one call.
     theorem_bound : The paper's own bounds.
     epsilon_lower_bound : The other direction, what is leaked for certain.
     AuditDisplay : Both sides in one picture.

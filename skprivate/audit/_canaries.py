@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import type_of_target
 from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import _num_samples, _safe_indexing
 
-__all__ = ["FitInput", "canary_pairs"]
+__all__ = ["FitInput", "canary_pairs", "opposite_targets"]
 
 
 class FitInput(NamedTuple):
@@ -46,7 +46,7 @@ def _is_per_row(value, n):
     return value is not None and not isinstance(value, str | dict) and np.ndim(value) >= 1 and len(value) == n
 
 
-def _opposite_targets(y):
+def opposite_targets(y):
     """Two values of y as far apart as the data allow."""
     values = np.asarray(y)
     if values.ndim > 1:
@@ -96,7 +96,7 @@ def canary_pairs(data: FitInput, unit: str, adjacency: str) -> list[tuple[FitInp
     n = _num_samples(data.X)
     if unit == "label":
         rows = np.array([0])
-        one, other = _opposite_targets(data.y)
+        one, other = opposite_targets(data.y)
         positions = [np.array([r]) for r in (0, int(np.argmax(_distance_from_centre(data.X))))]
         return [(data.with_rows(r, y=one), data.with_rows(r, y=other)) for r in positions]
     if unit == "row":
@@ -123,7 +123,7 @@ def canary_pairs(data: FitInput, unit: str, adjacency: str) -> list[tuple[FitInp
     pairs = []
     rest = np.setdiff1d(np.arange(n), rows)
     for high, low in _extreme_rows(data.X):
-        targets = (None, None) if data.y is None else _opposite_targets(data.y)
+        targets = (None, None) if data.y is None else opposite_targets(data.y)
         if unit == "private row":  # the label can decide what is private: keep it
             targets = (None, None)
         one = data.with_rows(rows, x=high, y=targets[1])

@@ -3,36 +3,28 @@
 ``clopper-pearson``
     Scores of independent runs, membership known. (ε, δ)-DP forces ``TPR ≤ e^ε FPR + δ`` and ``TNR ≤ e^ε FNR +
     δ`` for every threshold; exact binomial bounds on both rates give ``ε ≥ ln((TPR_low − δ)/FPR_high)``.
-``one-run``
-    m records, each put into one training run by a fair coin; the attacker names the membership of some of
-    them. Steinke, Nasr and Jagielski (2023): with W* ~ Binomial(r, e^ε/(1 + e^ε)), ``P(correct ≥ v) ≤ P(W* ≥
-    v) + 2 m δ max_i P(v > W* ≥ v − i)/i``.
-``one-run-fdp``
-    The same game under a trade-off curve f (Mahloujifar, Melis and Chaudhuri 2024). For record j let the
-    other guesses contain at least c − 1 correct ones. Conditionally on the other coins the outputs under the
-    two values of coin j are f-indistinguishable, so ``P(j correct, …) ≤ F(P(j wrong, …))``, ``F(x) = 1 −
-    f(x)``. Averaging over j (F is concave) with ``p_i = P(i correct)``: ``Σ_{i ≥ c} (i/m) p_i ≤ F(Σ_{i ≥ c−1}
-    ((r − i)/m) p_i)``. Whether ``P(correct ≥ v) = τ`` is possible at all is decided by building the p_i
-    downwards from v with as little mass as the constraints allow; mass in excess can always be moved one step
-    down, which relaxes every later constraint, so this construction is optimal.
-
-In the last two the guesses may depend on the scores in any way, but not on the membership; the *number* of
-guesses must be fixed beforehand, be chosen on other data, or be paid for by a union bound.
+``one-run``, ``one-run-fdp``
+    Scores of one run whose members were drawn by coins: `_one_run`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.special import betainccinv, betaincinv, ndtr, ndtri
+from scipy.special import betainccinv, betaincinv
 from scipy.stats import binom
 
+from skprivate.audit._one_run import (
+    _fair_part,
+    _fdp_is_refuted,
+    _largest_refuted,
+    _one_run_p_value,
+    _unfair_p_value,
+)
 from skprivate.privacy import public_generator
 
 __all__ = ["epsilon_lower_bound"]
@@ -40,7 +32,9 @@ __all__ = ["epsilon_lower_bound"]
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.integer[Any]]
-_MAX_EPSILON = 50.0
+#: Coins that are less likely than this are not the coins that were stated.
+_IMPOSSIBLE = 1e-9
+_METHODS = ("clopper-pearson", "one-run", "one-run-fdp")
 
 
 # -- independent runs --------------------
@@ -94,15 +88,6 @@ def _choose_threshold(scores: Array, member: Mask, delta: float, alpha: float) -
     return best
 
 
-class ProfilePoint(NamedTuple):
-    """One point (ε, δ) of a claimed privacy profile, and the threshold it is tested with."""
-
-    epsilon: float
-    delta: float
-    threshold: float
-    inverted: bool
-
-
 def _delta_bounds(
     hits: Counts, n_hits: int, errors: Counts, n_errors: int, epsilon: float, alpha: float
 ) -> Array:
@@ -110,37 +95,6 @@ def _delta_bounds(
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), n_hits - hits + 1, alpha / 2.0), 0.0)
     high = betainccinv(errors + 1, np.maximum(n_errors - errors, 1), alpha / 2.0)
     return np.asarray(low - math.exp(epsilon) * np.where(errors < n_errors, high, 1.0))
-
-
-def _choose_profile_point(
-    scores: Array, member: Mask, profile: list[tuple[float, float]], alpha: float
-) -> tuple[float, ProfilePoint]:
-    """The point of the profile, threshold and direction with the largest excess on calibration data."""
-    candidates = np.unique(np.quantile(scores, np.linspace(0.0, 1.0, 500), method="nearest"))
-    n_in, n_out = int(member.sum()), int((~member).sum())
-    hits = n_in - np.searchsorted(np.sort(scores[member]), candidates)
-    errors = n_out - np.searchsorted(np.sort(scores[~member]), candidates)
-    best = (-math.inf, ProfilePoint(*profile[0], float(candidates[0]), False))
-    for inverted in (False, True):
-        counts = (n_out - errors, n_out, n_in - hits, n_in) if inverted else (hits, n_in, errors, n_out)
-        for epsilon, delta in profile:
-            excess = _delta_bounds(*counts, epsilon, alpha) - delta
-            i = int(np.argmax(excess))
-            if excess[i] > best[0]:
-                best = (float(excess[i]), ProfilePoint(epsilon, delta, float(candidates[i]), inverted))
-    return best
-
-
-def _delta_at(scores: Array, member: Mask, point: ProfilePoint, alpha: float) -> float:
-    above = scores >= point.threshold
-    if point.inverted:
-        above, member = ~above, ~member
-    hits, errors, n_in = (
-        np.array((above & member).sum()),
-        np.array((above & ~member).sum()),
-        int(member.sum()),
-    )
-    return max(0.0, float(_delta_bounds(hits, n_in, errors, member.size - n_in, point.epsilon, alpha)))
 
 
 def _clopper_pearson_bound(
@@ -168,73 +122,6 @@ def _clopper_pearson_bound(
 # -- one run --------------------
 
 
-def _one_run_p_value(epsilon: float, delta: float, m: int, guesses: int, correct: int) -> float:
-    """Largest probability of ``correct`` or more right guesses under (ε, δ)-DP."""
-    q = 1.0 / (1.0 + math.exp(-epsilon))
-    tail = float(binom.sf(correct - 1, guesses, q))
-    if delta == 0.0 or correct == 0:
-        return min(tail, 1.0)
-    i = np.arange(1, correct + 1)
-    extra = float(((binom.sf(correct - i - 1, guesses, q) - tail) / i).max())
-    return min(1.0, tail + 2.0 * m * delta * max(extra, 0.0))
-
-
-def _gaussian_parameter(epsilon: float, delta: float) -> float:
-    """The μ of the Gaussian trade-off curve that is exactly (ε, δ)-DP."""
-
-    def excess(mu: float) -> float:
-        tail = math.exp(min(epsilon, 700.0)) * float(ndtr(-epsilon / mu - mu / 2.0))
-        return float(ndtr(-epsilon / mu + mu / 2.0)) - tail - delta
-
-    high = 1.0
-    while excess(high) < 0.0:
-        high *= 2.0
-    return float(brentq(excess, 1e-9, high, xtol=1e-12))
-
-
-def _inverse_blow_up(epsilon: float, delta: float, trade_off: str) -> Callable[[float], float]:
-    """``F^{-1}``: the smallest probability of the wrong event that allows probability y of the right one."""
-    if trade_off == "gaussian":
-        mu = _gaussian_parameter(epsilon, delta)
-        return lambda y: float(ndtr(ndtri(min(y, 1.0)) - mu)) if y > 0.0 else 0.0
-    grow = math.exp(epsilon)
-    return lambda y: max(0.0, (y - delta) / grow, 1.0 - delta - grow * (1.0 - min(y, 1.0)))
-
-
-def _fdp_is_refuted(
-    epsilon: float, delta: float, trade_off: str, m: int, guesses: int, correct: int, alpha: float
-) -> bool:
-    """Whether ``P(correct guesses ≥ correct) ≥ alpha`` is impossible under the trade-off curve."""
-    inverse = _inverse_blow_up(epsilon, delta, trade_off)
-    right, wrong = alpha * correct / m, alpha * (guesses - correct) / m
-    total = guesses / m
-    for i in range(correct - 1, -1, -1):
-        needed = inverse(right)
-        if needed <= wrong:
-            return False  # nothing forces further mass: feasible
-        right += (needed - wrong) * i / (guesses - i)
-        wrong = needed
-        if right + wrong > total:
-            return True
-    return right + wrong > total
-
-
-def _largest_refuted(refuted: Callable[[float], bool]) -> float:
-    """Largest ε that is refuted, by bisection from below; 0 if none is."""
-    if not refuted(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while high < _MAX_EPSILON and refuted(high):
-        low, high = high, 2.0 * high
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        if refuted(middle):
-            low = middle
-        else:
-            high = middle
-    return low
-
-
 def _one_run_bound(
     scores: Array,
     member: Mask,
@@ -243,13 +130,16 @@ def _one_run_bound(
     alpha: float,
     method: str,
     trade_off: str,
+    coin: float = 0.5,
 ) -> float:
     n_in, n_out = guesses
     m, total = scores.size, n_in + n_out
-    # Stable order: ties are broken by position, which says nothing about membership.
+    # Stable order: ties are broken by position, which must say nothing about membership.
     order = np.argsort(scores, kind="stable")
     right = int(member[order[m - n_in :]].sum()) if n_in else 0
     right += int((~member[order[:n_out]]).sum())
+    if coin != 0.5:
+        return _largest_refuted(lambda e: _unfair_p_value(e, coin, guesses, right) < alpha)
     if method == "one-run":
         return _largest_refuted(lambda e: _one_run_p_value(e, delta, m, total, right) < alpha)
     test = partial(
@@ -258,12 +148,13 @@ def _one_run_bound(
     return _largest_refuted(test)
 
 
-def _default_guesses(m: int) -> list[tuple[int, int]]:
-    """A short list of ways to guess: all records, half of them, a quarter … from either or both ends."""
+def _default_guesses(m: int, coin: float = 0.5) -> list[tuple[int, int]]:
+    """A short list of ways to guess: all records, half of them, a quarter …, of both kinds as often as they are."""
     ways = []
     size = m // 2
     while size >= max(10, m // 64):
-        ways.append((size, size))
+        n_in = round(2 * size * coin)
+        ways.append((n_in, 2 * size - n_in))
         size //= 2
     return ways or [(m // 2, m // 2)]
 
@@ -298,7 +189,8 @@ def epsilon_lower_bound(
     membership: npt.ArrayLike,
     *,
     delta: float = 0.0,
-    method: str = "clopper-pearson",
+    method: str | None = None,
+    coin: float = 0.5,
     confidence: float = 0.95,
     threshold: float | None = None,
     n_guesses: int | tuple[int, int] | None = None,
@@ -318,10 +210,15 @@ def epsilon_lower_bound(
         Larger means more likely a member. For ``"clopper-pearson"`` each score comes from its own independent
         run; for the one-run methods all come from one run.
     membership : array-like of shape (m,)
-        True (1) for members. For the one-run methods: independent fair coins.
+        True (1) for members. For the one-run methods: independent coins.
     delta : float, default=0.0
         δ of the claim, in [0, 1).
-    method : {"clopper-pearson", "one-run", "one-run-fdp"}, default="clopper-pearson"
+    method : {"clopper-pearson", "one-run", "one-run-fdp"}
+        How the scores came about; no default, for a test of the wrong design proves nothing. ``"clopper-pearson"``:
+        each in an independent run of its own. ``"one-run"``, ``"one-run-fdp"``: all in one run, into which each record
+        was put, or not, by its own coin.
+    coin : float, default=0.5
+        One-run methods: probability with which a record became a member, in (0, 1).
     confidence : float, default=0.95
         In (0, 1).
     threshold : float or None, default=None
@@ -339,7 +236,7 @@ def epsilon_lower_bound(
         mechanism with that (ε, δ); larger bounds, but they refute Gaussian-DP claims only, not (ε, δ)-DP in
         general.
     random_state : int, RandomState or None, default=None
-        Public randomness of the split.
+        Public randomness of the split, and of the order of equal scores.
 
     Returns
     -------
@@ -349,7 +246,8 @@ def epsilon_lower_bound(
     Raises
     ------
     ValueError
-        If an argument is out of range or one of the two groups is empty.
+        If the method is not stated, an argument is out of range, one of the two groups is empty, or the number of
+        members is out of the question for coins of that probability.
 
     References
     ----------
@@ -363,25 +261,34 @@ def epsilon_lower_bound(
     >>> rng = np.random.default_rng(0)
     >>> member = rng.integers(0, 2, size=2000) == 1
     >>> leaky = rng.laplace(size=2000) + member  # the Laplace mechanism with epsilon 1
-    >>> bound = epsilon_lower_bound(leaky, member, random_state=0)
+    >>> runs = {"method": "clopper-pearson", "random_state": 0}
+    >>> bound = epsilon_lower_bound(leaky, member, **runs)
     >>> 0.3 < bound < 1.0
     True
-    >>> epsilon_lower_bound(rng.normal(size=2000), member, random_state=0)
+    >>> epsilon_lower_bound(rng.normal(size=2000), member, **runs)
     0.0
     """
     scores, member = _check_pair(scores, membership, "scores", "membership")
     for name, value, low, high in (("delta", delta, 0.0, 1.0), ("confidence", confidence, 0.0, 1.0)):
         if not (low <= value < high) or (name == "confidence" and value == 0.0):
             raise ValueError(f"{name} must lie in {'[' if name == 'delta' else '('}0, 1); got {value!r}.")
-    _check_option("method", method, ("clopper-pearson", "one-run", "one-run-fdp"))
+    if method is None:
+        raise ValueError(
+            "method must be stated: 'clopper-pearson' if each score comes from an independent run of its own, "
+            "'one-run' or 'one-run-fdp' if all come from one run whose members were drawn by coins; got None."
+        )
+    _check_option("method", method, _METHODS)
+    if not 0.0 < coin < 1.0:
+        raise ValueError(f"coin must lie in (0, 1); got {coin!r}.")
     _check_option("trade_off", trade_off, ("approximate", "gaussian"))
     if calibration is not None:
         calibration = _check_pair(*calibration, "calibration scores", "calibration membership")
     alpha = 1.0 - confidence
+    rng = public_generator(random_state)
     if method == "clopper-pearson":
-        if n_guesses is not None:
-            raise ValueError("n_guesses belongs to the one-run methods; got method='clopper-pearson'.")
-        rng = public_generator(random_state)
+        if n_guesses is not None or coin != 0.5:
+            wrong = "coin" if n_guesses is None else "n_guesses"
+            raise ValueError(f"{wrong} belongs to the one-run methods; got method='clopper-pearson'.")
         return _clopper_pearson_bound(scores, member, delta, alpha, threshold, calibration, rng)
     if threshold is not None:
         raise ValueError(
@@ -391,14 +298,36 @@ def epsilon_lower_bound(
         raise ValueError(
             "trade_off='gaussian' needs delta > 0: a Gaussian mechanism is never (epsilon, 0)-DP."
         )
-    bound = partial(_one_run_bound, delta=delta, method=method, trade_off=trade_off)
+    _check_coins(member, coin)
     if n_guesses is not None:
-        return bound(scores, member, _check_guesses(n_guesses, scores.size), alpha=alpha)
+        n_guesses = _check_guesses(n_guesses, scores.size)
+    # In the order that data come in, members may stand together: equal scores must not be told apart by it.
+    order = rng.permutation(scores.size)
+    scores, member = scores[order], member[order]
+    if coin != 0.5 and (delta > 0.0 or method == "one-run-fdp" or calibration is not None):
+        kept, m = _fair_part(member, coin, rng), scores.size
+        scores, member, coin = scores[kept], member[kept], 0.5
+        if scores.size < 2:
+            return 0.0
+        if n_guesses is not None:
+            n_guesses = _guesses_from_shares((n_guesses[0] / m, n_guesses[1] / m), scores.size)
+    bound = partial(_one_run_bound, delta=delta, method=method, trade_off=trade_off, coin=coin)
+    if n_guesses is not None:
+        return bound(scores, member, n_guesses, alpha=alpha)
     if calibration is not None:
         shares = _choose_guesses(*calibration, alpha)[:2]
         return bound(scores, member, _guesses_from_shares(shares, scores.size), alpha=alpha)
-    ways = _default_guesses(scores.size)
+    ways = _default_guesses(scores.size, coin)
     return max(bound(scores, member, way, alpha=alpha / len(ways)) for way in ways)
+
+
+def _check_coins(member: Mask, coin: float) -> None:
+    """Refuse memberships that coins of this probability would not give."""
+    count, m = int(member.sum()), member.size
+    if min(binom.cdf(count, m, coin), binom.sf(count - 1, m, coin)) < _IMPOSSIBLE:
+        raise ValueError(
+            f"coin must be the probability with which records became members; got {coin!r}, but {count} of {m} are."
+        )
 
 
 def _check_pair(

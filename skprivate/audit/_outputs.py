@@ -1,183 +1,126 @@
-"""What an audited model puts out, made ready for an adversary: class probabilities, and predicted labels."""
+"""Scalar views of outputs of any kind, learned on some runs and read off others."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.privacy._dialect import must_be
-
-__all__ = ["as_labels", "class_columns", "is_float_series", "is_labels", "output_summary"]
-
 Array = npt.NDArray[np.float64]
-#: Rounded probabilities need not add up to one.
-_ROUNDING = 0.05
+Mask = npt.NDArray[np.bool_]
+#: Coordinates that are looked at one by one, and most digits of a value that occurs again and again.
+_MOST_COLUMNS = 200
 
 
-def output_summary(
-    outputs: npt.ArrayLike, labels: npt.ArrayLike, *, classes: npt.ArrayLike | None = None, n_top: int = 4
-) -> Array:
-    """What class probabilities say of membership: that of the true label, and the largest ones in order.
+def flat(output: Any) -> dict[str, Array]:
+    """The numbers in an output, by name: of mappings, sequences, arrays; strings and others by what they print as."""
+    found: dict[str, Array] = {}
+    _collect(output, "", found)
+    return found
 
-    Which class is the largest hardly matters to an adversary who wants to know whether a record was trained on; how
-    sure the model is, and whether it is right, does. A defence that adds noise to the probabilities but keeps the
-    predicted label shows in how the largest ones lie to each other.
+
+def _collect(value: Any, name: str, found: dict[str, Array]) -> None:
+    if isinstance(value, Mapping):
+        for key in value:
+            _collect(value[key], f"{name}.{key}", found)
+        return
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = None
+    if array is not None:
+        found[name] = array.ravel()
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        found[f"{name}.len"] = np.array([float(len(value))])
+        for k, item in enumerate(value):
+            _collect(item, f"{name}[{k}]", found)
+    else:
+        found[f"{name}={value!r}"] = np.ones(1)
+
+
+def table(outputs: Sequence[Any], known: Mask) -> tuple[Array, list[str]]:
+    """One row for each output; the layout is read off the ``known`` ones, and the size of each part is a column."""
+    runs = [flat(output) for output in outputs]
+    sizes: dict[str, int] = {}
+    for run, use in zip(runs, known, strict=True):
+        if use:
+            for name, part in run.items():
+                sizes[name] = max(sizes.get(name, 0), part.size)
+    columns, names = [], []
+    for name, size in sizes.items():
+        block = np.full((len(runs), size), np.nan)
+        lengths = np.zeros((len(runs), 1))
+        for k, run in enumerate(runs):
+            part = run.get(name, np.empty(0))
+            lengths[k] = part.size
+            block[k, : min(size, part.size)] = part[:size]
+        columns += [block, lengths]
+        names += [f"{name}[{j}]" for j in range(size)] + [f"length of {name}"]
+    values = np.hstack(columns) if columns else np.zeros((len(runs), 1))
+    return np.clip(np.nan_to_num(values, nan=-1e101, posinf=1e101, neginf=-1e101), -1e101, 1e101), names or [
+        "none"
+    ]
+
+
+def last_bit(values: Array) -> Array:
+    """Binary logarithm of the last digit that is not zero; large for 0.
+
+    Noise in floating point that is added to a number has no finer digits than the sum, and a sum has none finer than
+    its larger term: how fine the last digit is tells where the noise was added (Mironov 2012; Haney et al. 2022).
+    """
+    mantissa, exponent = np.frexp(np.abs(values))
+    digits = (mantissa * 2.0**53).astype(np.int64)
+    last = np.log2(np.maximum((digits & -digits).astype(np.float64), 1.0))
+    return np.asarray(np.where(digits > 0, exponent - 53 + last, 2000.0))
+
+
+def views(learn: Array, side: Mask, test: Array, names: Sequence[str]) -> list[tuple[str, Array, Array]]:
+    """Scalar scores, larger on side True, learned on one part of the runs.
 
     Parameters
     ----------
-    outputs : array-like of shape (n, n_classes)
-        Rows of ``predict_proba``.
-    labels : array-like of shape (n,)
-        True label of each record.
-    classes : array-like of shape (n_classes,) or None, default=None
-        Label of each column, ``model.classes_``. None: the distinct labels in order, if all classes occur.
-    n_top : int, default=4
-        How many of the largest probabilities are kept, at most n_classes.
+    learn : array of shape (n, p)
+    side : array of shape (n,)
+        Which input each of these runs had.
+    test : array of shape (m, p)
+    names : sequence of str
 
     Returns
     -------
-    ndarray of shape (n, 1 + min(n_top, n_classes))
-        Probability of the own label (0 where the model does not know it), then the largest in falling order.
-
-    Raises
-    ------
-    ValueError
-        If ``outputs`` holds no probabilities, or labels and columns cannot be matched.
-
-    Examples
-    --------
-    >>> from skprivate.audit import output_summary
-    >>> output_summary([[0.2, 0.7, 0.1], [0.5, 0.25, 0.25]], ["b", "c"], classes=["a", "b", "c"], n_top=2)
-    array([[0.7 , 0.7 , 0.2 ],
-           [0.25, 0.5 , 0.25]])
+    list of (name, scores on learn, scores on test)
+        Single columns, from either side and by their distance from one side's median, their last binary digits,
+        sums of log-likelihood ratios for Laplace noise, and values that occur on one side only.
     """
-    p = _probabilities(outputs)
-    if isinstance(n_top, bool) or not isinstance(n_top, int | np.integer) or n_top < 0:
-        raise ValueError(must_be("n_top", "an integer >= 0", n_top))
-    column, known = class_columns(labels, p.shape[1], classes)
-    if column.size != len(p):
-        raise ValueError(
-            must_be("labels", f"one label for each of the {len(p)} rows of outputs", column.size)
-        )
-    own = np.where(known, p[np.arange(len(p)), column], 0.0)
-    return np.column_stack([own, -np.sort(-p, axis=1)[:, :n_top]])
-
-
-def class_columns(
-    labels: npt.ArrayLike, n_classes: int, classes: npt.ArrayLike | None = None
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """The column of each label, and whether it has one."""
-    values = as_labels(labels, "labels")
-    names = np.unique(values) if classes is None else as_labels(classes, "classes")
-    if names.size != n_classes:
-        told = "labels" if classes is None else "classes"
-        advice = "Name the classes of the columns: classes=model.classes_." if classes is None else ""
-        raise ValueError(
-            must_be(told, f"{n_classes} distinct ones, as many as outputs has columns", names.size, advice)
-        )
-    order = np.argsort(names, kind="stable")
-    if names.dtype.kind != values.dtype.kind and "U" in (names.dtype.kind, values.dtype.kind):
-        raise TypeError("labels and classes must be of one type, got text and numbers.")
-    place = np.minimum(np.searchsorted(names, values, sorter=order), names.size - 1)
-    column = order[place]
-    return column, np.asarray(names[column] == values)
-
-
-def _probabilities(outputs: npt.ArrayLike) -> Array:
-    allowed = "class probabilities of shape (n, n_classes), each row adding up to one"
-    try:
-        p = np.asarray(outputs, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(must_be("outputs", allowed, type(outputs).__name__)) from None
-    if p.ndim != 2 or p.shape[1] < 2:
-        raise ValueError(must_be("outputs", allowed, f"shape {p.shape}"))
-    if not np.isfinite(p).all():
-        raise ValueError(f"outputs must be {allowed}; there are missing or infinite entries.")
-    if p.min(initial=0.0) < -1e-6 or (np.abs(p.sum(axis=1) - 1.0) > _ROUNDING).any():
-        raise ValueError(f"outputs must be {allowed}; these are none. Scores go through the softmax first.")
-    return p
-
-
-# -- labels ---------------------------------------------------------------------------------------------------
-
-
-def _is_missing(value: Any) -> bool:
-    return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, float | np.floating) and math.isnan(value))
-    )
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, str | bytes):
-        return "text"
-    if isinstance(value, bool | np.bool_):
-        return "booleans"
-    return "numbers" if isinstance(value, int | float | np.number) else type(value).__name__
-
-
-def _flat(values: Any) -> npt.NDArray[Any]:
-    array = np.asarray(values)
-    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
-
-
-def as_labels(values: Any, name: str = "X") -> npt.NDArray[Any]:
-    """Labels as an array of text, booleans or numbers, one each row; never a mixture, never with gaps.
-
-    Lists, arrays, Series of pandas and polars, categorical ones and those with nullable types are the same.
-    """
-    array = _flat(values)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must hold labels of shape (n,) or (n, 1), got shape {array.shape}.")
-    if isinstance(values, list | tuple) and array.dtype.kind == "U":
-        array = np.array([*(value[0] if np.ndim(value) else value for value in values)], dtype=object)
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        raise ValueError(_GAPS.format(name=name))
-    if array.dtype.kind != "O" and array.dtype.kind != "T":
-        return array
-    plain = array.tolist()
-    if any(_is_missing(value) for value in plain):
-        raise ValueError(_GAPS.format(name=name))
-    kinds = sorted({_kind(value) for value in plain})
-    if len(kinds) > 1:
-        raise TypeError(
-            f"{name} must hold labels of one type, got {' and '.join(kinds)}. Convert them first."
-        )
-    if kinds == ["text"]:
-        return np.array([v.decode() if isinstance(v, bytes) else v for v in plain], dtype=str)
-    return np.array(plain) if kinds and kinds[0] in ("booleans", "numbers") else array.astype(str)
-
-
-_GAPS = (
-    "{name} must hold a label in every row, got missing values. Drop those rows, or name the gap as a label."
-)
-
-
-def is_labels(outputs: Any) -> bool:
-    """Whether outputs are predicted labels: one column that holds no floats, or no numbers at all."""
-    if len(np.shape(outputs)) not in (1, 2) or hasattr(outputs, "nnz"):
-        return False
-    array = np.asarray(outputs)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-        return array.dtype.kind in "USTO" and all(isinstance(value, str) for value in array.tolist())
-    if array.ndim != 1 or array.size == 0:
-        return False
-    if array.dtype.kind != "O":
-        return array.dtype.kind in "iubUST" or _is_gappy_series(outputs)
-    present = [value for value in array.tolist() if not _is_missing(value)]
-    return not all(isinstance(value, float) for value in present)
-
-
-def _is_gappy_series(outputs: Any) -> bool:
-    """Whole numbers with gaps come out of a Series as floats; its own type still tells."""
-    return hasattr(outputs, "dtype") and str(outputs.dtype).startswith(("Int", "UInt", "Boolean"))
-
-
-def is_float_series(outputs: Any) -> bool:
-    """Whether outputs are a Series of real numbers: a scalar T with a name."""
-    return hasattr(outputs, "to_frame") and len(np.shape(outputs)) == 1 and not is_labels(outputs)
+    found: list[tuple[str, Array, Array]] = []
+    varied = np.flatnonzero(learn.min(axis=0) < learn.max(axis=0))
+    if varied.size == 0:
+        return [("nothing varies", np.zeros(len(learn)), np.zeros(len(test)))]
+    x, t = learn[:, varied], test[:, varied]
+    labels = [names[k] for k in varied.tolist()]
+    ranks = np.argsort(np.argsort(x, axis=0), axis=0) / len(x)
+    apart = np.abs(ranks[side].mean(axis=0) - ranks[~side].mean(axis=0))
+    spread = np.abs(ranks[side].std(axis=0) - ranks[~side].std(axis=0))
+    chosen = np.argsort(-np.maximum(apart, spread))[:_MOST_COLUMNS]
+    for j in chosen[:20]:
+        sign = 1.0 if ranks[side, j].mean() >= ranks[~side, j].mean() else -1.0
+        found.append((labels[j], sign * x[:, j], sign * t[:, j]))
+        for here, word in ((side, "far from the neighbour's"), (~side, "far from the data's")):
+            centre = np.median(x[~here, j])
+            way = 1.0 if here is side else -1.0
+            found.append(
+                (f"{labels[j]}, {word}", way * np.abs(x[:, j] - centre), way * np.abs(t[:, j] - centre))
+            )
+        bits, bits_t = last_bit(x[:, j]), last_bit(t[:, j])
+        sign = 1.0 if bits[side].mean() >= bits[~side].mean() else -1.0
+        found.append((f"last digit of {labels[j]}", sign * bits, sign * bits_t))
+    a, b = np.median(x[~side], axis=0), np.median(x[side], axis=0)
+    scale = 0.5 * (np.abs(x[~side] - a).mean(axis=0) + np.abs(x[side] - b).mean(axis=0))
+    gain = np.divide(np.abs(a - b), scale, out=np.zeros_like(scale), where=scale > 0)
+    for k in sorted({min(k, x.shape[1]) for k in (1, 3, 10, 40, _MOST_COLUMNS)}):
+        j = np.argsort(-gain)[:k]
+        width = np.where(scale[j] > 0, scale[j], np.inf)
+        scores = [((np.abs(v[:, j] - a[j]) - np.abs(v[:, j] - b[j])) / width).sum(axis=1) for v in (x, t)]
+        found.append((f"likelihood ratio of {k} numbers", *scores))
+    return found

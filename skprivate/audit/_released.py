@@ -1,18 +1,24 @@
-"""Everything numeric that a fitted estimator reveals, as a vector, and scalar views of it."""
+"""Everything numeric that a fit gives away, by name: fitted attributes and what they hold, predictions, draws."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 
-__all__ = ["as_numbers", "distinguishing_scores", "released_values", "stack_released"]
+from skprivate.privacy._tape import run_tape
+
+__all__ = ["Observer", "as_numbers", "released_values", "stack_released"]
 
 Array = npt.NDArray[np.float64]
 #: Public by construction: parameters, counts of columns, bookkeeping.
 _IGNORED = {"privacy_guarantee_", "n_features_in_", "feature_names_in_", "classes_", "n_iter_"}
-_LIMIT = 400
+_DEPTH = 4
 
 
 def as_numbers(value: Any) -> Array | None:
@@ -29,14 +35,34 @@ def as_numbers(value: Any) -> Array | None:
     return np.asarray(np.clip(np.nan_to_num(array.astype(float).ravel()), -1e100, 1e100))
 
 
+def _inside(name: str, value: Any, depth: int) -> Iterator[tuple[str, Array]]:
+    """The numbers in a value and in whatever public parts it has."""
+    numbers = as_numbers(value)
+    if numbers is not None:
+        yield name, numbers
+        return
+    if depth == 0 or value is None or isinstance(value, str | bytes | type) or callable(value):
+        return
+    parts: Any
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value) if len(value) <= 1000 else ()
+    else:
+        slots = [slot for kind in type(value).__mro__ for slot in getattr(kind, "__slots__", ())]
+        parts = {slot: getattr(value, slot, None) for slot in slots} | getattr(value, "__dict__", {})
+        parts = parts.items()
+    for key, part in parts:
+        if not str(key).startswith("_") and key not in _IGNORED:
+            yield from _inside(f"{name}.{key}", part, depth - 1)
+
+
 def released_values(model: Any, probes: Any) -> dict[str, Array]:
-    """Numeric public fitted attributes, and predictions at the probes, by name."""
+    """Numbers in the public fitted attributes, however deep, and predictions at the probes, by name."""
     out: dict[str, Array] = {}
     for name, value in vars(model).items():
         if name.endswith("_") and not name.startswith("_") and name not in _IGNORED:
-            numbers = as_numbers(value)
-            if numbers is not None:
-                out[name] = numbers
+            out |= dict(_inside(name, value, _DEPTH))
     for method in ("decision_function", "predict_proba", "predict", "transform"):
         call = getattr(model, method, None)
         if call is None or probes is None:
@@ -50,129 +76,102 @@ def released_values(model: Any, probes: Any) -> dict[str, Array]:
             numbers = as_numbers(np.asarray(answer)[:, None] == np.asarray(model.classes_)[None, :])
         if numbers is not None:
             out[method] = numbers
+    return _in_order(out)
+
+
+def _in_order(out: dict[str, Array]) -> dict[str, Array]:
+    """What belongs to rows drawn at random, in the order of the rows: the draw of the rows is public."""
+    for name, order in list(out.items()):
+        if name.endswith(".members"):
+            for other, values in out.items():
+                if (
+                    other.startswith(name.removesuffix("members"))
+                    and values.size == order.size
+                    and other != name
+                ):
+                    out[other] = values[np.argsort(order, kind="stable")]
     return out
 
 
-def stack_released(runs: list[dict[str, Array]], calibrates: npt.NDArray[np.bool_]) -> Array:
-    """One row a run. The layout is read off the calibrating runs; other runs are cut or padded to it.
+def stack_released(
+    runs: list[dict[str, Array]], layout: dict[str, int] | None = None
+) -> tuple[Array, dict[str, int]]:
+    """One row a run, and the layout: sizes by name. Runs are cut or padded to a given layout.
 
-    Attributes whose size varies between runs are represented by their size and sum.
+    Attributes whose size varies between the runs that make the layout are represented by their size and sum
+    (size -1 in the layout).
     """
-    known = [run for run, use in zip(runs, calibrates, strict=True) if use]
-    columns = []
-    for name in sorted(set.intersection(*(set(run) for run in known))):
-        sizes = {run[name].size for run in known}
-        if len(sizes) == 1:
-            block = np.zeros((len(runs), sizes.pop()))
-            for row, run in zip(block, runs, strict=True):
-                value = run.get(name, np.empty(0))[: row.size]
-                row[: value.size] = value
-        else:
-            values = [run.get(name, np.empty(0)) for run in runs]
-            block = np.array([[value.size, value.sum()] for value in values], dtype=float)
+    if layout is None:
+        names = set.intersection(*(set(run) for run in runs))
+        sizes = {name: {run[name].size for run in runs} for name in sorted(names)}
+        layout = {name: size.pop() if len(size) == 1 else -1 for name, size in sizes.items()}
+    nothing = np.empty(0)
+    columns = [np.zeros((len(runs), 1))]
+    for name, size in layout.items():
+        values = [run.get(name, nothing) for run in runs]
+        if size < 0:
+            columns.append(np.array([[value.size, value.sum()] for value in values], dtype=float))
+            continue
+        block = np.zeros((len(runs), size))
+        for row, value in zip(block, values, strict=True):
+            row[: min(size, value.size)] = value[:size]
         columns.append(block)
-    return np.hstack(columns) if columns else np.zeros((len(runs), 1))
+    return np.hstack(columns), layout
 
 
-def _direction(z: Array, member: npt.NDArray[np.bool_], ridge: float) -> Array:
-    difference = z[member].mean(axis=0) - z[~member].mean(axis=0)
-    within = np.vstack([z[member] - z[member].mean(axis=0), z[~member] - z[~member].mean(axis=0)])
-    if np.isinf(ridge):
-        return np.asarray(difference)
-    n, p = within.shape
-    if p <= n:
-        return np.asarray(np.linalg.solve(within.T @ within / n + ridge * np.eye(p), difference))
-    gram = within @ within.T / n + ridge * np.eye(n)
-    return np.asarray((difference - within.T @ np.linalg.solve(gram, within @ difference) / n) / ridge)
+class _Listener:
+    """A tape that notes the results of draws, not what they were drawn on: all of them are paid for."""
+
+    def __init__(self) -> None:
+        self.heard: dict[str, Array] = {}
+
+    def draw(self, draw: Any, sample: Any) -> Any:
+        result = sample()
+        for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
+            numbers = as_numbers(part)
+            if numbers is not None:
+                self.heard[f"draw {len(self.heard)} {draw.kind} {k}"] = numbers
+        return result
 
 
-def distinguishing_scores(
-    calibration: Array, member: npt.NDArray[np.bool_], test: Array, rng: np.random.Generator
-) -> list[tuple[Array, Array]]:
-    """Candidate scalar statistics, learned on calibration runs alone.
+class Observer:
+    """Fits clones of one estimator with fresh noise and notes what an observer sees.
 
     Parameters
     ----------
-    calibration : array of shape (n, p)
-        Released values of the calibration runs.
-    member : array of shape (n,)
-        Which input each run was fitted on.
-    test : array of shape (m, p)
-        Released values of the runs that decide.
-    rng : numpy.random.Generator
-        Public randomness of the folds.
-
-    Returns
-    -------
-    list of (calibration_scores, test_scores)
-        Discriminant directions at several ridges (calibration scores are cross-fitted, so that a threshold
-        set on them is not over-optimistic) and the single coordinates that separate best.
-    """
-    centre = np.median(calibration, axis=0)
-    low, high = np.quantile(calibration, [0.25, 0.75], axis=0)
-    spread = calibration.std(axis=0)
-    if spread.size > _LIMIT:
-        keep = np.sort(np.argsort(spread)[-_LIMIT:])
-        return distinguishing_scores(calibration[:, keep], member, test[:, keep], rng)
-    scale = np.where(high > low, high - low, np.where(spread > 0, spread, 1.0))
-
-    def squash(v: Array) -> Array:
-        return np.asarray(np.arcsinh(np.clip((v - centre) / scale, -1e12, 1e12)))
-
-    z, t = squash(calibration), squash(test)
-    z, t = np.hstack([z, np.abs(z)]), np.hstack([t, np.abs(t)])
-    alive = z.std(axis=0) > 0
-    z, t = z[:, alive], t[:, alive]
-    if z.shape[1] == 0:
-        return [(np.zeros(len(calibration)), np.zeros(len(test)))]
-    fold = np.zeros(member.size, dtype=int)
-    for group in (np.flatnonzero(member), np.flatnonzero(~member)):
-        fold[rng.permutation(group)] = np.arange(group.size) % 4
-    out = []
-    for ridge in (1e-2, 1.0, np.inf):
-        scores = np.empty(member.size)
-        for f in range(4):
-            inside = fold != f
-            scores[~inside] = z[~inside] @ _unit(_direction(z[inside], member[inside], ridge))
-        out.append((scores, t @ _unit(_direction(z, member, ridge))))
-    out += _clipped_sums(calibration, member, test, fold)
-    gap = np.abs(z[member].mean(axis=0) - z[~member].mean(axis=0)) / z.std(axis=0)
-    for j in np.argsort(gap)[::-1][:5]:
-        sign = 1.0 if z[member, j].mean() >= z[~member, j].mean() else -1.0
-        out.append((sign * z[:, j], sign * t[:, j]))
-    return out
-
-
-def _clipped_sums(
-    calibration: Array, member: npt.NDArray[np.bool_], test: Array, fold: npt.NDArray[np.intp]
-) -> list[tuple[Array, Array]]:
-    """Log-likelihood ratios for independent Laplace noise, over the coordinates that differ most.
-
-    ``Σ_j (|x_j − a_j| − |x_j − b_j|)/s_j`` with a and b the medians of the two sides.
+    estimator : estimator
+    observable : {"all", "released", "mechanism"} or callable
+        Fitted attributes and predictions, results of draws, both, or a statistic of the fitted estimator.
     """
 
-    def learn(x: Array, side: npt.NDArray[np.bool_]) -> tuple[Array, Array, Array, npt.NDArray[np.intp]]:
-        a, b = np.median(x[~side], axis=0), np.median(x[side], axis=0)
-        scale = 0.5 * (np.abs(x[~side] - a).mean(axis=0) + np.abs(x[side] - b).mean(axis=0))
-        scale = np.where(scale > 0.0, scale, np.inf)
-        return a, b, scale, np.argsort(np.abs(a - b) / scale)[::-1]
+    def __init__(self, estimator: Any, observable: Any):
+        self.estimator, self.observable = estimator, observable
+        # A privatizer in the local model leaves nothing in fit: its release is what transform returns.
+        self.local = getattr(type(estimator), "releases_in", "fit") == "transform"
 
-    def score(x: Array, learned: tuple[Array, Array, Array, npt.NDArray[np.intp]], k: int) -> Array:
-        a, b, scale, order = learned
-        j = order[:k]
-        return np.asarray(((np.abs(x[:, j] - a[j]) - np.abs(x[:, j] - b[j])) / scale[j]).sum(axis=1))
+    def fit(self, data: Any, seed: int | None) -> Any:
+        """A fresh clone, fitted."""
+        model = clone(self.estimator)
+        if "random_state" in model.get_params(deep=False):
+            model.set_params(random_state=seed)  # a fixed seed would make all runs alike
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the same warning a thousand times tells nothing
+            if data.y is None:
+                return model.fit(data.X, **data.params)
+            return model.fit(data.X, data.y, **data.params)
 
-    whole = learn(calibration, member)
-    parts = [learn(calibration[fold != f], member[fold != f]) for f in range(4)]
-    out = []
-    for k in sorted({min(k, calibration.shape[1]) for k in (1, 3, 10, 40)}):
-        scores = np.empty(member.size)
-        for f in range(4):
-            scores[fold == f] = score(calibration[fold == f], parts[f], k)
-        out.append((scores, score(test, whole, k)))
-    return out
-
-
-def _unit(direction: Array) -> Array:
-    norm = float(np.linalg.norm(direction))
-    return direction / norm if norm > 0 else direction
+    def look(self, data: Any, seed: int | None, probes: Any = None) -> dict[str, Array]:
+        """What one fit gives away."""
+        listener = _Listener()
+        with run_tape(listener) if self.observable in ("all", "mechanism") else nullcontext():
+            model = self.fit(data, seed)
+            if self.local:
+                numbers = as_numbers(model.transform(data.X))
+                listener.heard |= {} if numbers is None else {"transform": numbers}
+        if callable(self.observable):
+            numbers = as_numbers(self.observable(model))
+            if numbers is None:
+                raise TypeError("observable must return a number or an array of numbers.")
+            return {"statistic": numbers}
+        released = {} if self.observable == "mechanism" or self.local else released_values(model, probes)
+        return listener.heard | released

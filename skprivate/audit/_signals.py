@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 
-from skprivate.audit._outputs import output_summary
+from skprivate.audit._class_outputs import output_summary
 
 __all__ = ["has_classes", "residuals", "true_label_probability"]
 

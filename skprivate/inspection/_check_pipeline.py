@@ -15,6 +15,7 @@ from skprivate.aggregate import (
 )
 from skprivate.inspection._guarantee_of import NoGuaranteeError, walk
 from skprivate.inspection._steps import Place, Role, Step
+from skprivate.privacy import RiskTarget
 
 __all__ = ["PipelineReport", "StepReport", "check_pipeline"]
 
@@ -185,11 +186,13 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         return StepReport(step.path, str(step.role), step.why, conditions=step.assumptions)
     source = step.model.privacy_guarantee_ if step.place.paid else step.model
     conditions = (*step.assumptions, *(demand.text for demand in step.place.demands))
+    epsilon = getattr(source, "epsilon", None)
+    target = (f"a budget of {epsilon}",) if isinstance(epsilon, RiskTarget) else ()
     return StepReport(
         step.path,
         str(step.role),
-        epsilon=getattr(source, "epsilon", None),
+        epsilon=None if target else epsilon,
         delta=getattr(source, "delta", None),
         copies=step.place.copies,
-        conditions=conditions,
+        conditions=(*target, *conditions),
     )

@@ -14,6 +14,7 @@ from skprivate.inspection._leaves import inner_models, leaf, releases_when_trans
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.inspection._steps import Place, Role, Step, Walk
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy._random_stopping import _MECHANISM as SEARCH
 from skprivate.user_level import UserLevelSelector
 
 __all__ = ["NoGuaranteeError", "guarantee_of", "walk"]
@@ -156,6 +157,11 @@ def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuaran
     return math.fsum(max(getattr(g, name), getattr(s.model, name, 0.0)) for s, g in pairs)
 
 
+def is_of_search(guarantee: PrivacyGuarantee) -> bool:
+    """Whether a guarantee is that of a private search as a whole."""
+    return any(getattr(event, "mechanism", "") == SEARCH for event, _ in guarantee.events)
+
+
 def _error(model: Any, problems: Sequence[tuple[str, str]], note: str = "") -> NoGuaranteeError:
     lines = "".join(f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
     return NoGuaranteeError(
@@ -164,11 +170,15 @@ def _error(model: Any, problems: Sequence[tuple[str, str]], note: str = "") -> N
 
 
 def _counted_once(private: list[Step]) -> list[Step]:
-    """A model that was fitted before and stands in two places was released once."""
+    """A model that was fitted before and stands in two places was released once, and so were the parts of a search."""
     found: dict[Any, Step] = {}
     for i, step in enumerate(private):
         shared = step.place.paid and not releases_when_transforming(step.model)
-        found.setdefault(id(step.model) if shared else ("place", i), step)
+        key: Any = id(step.model) if shared else ("place", i)
+        # All private steps of what a search released hold one and the same guarantee, its own.
+        if is_of_search(guarantee := step.model.privacy_guarantee_):
+            key = ("search", id(guarantee))
+        found.setdefault(key, step)
     return list(found.values())
 
 

@@ -37,7 +37,7 @@ class UserKFold(BaseCrossValidator):
     **What holds.** Let two data sets differ in the rows of one user u: all of them added or removed (add-remove), or
     exchanged with u keeping its identifier (replace-one). Then the training sets of all folds but u's own differ in u
     alone, as the guarantee of each fit assumes, and the training set of u's own fold is the same. k fits, one for each
-    fold, therefore cost a user what k − 1 of them cost together.
+    fold, therefore cost a user what k − 1 of them cost together: `fit_folds` charges that.
 
     **What is assumed.** Under replace-one the identifiers are public. An exchanged user with another identifier may
     fall in another fold and is then, for two of the fits, a user less and a user more; to protect identifiers use
@@ -56,6 +56,7 @@ class UserKFold(BaseCrossValidator):
 
     See Also
     --------
+    fit_folds : Fits on these folds, for what one user pays.
     check_cv : A splitter that suits the unit of privacy.
 
     Examples
@@ -85,9 +86,9 @@ class UserKFold(BaseCrossValidator):
     def __init__(self, n_splits: int = 5, *, key: str | bytes | int | None = None) -> None:
         if not isinstance(n_splits, Integral) or isinstance(n_splits, bool) or n_splits < 2:
             raise ValueError(f"n_splits must be an integer of at least 2, got {n_splits!r}.")
-        self.n_splits = int(n_splits)
+        self.n_splits: int = int(n_splits)
         self.key = key
-        _key_bytes(key)
+        key_bytes(key)
 
     def split(
         self, X: Any, y: Any = None, groups: Any = None, user_ids: Any = None
@@ -127,7 +128,7 @@ class UserKFold(BaseCrossValidator):
                 "scikit-learn passes on groups alone: pass groups=user_ids as well as the estimator's user_ids."
             )
         codes, names = encode_identifiers(ids, _num_samples(X))
-        fold = (hash_identifiers(names, _key_bytes(self.key)) % np.uint64(self.n_splits)).astype(np.int64)
+        fold = (hash_identifiers(names, key_bytes(self.key)) % np.uint64(self.n_splits)).astype(np.int64)
         fold_of_row = fold[codes]
         for number in range(self.n_splits):
             yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
@@ -147,7 +148,7 @@ class UserKFold(BaseCrossValidator):
         return self.n_splits
 
 
-def _key_bytes(key: Any) -> bytes:
+def key_bytes(key: Any) -> bytes:
     """32 bytes for a key; different ones for different keys."""
     if key is None:
         key = DEFAULT_KEY

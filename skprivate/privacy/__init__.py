@@ -1,7 +1,6 @@
 """Privacy primitives: what is promised, what is drawn, what is spent. Knows no estimator."""
 
 from skprivate.privacy._accounting import (
-    bounded_range_delta,
     compose_delta,
     compose_epsilon,
     filter_epsilon,
@@ -19,6 +18,7 @@ from skprivate.privacy._contributions import (
 from skprivate.privacy._draws import SelectionRule
 from skprivate.privacy._errors import BudgetExceededError
 from skprivate.privacy._events import (
+    ApproximateEvent,
     BoundedRangeEvent,
     GaussianEvent,
     LaplaceEvent,
@@ -29,31 +29,39 @@ from skprivate.privacy._events import (
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
 from skprivate.privacy._ledger_quote import Quote
+from skprivate.privacy._ledger_reserve import DisjointParts
+from skprivate.privacy._loss_distribution import bounded_range_delta
 from skprivate.privacy._mechanism import Mechanism
+from skprivate.privacy._random_stopping import SearchPlan, plan_search, search_epsilon
 from skprivate.privacy._randomness import public_generator
 from skprivate.privacy._release import Release, open_release
-from skprivate.privacy._repeated import repeated_events, select_repeatedly
+from skprivate.privacy._repeated import Selected, select_repeatedly
+from skprivate.privacy._repetitions import Repetitions
 from skprivate.privacy._risk import PrivacyRisk, epsilon_of_risk
+from skprivate.privacy._risk_target import RiskTarget
 from skprivate.privacy._simulation import (
     SimulatedNoiseError,
     SimulatedNoiseWarning,
     forbid_simulated_noise,
 )
-from skprivate.privacy._warnings import LargeDeltaWarning, warn_caller
+from skprivate.privacy._warnings import LargeDeltaWarning, LedgerUnitWarning, warn_caller
 from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
 
 __all__ = [
     "CONTRIBUTION_BITS",
     "CONTRIBUTION_STEP",
     "Adjacency",
+    "ApproximateEvent",
     "BoundedRangeEvent",
     "Branch",
     "BudgetExceededError",
     "DamagedLedgerError",
+    "DisjointParts",
     "GaussianEvent",
     "LaplaceEvent",
     "LargeDeltaWarning",
     "LedgerEntry",
+    "LedgerUnitWarning",
     "Mechanism",
     "PrivacyEvent",
     "PrivacyGuarantee",
@@ -63,6 +71,10 @@ __all__ = [
     "PureEvent",
     "Quote",
     "Release",
+    "Repetitions",
+    "RiskTarget",
+    "SearchPlan",
+    "Selected",
     "SelectionRule",
     "SimulatedNoiseError",
     "SimulatedNoiseWarning",
@@ -80,9 +92,10 @@ __all__ = [
     "interval_contributions",
     "open_branches",
     "open_release",
+    "plan_search",
     "public_generator",
-    "repeated_events",
     "rho_of_epsilon",
+    "search_epsilon",
     "select_repeatedly",
     "upper_root",
     "warn_caller",

@@ -9,6 +9,8 @@ The smallest of these is reported, where they apply:
 * zero-concentrated DP: Σρ, converted once and for all in `_zcdp`;
 * the sum of pure ε of some events and one of the other bounds for the rest.
 
+Events of which (ε, δ) alone is known take their δ first (`_failures`).
+
 The neighbouring relation never enters here: noise is scaled to the sensitivity of the relation in force, so the
 pair that dominates a Gaussian is always N(0, z²) against N(1, z²).
 """
@@ -20,7 +22,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from skprivate.privacy._dialect import at_least, delta_number, number, positive
@@ -31,6 +32,7 @@ from skprivate.privacy._events import (
     ZeroConcentratedEvent,
     count_events,
 )
+from skprivate.privacy._failures import delta_beside, delta_with, split_failures
 from skprivate.privacy._gaussian_curve import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skprivate.privacy._loss_distribution import LARGE, TiltedLoss, chernoff, tilted_loss, top_loss
 from skprivate.privacy._zcdp import delta_of_rho, epsilon_of_rho
@@ -94,6 +96,11 @@ def compose_delta(events: Events, epsilon: float) -> float:
     0.0
     """
     at_least("epsilon", epsilon, 0)
+    return _compose_delta(frozenset(count_events(events).items()), float(epsilon), sharp=True)
+
+
+def rough_delta(events: Events, epsilon: float) -> float:
+    """`compose_delta` ten times as fast, and up to 1e-5 above it."""
     return _compose_delta(frozenset(count_events(events).items()), float(epsilon))
 
 
@@ -120,7 +127,8 @@ def filter_epsilon(events: Events, delta: float = 0.0) -> float:
     beforehand, is (ε, δ)-DP. Σε is such a privacy filter trivially, and so is Σρ for zCDP, with no loss against
     composition that is fixed beforehand (theorem 1 of [1]_; [2]_). Their minimum is one as well: in outcomes that
     end with Σε ≤ ε the privacy loss does not exceed ε, and in all others Σρ kept within `rho_of_epsilon` throughout.
-    The tighter bounds of `compose_epsilon` are no filters.
+    The tighter bounds of `compose_epsilon` are no filters, and an event of which (ε, δ) alone is known has no price:
+    to choose between it and another use of δ on the way would use δ twice.
 
     Parameters
     ----------
@@ -237,6 +245,10 @@ def gaussian_noise_multiplier(
 def _compose_epsilon(counts: Counts, delta: float) -> float:
     if not counts:
         return 0.0
+    failure, unfailing = split_failures(counts)
+    if failure > 0:
+        left = delta_beside(failure, delta)
+        return math.inf if left < 0 else _compose_epsilon(frozenset(unfailing.items()), left)
     best = _cheap_epsilon(counts, delta)
     if delta == 0 or best == 0:
         return best
@@ -280,7 +292,10 @@ def _compose_epsilon(counts: Counts, delta: float) -> float:
 
 
 @lru_cache(maxsize=512)
-def _compose_delta(counts: Counts, epsilon: float) -> float:
+def _compose_delta(counts: Counts, epsilon: float, *, sharp: bool = False) -> float:
+    failure, unfailing = split_failures(counts)
+    if failure > 0:
+        return delta_with(failure, _compose_delta(frozenset(unfailing.items()), epsilon, sharp=sharp))
     if _pure_sum(counts) <= epsilon:
         return 0.0
     pure, rest = _split(counts, 0.0)
@@ -298,7 +313,7 @@ def _compose_delta(counts: Counts, epsilon: float) -> float:
             logs = logs - tilts * left
             best = int(np.argmin(logs))
             bounds.append(_exp_up(float(logs[best]) + 2.0**-48 * (1 + tilts[best] * left)))
-            loss = tilted_loss(kinds, mu, float(tilts[best]), left) if _has_loss(rest) else None
+            loss = tilted_loss(kinds, mu, float(tilts[best]), left, sharp=sharp) if _has_loss(rest) else None
             if loss:
                 bounds.append(_exp_up(loss.log_delta(left)) + slack)
     return min(bounds)
@@ -415,24 +430,3 @@ def _left(epsilon: float, spent: float) -> float:
 def _exp_up(logarithm: float) -> float:
     value = math.exp(min(logarithm, 0.0))
     return min(math.nextafter(value * (1 + 2.0**-48), math.inf), 1.0)
-
-
-def bounded_range_delta(eta: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Largest hockey-stick divergence at ``epsilon`` of a mechanism whose losses span at most ``eta``.
-
-    For losses in [t − η, t] it is (1 − e^{t−η})(1 − e^{ε−t})/(1 − e^{−η}); the maximum over t is at t = (ε + η)/2.
-
-    Parameters
-    ----------
-    eta : float
-        The range η > 0: largest loss minus smallest loss.
-    epsilon : ndarray
-        Where to evaluate.
-
-    Returns
-    -------
-    delta : ndarray
-        δ(ε), of the shape of ``epsilon``.
-    """
-    inside = np.square(np.expm1((np.minimum(epsilon, eta) - eta) / 2)) / -math.expm1(-eta)
-    return np.where(epsilon < -eta, -np.expm1(np.minimum(epsilon, 0)), inside)

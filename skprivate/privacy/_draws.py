@@ -259,7 +259,11 @@ class Draws(MetricDraws, FlowDraws):
             "multiplicity": multiplicity,
             "located": locate is not None,
         }
-        draw = Draw("select", np.asarray(scores), sensitivity, "linf", {event: 1}, None, options)
+
+        def categories() -> list[int]:
+            return [choose(costs, rate, self._source, multiplicity)[0]]
+
+        draw = Draw("select", np.asarray(scores), sensitivity, "linf", {event: 1}, None, options, categories)
 
         def sample() -> Any:
             category, member = choose(costs, rate, self._source, multiplicity)
@@ -317,6 +321,13 @@ class Draws(MetricDraws, FlowDraws):
         rate = selection_rate(epsilon, steps, False)
         options = {"monotone": False, "multiplicity": [count for counts in multiplicity for count in counts]}
         options |= {"parts": [sum(counts) for counts in multiplicity], "located": True}
+
+        def categories() -> list[int]:
+            return [
+                _selection.exponential_select(costs, rate, self._source, counts)[0]
+                for costs, counts in zip(parts, multiplicity, strict=True)
+            ]
+
         draw = Draw(
             "select_parts",
             np.concatenate(list(scores)),
@@ -325,6 +336,7 @@ class Draws(MetricDraws, FlowDraws):
             {BoundedRangeEvent(epsilon): 1},
             None,
             options,
+            categories,
         )
 
         def sample() -> list[Any]:

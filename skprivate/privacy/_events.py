@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
+    "ApproximateEvent",
     "BoundedRangeEvent",
     "GaussianEvent",
     "LaplaceEvent",
@@ -155,9 +156,39 @@ class ZeroConcentratedEvent(PrivacyEvent):
         return self.rho_
 
 
+@dataclass(frozen=True)
+class ApproximateEvent(PrivacyEvent):
+    """Any (ε, δ)-DP mechanism; composed as what dominates them all.
+
+    That is: with probability δ everything is revealed, else the answer is randomised response of ε. With δ > 0 it has
+    no price as a pure event, none in zCDP, and none in `filter_epsilon`: plan it. A δ of 0 makes it a pure event.
+    """
+
+    epsilon: float
+    delta: float
+    mechanism: str = "approximate"
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.delta, (int, float)) and 0 <= self.delta < 1):
+            raise ValueError(f"delta must be a number in [0, 1), got {self.delta!r}.")
+        if self.delta == 0 or self.epsilon != 0:
+            _positive("epsilon", self.epsilon)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.epsilon if self.delta == 0 else math.inf
+
+
 _KINDS: dict[str, type[PrivacyEvent]] = {
     kind.__name__: kind
-    for kind in (BoundedRangeEvent, GaussianEvent, LaplaceEvent, PureEvent, ZeroConcentratedEvent)
+    for kind in (
+        ApproximateEvent,
+        BoundedRangeEvent,
+        GaussianEvent,
+        LaplaceEvent,
+        PureEvent,
+        ZeroConcentratedEvent,
+    )
 }
 
 #: A multiset of events as callers may write it.

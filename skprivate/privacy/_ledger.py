@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from skprivate.privacy._dialect import must_be, rounded_up
-from skprivate.privacy._ledger_book import Book, LazyBook, remarks
+from skprivate.privacy._ledger_book import Book, LazyBook
 from skprivate.privacy._ledger_door import LedgerDoor
 from skprivate.privacy._ledger_entries import LedgerEntry, entries_frame, entries_html
 from skprivate.privacy._ledger_journal import DamagedLedgerError, record
 from skprivate.privacy._ledger_quote import Quote
-from skprivate.privacy._ledger_rules import Price
+from skprivate.privacy._ledger_reserve import Reserves
 from skprivate.privacy._ledger_store import FileStore, MemoryStore
 from skprivate.privacy._ledger_terms import HasTerms, checked_terms
+from skprivate.privacy._risk_target import RiskTarget
 
 __all__ = ["DamagedLedgerError", "LedgerEntry", "PrivacyLedger"]
 
 
-class PrivacyLedger(LedgerDoor, HasTerms):
+class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
     """A durable privacy budget of one data set, shared by many fits, threads and processes.
 
     Pass the same ledger as ``ledger=`` to every estimator that is fitted on the same data. Each release
@@ -39,8 +38,8 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         File of the ledger. Created if it does not exist; else opened, and what is given here must be
         what it was created with (`PrivacyLedger.open` opens it without the numbers). None keeps the
         ledger in the memory of this process: its threads share it, and it refuses to be pickled.
-    epsilon : float
-        Budget ε > 0 of all releases together.
+    epsilon : float or RiskTarget
+        Budget ε > 0 of all releases together; a `RiskTarget` stands for the largest one that keeps to it.
     delta : float, default=0.0
         Budget δ in [0, 1) of all releases together.
     unit : PrivacyUnit or str, default=None
@@ -86,8 +85,8 @@ class PrivacyLedger(LedgerDoor, HasTerms):
     for its unit and adjacency, even where each release and its price are chosen after seeing the earlier
     ones, and where several run at the same time: both rules are fully adaptive privacy filters ([1]_ for
     sums of (ε, δ), [2]_ and [3]_ for zero-concentrated prices), and they hold for interleaved
-    interactive mechanisms as well [4]_. The fits of a cross-validation are added up like any others; no
-    use is made of disjoint folds.
+    interactive mechanisms as well [4]_. The fits of a cross-validation are added up like any others; `parallel` makes
+    use of disjoint folds.
 
     *Never a cent over.* Prices are added in exact decimal arithmetic. A float stands for the decimal number
     that it prints as, so ten releases at 0.1 fill a budget of 1 exactly, in any order.
@@ -100,10 +99,11 @@ class PrivacyLedger(LedgerDoor, HasTerms):
     *Simulated releases.* A file is either for releases or for simulation, so that every entry of the one is a real
     release, and no real release is charged to the other. In memory, simulated releases are charged and marked.
 
-    *Durability.* SQLite with a write-ahead log, synchronised to the disk at each commit. The processes
-    share memory beside the file, so it must lie on a local file system. Nothing is overwritten: each change is a
-    record that seals the one before, so a record that was changed, cut or taken out is noticed by whoever opens the
-    file, and an older copy by every handle that has seen a newer record (a fitted model's among them).
+    *Durability.* SQLite, synchronised to the disk at each commit, with its locks, so the file must lie on a local file
+    system. Nothing is overwritten: each change is a record that seals the one before, so a record that was changed or
+    taken out is noticed by whoever reads it, and an older copy by every handle that has seen a newer record (a fitted
+    model's among them). Opening reads the records from the last checkpoint on, a thousand at most; `entries` and
+    `seals` read and check them all.
 
     References
     ----------
@@ -131,7 +131,7 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        epsilon: float,
+        epsilon: float | RiskTarget,
         delta: float = 0.0,
         unit: str | None = None,
         adjacency: str | None = None,
@@ -196,10 +196,14 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         reservation: int | None = None,
         note: str = "",
         data: str = "",
+        parts: tuple[int, ...] = (),
     ) -> None:
         self._book = book
         self._identity = book.state.terms.identity if identity is None else identity
-        self._reservation, self._note, self._data = reservation, note, data
+        self._reservation, self._note, self._data, self._parts = reservation, note, data, parts
+
+    def _part(self, reservation: int, parts: tuple[int, ...] = ()) -> PrivacyLedger:
+        return _handle(self._book, self._identity, reservation, self._note, self._data, parts)
 
     def annotated(self, note: str = "", *, data: str = "") -> PrivacyLedger:
         """A handle to the same ledger whose releases carry a note.
@@ -227,64 +231,20 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         for name, value in (("note", note), ("data", data)):
             if not isinstance(value, str):
                 raise TypeError(must_be(name, "a string", value))
-        return _handle(self._book, self._identity, self._reservation, note, data)
-
-    @contextmanager
-    def reserve(
-        self, epsilon: float | Quote, delta: float = 0.0, *, rho: float | None = None, rho_delta: float = 0.0
-    ) -> Iterator[PrivacyLedger]:
-        """Set a part of the budget aside for several releases: all of them, or none.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            Most that the releases may cost together, as plain sums; or, in place of all numbers, what `quote` said.
-        rho, rho_delta : float, optional
-            Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price,
-            which only sums admit. Without it, ρ is ε²/2 and the latter δ.
-
-        Yields
-        ------
-        part : PrivacyLedger
-            A handle for the ``ledger`` parameter of the estimators. Its releases are paid by the reservation, which
-            costs what they cost when the block ends.
-
-        Raises
-        ------
-        BudgetExceededError
-            So much is not left; nothing was written.
-        ValueError
-            The ledger has no unit of account yet.
-
-        Examples
-        --------
-        >>> from skprivate.privacy import PrivacyLedger, open_release
-        >>> ledger = PrivacyLedger(epsilon=2.0, unit="row", adjacency="add-remove")
-        >>> with ledger.reserve(1.5) as part:
-        ...     with open_release(epsilon=1.0, unit="row", adjacency="add-remove", ledger=part) as release:
-        ...         noisy = release.laplace(0.5, sensitivity=1.0, epsilon=1.0)
-        >>> ledger.remaining
-        (1.0, 0.0)
-        """
-        if self._reservation is not None:
-            raise ValueError("a reserved part of a ledger cannot be divided again; reserve from the whole.")
-        unit = adjacency = None
-        if isinstance(epsilon, Quote):
-            price, unit, adjacency = epsilon.price, epsilon.unit, epsilon.adjacency
-        else:
-            price = Price.checked(epsilon, delta, rho, rho_delta)
-        entry = self._book.reserve(price, unit, adjacency, remarks(self._note, self._data, {}))
-        try:
-            yield _handle(self._book, self._identity, entry, self._note, self._data)
-        finally:
-            self._book.settle(entry)
+        return _handle(self._book, self._identity, self._reservation, note, data, self._parts)
 
     def quote(self, estimator: Any, X: Any, y: Any = None, **fit_params: Any) -> Quote:
         """What a fit, a cross-validation or a search would cost, before anything is drawn for it.
 
         A copy of the estimator is fitted with simulated noise on a dry run of this ledger, and forgotten: that takes
-        as long as the fit itself. Prices do not depend on private values, so the fit will cost the same; a search over
-        random candidates must have its ``random_state`` set.
+        as long as the fit itself. Prices do not depend on private values, so the fit will cost the same, to the last
+        bit; a search over random candidates must have its ``random_state`` set.
+
+        Where candidates of scikit-learn's searches cost differently, which of them goes on to the next round, or is
+        fitted to all data, depends on their scores. The quote is then the bound that the dearest of them make, in each
+        part of the price (``exact=False``), and takes four times as long.
+
+        A randomiser of rows, which releases in ``transform``, is quoted one transform of ``X``.
 
         Parameters
         ----------
@@ -376,14 +336,14 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         return seal
 
     def seals(self) -> list[str]:
-        """The seals of all records, oldest first.
+        """The seals of all records, oldest first; every record is read and checked for it.
 
         Returns
         -------
         seals : list of str
             The last of them is `seal`.
         """
-        with self._book.transaction(write=False) as (journal, _):
+        with self._book.transaction(write=False, complete=True) as (journal, _):
             return [found.seal for found in journal.since(0)]
 
     def entries(self) -> list[LedgerEntry]:
@@ -394,7 +354,7 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         entries : list of LedgerEntry
             One for each release and reservation, open ones included.
         """
-        with self._book.transaction(write=False) as (_, state):
+        with self._book.transaction(write=False, complete=True) as (_, state):
             return list(state.entries.values())
 
     def to_frame(self) -> Any:
@@ -410,7 +370,9 @@ class PrivacyLedger(LedgerDoor, HasTerms):
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(self.path)
         try:
-            (epsilon, delta), count, unit = self.spent, len(self.entries()), self.unit or "unit"
+            with self._book.transaction(write=False) as (_, state):
+                count: int = state.count
+            (epsilon, delta), unit = self.spent, self.unit or "unit"
             trial = ", simulation only" if self.simulation else ", dry run" if self.dry_run else ""
         except (OSError, ValueError, RuntimeError):
             return f"PrivacyLedger({where}: out of reach)"
@@ -432,7 +394,8 @@ class PrivacyLedger(LedgerDoor, HasTerms):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _handle, (self._book, self._identity, self._reservation, self._note, self._data)
+        place = (self._reservation, self._note, self._data, self._parts)
+        return _handle, (self._book, self._identity, *place)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PrivacyLedger) and self._identity == other._identity

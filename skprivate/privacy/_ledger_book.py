@@ -14,12 +14,20 @@ from typing import Any
 from skprivate.privacy._dialect import positive
 from skprivate.privacy._events import PrivacyEvent
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
-from skprivate.privacy._ledger_journal import DamagedLedgerError, Record, follow, record
+from skprivate.privacy._ledger_entries import RESERVATION
+from skprivate.privacy._ledger_journal import (
+    CHECKPOINT_EVERY,
+    DamagedLedgerError,
+    Record,
+    follow,
+    is_checkpoint,
+    record,
+)
 from skprivate.privacy._ledger_rules import Price
 from skprivate.privacy._ledger_state import LedgerState
 from skprivate.privacy._ledger_store import FileJournal, FileStore, MemoryJournal, MemoryStore
 from skprivate.privacy._ledger_terms import now, require_noise
-from skprivate.privacy._ledger_units import Account, conversion, converted
+from skprivate.privacy._ledger_units import Account, conversion, converted, stays_apart
 
 Events = Sequence[dict[str, Any]]
 Journal = FileJournal | MemoryJournal
@@ -37,7 +45,7 @@ class Book:
 
     def __init__(self, store: FileStore | MemoryStore, seen: Record | None = None) -> None:
         self.store = store
-        self._seen = seen
+        self._seen, self._wary = seen, False
         self.state = LedgerState()
         self._lock, self._process = threading.RLock(), os.getpid()
         with self.transaction(write=False):
@@ -54,27 +62,44 @@ class Book:
         return LazyBook, (self.store, self.state.last)
 
     @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[tuple[Journal, LedgerState]]:
-        """The journal and the state after all of its records; what is written counts when it is on the disk."""
+    def transaction(
+        self, *, write: bool, complete: bool = False, entry: int | None = None
+    ) -> Iterator[tuple[Journal, LedgerState]]:
+        """The journal and the state after all of its records; what is written counts when it is on the disk.
+
+        Parameters
+        ----------
+        write : bool
+        complete : bool, default=False
+            Whether all records must have been read and checked, and not only those since a checkpoint.
+        entry : int, optional
+            An entry that must be known, if it exists.
+        """
         if os.getpid() != self._process:  # a fork may have copied a lock that a thread of the parent holds
             self._lock, self._process = threading.RLock(), os.getpid()
         with self._lock:
             with self.store.transaction(write=write) as journal:
-                self._read(journal)
+                self._read(journal, complete)
+                if entry is not None and entry not in self.state.entries and not self.state.complete:
+                    self._read(journal, complete=True)
                 yield journal, self.state
             for written in journal.written:
                 self.state.apply(written)
 
-    def _read(self, journal: Journal) -> None:
-        if not self.state.whole:
+    def _read(self, journal: Journal, complete: bool) -> None:
+        complete = complete or self._wary
+        if not self.state.whole or (complete and not self.state.complete):
+            self._wary = complete  # until all is read and found whole, no checkpoint is trusted
             self._seen, self.state = self.state.last or self._seen, LedgerState()
-        state, where = self.state, repr(self.store.path)
-        last = state.last
+        where = repr(self.store.path)
+        if self.state.last is None:
+            self._begin(journal, complete, where)
+        last = self.state.last
         records = journal.since(0 if last is None else last.number)
         if last is not None:
             if not records or records[0] != last:
-                first = journal.since(0)[:1]
-                if first and json.loads(first[0].text).get("identity") != state.terms.identity:
+                first = journal.at(0)
+                if first and json.loads(first.text).get("identity") != self.state.terms.identity:
                     raise ValueError(
                         f"The file {where} now holds another privacy ledger than the one this handle is for."
                     )
@@ -87,14 +112,42 @@ class Book:
         elif not records:
             raise DamagedLedgerError(f"The privacy ledger {where} is damaged: it has no records.")
         for found in follow(last, records, where):
-            if self._seen is not None and found.number == self._seen.number and found != self._seen:
-                raise DamagedLedgerError(
-                    f"The privacy ledger {where} is another one than this handle is for, or goes on from an older copy."
-                )
-            state.apply(found)
-        if self._seen is not None and state.last is not None and state.last.number < self._seen.number:
+            self._compare(found, where)
+            self.state.apply(found)
+        if self._seen is not None and journal.last_number() < self._seen.number:
             raise DamagedLedgerError(
                 f"The privacy ledger {where} is an older copy of the one this handle is for."
+            )
+        self._wary = False
+
+    def _begin(self, journal: Journal, complete: bool, where: str) -> None:
+        """Go to the last checkpoint, where there is one and not all records are wanted."""
+        number = journal.last_number()
+        number -= number % CHECKPOINT_EVERY
+        if number <= 0 or complete:
+            return
+        # What is read of the records before it is checked as well: the terms, the seal that the checkpoint's own is
+        # made from, and what this handle has seen. A record that is not read changes nothing.
+        found = [journal.at(0), journal.at(number - 1), journal.at(number)]
+        first, before, checkpoint = (Record(-1, "", "") if one is None else one for one in found)
+        terms = LedgerState()
+        for start, one in ((None, first), (before, checkpoint)):
+            for checked in follow(start, [one], where):
+                if start is None:
+                    terms.apply(checked)
+        if self._seen is not None and self._seen.number < number:
+            self._compare(journal.at(self._seen.number), where)
+        self.state = LedgerState.after(checkpoint, terms.terms)
+
+    def _compare(self, found: Record | None, where: str) -> None:
+        """Compare a record with what this handle has seen in its place."""
+        if (
+            self._seen is not None
+            and (found is None or found.number == self._seen.number)
+            and found != self._seen
+        ):
+            raise DamagedLedgerError(
+                f"The privacy ledger {where} is another one than this handle is for, or goes on from an older copy."
             )
 
     def charge(
@@ -109,10 +162,11 @@ class Book:
         adaptive: bool,
         reach: float | None,
         reservation: int | None,
+        parts: tuple[int, ...],
         remarks: dict[str, Any],
     ) -> int:
         """Write a new entry; its number."""
-        with self.transaction(write=True) as (journal, state):
+        with self.transaction(write=True, entry=reservation) as (journal, state):
             require_noise(state.terms, self.store.path, label, simulated=simulated)
             account, price, text = _counted(state, label, own, unit, adjacency, events, adaptive, reach)
             return _open(
@@ -128,6 +182,7 @@ class Book:
                 events=list(events),
                 simulated=bool(simulated),
                 reservation=reservation,
+                parts=_seen(state, reservation, parts, unit, adjacency, account),
                 **remarks,
             )
 
@@ -135,19 +190,39 @@ class Book:
         self, entry: int, own: Price, events: Events, adaptive: bool, reach: float | None, *, close: bool
     ) -> None:
         """Change the price of an open entry, upwards or at its end downwards."""
-        with self.transaction(write=True) as (journal, state):
+        with self.transaction(write=True, entry=entry) as (journal, state):
             old = state.open_entry(entry)
             _, price, _ = _counted(state, old.label, own, old.unit, old.adjacency, events, adaptive, reach)
             if not close:
-                state.require_room(old.label, price, old, old.reservation)
+                if (
+                    old.own_epsilon > own.epsilon
+                    or old.own_delta > own.delta
+                    or (not old.converted and old.price.exceeds(own))
+                ):
+                    charged = str(old.price) if not old.converted else f"epsilon={old.own_epsilon!r}"
+                    raise ValueError(
+                        f"entry {entry} ({old.label}) must cost at least what was charged for it ({charged}) until it "
+                        f"is closed, got {own}: more draws cost no less."
+                    )
+                # In another unit, draws on the way are converted otherwise than a plan: by other numbers, not lower.
+                price = price.no_lower_than(old.price)
+                state.require_room(old.label, price, old, old.reservation, old.parts)
             elif price.exceeds(old.price):
                 raise ValueError(
                     f"Entry {entry} ({old.label}) cannot close at {price}: only {old.price} was charged."
                 )
             _change(journal, state, entry, price, own, list(events), close=close)
 
-    def reserve(self, price: Price, unit: str | None, adjacency: str | None, remarks: dict[str, Any]) -> int:
-        """Write a reservation; its number."""
+    def reserve(
+        self,
+        price: Price,
+        unit: str | None,
+        adjacency: str | None,
+        remarks: dict[str, Any],
+        *,
+        parts: tuple[int, ...] = (),
+    ) -> int:
+        """Write a reservation, for disjoint parts if there are any; its number."""
         with self.transaction(write=True) as (journal, state):
             unit, adjacency = state.unit or unit, state.adjacency or adjacency
             if unit is None or adjacency is None:
@@ -159,7 +234,7 @@ class Book:
             return _open(
                 journal,
                 state,
-                "reservation",
+                RESERVATION,
                 account,
                 price,
                 price,
@@ -169,13 +244,14 @@ class Book:
                 events=[],
                 simulated=False,
                 reservation=None,
+                parts=parts,
                 **remarks,
             )
 
     def settle(self, entry: int) -> None:
         """Close a reservation at what was spent of it."""
-        with self.transaction(write=True) as (journal, state):
-            spent = state.totals[entry].price() if entry in state.totals else Price(0.0, 0.0, 0.0)
+        with self.transaction(write=True, entry=entry) as (journal, state):
+            spent = state.spent_of(entry)
             _change(journal, state, entry, spent, spent, [], close=True)
 
 
@@ -253,6 +329,20 @@ def _counted(
     return account, price, "; ".join([*reasons, text] if text else reasons)
 
 
+def _seen(
+    state: LedgerState,
+    reservation: int | None,
+    parts: tuple[int, ...],
+    unit: str,
+    adjacency: str,
+    account: Account,
+) -> tuple[int, ...]:
+    """The parts of a reservation that a release is charged to: those it names, where that is enough."""
+    every = () if reservation is None else state.entry(reservation).parts
+    apart = stays_apart(unit, adjacency, account.unit, account.adjacency)
+    return parts if parts and apart else every
+
+
 def _open(
     journal: Journal,
     state: LedgerState,
@@ -262,24 +352,23 @@ def _open(
     price: Price,
     **content: Any,
 ) -> int:
-    sums_only = state.require_room(label, price, None, content["reservation"])
-    entry = len(state.entries) + 1
-    journal.append(
-        record(
-            state.last,
-            {
-                "kind": "open",
-                "account": [account.unit, account.adjacency],
-                "sums_only": sums_only,
-                "id": entry,
-                "label": label,
-                **price._asdict(),
-                "own_epsilon": own.epsilon,
-                "own_delta": own.delta,
-                "opened": now(),
-                **content,
-            },
-        )
+    sums_only = state.require_room(label, price, None, content["reservation"], content["parts"])
+    entry = state.count + 1
+    _append(
+        journal,
+        state,
+        {
+            "kind": "open",
+            "account": [account.unit, account.adjacency],
+            "sums_only": sums_only,
+            "id": entry,
+            "label": label,
+            **price._asdict(),
+            "own_epsilon": own.epsilon,
+            "own_delta": own.delta,
+            "opened": now(),
+            **content,
+        },
     )
     return entry
 
@@ -294,8 +383,13 @@ def _change(
     *,
     close: bool,
 ) -> None:
+    old = state.entry(entry)
     content = {
         "id": entry,
+        # The sums go on from here without the entry itself, which may stand before a checkpoint.
+        "before": list(old.price),
+        "reservation": old.reservation,
+        "parts": old.parts,
         **price._asdict(),
         "own_epsilon": own.epsilon,
         "own_delta": own.delta,
@@ -303,4 +397,13 @@ def _change(
     }
     if close:
         content["closed"] = now()
-    journal.append(record(state.last, {"kind": "close" if close else "charge", **content}))
+    _append(journal, state, {"kind": "close" if close else "charge", **content})
+
+
+def _append(journal: Journal, state: LedgerState, content: dict[str, Any]) -> None:
+    """Write a record, behind a checkpoint where one is due."""
+    last = state.last
+    if last is not None and is_checkpoint(last.number + 1):
+        last = record(last, state.checkpoint())
+        journal.append(last)
+    journal.append(record(last, content))

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from skprivate.privacy._guarantee import PrivacyUnit
 from skprivate.privacy._ledger_book import remarks
 from skprivate.privacy._ledger_rules import Price
 from skprivate.privacy._ledger_terms import checked_relation
+from skprivate.privacy._warnings import LedgerUnitWarning, warn_caller
+
+#: Units that leave a part of a row, or other rows, unprotected.
+_PARTS_OF_ROWS = (str(PrivacyUnit.LABEL), str(PrivacyUnit.PRIVATE_ROW))
 
 
 class LedgerDoor:
@@ -17,6 +22,7 @@ class LedgerDoor:
     _reservation: int | None
     _note: str
     _data: str
+    _parts: tuple[int, ...]
     identity: Any
 
     def charge(
@@ -71,6 +77,13 @@ class LedgerDoor:
         ValueError
             A release that has no price for the ledger's unit, or a price that is no price.
         """
+        if self._book.state.unit is None and str(unit) in _PARTS_OF_ROWS and not self._book.store.forgotten:
+            warn_caller(
+                f"{label or 'this release'} protects a {unit}, and the ledger has no unit yet: from now on it is a "
+                f"budget per {unit}, which says nothing of whole rows or users. Say for whom a ledger is when it is "
+                "created, PrivacyLedger(…, unit='user').",
+                LedgerUnitWarning,
+            )
         entry: int = self._book.charge(
             label,
             Price.checked(epsilon, delta, rho),
@@ -81,6 +94,7 @@ class LedgerDoor:
             adaptive=adaptive,
             reach=reach,
             reservation=self._reservation,
+            parts=self._parts,
             remarks=remarks(self._note, self._data, dict(parameters or {})),
         )
         return entry
@@ -103,7 +117,7 @@ class LedgerDoor:
         entry : int
             What `charge` returned.
         epsilon, delta, rho : float
-            The new total, as in `charge`.
+            The new total, as in `charge`; no part of it is lower than before.
         events : list of dict
             All of its events, with those about to be drawn.
         adaptive, reach
@@ -114,7 +128,7 @@ class LedgerDoor:
         BudgetExceededError
             The new total does not fit; nothing was written.
         ValueError
-            The entry does not exist or is closed.
+            The entry does not exist or is closed, or the new total is lower.
         """
         price = Price.checked(epsilon, delta, rho)
         self._book.reprice(entry, price, events, adaptive, reach, close=False)

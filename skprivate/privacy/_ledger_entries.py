@@ -10,6 +10,9 @@ from typing import Any
 from skprivate.privacy._dialect import rounded_up
 from skprivate.privacy._ledger_rules import Price
 
+#: The label of a price for several releases.
+RESERVATION = "reservation"
+
 
 @dataclass(frozen=True)
 class LedgerEntry:
@@ -53,6 +56,8 @@ class LedgerEntry:
         Account and machine.
     process_id : int
         The process that opened it.
+    parts : tuple of int
+        Of a reservation for disjoint parts, their numbers; of a release in it, those that it sees. Else empty.
     """
 
     id: int
@@ -77,11 +82,17 @@ class LedgerEntry:
     user: str
     host: str
     process_id: int
+    parts: tuple[int, ...] = ()
 
     @property
     def price(self) -> Price:
         """The price charged."""
         return Price(self.epsilon, self.delta, self.rho, self.rho_delta)
+
+    @property
+    def is_open_reservation(self) -> bool:
+        """Whether other entries may still be charged to this one."""
+        return self.label == RESERVATION and self.closed is None
 
 
 def entries_frame(entries: Sequence[LedgerEntry]) -> Any:

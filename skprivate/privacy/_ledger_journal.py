@@ -2,6 +2,9 @@
 
 A record that was changed, moved, taken out or cut off the middle breaks the chain. Whoever can write the whole file
 can seal a new chain; only somebody who kept an older seal notices that, as every handle does with the last it saw.
+
+Every thousandth record is a checkpoint: what the records before it add up to. Who opens a long ledger reads from the
+last one on; who reads the whole chain computes each checkpoint anew, and so does whoever is there when it is written.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+#: Every so many records, one of them is a checkpoint.
+CHECKPOINT_EVERY = 1000
 
 
 class Record(NamedTuple):
@@ -28,6 +34,11 @@ class Record(NamedTuple):
     number: int
     text: str
     seal: str
+
+
+def is_checkpoint(number: int) -> bool:
+    """Whether the record with that number is a checkpoint."""
+    return number > 0 and number % CHECKPOINT_EVERY == 0
 
 
 class DamagedLedgerError(ValueError):

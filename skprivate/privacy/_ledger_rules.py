@@ -68,6 +68,16 @@ class Price(NamedTuple):
             or new[1] > old[1]
         )
 
+    def no_lower_than(self, before: Price) -> Price:
+        """The least price that is at least both; every part of it bounds what either of them bounds."""
+        rho, rho_delta = map(max, zip(self.concentrated, before.concentrated, strict=True))
+        known = self.rho is not None or before.rho is not None
+        return Price(
+            max(self.epsilon, before.epsilon),
+            max(self.delta, before.delta),
+            *((rho, rho_delta) if known else ()),
+        )
+
     def __str__(self) -> str:
         rho = "" if self.rho is None else f", rho={rounded_up(self.rho)}"
         return f"epsilon={rounded_up(self.epsilon)}, delta={rounded_up(self.delta)}{rho}"

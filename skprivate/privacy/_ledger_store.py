@@ -3,6 +3,9 @@
 A file is opened anew for every operation (about a millisecond). So no connection ever crosses a `fork`,
 is left to a garbage collector or belongs to the wrong thread, and a `kill -9` leaves a committed record or
 none.
+
+What is committed is in the file itself. A write-ahead log would need one synchronisation less, but whoever loses the
+log, or flips a bit in it, cuts the last records off without a trace. And its readers must write.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from skprivate.privacy._ledger_journal import DamagedLedgerError, Record
@@ -20,9 +23,21 @@ from skprivate.privacy._ledger_journal import DamagedLedgerError, Record
 #: How long an operation waits for the other processes' transactions (seconds).
 BUSY_TIMEOUT = 60.0
 _APPLICATION_ID = 0x736B7076  # "skpv"
-_FORMAT = 3
+_FORMAT = 4
+#: What SQLite writes beside the file: the pages as they were before the transaction that is running.
+JOURNAL = "-journal"
 
 _SCHEMA = "CREATE TABLE journal (number INTEGER PRIMARY KEY, text TEXT NOT NULL, seal TEXT NOT NULL)"
+
+#: Errors of the disk and its permissions, and not of what was read.
+_OUT_OF_REACH = {
+    sqlite3.SQLITE_PERM: "opened",
+    sqlite3.SQLITE_CANTOPEN: "written (its folder must be writable too)",
+    sqlite3.SQLITE_READONLY: "written: it may only be read",
+    sqlite3.SQLITE_FULL: "written",
+    sqlite3.SQLITE_IOERR: "read or written",
+    sqlite3.SQLITE_NOMEM: "read",
+}
 
 
 class FileJournal:
@@ -45,6 +60,18 @@ class FileJournal:
         )
         return [Record(*row) for row in rows]
 
+    def at(self, number: int) -> Record | None:
+        """One record."""
+        row = self._connection.execute(
+            "SELECT number, text, seal FROM journal WHERE number = ?", (number,)
+        ).fetchone()
+        return None if row is None else Record(*row)
+
+    def last_number(self) -> int:
+        """The number of the last record; -1 where there is none."""
+        (number,) = self._connection.execute("SELECT max(number) FROM journal").fetchone()
+        return -1 if number is None else int(number)
+
     def append(self, new: Record) -> None:
         """Write one record."""
         self._connection.execute("INSERT INTO journal VALUES (?, ?, ?)", new)
@@ -61,6 +88,14 @@ class MemoryJournal:
     def since(self, number: int) -> list[Record]:
         """All records from ``number`` on."""
         return self._records[number:]
+
+    def at(self, number: int) -> Record | None:
+        """One record."""
+        return self._records[number] if number < len(self._records) else None
+
+    def last_number(self) -> int:
+        """The number of the last record."""
+        return len(self._records) - 1
 
     def append(self, new: Record) -> None:
         """Write one record."""
@@ -96,7 +131,6 @@ class FileStore:
                     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                     connection.execute(f"PRAGMA user_version = {_FORMAT}")
             _require_ledger(connection, path)
-            connection.execute("PRAGMA journal_mode = WAL")
         return cls(path)
 
     @classmethod
@@ -116,25 +150,38 @@ class FileStore:
                 f"The privacy ledger {self.path!r} is gone. What was spent there is not known here, so "
                 "nothing is released; restore the file, or pass another ledger."
             )
-        with _plain_errors(self.path), self._connected(write=write) as connection:
-            _require_ledger(connection, self.path)
+        with _plain_errors(self.path), ExitStack() as stack:
+            connection = self._connected(stack, write=write)
             with _transaction(connection, write=write):
                 yield FileJournal(connection)
 
-    @contextmanager
-    def _connected(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        folder = os.path.dirname(self.path)
-        if write or (os.access(self.path, os.W_OK) and os.access(folder, os.W_OK)):
-            with closing(_connect(self.path, "rw")) as connection:
-                yield connection
-            return
-        # Readers of a write-ahead log write beside the file. Who may not reads a copy, the log included.
-        with tempfile.TemporaryDirectory() as copy:
-            for suffix in ("", "-wal"):
-                if os.path.exists(self.path + suffix):
-                    shutil.copyfile(self.path + suffix, os.path.join(copy, "ledger" + suffix))
-            with closing(_connect(os.path.join(copy, "ledger"), "rw")) as connection:
-                yield connection
+    def _connected(self, stack: ExitStack, *, write: bool) -> sqlite3.Connection:
+        try:
+            connection = stack.enter_context(closing(_connect(self.path, "rw")))
+            _require_ledger(connection, self.path)
+        except sqlite3.OperationalError as error:
+            # A killed process has left pages half written, and who may not write cannot set them right: in a copy.
+            if write or _code(error) not in _OUT_OF_REACH:
+                raise
+            copy = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "ledger")
+            self._copy_to(copy)
+            connection = stack.enter_context(closing(_connect(copy, "rw")))
+            _require_ledger(connection, self.path)
+        return connection
+
+    def _copy_to(self, copy: str) -> None:
+        """Copy the file and what lies beside it while nobody writes them."""
+        parts = ("", JOURNAL, "-wal")
+        for _ in range(100):
+            before = [_changed_at(self.path + part) for part in parts]
+            for part in parts:
+                with suppress(FileNotFoundError):
+                    os.unlink(copy + part)
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(self.path + part, copy + part)
+            if before == [_changed_at(self.path + part) for part in parts]:
+                return
+        raise TimeoutError(f"The privacy ledger {self.path!r} changes faster than it can be read.")
 
 
 class MemoryStore:
@@ -164,8 +211,22 @@ class MemoryStore:
 def _connect(path: str, mode: str) -> sqlite3.Connection:
     uri = f"{Path(path).as_uri()}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT)
-    connection.execute("PRAGMA synchronous = FULL")
+    try:
+        # Its file stays, to be written over: to make and to delete it for each record takes three times as long.
+        connection.execute("PRAGMA journal_mode = PERSIST")
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _changed_at(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 @contextmanager
@@ -192,20 +253,27 @@ def _require_ledger(connection: sqlite3.Connection, path: str) -> None:
         )
 
 
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary error code; 0 for an error of Python's own, such as text that cannot be decoded."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 @contextmanager
 def _plain_errors(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if "locked" in str(error) or "busy" in str(error):
+        code = _code(error)
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise TimeoutError(
                 f"The privacy ledger {path!r} was busy for {BUSY_TIMEOUT:g} s; nothing was spent. Was "
                 "a process stopped inside a transaction, or is this a network file system without "
                 "locks?"
             ) from error
-        if "malformed" not in str(error) and "no such" not in str(error):
+        if code in _OUT_OF_REACH:
             raise OSError(
-                f"The privacy ledger {path!r} cannot be used: {error}. Nothing was spent."
+                f"The privacy ledger {path!r} cannot be {_OUT_OF_REACH[code]}: {error}. Nothing was charged or given "
+                "back, and nothing is drawn that is not charged."
             ) from error
         raise DamagedLedgerError(f"The privacy ledger {path!r} is damaged: {error}.") from error
     except sqlite3.DatabaseError as error:

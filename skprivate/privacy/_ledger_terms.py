@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from skprivate.privacy._dialect import delta_number, member, must_be, one_of, positive
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
 from skprivate.privacy._ledger_rules import COMPOSITIONS
+from skprivate.privacy._risk_target import RiskTarget
 from skprivate.privacy._simulation import SimulatedNoiseError
 
 #: ε per unit of one distance does not add up with ε per unit of another: a ledger names the distance.
@@ -105,7 +106,13 @@ def checked_terms(
     dry_run: Any,
 ) -> Terms:
     """Terms of a new ledger, or an error that names what is not allowed."""
-    epsilon, delta = positive("epsilon", epsilon), delta_number(delta)
+    delta = delta_number(delta)
+    if isinstance(epsilon, RiskTarget):
+        if str(adjacency).startswith(_METRIC):
+            why = "What an attacker can know depends on a distance there."
+            raise ValueError(must_be("epsilon", "a number under metric privacy", epsilon, why))
+        epsilon = epsilon.epsilon(delta)
+    epsilon = positive("epsilon", epsilon)
     if composition not in COMPOSITIONS:
         raise ValueError(must_be("composition", one_of(COMPOSITIONS), composition))
     if composition == "zcdp" and delta == 0:

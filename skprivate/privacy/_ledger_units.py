@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from skprivate.privacy._accounting import compose_epsilon, rho_total
 from skprivate.privacy._events import (
+    ApproximateEvent,
     BoundedRangeEvent,
     GaussianEvent,
     LaplaceEvent,
@@ -83,6 +84,20 @@ def conversion(unit: str, adjacency: str, account: Account) -> Conversion:
             f"under {adjacency!r} the number of units is public, so that it says nothing of one unit more or less"
         )
     return Conversion(steps, "; ".join(reasons))
+
+
+def stays_apart(unit: str, adjacency: str, account_unit: str | None, account_adjacency: str | None) -> bool:
+    """Whether a release that sees some of the account's parts only is no matter to the units of the others.
+
+    It is not where units exchanged are counted by one removed and one added: who comes may be in another part. Nor does
+    a part bound what a whole data set, or a distance, does.
+    """
+    data_set = str(PrivacyUnit.DATASET)
+    return (
+        adjacency == account_adjacency
+        and adjacency in (_REPLACE, _ADD)
+        and data_set not in (unit, account_unit)
+    )
 
 
 def _unit_steps(unit: str, adjacency: str, account: Account) -> tuple[int, list[str]]:
@@ -178,6 +193,11 @@ def grouped(event: PrivacyEvent, steps: int) -> PrivacyEvent:
         return PureEvent(event.epsilon * steps * (1 + _ULP), event.mechanism)
     if isinstance(event, ZeroConcentratedEvent):
         return ZeroConcentratedEvent(event.rho_ * steps * steps * (1 + _ULP), event.mechanism)
+    if isinstance(event, ApproximateEvent):
+        delta = _group_delta(Price(event.epsilon, event.delta), steps)
+        if not delta < 1:
+            raise ValueError(f"{steps} neighbours in a row leave nothing of its guarantee")
+        return ApproximateEvent(event.epsilon * steps * (1 + _ULP), delta, event.mechanism)
     raise ValueError(f"{type(event).__name__} has no group privacy that is known here")
 
 

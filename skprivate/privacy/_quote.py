@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
+from skprivate.privacy._accounting import rho_total
+from skprivate.privacy._ledger_entries import LedgerEntry
 from skprivate.privacy._ledger_quote import Quote
-from skprivate.privacy._ledger_rules import NOTHING
+from skprivate.privacy._ledger_rules import NOTHING, Price
 
 if TYPE_CHECKING:
     from skprivate.privacy._ledger import PrivacyLedger
@@ -25,6 +28,52 @@ _PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53
 
 def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> Quote:
     """What `PrivacyLedger.quote` returns."""
+    found = _trial(ledger, estimator, X, y, fit_params, 0)
+    price = Price(found.total.epsilon, found.total.delta, *found.total.concentrated)
+    if not found.exact:
+        # Which candidates go on, and are fitted to all, depends on scores: no part of the price may exceed the quote.
+        for part in range(1, 4):
+            price = price.no_lower_than(_trial(ledger, estimator, X, y, fit_params, part).total)
+    entries = found.entries
+    with ledger._book.transaction(write=False) as (_, state):
+        before, rule = state.totals[None], state.rule
+        then = before.changed(NOTHING, price)
+        if found.exact:  # entry by entry: a sum of rounded sums would be rounded twice
+            then = before
+            for entry in entries:
+                then = then.changed(NOTHING, entry.price)
+        if not state.count and entries:  # the first release of a ledger may decide how it adds up
+            first = before.changed(NOTHING, entries[0].price)
+            rule = rule if rule.fits(first) else rule.sums_only(ledger._terms.composition)
+        admitted, spent = rule.fits(then), rule.spent(then)
+    return Quote(
+        epsilon=price.epsilon,
+        delta=price.delta,
+        rho=price.rho or 0.0,
+        rho_delta=price.rho_delta,
+        unit=found.unit,
+        adjacency=found.adjacency,
+        admitted=admitted,
+        spent=spent,
+        entries=entries,
+        exact=found.exact,
+    )
+
+
+class _Trial(NamedTuple):
+    """What a fit on a dry run was charged."""
+
+    entries: tuple[LedgerEntry, ...]
+    total: Price
+    unit: str | None
+    adjacency: str | None
+    exact: bool
+
+
+def _trial(
+    ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: dict[str, Any], part: int
+) -> _Trial:
+    """A fit whose searches prefer the candidates that cost most in one part of the price."""
     terms = ledger._terms
     with tempfile.TemporaryDirectory() as folder:
         dry = type(ledger)(
@@ -41,40 +90,73 @@ def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: 
         dry._book.store.forgotten = (
             True  # nothing of the trial is seen: it runs where simulated noise is forbidden
         )
-        trial = charged_to(clone(estimator), ledger, dry)
+        searches: list[Any] = []
+        trial = charged_to(clone(estimator), ledger, dry, searches=searches)
+        for search in searches:
+            search.set_params(scoring=_Dearest(part), refit=bool(search.refit))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit itself will say it again
-            trial.fit(X, y, **fit_params) if y is not None else trial.fit(X, **fit_params)
-        entries = tuple(dry.entries())
+            given = (X,) if y is None else (X, y)
+            trial.fit(*given, **fit_params)
+            if getattr(trial, "releases_in", "fit") == "transform":
+                trial.transform(X)
         with dry._book.transaction(write=False) as (_, state):
             total = state.totals[None].price()
-        unit, adjacency = dry.unit, dry.adjacency
-    with ledger._book.transaction(write=False) as (_, state):
-        then, rule = state.totals[None], state.rule
-        if not state.entries and entries:  # the first release of a ledger may decide how it adds up
-            first = then.changed(NOTHING, entries[0].price)
-            rule = rule if rule.fits(first) else rule.sums_only(terms.composition)
-        for entry in entries:
-            then = then.changed(NOTHING, entry.price)
-        admitted = rule.fits(then)
-        spent = rule.spent(then)
-    return Quote(
-        epsilon=total.epsilon,
-        delta=total.delta,
-        rho=total.rho or 0.0,
-        rho_delta=total.rho_delta,
-        unit=unit,
-        adjacency=adjacency,
-        admitted=admitted,
-        spent=spent,
-        entries=entries,
-    )
+        fitted = [one for one in parts_of(trial) if hasattr(one, "cv_results_")]
+        return _Trial(
+            tuple(dry.entries()),
+            total,
+            dry.unit,
+            dry.adjacency,
+            len(fitted) >= len(searches) and all(_one_price(search.cv_results_) for search in fitted),
+        )
 
 
-def charged_to(part: Any, ledger: PrivacyLedger, other: PrivacyLedger, name: str = "") -> Any:
+class _Dearest:
+    """A scorer by price: the best candidate is the one that costs most."""
+
+    def __init__(self, part: int) -> None:
+        self.part = part
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
+        prices = [
+            Price(said.epsilon, said.delta, rho if math.isfinite(rho := rho_total(said.events)) else None)
+            for one in parts_of(estimator)
+            if (said := getattr(one, "privacy_guarantee_", None)) is not None and math.isfinite(said.epsilon)
+        ]
+        return math.fsum((price.epsilon, price.delta, *price.concentrated)[self.part] for price in prices)
+
+
+def _one_price(results: Mapping[str, Any]) -> bool:
+    """Whether all candidates of a round, or of the search, cost the same in every fold."""
+    splits = [scores for name, scores in results.items() if name.startswith("split") and "test" in name]
+    rounds = np.asarray(results.get("iter", np.zeros(len(results["params"]))))
+    return all(np.unique(scores[rounds == k]).size == 1 for scores in splits for k in np.unique(rounds))
+
+
+def parts_of(model: Any) -> list[Any]:
+    """A model and everything that has parameters in it, each once."""
+    found: dict[int, Any] = {}
+    waiting = [model]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            waiting.extend(one.values())
+        elif isinstance(one, (list, tuple)) or (isinstance(one, np.ndarray) and one.dtype == object):
+            waiting.extend(one)
+        elif hasattr(one, "set_params") and not isinstance(one, type) and id(one) not in found:
+            found[id(one)] = one
+            waiting.extend(vars(one).values())
+    return list(found.values())
+
+
+def charged_to(
+    part: Any, ledger: PrivacyLedger, other: PrivacyLedger, name: str = "", *, searches: list[Any]
+) -> Any:
     """The part, with every ledger that is missing or ``ledger`` exchanged for another one.
 
-    Candidates of a search stand in lists and mappings, so these are looked through as well.
+    Candidates of a search stand in lists and mappings, so these are looked through as well. scikit-learn's searches are
+    added to ``searches``.
 
     Raises
     ------
@@ -91,18 +173,22 @@ def charged_to(part: Any, ledger: PrivacyLedger, other: PrivacyLedger, name: str
     if part is None:
         return other if name.split("__")[-1] == "ledger" else None
     if isinstance(part, Mapping):
-        changed = {key: charged_to(value, ledger, other, str(key)) for key, value in part.items()}
+        changed = {
+            key: charged_to(value, ledger, other, str(key), searches=searches) for key, value in part.items()
+        }
         same = all(changed[key] is part[key] for key in part)
         return part if same else changed
     if isinstance(part, (list, tuple)) and not hasattr(part, "_fields"):
-        values = [charged_to(value, ledger, other, name) for value in part]
+        values = [charged_to(value, ledger, other, name, searches=searches) for value in part]
         return part if all(map(operator.is_, values, part)) else type(part)(values)
     if isinstance(part, np.ndarray) and part.dtype == object:
         for place, value in enumerate(part.flat):
-            part.flat[place] = charged_to(value, ledger, other, name)
+            part.flat[place] = charged_to(value, ledger, other, name, searches=searches)
         return part
     if isinstance(part, (type, FrozenEstimator)) or not hasattr(part, "set_params"):
         return part  # what is frozen is fitted, and no copy
+    if type(part).__module__.startswith("sklearn.model_selection.") and hasattr(part, "_run_search"):
+        searches.append(part)
     found = part.get_params(deep=False)
-    new = {key: charged_to(value, ledger, other, key) for key, value in found.items()}
+    new = {key: charged_to(value, ledger, other, key, searches=searches) for key, value in found.items()}
     return part.set_params(**{key: value for key, value in new.items() if value is not found[key]})

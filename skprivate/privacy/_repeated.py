@@ -1,99 +1,88 @@
-"""Private selection from private candidates (Liu and Talwar 2019).
-
-A random candidate is evaluated privately, a geometric number of times, and the best result is kept. If every
-evaluation is ε-DP the winner is 3ε-DP however many candidates there are (theorem 3.2 with the threshold removed and no
-bound on the repetitions; Papernot and Steinke 2022, theorem 2 with η = 1, give 2 + η = 3 as well).
-"""
+"""Draw a private search: the best of a secret number of evaluations of random candidates."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skprivate.privacy._branches import Branch
-from skprivate.privacy._dialect import at_least
-from skprivate.privacy._events import Events, PrivacyEvent, PureEvent, count_events
-from skprivate.privacy._lattice import rational
+from skprivate.privacy._events import count_events
+from skprivate.privacy._random_stopping import SearchPlan, holds
 from skprivate.privacy._release import Release
 from skprivate.privacy._tape import Draw
 
 
-def repeated_events(plan: Events) -> list[tuple[PrivacyEvent, int]]:
-    """What `select_repeatedly` draws if one evaluation draws ``plan``.
+class Selected(NamedTuple):
+    """The best evaluation of a private search: all that may be released of it.
 
     Parameters
     ----------
-    plan : mapping or iterable of (PrivacyEvent, int)
-        Pure events only.
-
-    Returns
-    -------
-    list of (PrivacyEvent, int)
-        One pure event of three times the price, for the plan of a release or the ``events`` of a mechanism.
-
-    Examples
-    --------
-    >>> from skprivate.privacy import LaplaceEvent, repeated_events
-    >>> ((event, count),) = repeated_events([(LaplaceEvent(0.5), 2)])
-    >>> event.epsilon, count
-    (3.0, 1)
+    candidate : int
+        Which candidate was evaluated.
+    score : float
+        Its private score; NaN counts as the least.
+    result : Any
+        What else the evaluation returned.
     """
-    price = sum(event.pure_epsilon * count for event, count in count_events(plan).items())
-    # ε > 0 is checked by the event; an infinite price (a draw that needs δ) is refused there as well.
-    return [(PureEvent(3.0 * price, "private selection"), 1)]
+
+    candidate: int
+    score: float
+    result: Any
 
 
 def select_repeatedly(
-    release: Release,
-    evaluate: Callable[[int, Branch], float],
-    n_candidates: int,
-    *,
-    plan: Events,
-    mean_repetitions: float,
-) -> int:
-    """Candidate with the highest noisy score among a geometric number of evaluations of random candidates.
+    release: Release, evaluate: Callable[[int, Branch], tuple[float, Any]], search: SearchPlan
+) -> Selected:
+    """Best among a random number of evaluations of random candidates.
 
     Parameters
     ----------
     release : Release
-        Pays three times the pure price of ``plan``, once: `repeated_events`.
+        Pays the total of ``search``, once: ``search.events``.
     evaluate : callable
-        From a candidate and a branch that may draw ``plan`` to a noisy score; sees the data through that branch alone.
-        The branch is closed when it returns.
-    n_candidates : int >= 1
-    plan : mapping or iterable of (PrivacyEvent, int)
-        What one evaluation draws; pure events only.
-    mean_repetitions : float >= 1
-        Mean of the geometric number of evaluations. That number is not released.
+        From the number of a candidate and a branch that may draw that candidate's plan to a noisy score, of which more
+        is better, and all else that is to be kept of the evaluation if it wins (a fitted model, say). It sees the data
+        through that branch alone, which is closed when it returns, and nothing of it may depend on or change what
+        other evaluations see. Of those that do not win nothing may be kept, their number included: how long a search
+        takes and what it logs tell of it.
+    search : SearchPlan
+        From `plan_search`.
 
     Returns
     -------
-    int
+    Selected
+        Of equal scores the first.
+
+    Raises
+    ------
+    ValueError
+        If the plan states less than `search_epsilon` proves; nothing is drawn.
     """
-    events = count_events(plan)
-    at_least("n_candidates", n_candidates, 1)
-    at_least("mean_repetitions", mean_repetitions, 1)
-    if not 1.0 <= mean_repetitions < math.inf:
-        raise ValueError(f"mean_repetitions must be finite and at least 1, got {mean_repetitions!r}.")
-    mean = rational(mean_repetitions)
+    if not holds(search):
+        raise ValueError(
+            f"search must state at least what it costs, got epsilon = {search.epsilon!r} at delta = "
+            f"{search.delta!r}, which is less than search_epsilon: make it by plan_search. Nothing was drawn."
+        )
+    plans = [count_events(plan) for plan in search.plans]
 
     def sample() -> list[int]:
         # Their number hides which of them won: it is drawn like noise, exactly and from the noise's source.
-        candidates = [release._source.integer_below(n_candidates)]
-        while release._source.integer_below(mean.numerator) >= mean.denominator:
-            candidates.append(release._source.integer_below(n_candidates))
-        return candidates
+        source = release._source
+        return [source.integer_below(len(plans)) for _ in range(search.repetitions.sample(source))]
 
-    public = {"n_candidates": n_candidates, "mean_repetitions": mean_repetitions}
-    paid = count_events(repeated_events(events))
-    draw = Draw("repetitions", np.zeros(0, dtype=np.int64), 0, "l1", paid, None, public)
-    best, best_score = -1, -math.inf
+    public = {"n_candidates": len(plans), "repetitions": search.repetitions}
+    draw = Draw(
+        "repetitions", np.zeros(0, dtype=np.int64), 0, "l1", count_events(search.events), None, public
+    )
+    best: Selected | None = None
     for candidate in release._perform(draw, sample):
-        with Branch(release, events) as branch:
-            score = evaluate(candidate, branch)
-        score = -math.inf if math.isnan(score) else score  # the theorem needs a total order
-        if best < 0 or score > best_score:
-            best, best_score = candidate, score
+        with Branch(release, plans[candidate]) as branch:
+            score, result = evaluate(candidate, branch)
+        score = -math.inf if math.isnan(score) else float(score)  # the theorem needs a total order
+        if best is None or score > best.score:
+            best = Selected(candidate, score, result)
+    assert best is not None
     return best

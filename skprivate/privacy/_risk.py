@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
-from skprivate.privacy._accounting import compose_delta, compose_epsilon
+from skprivate.privacy._accounting import compose_delta, compose_epsilon, rough_delta
+from skprivate.privacy._failures import split_failures
 
 if TYPE_CHECKING:
     from skprivate.privacy._guarantee import PrivacyGuarantee
@@ -88,8 +89,8 @@ def risk_of(guarantee: PrivacyGuarantee, prior: float, fpr: float, distance: flo
     for name, value in (("prior", prior), ("fpr", fpr)):
         if not 0 < value < 1:
             raise ValueError(f"{name} must be a number between 0 and 1, both excluded, got {value!r}.")
-    curve, reach = _curve(guarantee, distance)
-    tpr = _largest_tpr(curve, reach, fpr)
+    curve, rough, reach = _curve(guarantee, distance)
+    tpr = _largest_tpr(curve, rough, reach, fpr)
     advantage = min(curve(0.0), 1.0)
     less, more = sorted((prior, 1 - prior))
     # p·t + (1 − p)(1 − f) = (1 − p) + p·(t − e^ε f) with e^ε = (1 − p)/p.
@@ -110,8 +111,8 @@ def trade_off_of(guarantee: PrivacyGuarantee, fpr: ArrayLike, distance: float | 
     rates = np.asarray(fpr, dtype=np.float64)
     if not ((rates >= 0) & (rates <= 1)).all():
         raise ValueError("fpr must be numbers in [0, 1].")
-    curve, reach = _curve(guarantee, distance)
-    return np.array([_largest_tpr(curve, reach, float(rate)) for rate in rates.ravel()]).reshape(rates.shape)
+    curves = _curve(guarantee, distance)
+    return np.array([_largest_tpr(*curves, float(rate)) for rate in rates.ravel()]).reshape(rates.shape)
 
 
 def epsilon_of_risk(*, tpr: float, fpr: float, delta: float = 0.0) -> float:
@@ -157,8 +158,8 @@ def epsilon_of_risk(*, tpr: float, fpr: float, delta: float = 0.0) -> float:
     return epsilon
 
 
-def _curve(guarantee: PrivacyGuarantee, distance: float | None) -> tuple[Curve, float]:
-    """δ(ε) for ε ≥ 0, rounded up, and the ε beyond which it is constant."""
+def _curve(guarantee: PrivacyGuarantee, distance: float | None) -> tuple[Curve, Curve, float]:
+    """δ(ε) for ε ≥ 0, rounded up; the same quickly, a little higher; and the ε beyond which it is constant."""
     epsilon, delta = guarantee.epsilon, guarantee.delta
     events = guarantee.events
     if (guarantee.metric is None) != (distance is None):
@@ -181,41 +182,52 @@ def _curve(guarantee: PrivacyGuarantee, distance: float | None) -> tuple[Curve, 
         return min((delta + (1 - delta) * rest) * (1 + _ULP), 1.0)
 
     if guarantee.adaptive or not events:
-        return stated, epsilon
-    # Beyond Σε of pure events nothing is left; of others, δ is beneath every float somewhere.
-    pure = compose_epsilon(events, 0.0)
-    reach = pure if math.isfinite(pure) else compose_epsilon(events, 1e-15)
+        return stated, stated, epsilon
+    # Beyond Σε of pure events nothing is left but failures; of others, δ is beneath every float somewhere.
+    _, unfailing = split_failures(events)
+    pure = compose_epsilon(unfailing, 0.0)
+    reach = pure if math.isfinite(pure) else compose_epsilon(unfailing, 1e-15)
 
     @cache
     def curve(at: float) -> float:
         return min(stated(at), compose_delta(events, at))
 
-    return curve, reach
+    def rough(at: float) -> float:
+        return min(stated(at), rough_delta(events, at))
+
+    # Atoms of several ε and no Gaussian: the best ε may lie in a corner of the curve, which must be hit.
+    corners = len(events) > 1 and math.isfinite(pure)
+    return curve, curve if corners else rough, reach
 
 
-def _largest_tpr(curve: Curve, reach: float, fpr: float) -> float:
+def _largest_tpr(curve: Curve, rough: Curve, reach: float, fpr: float) -> float:
     if fpr == 1.0:
         return 1.0
     reach = min(reach, _LARGEST)
 
-    def bound(epsilon: float) -> float:
-        delta = curve(epsilon)
+    def bound(epsilon: float, delta: float) -> float:
         return min(
             (math.exp(epsilon) * fpr + delta) * (1 + _ULP),
             1 - math.exp(-epsilon) * (1 - delta - fpr) * (1 - _ULP) + 2.0**-53,
             1.0,
         )
 
-    best = min(bound(0.0), bound(reach))
+    # Any ε gives a bound: where the best one is, the quick curve tells well enough.
+    places = {0.0, reach}
     if reach > 0:
         # Each of the two is unimodal, not their minimum; a coarse scan finds the better valley.
         grid = np.linspace(0.0, reach, 33)
-        values = [bound(float(epsilon)) for epsilon in grid]
+        values = [bound(float(epsilon), rough(float(epsilon))) for epsilon in grid]
         place = int(np.argmin(values))
         ends = float(grid[max(place - 1, 0)]), float(grid[min(place + 1, grid.size - 1)])
-        found = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-9 * reach})
-        best = min(best, values[place], float(found.fun))
-    return best
+        found = minimize_scalar(
+            lambda epsilon: bound(epsilon, rough(epsilon)),
+            bounds=ends,
+            method="bounded",
+            options={"xatol": 1e-9 * reach},
+        )
+        places |= {float(grid[place]), float(found.x)}
+    return min(bound(epsilon, curve(epsilon)) for epsilon in sorted(places))
 
 
 def _down(value: float) -> float:

@@ -40,6 +40,9 @@ class Draw:
         Size of one lattice step.
     options : dict
         Everything public that decides the law of the draw besides: rule, monotone, multiplicity, ….
+    categories : callable or None
+        Where the result is a candidate that stands in a category: draws the category alone, one for each part, so that
+        its law can be looked at.
     """
 
     kind: str
@@ -49,6 +52,7 @@ class Draw:
     events: dict[PrivacyEvent, int]
     step: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    categories: Callable[[], list[int]] | None = None
 
 
 class Tape(Protocol):

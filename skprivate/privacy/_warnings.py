@@ -13,6 +13,10 @@ class LargeDeltaWarning(UserWarning):
     """δ is at least one over the number of units: it may be spent on publishing one of them as it is."""
 
 
+class LedgerUnitWarning(UserWarning):
+    """A ledger took its unit of account from a release that protects less than a row."""
+
+
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn at the first line outside this package and scikit-learn: the user's.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from skprivate.privacy import (
     Mechanism,
     PrivacyEvent,
     PureEvent,
-    repeated_events,
+    Repetitions,
+    SearchPlan,
+    plan_search,
     select_repeatedly,
 )
 from skprivate.user_level._private_range import n_bins
@@ -95,10 +98,10 @@ class VoteSelection(Mechanism):
 
 @dataclass(frozen=True)
 class MeanSelection(Mechanism):
-    """Candidate of least winsorised mean loss, by Liu and Talwar's selection with ε/3 an evaluation.
+    """Candidate of least winsorised mean loss, by a geometric number of private evaluations of random candidates.
 
-    Each evaluation is WinsorizedMean1D of the users' losses. Its excess loss is of order τ ln(K)/(nε), with τ of order
-    1/√m (section 6).
+    Each evaluation is WinsorizedMean1D of the users' losses, with a third of ε or a little more. Its excess loss is of
+    order τ ln(K)/(nε), with τ of order 1/√m (section 6).
 
     Attributes
     ----------
@@ -106,29 +109,36 @@ class MeanSelection(Mechanism):
         Price, pure, under replacement of one user.
     tau, bound : float
         Public concentration radius and bound of the losses; ``bound / tau`` at most 2⁶².
+    n_candidates : int
     """
 
     epsilon: float
     tau: float
     bound: float
-    theorem = "section 6 (arXiv 2102.11845) with Liu and Talwar 2019, theorem 3.2"
+    n_candidates: int
+    theorem = "section 6 (arXiv 2102.11845) with private selection (docs/private_search_cost.md)"
 
     def __post_init__(self) -> None:
         n_bins(self.bound, self.tau)
 
-    @property
-    def _share(self) -> float:
-        """Price of one evaluation; three of them stay within ε in floating point."""
-        return self.epsilon / 3.0 * (1.0 - 2.0**-40)
+    @cached_property
+    def _search(self) -> SearchPlan:
+        mean = REPETITIONS_EACH * self.n_candidates * max(1.0, math.log(self.n_candidates))
+
+        def plans_of(epsilon: float, _: float) -> list[list[tuple[PrivacyEvent, int]]]:
+            return [[(BoundedRangeEvent(epsilon / 2), 1), (LaplaceEvent(epsilon / 2), 1)]] * self.n_candidates
+
+        return plan_search(
+            plans_of,
+            epsilon=self.epsilon,
+            mean_repetitions=mean,
+            laws=[Repetitions("negative-binomial", mean, eta=1.0)],
+        )
 
     @property
-    def _evaluation(self) -> list[tuple[PrivacyEvent, int]]:
-        return [(BoundedRangeEvent(self._share / 2.0), 1), (LaplaceEvent(self._share / 2.0), 1)]
-
-    @property
-    def events(self) -> list[tuple[PrivacyEvent, int]]:
-        """Three evaluations, however many are made."""
-        return repeated_events(self._evaluation)
+    def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
+        """One search, however often it evaluates."""
+        return self._search.events
 
     def run(self, data: FloatArray, release: Any) -> int:
         """Choose.
@@ -144,16 +154,12 @@ class MeanSelection(Mechanism):
         int
         """
         columns = [np.where(np.isnan(column), np.inf, column) for column in data.T]
+        share = self._search.each_epsilon
 
-        def evaluate(candidate: int, branch: Any) -> float:
-            return -winsorized_mean_1d(
-                columns[candidate], epsilon=self._share, tau=self.tau, bound=self.bound, release=branch
+        def evaluate(candidate: int, branch: Any) -> tuple[float, None]:
+            mean = winsorized_mean_1d(
+                columns[candidate], epsilon=share, tau=self.tau, bound=self.bound, release=branch
             )
+            return -mean, None
 
-        return select_repeatedly(
-            release,
-            evaluate,
-            len(columns),
-            plan=self._evaluation,
-            mean_repetitions=REPETITIONS_EACH * len(columns) * max(1.0, math.log(len(columns))),
-        )
+        return select_repeatedly(release, evaluate, self._search).candidate

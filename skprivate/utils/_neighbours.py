@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from skprivate._bounds import check_bounds
+from skprivate._identifiers import KEEPS_IDENTIFIER
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.utils._check_data import CheckData, private_rows
 
@@ -39,6 +40,8 @@ class Change:
         Under metric adjacency.
     moves_rows : bool
         Whether rows come, go or change places, rather than values: few such changes exist, and all are tried.
+    renames : bool
+        Whether the unit gets another identifier.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Change:
     apply: Callable[[CheckData], CheckData]
     distance: float | None = None
     moves_rows: bool = False
+    renames: bool = False
 
 
 def random_floats(rng: Any, size: Any) -> np.ndarray:
@@ -95,7 +99,10 @@ def changes(
         elif adjacency is Adjacency.ADD_REMOVE and unit is not PrivacyUnit.LABEL:
             yield from _additions(data, unit, rows, rng, first=k == 0)
         else:
-            yield from _replacements(data, unit, rows, rng)
+            named = KEEPS_IDENTIFIER in guarantee.assumptions
+            for change in _replacements(data, unit, rows, rng):
+                if not (named and change.renames):
+                    yield change
 
 
 def evenly(steps: Iterator[Change], at_most: int | None) -> list[Change]:
@@ -244,7 +251,7 @@ def _other_rows_of_a_user(data: CheckData, rows: np.ndarray, who: str) -> Iterat
     }
     for name, order in cases.items():
         yield Change(f"{who} with {name}", rows, select(order), moves_rows=True)
-    yield Change(f"{who} under another name", rows, rename, moves_rows=True)
+    yield Change(f"{who} under another name", rows, rename, moves_rows=True, renames=True)
 
 
 def _additions(

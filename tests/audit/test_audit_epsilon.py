@@ -7,13 +7,14 @@ import pytest
 from scipy.stats import binom, norm
 
 from skprivate.audit import clopper_pearson, epsilon_lower_bound
-from skprivate.audit._epsilon import (
+from skprivate.audit._intervals import auc_interval, quantile_rate_interval, roc_auc
+from skprivate.audit._one_run import (
     _fdp_is_refuted,
     _gaussian_parameter,
     _inverse_blow_up,
     _one_run_p_value,
+    _unfair_p_value,
 )
-from skprivate.audit._intervals import auc_interval, quantile_rate_interval, roc_auc
 
 
 def coins(m, rng):
@@ -151,8 +152,98 @@ def test_choosing_the_threshold_on_the_tested_scores_would_cheat():
     runs, alarms = 400, 0
     for _ in range(runs):
         member, scores = coins(400, rng), rng.normal(size=400)
-        alarms += epsilon_lower_bound(scores, member, confidence=0.8, calibration=(scores, member)) > 0
+        alarms += (
+            epsilon_lower_bound(
+                scores, member, confidence=0.8, calibration=(scores, member), method="clopper-pearson"
+            )
+            > 0
+        )
     assert alarms > binom.isf(1e-6, runs, 0.2)
+
+
+# Unfair coins, ties in files that list members first, groups of unequal size.
+NULLS = {
+    "ties": ({"method": "one-run"}, 0.5, True),
+    "ties, independent": ({"method": "clopper-pearson"}, 0.5, True),
+    "few members": ({"method": "one-run", "coin": 0.1}, 0.1, False),
+    "many members": ({"method": "one-run", "coin": 0.9, "n_guesses": (100, 10)}, 0.9, True),
+    "unfair coins, delta": (
+        {"method": "one-run", "coin": 0.7, "delta": 1e-5, "n_guesses": (30, 30)},
+        0.7,
+        False,
+    ),
+    "unfair coins, curve": ({"method": "one-run-fdp", "coin": 0.3, "n_guesses": 60}, 0.3, True),
+    "unequal groups": ({"method": "clopper-pearson"}, 0.05, False),
+}
+
+
+def null_alarms(case, runs, confidence, seed):
+    parameters, coin, ties = NULLS[case]
+    rng = np.random.default_rng(seed)
+    alarms = 0
+    for run in range(runs):
+        member = rng.random(200) < coin
+        if not 0 < member.sum() < 200:
+            continue
+        if ties:
+            member = np.sort(member)[::-1] if run % 2 else np.sort(member)
+        scores = rng.integers(0, 3, size=200).astype(float) if ties else rng.normal(size=200)
+        bound = epsilon_lower_bound(scores, member, confidence=confidence, random_state=run, **parameters)
+        alarms += bound > 0
+    return alarms
+
+
+@pytest.mark.parametrize("case", NULLS)
+def test_false_alarms_with_ties_unfair_coins_and_unequal_groups(case):
+    assert null_alarms(case, 150, 0.9, 21) <= binom.isf(1e-7, 150, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", NULLS)
+def test_false_alarms_with_ties_and_unfair_coins_in_two_thousand_null_runs(case):
+    assert null_alarms(case, 2000, 0.95, 22) <= binom.isf(1e-7, 2000, 0.05)
+
+
+def test_bound_stays_below_a_true_epsilon_under_unfair_coins():
+    """Randomized response is the worst case of each guess; claims of ε = 1 are true."""
+    rng = np.random.default_rng(23)
+    for coin, guesses in ((0.8, (160, 40)), (0.2, (20, 20)), (0.8, (0, 40))):
+        failures = 0
+        for run in range(150):
+            member = rng.random(200) < coin
+            scores = randomized_response(member, 1.0, rng)
+            failures += (
+                epsilon_lower_bound(
+                    scores,
+                    member,
+                    method="one-run",
+                    coin=coin,
+                    n_guesses=guesses,
+                    confidence=0.9,
+                    random_state=run,
+                )
+                > 1.0
+            )
+        assert failures <= binom.isf(1e-7, 150, 0.1)
+
+
+def test_unfair_p_value_is_the_fair_one_for_fair_coins_and_exact_by_enumeration():
+    assert _unfair_p_value(1.3, 0.5, (12, 8), 15) == pytest.approx(_one_run_p_value(1.3, 0.0, 20, 20, 15))
+    odds = 0.8 / 0.2
+    yes, no = odds * np.e / (1 + odds * np.e), np.e / (np.e + odds)
+    exact = sum(binom.pmf(i, 3, yes) * binom.pmf(j, 2, no) for i in range(4) for j in range(3) if i + j >= 4)
+    assert _unfair_p_value(1.0, 0.8, (3, 2), 4) == pytest.approx(exact)
+
+
+def test_unfair_coins_still_show_a_leak():
+    rng = np.random.default_rng(24)
+    member = rng.random(4000) < 0.8
+    scores = randomized_response(member, 3.0, rng)
+    options = {"method": "one-run", "coin": 0.8, "random_state": 0}
+    assert 1.5 < epsilon_lower_bound(scores, member, n_guesses=(3000, 600), **options) < 3.0
+    assert 1.0 < epsilon_lower_bound(scores, member, n_guesses=(1500, 1500), delta=1e-6, **options) < 3.0
+    with pytest.raises(ValueError, match="coin must be the probability"):
+        epsilon_lower_bound(scores, member, method="one-run")
 
 
 # -- power --------------------
@@ -161,7 +252,9 @@ def test_choosing_the_threshold_on_the_tested_scores_would_cheat():
 def test_power_on_a_known_mechanism():
     rng = np.random.default_rng(15)
     member = coins(4000, rng)
-    bound = epsilon_lower_bound(rng.laplace(size=4000) + 2 * member, member, random_state=0)
+    bound = epsilon_lower_bound(
+        rng.laplace(size=4000) + 2 * member, member, method="clopper-pearson", random_state=0
+    )
     assert 1.5 < bound < 2.0
     scores = randomized_response(member, 2.0, rng)
     for method in ("one-run", "one-run-fdp"):
@@ -196,7 +289,10 @@ def test_number_of_guesses_from_calibration_data():
         ({"delta": 1.0}, "delta"),
         ({"confidence": 0.0}, "confidence"),
         ({"method": "magic"}, "method"),
+        ({"method": None}, "method must be stated: 'clopper-pearson' if each"),
         ({"n_guesses": 3}, "n_guesses"),
+        ({"coin": 0.3}, "coin belongs"),
+        ({"method": "one-run", "coin": 1.0}, "coin"),
         ({"method": "one-run", "threshold": 0.0}, "threshold"),
         ({"method": "one-run", "n_guesses": 11}, "n_guesses"),
         ({"method": "one-run-fdp", "trade_off": "gaussian"}, "delta"),
@@ -204,7 +300,7 @@ def test_number_of_guesses_from_calibration_data():
 )
 def test_bad_arguments(parameters, message):
     with pytest.raises(ValueError, match=message):
-        epsilon_lower_bound(np.arange(10.0), np.arange(10) % 2, **parameters)
+        epsilon_lower_bound(np.arange(10.0), np.arange(10) % 2, **{"method": "clopper-pearson", **parameters})
 
 
 @pytest.mark.parametrize(
@@ -218,4 +314,4 @@ def test_bad_arguments(parameters, message):
 )
 def test_bad_data(scores, membership, message):
     with pytest.raises(ValueError, match=message):
-        epsilon_lower_bound(scores, membership)
+        epsilon_lower_bound(scores, membership, method="one-run")

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, RandomizedSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    cross_validate,
+)
+from sklearn.pipeline import Pipeline, make_pipeline
 
 import skprivate as sp
 from skprivate.model_selection import UserKFold
@@ -28,41 +34,103 @@ Y = X @ [1.0, -2.0] + 0.1 * RNG.normal(size=480)
 USERS = np.repeat(np.arange(240), 2)
 
 
-def searches():
+def searches(grid):
     model = sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0)
-    grid = {"epsilon": [0.5, 1.0]}
     yield GridSearchCV(model, grid, cv=UserKFold(3), error_score="raise")
     yield GridSearchCV(model, grid, cv=UserKFold(2), refit=False, n_jobs=2, error_score="raise")
     yield RandomizedSearchCV(model, grid, n_iter=1, cv=UserKFold(2), random_state=0, error_score="raise")
     yield HalvingGridSearchCV(
-        model, grid, cv=UserKFold(2), resource="max_iter", max_resources=8, error_score="raise"
+        model, grid, cv=UserKFold(2), resource="max_iter", max_resources=8, factor=2, error_score="raise"
     )
 
 
-@pytest.mark.parametrize("k", range(3))
+def shown(entries):
+    return sorted(
+        (e.label, e.epsilon, e.delta, e.rho or 0.0, e.unit, e.adjacency, str(e.events)) for e in entries
+    )
+
+
+@pytest.mark.parametrize("k", range(4))
 @pytest.mark.parametrize("composition", ["filter", "basic"])
 def test_a_search_costs_what_was_quoted(k, composition, tmp_path):
-    search = list(searches())[k]
+    """Candidates of one price: to the last bit, refit and halving included."""
+    search = list(searches({"alpha": [0.01, 0.1, 1.0]}))[k]
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=20.0, delta=1e-3, composition=composition)
     quote = ledger.quote(search, X, Y, groups=USERS, user_ids=USERS)
-    assert ledger.entries() == [] and quote.admitted
+    assert ledger.entries() == [] and quote.admitted and quote.exact
     search.estimator.set_params(ledger=ledger)
     search.fit(X, Y, groups=USERS, user_ids=USERS)
     assert quote.spent == ledger.spent
-    said = sorted((e.label, e.epsilon, e.delta, e.rho, e.unit) for e in quote.entries)
-    assert said == sorted((e.label, e.epsilon, e.delta, e.rho, e.unit) for e in ledger.entries())
-    assert str(quote).startswith(f"{len(said)} releases for one user (replace-one), epsilon ")
+    assert shown(quote.entries) == shown(ledger.entries())
+    assert str(quote).startswith(f"{len(quote.entries)} releases for one user (replace-one), epsilon ")
+
+
+@pytest.mark.parametrize("k", [0, 3])
+@pytest.mark.parametrize("dearest_first", [False, True])
+def test_whichever_candidate_wins_a_search_costs_no_more_than_was_quoted(k, dearest_first):
+    """Which candidate is refitted, or goes on, depends on scores: the quote is for the dearest, in every part."""
+    grid = {"epsilon": [0.5, 1.0, 2.0], "delta": [1e-8, 1e-7]}
+    quotes, spent = [], []
+    for sign in (1, -1):
+        search = list(searches(grid))[k]
+        ledger = PrivacyLedger(epsilon=100.0, delta=1e-3, composition="basic")
+        quotes.append(ledger.quote(search, X, Y, groups=USERS, user_ids=USERS))
+
+        def score(model, X, y, sign=sign):
+            return (
+                sign * model.get_params()["epsilon"]
+                - 1e8 * sign * model.get_params()["delta"] * dearest_first
+            )
+
+        search.set_params(scoring=score)
+        search.estimator.set_params(ledger=ledger)
+        search.fit(X, Y, groups=USERS, user_ids=USERS)
+        spent.append(ledger.spent)
+    assert quotes[0].price == quotes[1].price and not quotes[0].exact and "at most" in str(quotes[0])
+    for epsilon, delta in spent:
+        assert epsilon <= quotes[0].epsilon and delta <= quotes[0].delta
+    # The bound is one: some order of the scores costs that much.
+    if k == 0 and not dearest_first:
+        assert max(spent)[0] == quotes[0].epsilon
+
+
+def test_a_search_in_a_pipeline_in_a_cross_validation():
+    ledger = PrivacyLedger(epsilon=100.0, delta=1e-2, composition="basic")
+    inner = GridSearchCV(sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0), {"alpha": [0.1, 1.0]}, cv=2)
+    steps = [("scale", PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5)), ("search", inner)]
+    outer = GridSearchCV(Pipeline(steps), {"scale__bounds": [(-1, 1), (-2, 2)]}, cv=2, error_score="raise")
+    quote = ledger.quote(outer, X, Y)
+    assert len(quote.entries) == 5 * (1 + 2 * 2 + 1) and quote.exact
+    outer.set_params(estimator__scale__ledger=ledger, estimator__search__estimator__ledger=ledger).fit(X, Y)
+    assert shown(quote.entries) == shown(ledger.entries()) and quote.spent == ledger.spent
+    outer.set_params(
+        param_grid={"scale__epsilon": [0.5, 0.25]}, estimator__search__param_grid={"epsilon": [1, 2]}
+    )
+    dear = ledger.quote(outer, X, Y)
+    assert not dear.exact and dear.epsilon == pytest.approx(4 * 6 + 2 * 0.75 + 5 * 2 + 0.5 + 6, rel=1e-4)
+
+
+def test_a_cross_validation_costs_what_its_search_without_refit_costs():
+    ledger = PrivacyLedger(epsilon=100.0, delta=1e-2)
+    model = make_pipeline(
+        PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5), sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0)
+    )
+    quote = ledger.quote(GridSearchCV(model, [{}], cv=KFold(3), refit=False, error_score="raise"), X, Y)
+    model.set_params(**{f"{name}__ledger": ledger for name, _ in model.steps})
+    cross_validate(model, X, Y, cv=KFold(3), error_score="raise")
+    assert quote.exact and quote.spent == ledger.spent
+    assert shown(quote.entries) == shown(ledger.entries())
 
 
 def test_a_reserved_search_is_all_or_nothing(tmp_path):
-    search = next(searches())
+    search = next(searches({"alpha": [0.1, 1.0]}))
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=4.0, delta=1e-3, composition="basic")
     quote = ledger.quote(search, X, Y, groups=USERS, user_ids=USERS)
     assert not quote.admitted and "more than the ledger has left" in str(quote)
     with pytest.raises(BudgetExceededError), ledger.reserve(quote):
         raise AssertionError
     assert ledger.entries() == []
-    ledger = PrivacyLedger(tmp_path / "b.ledger", epsilon=6.0, delta=1e-3, composition="basic")
+    ledger = PrivacyLedger(tmp_path / "b.ledger", epsilon=8.0, delta=1e-3, composition="basic")
     with ledger.reserve(quote) as part:
         search.estimator.set_params(ledger=part)
         search.fit(X, Y, groups=USERS, user_ids=USERS)
@@ -159,7 +227,6 @@ def test_where_simulated_noise_is_forbidden_quotes_go_on_and_dry_runs_do_not(tmp
     assert dry.entries() == []
     monkeypatch.setenv("SKPRIVATE_FORBID_SIMULATED_NOISE", "1")
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=2.0, delta=1e-3)
-    search = list(searches())[1]
-    search.set_params(param_grid={"epsilon": [0.5]})
+    search = list(searches({"epsilon": [0.5]}))[1]
     quote = ledger.quote(search, X, Y, groups=USERS, user_ids=USERS)
     assert len(quote.entries) == 2 and ledger.entries() == []

@@ -195,7 +195,7 @@ def test_audits_stand_beside_the_claim():
     fitted = model.fit(X[:40], user_ids=np.arange(40))
     report = privacy_report(fitted, audit=audit)
     (found,) = valid(report)["audits"]
-    assert found["epsilon_lower_bound"] == audit.epsilon_lower_bound and found["n_runs"] == 40
+    assert found["epsilon_lower_bound"] == audit.epsilon_lower_bound and found["n_fits"] == audit.n_fits
     assert found["same_claim"] and report.verdict == "holds"
     assert f"ε ≥ {rounded_down(audit.epsilon_lower_bound, 4)}" in report.to_html()
     other = privacy_report(UserLevelMean(epsilon=2.0).fit(X, user_ids=USERS), audit=[audit])

@@ -12,14 +12,14 @@ from sklearn.base import clone
 from skprivate.audit._attack_report import AttackReport, attack_report
 from skprivate.audit._auditor import FiniteAdversaryAuditor
 from skprivate.audit._epsilon import _check_pair
-from skprivate.audit._outputs import output_summary
+from skprivate.audit._class_outputs import output_summary
 from skprivate.privacy import public_generator
 from skprivate.privacy._dialect import number
 
-__all__ = ["attack_outputs"]
+__all__ = ["attack_probabilities"]
 
 
-def attack_outputs(
+def attack_probabilities(
     outputs: npt.ArrayLike,
     membership: npt.ArrayLike,
     labels: npt.ArrayLike,
@@ -74,11 +74,11 @@ def attack_outputs(
     >>> import numpy as np
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from skprivate.audit import attack_outputs
+    >>> from skprivate.audit import attack_probabilities
     >>> X, y = load_digits(return_X_y=True)
     >>> member = np.random.default_rng(0).random(len(y)) < 0.5
     >>> model = RandomForestClassifier(30, random_state=0).fit(X[member], y[member])
-    >>> report = attack_outputs(model.predict_proba(X), member, y, random_state=0)
+    >>> report = attack_probabilities(model.predict_proba(X), member, y, random_state=0)
     >>> bool(report.auc > 0.7 and report.accuracy_interval[0] > 0.6)
     True
     """

@@ -11,12 +11,12 @@ from skprivate.audit import (
     FiniteAdversaryAuditor,
     LossThresholdAttack,
     RMIAAttack,
-    attack_outputs,
+    attack_probabilities,
     attack_report,
     clopper_pearson,
     output_summary,
 )
-from skprivate.audit._outputs import as_labels, is_labels
+from skprivate.audit._class_outputs import as_labels, is_labels
 
 P = np.array([[0.2, 0.7, 0.1], [0.5, 0.25, 0.25], [0.0, 0.0, 1.0]])
 
@@ -88,7 +88,7 @@ def test_attack_on_outputs_is_held_out(digits):
     alarms = 0
     for seed in range(40):
         p = rng.dirichlet(np.ones(10), size=400)
-        report = attack_outputs(p, member[:400], y[:400], random_state=seed)
+        report = attack_probabilities(p, member[:400], y[:400], random_state=seed)
         alarms += report.accuracy_interval[0] > 0.5 + abs(member[:400].mean() - 0.5)
     assert alarms <= 8  # 1 expected at 2.5 %; P(more than 8) < 1e-6
     assert report.n_members + report.n_nonmembers == pytest.approx(200, abs=1)
@@ -102,16 +102,16 @@ def test_attack_on_outputs_finds_what_one_number_hides():
     p = np.column_stack([own, second, 0.4 - second])
     y, classes = np.zeros(1200, dtype=int), [0, 1, 2]
     order = rng.permutation(1200)
-    found = attack_outputs(p[order], member[order], y, classes=classes, random_state=0)
-    blind = attack_outputs(p[order], member[order], y, classes=classes, n_top=1, random_state=0)
+    found = attack_probabilities(p[order], member[order], y, classes=classes, random_state=0)
+    blind = attack_probabilities(p[order], member[order], y, classes=classes, n_top=1, random_state=0)
     assert found.accuracy == 1.0 and found.accuracy_interval == clopper_pearson(600, 600, 0.95)
     assert blind.auc == pytest.approx(0.5)
-    forest = attack_outputs(
+    forest = attack_probabilities(
         p, member, y, classes=classes, estimator=RandomForestClassifier(5), random_state=0, train_size=0.25
     )
     assert forest.accuracy == 1.0 and forest.n_members == 450
     with pytest.raises(ValueError, match="leaves a part without members"):
-        attack_outputs(p, np.arange(1200) < 1, y, classes=classes)
+        attack_probabilities(p, np.arange(1200) < 1, y, classes=classes)
 
 
 def test_recorded_outputs_stand_for_the_model(digits):

@@ -1,0 +1,150 @@
+"""Which candidates a search chooses among: drawn publicly, before anything private is looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid, ParameterSampler
+
+from skprivate.inspection import check_pipeline
+from skprivate.inspection._guarantee_of import walk
+from skprivate.inspection._steps import Place, Role, Step
+from skprivate.privacy import PrivacyLedger
+
+#: Candidates for each evaluation of the mean, where there are more to draw from.
+_EACH = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An estimator with its parameters set.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Not fitted; clones of it are.
+    params : dict
+        What `PrivateSearchCV.best_params_` says if it wins.
+    """
+
+    estimator: Any
+    params: dict[str, Any]
+
+
+def draw_candidates(
+    estimator: Any, distributions: Any, n_candidates: int | None, n_iter: float, seed: int
+) -> list[Candidate]:
+    """Candidates of one estimator or of several, each with its distributions.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or a parameter does not exist.
+    TypeError
+        If an estimator or a distribution is none.
+    """
+    wanted = math.ceil(_EACH * n_iter) if n_candidates is None else n_candidates
+    if not isinstance(estimator, list):
+        return [Candidate(_set(estimator, params), params) for params in _points(distributions, wanted, seed)]
+    named = [
+        pair for pair in estimator if isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
+    ]
+    names = [name for name, _ in named]
+    if not estimator or len(named) < len(estimator) or len(set(names)) < len(names):
+        raise ValueError(
+            "estimator must be an estimator or a list of (name, estimator) with different names."
+        )
+    if not isinstance(distributions, Mapping) or not set(distributions) <= set(names):
+        got = sorted(map(str, distributions)) if isinstance(distributions, Mapping) else distributions
+        raise ValueError(
+            f"param_distributions must map names of estimators, {names}, to their distributions where estimator is a "
+            f"list, got {got!r}."
+        )
+    share = -(-wanted // len(named))
+    return [
+        Candidate(_set(model, params), {"estimator": name, **params})
+        for name, model in named
+        for params in _points(distributions.get(name, {}), share, seed)
+    ]
+
+
+def _points(distributions: Any, wanted: int, seed: int) -> Iterator[dict[str, Any]]:
+    """The whole grid where it is small enough, else so many points drawn."""
+    for each in [distributions] if isinstance(distributions, Mapping) else distributions:
+        for name, values in each.items():
+            listed = isinstance(values, Sequence) and not isinstance(values, str)
+            if not (hasattr(values, "rvs") or ((listed or isinstance(values, np.ndarray)) and len(values))):
+                raise ValueError(
+                    f"param_distributions must hold non-empty lists or distributions with rvs, got {values!r} for "
+                    f"{name!r}."
+                )
+    if not _any_rvs(distributions) and len(ParameterGrid(distributions)) <= wanted:
+        yield from (dict(sorted(point.items())) for point in ParameterGrid(distributions))
+        return
+    points = ParameterSampler(distributions, wanted, random_state=seed % 2**32)
+    yield from (dict(sorted(point.items())) for point in points)
+
+
+def _any_rvs(distributions: Any) -> bool:
+    every = [distributions] if isinstance(distributions, Mapping) else distributions
+    return any(hasattr(values, "rvs") for each in every for values in each.values())
+
+
+def _set(estimator: Any, params: dict[str, Any]) -> Any:
+    if not hasattr(estimator, "fit") or isinstance(estimator, type):
+        raise TypeError(f"estimator must be an estimator or a list of (name, estimator), got {estimator!r}.")
+    copies = {name: clone(value, safe=False) for name, value in params.items()}
+    return clone(estimator).set_params(**copies)
+
+
+def private_steps(model: Any) -> list[Step]:
+    """The private steps of a model that is not fitted, in the order of the walk."""
+    return [step for step in walk(model, Place(fitted=False)) if step.role is Role.PRIVATE]
+
+
+def check_candidate(candidate: Candidate, ledger: PrivacyLedger | None) -> None:
+    """Refuse what could not be private, or would be paid twice.
+
+    Raises
+    ------
+    NoGuaranteeError
+        If a step looks at private rows without a guarantee, or nothing is private.
+    ValueError
+        If a step was fitted before, or has a ledger of its own, or releases rows.
+    """
+    check_pipeline(candidate.estimator, raise_=True)
+    for step in private_steps(candidate.estimator):
+        if step.place.paid:
+            raise ValueError(
+                f"estimator must be fitted by the search alone, got {step.path}, which was fitted before."
+            )
+        if getattr(step.model, "releases_in", "fit") != "fit":
+            raise ValueError(
+                f"estimator must spend in fit alone, got {step.path}, which spends in transform."
+            )
+        stated = getattr(step.model, "epsilon", None)
+        if isinstance(stated, bool) or not (isinstance(stated, Real) and 0 < float(stated) < math.inf):
+            raise ValueError(
+                f"estimator must state a positive finite epsilon in every private step, got {stated!r} in {step.path}: "
+                "the budget of an evaluation is divided in proportion."
+            )
+        if getattr(step.model, "ledger", None) not in (None, ledger):
+            raise ValueError(
+                f"estimator must have no ledger of its own, got one in {step.path}: the search pays for everything. "
+                "Pass PrivateSearchCV(ledger=…)."
+            )
+
+
+def given_classes(model: Any, labels: Any) -> None:
+    """Tell a classifier the set of labels, which is public; a part of the rows may lack one."""
+    last = model.steps[-1][1] if type(model).__name__ == "Pipeline" else model
+    if labels is not None and hasattr(last, "get_params"):
+        parameters = last.get_params(deep=False)
+        if "classes" in parameters and parameters["classes"] is None:
+            last.set_params(classes=labels)

@@ -1,0 +1,354 @@
+"""Fits inside a search: what one will draw, and fits that draw that and nothing else.
+
+The search pays for everything ahead. So each fit in it gets a ledger of its own, on which it cannot spend more than was
+said, and afterwards the entries must be those that were said.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+
+from skprivate.inspection import guarantee_of
+from skprivate.inspection._leaves import is_private
+from skprivate.model_selection._candidates import Candidate, given_classes, private_steps
+from skprivate.model_selection._parts import Rows
+from skprivate.privacy import Adjacency, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, PrivacyUnit
+from skprivate.privacy._events import count_events
+from skprivate.privacy._tape import run_tape
+
+#: Nothing is refused in a dry run.
+_PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53
+_PLAIN = (type, str, bytes, int, float, FunctionType, BuiltinFunctionType, ModuleType)
+#: More than floating-point sums of a few prices are off.
+_ROOM = 1 + 2.0**-40
+
+
+@dataclass(frozen=True)
+class FitPrice:
+    """What one fit draws.
+
+    Parameters
+    ----------
+    releases : tuple
+        Label, unit, adjacency and events (as pairs of text and count) of each release, sorted.
+    events : dict of PrivacyEvent to int
+        Of all releases together.
+    epsilon, delta : float
+        Sums of the releases' prices.
+    unit : PrivacyUnit
+    adjacency : Adjacency
+    counts : tuple of int
+        How many releases each private step makes.
+    """
+
+    releases: tuple[Any, ...]
+    events: dict[PrivacyEvent, int]
+    epsilon: float
+    delta: float
+    unit: PrivacyUnit
+    adjacency: Adjacency
+    counts: tuple[int, ...]
+
+
+class _Priced(BaseException):
+    """The first price of a fit, and its end: nothing was drawn."""
+
+    def __init__(self, label: str, terms: dict[str, Any]) -> None:
+        super().__init__("priced")
+        self.label, self.terms = label, terms
+
+
+class _Meter(PrivacyLedger):
+    """A ledger that ends a fit at its first price, before the first draw."""
+
+    def charge(self, label: str, **terms: Any) -> int:
+        raise _Priced(label, terms)
+
+
+@dataclass
+class Priced:
+    """What candidates draw at any budget, by fits of copies with simulated noise that nobody sees.
+
+    A copy with one private step ends where it would pay, before it draws. Whatever has more is fitted to its end.
+    Candidates that cost the same are asked for by one of them, and all of them are asked again at the end.
+
+    Parameters
+    ----------
+    candidates : list of Candidate
+    rows : Rows
+        What is fitted on.
+    labels : ndarray or None
+        The set of labels.
+    """
+
+    candidates: list[Candidate]
+    rows: Rows
+    labels: Any
+    _known: dict[tuple[int, float, float], FitPrice] = field(default_factory=dict)
+    _counts: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _like: list[int] = field(default_factory=list)
+
+    def plans(self, epsilon: float, delta: float) -> list[dict[PrivacyEvent, int]]:
+        """What each candidate draws at a budget; of those that drew the same before, one is asked for all."""
+        if not self._like:
+            first: dict[Any, int] = {}
+            for number in range(len(self.candidates)):
+                self._like.append(first.setdefault(self.price(number, epsilon, delta).releases, number))
+        return [self.price(number, epsilon, delta).events for number in self._like]
+
+    def confirmed(self, epsilon: float, delta: float) -> bool:
+        """Whether each candidate draws at this budget what the one does that was asked for it; if not, all will be."""
+        every = range(len(self.candidates))
+        prices = [self.price(number, epsilon, delta).releases for number in every]
+        if all(prices[number] == prices[like] for number, like in zip(every, self._like, strict=True)):
+            return True
+        self._like = list(every)
+        return False
+
+    def price(self, number: int, epsilon: float, delta: float) -> FitPrice:
+        """What a fit of one candidate at a budget draws."""
+        key = (number, epsilon, delta)
+        if key not in self._known:
+            self._known[key] = self._ask(number, epsilon, delta)
+            self._counts[number] = self._known[key].counts
+        return self._known[key]
+
+    def counts(self, number: int) -> tuple[int, ...]:
+        """How many releases each private step of a candidate makes, at the budgets that it states."""
+        if number not in self._counts:
+            steps = private_steps(self.candidates[number].estimator)
+            if len(steps) == 1 and steps[0].place.copies == 1:
+                self._counts[number] = (1,)
+            else:
+                self._counts[number] = self._fit_whole(clone(self.candidates[number].estimator)).counts
+        return self._counts[number]
+
+    def _ask(self, number: int, epsilon: float, delta: float) -> FitPrice:
+        candidate = self.candidates[number]
+        try:
+            model = with_budget(candidate, self.counts(number), epsilon, delta, None, self.labels)
+            (step, *others) = private_steps(model)
+            if others or step.place.copies != 1 or step.place.demands:
+                return self._fit_whole(model)
+            return self._fit_until_priced(model, step.model)
+        except Exception as error:
+            error.add_note(
+                f"In a trial of the candidate {candidate.params}, before anything was drawn or spent."
+            )
+            raise
+
+    def _fit_until_priced(self, model: Any, part: Any) -> FitPrice:
+        meter = _Meter(epsilon=_PLENTY, delta=_MOST_DELTA, dry_run=True)
+        meter._book.store.forgotten = True
+        part.set_params(ledger=meter)
+        try:
+            fit_on(model, self.rows)
+        except _Priced as priced:
+            terms = priced.terms
+            if terms["adaptive"]:
+                raise _not_planned(priced.label) from None
+            release = _release(priced.label, terms["unit"], terms["adjacency"], terms["events"])
+            return _fit_price([release], [(terms["epsilon"], terms["delta"])], (1,))
+        raise ValueError(
+            "estimator must pay for what it draws from its ledger parameter; a trial paid nothing."
+        )
+
+    def _fit_whole(self, model: Any) -> FitPrice:
+        with run_tape(None), _own_ledger(model, _PLENTY, _MOST_DELTA, dry_run=True) as ledger:  # type: ignore[arg-type]
+            steps = [step.model for step in private_steps(model)]
+            for number, part in enumerate(steps):
+                part.set_params(ledger=ledger.annotated(str(number)))
+            fit_on(model, self.rows)
+            if guarantee_of(model).adaptive:
+                raise _not_planned(type(model).__name__)
+            entries = ledger.entries()
+        paid = [_release(e.label, e.unit, e.adjacency, e.events) for e in entries]
+        notes = Counter(entry.note for entry in entries)
+        counts = tuple(notes[str(number)] for number in range(len(steps)))
+        return _fit_price(paid, [(e.own_epsilon, e.own_delta) for e in entries], counts)
+
+
+def _not_planned(label: str) -> ValueError:
+    return ValueError(
+        f"estimator must plan its draws ahead, got {label}, which decides about draws after seeing results: a search "
+        "cannot price it."
+    )
+
+
+def _release(label: str, unit: Any, adjacency: Any, events: Any) -> tuple[Any, ...]:
+    said = ((repr(sorted(_without_count(event).items())), event["count"]) for event in events)
+    return label, str(unit), str(adjacency), tuple(sorted(said)), tuple(map(dict, events))
+
+
+def _without_count(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in event.items() if name != "count"}
+
+
+def _fit_price(paid: list[Any], prices: list[tuple[float, float]], counts: tuple[int, ...]) -> FitPrice:
+    relations = sorted({(unit, adjacency) for _, unit, adjacency, *_ in paid})
+    if len(relations) != 1:
+        found = " and ".join(f"one {unit} ({adjacency})" for unit, adjacency in relations)
+        raise ValueError(f"estimator must protect one unit under one adjacency, got {found or 'none'}.")
+    unit, adjacency = relations[0]
+    if adjacency not in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE):
+        raise ValueError(
+            f"estimator must have adjacency 'replace-one' or 'add-remove', got {adjacency!r}: a score has no price per "
+            "unit of distance."
+        )
+    events = count_events(
+        (PrivacyEvent.from_dict(_without_count(event)), event["count"])
+        for *_, plain in paid
+        for event in plain
+    )
+    return FitPrice(
+        releases=tuple(sorted(release[:4] for release in paid)),
+        events=events,
+        epsilon=math.fsum(epsilon for epsilon, _ in prices),
+        delta=math.fsum(delta for _, delta in prices),
+        unit=PrivacyUnit(unit),
+        adjacency=Adjacency(adjacency),
+        counts=counts,
+    )
+
+
+def with_budget(
+    candidate: Candidate,
+    counts: tuple[int, ...],
+    epsilon: float,
+    delta: float,
+    random_state: Any,
+    labels: Any,
+) -> Any:
+    """A copy of a candidate with a budget, divided over its private steps as the budgets that they state.
+
+    Steps that state no δ get none. Noise is as ``random_state`` says, whatever the candidate's own.
+    """
+    model = clone(candidate.estimator)
+    given_classes(model, labels)
+    steps = [step.model for step in private_steps(model)]
+    stated = [(float(part.epsilon), float(getattr(part, "delta", 0.0) or 0.0)) for part in steps]
+    for k, total in enumerate((epsilon, delta)):
+        whole = math.fsum(count * each[k] for count, each in zip(counts, stated, strict=True))
+        for part, each in zip(steps, stated, strict=True):
+            if k == 0:
+                part.set_params(epsilon=total * (each[0] / whole))
+            elif each[1] > 0:
+                part.set_params(delta=total * (each[1] / whole))
+    for part in steps:
+        part.set_params(random_state=random_state, ledger=None)
+    return model
+
+
+def fit_on(model: Any, rows: Rows) -> Any:
+    """Fit, with the arguments that the model or its steps ask for; composites route them.
+
+    What a step makes infinite counts for nothing in the next one, instead of being refused: a refusal would be seen.
+    """
+    parts = [step.model for step in private_steps(model)]
+    metadata = {
+        name: values
+        for name, values in rows.metadata.items()
+        if any(has_fit_parameter(part, name) for part in parts)
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        routed = len(parts) > 1 or parts[0] is not model
+        options = {"enable_metadata_routing": True, "assume_finite": True} if routed else {}
+        with config_context(**options), np.errstate(all="ignore"):
+            return model.fit(rows.X, rows.y, **metadata)
+
+
+@contextmanager
+def _own_ledger(model: Any, epsilon: float, delta: float, **options: Any) -> Iterator[PrivacyLedger]:
+    with tempfile.TemporaryDirectory() as folder:
+        # Composites may fit their members in other processes, which share files only.
+        path = Path(folder) / "part.ledger" if _may_use_processes(model) else None
+        ledger = PrivacyLedger(path, epsilon=epsilon, delta=delta, composition="basic", **options)
+        ledger._book.store.forgotten = True  # whoever pays has said that the noise is simulated
+        yield ledger
+
+
+def _may_use_processes(model: Any) -> bool:
+    return any(
+        "n_jobs" in part.get_params(deep=False) and not is_private(part) for part in _estimators_in(model)
+    )
+
+
+def fit_contained(model: Any, rows: Rows, price: FitPrice, *, simulated: bool, dry_run: bool) -> Any:
+    """Fit a model that may draw what ``price`` says, all of it and nothing else.
+
+    Raises
+    ------
+    BudgetExceededError
+        Before it draws more.
+    RuntimeError
+        If what it drew, or what it promises, is not what was said.
+    """
+    terms = {"simulation": simulated and not dry_run, "dry_run": dry_run}
+    with _own_ledger(model, price.epsilon * _ROOM, price.delta * _ROOM, **terms) as ledger:
+        for step in private_steps(model):
+            step.model.set_params(ledger=ledger)
+        fit_on(model, rows)
+        entries = ledger.entries()
+    found = tuple(sorted(_release(e.label, e.unit, e.adjacency, e.events)[:4] for e in entries))
+    promised = guarantee_of(model)
+    said = (price.unit, price.adjacency)
+    if any(entry.simulated is not (simulated or dry_run) for entry in entries):
+        raise RuntimeError(
+            f"{type(model).__name__} draws other noise than its random_state says: nothing is released."
+        )
+    if found != price.releases or (promised.unit, promised.adjacency) != said or promised.adaptive:
+        raise RuntimeError(
+            f"{type(model).__name__} drew something else than in its trial: what it draws depends on the data or on "
+            "chance, and a search cannot price it."
+        )
+    return model
+
+
+def released(model: Any, guarantee: PrivacyGuarantee) -> Any:
+    """The model as the search releases it: it states the search's guarantee throughout, and keeps no ledger."""
+    for part in _objects_in(model, set()):
+        for name, value in vars(part).items():
+            if isinstance(value, PrivacyLedger):
+                vars(part)[name] = None
+            elif isinstance(value, PrivacyGuarantee):
+                vars(part)[name] = guarantee
+    return model
+
+
+def _estimators_in(model: Any) -> Iterator[Any]:
+    return (part for part in _objects_in(model, set()) if hasattr(part, "get_params"))
+
+
+def _objects_in(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Everything with attributes that a model holds at any depth."""
+    if id(value) in seen or isinstance(value, (*_PLAIN, PrivacyLedger, PrivacyGuarantee)):
+        return
+    seen.add(id(value))
+    if isinstance(value, Mapping):
+        inside: Iterable[Any] = list(value.values())
+    elif isinstance(value, (list, tuple)):
+        inside = list(value)
+    elif isinstance(value, np.ndarray):
+        inside = list(value.flat) if value.dtype.hasobject else []
+    elif hasattr(value, "__dict__"):
+        yield value
+        inside = list(vars(value).values())
+    else:
+        return
+    for part in inside:
+        yield from _objects_in(part, seen)

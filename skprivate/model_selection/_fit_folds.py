@@ -1,0 +1,127 @@
+"""Fits on user-disjoint folds, for what one user pays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import clone
+
+from skprivate._sklearn import _num_samples, _safe_indexing
+from skprivate.model_selection._user_k_fold import UserKFold
+from skprivate.privacy import PrivacyLedger
+from skprivate.privacy._dialect import must_be, one_of
+from skprivate.privacy._ledger_quote import dearest_part
+from skprivate.privacy._quote import charged_to
+
+#: Which folds a fit sees, and in words for the ledger's entry.
+_SEES = {
+    "other folds": "each fit sees all folds but its own",
+    "own fold": "each fit sees its own fold only",
+}
+
+
+def fit_folds(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    user_ids: Any,
+    ledger: PrivacyLedger,
+    cv: UserKFold | None = None,
+    train_on: str = "other folds",
+    **fit_params: Any,
+) -> list[Any]:
+    """Fit one clone for each user-disjoint fold, and charge what a user pays, not the sum.
+
+    A user is in one fold, so of K fits that leave one fold out, K − 1 see the user: together they cost the dearest
+    K − 1 of K. Of K fits on one fold each, one sees the user: they cost the dearest one. scikit-learn's
+    cross-validations and searches are charged all K fits, since the ledger cannot know there who was in which; here the
+    function itself cuts the data.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its ``fit`` takes ``user_ids``. Private parts of it have None or ``ledger`` as their ledger.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,), default=None
+    user_ids : array-like of shape (n_samples,)
+        User of each row.
+    ledger : PrivacyLedger
+        Pays, all or nothing.
+    cv : UserKFold, default=None
+        Deals users to folds by a keyed hash of their identifiers, so that nobody moves anybody else; None is
+        ``UserKFold(5)``. No other splitter is allowed.
+    train_on : {"other folds", "own fold"}, default="other folds"
+        Whether the k-th fit sees all folds but the k-th, or the k-th only.
+    **fit_params
+        Passed to every ``fit`` as they are.
+
+    Returns
+    -------
+    fitted : list of estimators
+        The k-th belongs to the k-th fold of ``cv.split``.
+
+    Raises
+    ------
+    BudgetExceededError
+        The fits do not fit the ledger together; nothing was drawn or spent.
+    TypeError
+        ``cv`` is no `UserKFold`, or ``ledger`` no `PrivacyLedger`.
+    ValueError
+        ``train_on`` is something else, or a part has another ledger.
+
+    Notes
+    -----
+    *Guarantee.* The ledger's: see `PrivacyLedger.parallel`. Under "replace-one" an exchanged user keeps the
+    identifier, as everywhere with `UserKFold`. A fit that protects users under "add-remove" in a ledger for
+    "replace-one" is charged in full, since who replaces a user may be in another fold.
+
+    *What is not covered.* Scores of the models on held-out folds carry no noise.
+
+    *Time.* Each fit is quoted first, which takes as long again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate import UserLevelMean
+    >>> from skprivate.model_selection import UserKFold, fit_folds
+    >>> from skprivate.privacy import PrivacyLedger
+    >>> X = np.random.default_rng(0).normal(size=(900, 2))
+    >>> ledger = PrivacyLedger(epsilon=3.0, delta=1e-5, unit="user", adjacency="replace-one", composition="basic")
+    >>> model = UserLevelMean(epsilon=1.0, delta=1e-6)
+    >>> models = fit_folds(model, X, user_ids=np.arange(900) // 3, ledger=ledger, cv=UserKFold(3))
+    >>> len(models), round(ledger.spent[0], 3)
+    (3, 2.0)
+    """
+    if not isinstance(ledger, PrivacyLedger):
+        raise TypeError(must_be("ledger", "a PrivacyLedger", type(ledger).__name__))
+    cv = UserKFold() if cv is None else cv
+    if type(cv) is not UserKFold:
+        why = "Others deal users by who else is there, or share them between folds."
+        raise TypeError(must_be("cv", "a UserKFold, or None", type(cv).__name__, why))
+    if train_on not in _SEES:
+        raise ValueError(must_be("train_on", one_of(_SEES), train_on))
+
+    def data(fold: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        rows = folds[fold][0 if train_on == "other folds" else 1]
+        given = tuple(_safe_indexing(part, rows) for part in ((X,) if y is None else (X, y)))
+        return given, {"user_ids": _safe_indexing(user_ids, rows), **fit_params}
+
+    folds = list(cv.split(range(_num_samples(X)), user_ids=user_ids))
+    quotes = []
+    for k in range(cv.n_splits):
+        (rows, *targets), params = data(k)
+        quotes.append(ledger.quote(estimator, rows, *targets, **params))
+    because = (
+        f"UserKFold({cv.n_splits}) deals users by a keyed hash of their identifiers, which exchanged users keep; "
+        + _SEES[train_on]
+    )
+    fitted = []
+    price = dearest_part(quotes, left_out=train_on == "other folds")
+    with ledger.parallel(price, n_parts=cv.n_splits, because=because) as parts:
+        for k in range(cv.n_splits):
+            handle = parts.without(k) if train_on == "other folds" else parts.only(k)
+            given, params = data(k)
+            model = charged_to(clone(estimator), ledger, handle, searches=[])
+            fitted.append(model.fit(*given, **params))
+    return fitted

@@ -1,0 +1,437 @@
+"""Hyperparameter search within one stated budget."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skprivate._validation import validate_data
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.inspection import guarantee_of
+from skprivate.inspection._leaves import is_private
+from skprivate.model_selection._candidates import Candidate, check_candidate, draw_candidates
+from skprivate.model_selection._contained import FitPrice, Priced, released
+from skprivate.model_selection._parts import Parts, Rows, deal
+from skprivate.model_selection._scoring import SCORES, private_score, targets
+from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
+from skprivate.privacy import Adjacency, PrivacyUnit, plan_search
+
+
+def _best_has(name: str) -> Callable[[Any], bool]:
+    """Whether the best model, or before fitting every estimator, has the method."""
+
+    def check(search: Any) -> bool:
+        if hasattr(search, "best_estimator_"):
+            return hasattr(search.best_estimator_, name)
+        return all(hasattr(model, name) for model in search._models())
+
+    return check
+
+
+class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
+    """Search for hyperparameters, all of it within one stated budget.
+
+    An evaluation draws one of the candidates, fits it on one part of the data and scores it on the other, both
+    privately. A secret random number of evaluations is made, and the best of them is the result: its model, its
+    parameters and its noisy score. What this costs hardly grows with the number of evaluations, because nobody learns
+    of the others. The guide (``docs/private_search.md``) says when searching is worth its price.
+
+    Parameters
+    ----------
+    estimator : estimator or list of (str, estimator)
+        What to search: a private estimator, a composite of which `check_pipeline` says that a guarantee could hold, or
+        several of them with names. Its ``epsilon``, ``delta``, ``random_state`` and ``ledger`` are set by the search;
+        where several steps are private, their stated ``epsilon`` and ``delta`` tell in which proportion they share the
+        budget of an evaluation.
+    param_distributions : dict, or list of dict
+        Names of parameters, and lists of values or distributions with ``rvs``, as for
+        `~sklearn.model_selection.RandomizedSearchCV`; an estimator may be a value. For a list of estimators, a dict
+        from their names to their distributions; one that is missing has its own parameters only.
+    epsilon : float > 0, default=1.0
+        Budget of the whole search, ``refit`` included.
+    delta : float in [0, 1), default=1e-6
+        The same. 0 for pure privacy, where all candidates are pure.
+    n_iter : float >= 1, default=10
+        Mean number of evaluations. Their number itself is a secret.
+    n_candidates : int, default=None
+        How many candidates are drawn. None is the whole grid where it has at most three times ``n_iter`` points, and
+        so many points drawn otherwise.
+    scoring : {"auto", "accuracy", "neg_brier_score", "neg_log_loss", "neg_mean_absolute_error", \
+"neg_mean_squared_error"} or callable, default="auto"
+        Score of a row, the greater the better; a callable takes ``(y_true, y_pred)`` and returns one number a row. A
+        user's score is the mean over its rows, and the score of a candidate the mean over units. "auto" is "accuracy"
+        for classifiers and "neg_mean_squared_error" for others.
+    score_bounds : (float, float), default=None
+        Public bounds that scores of rows are clipped to. "accuracy" and "neg_brier_score" have bounds of their own;
+        others need them, as noise is in proportion to their width.
+    validation_fraction : float in (0, 1), default=0.25
+        Share of the units that are held out to score on. They are not learnt from, except with ``refit``.
+    refit : float in (0, 1), default=None
+        Share of the budget for a fit of the best candidate on all rows. None: the model of the best evaluation is the
+        result, which costs nothing more.
+    predict_by : {"unit", "batch"}, default="unit"
+        "unit": candidates predict the rows of one unit at a time, so that nothing in them can make one unit's score
+        depend on another's rows. "batch": one call for all held-out rows, which is faster, but linear algebra may round
+        a row according to how many others there are; the guarantee then assumes that it does not. Where only labels are
+        private, all rows are predicted by one call.
+    error_score : "raise" or nan, default="raise"
+        What becomes of an evaluation that fails. "raise": the search fails, its budget is spent. nan: it loses.
+    public_seed : int, default=0
+        Seed of what is public: which candidates are drawn, and which units are held out. No noise depends on it.
+    random_state : int, RandomState instance or None, default=None
+        None: secure noise, in the candidates as well. Otherwise a reproducible simulation whose result must not be
+        released.
+    ledger : PrivacyLedger, optional
+        Budget of the data set; the whole search is paid from it before anything is drawn.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The model of the best evaluation, or with ``refit`` the one fitted on all rows. It states the guarantee of the
+        whole search.
+    best_params_ : dict
+        Parameters of the best candidate; with a list of estimators, the name of its estimator as "estimator".
+    best_score_ : float
+        Noisy score of the best evaluation, paid for with it. The best of several is flattered.
+    best_index_ : int
+        Place of the best candidate among ``candidates_``.
+    candidates_ : list of dict
+        Parameters of all candidates, which are public.
+    search_plan_ : SearchPlan
+        The price: what one evaluation may spend, how their number is drawn, and what all cost together. Public.
+    classes_ : ndarray
+        Of the best model, if it has them.
+    privacy_guarantee_ : PrivacyGuarantee
+        What the whole search promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+    n_features_in_ : int
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where X has strings for the names of its columns.
+
+    See Also
+    --------
+    UserLevelSelector : Chooses among models that are fitted already.
+    check_cv : Folds for searches whose scores stay with whoever holds the data.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-differential privacy for the unit and the adjacency of the candidates, which must all protect the
+    same. Random stopping: Papernot and Steinke [1]_, with the theorem that ``search_plan_`` names. Fit and score of an
+    evaluation share its budget by parallel composition: a unit is in one part in all evaluations, and which one depends
+    on nothing but public numbers, a keyed hash of its own identifier or, without identifiers, its position. So
+    neighbouring data differ in the training part, and the price is that of the fits, or in the held-out part, and the
+    price is that of the scores; never in both. Under replace-one this assumes that an exchanged user keeps its
+    identifier, or an exchanged row its place. Under add-remove positions shift, so that identifiers (``user_ids``) are
+    needed. What a candidate draws is tried out on a copy, whose noise is simulated and of which nothing is seen but the
+    price. In the search each fit has a ledger of its own that admits this price, and nothing else.
+
+    Neither the number of evaluations nor the other scores are released; the time that `fit` takes tells of the former.
+    Warnings of candidates are not shown, since their number would, too.
+
+    References
+    ----------
+    .. [1] N. Papernot and T. Steinke, "Hyperparameter tuning with Rényi differential privacy", ICLR 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate import UserLevelSGDClassifier
+    >>> from skprivate.model_selection import PrivateSearchCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(6000, 3))
+    >>> y = (X @ [1.0, -1.0, 0.5] > 0).astype(int)
+    >>> search = PrivateSearchCV(
+    ...     UserLevelSGDClassifier(classes=[0, 1]), {"alpha": [0.0, 0.1, 10.0]}, epsilon=3.0, n_iter=3
+    ... )
+    >>> search = search.fit(X, y, user_ids=np.arange(6000) // 6)
+    >>> search.privacy_guarantee_.epsilon <= 3.0
+    True
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True, "private": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PRIVACY_CONSTRAINTS,
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "estimator": [HasMethods(["fit", "predict"]), list],
+        "param_distributions": [dict, list],
+        "n_iter": [Interval(Real, 1, None, closed="left")],
+        "n_candidates": [Interval(Integral, 1, None, closed="left"), None],
+        "scoring": [StrOptions({"auto", *SCORES}), callable],
+        "score_bounds": ["array-like", None],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "refit": [Interval(Real, 0, 1, closed="neither"), None],
+        "predict_by": [StrOptions({"unit", "batch"})],
+        "error_score": [StrOptions({"raise"}), Real],
+        "public_seed": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        estimator,
+        param_distributions,
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        n_iter=10,
+        n_candidates=None,
+        scoring="auto",
+        score_bounds=None,
+        validation_fraction=0.25,
+        refit=None,
+        predict_by="unit",
+        error_score="raise",
+        public_seed=0,
+        random_state=None,
+        ledger=None,
+    ):
+        self.estimator = estimator
+        self.param_distributions = param_distributions
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_iter = n_iter
+        self.n_candidates = n_candidates
+        self.scoring = scoring
+        self.score_bounds = score_bounds
+        self.validation_fraction = validation_fraction
+        self.refit = refit
+        self.predict_by = predict_by
+        self.error_score = error_score
+        self.public_seed = public_seed
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, user_ids=None, private=None):
+        """Search privately.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        user_ids : array-like of shape (n_samples,), optional
+            User of each row, for the candidates that take it, and for the deal of the rows. Candidates that protect
+            rows and take none may have identifiers of rows here.
+        private : array-like of bool of shape (n_samples,), optional
+            Which rows are private, for candidates that take it (`PPMHalfspaceClassifier`); all others protect every
+            row.
+
+        Returns
+        -------
+        self : PrivateSearchCV
+        """
+        if not (self.error_score == "raise" or math.isnan(self.error_score)):
+            raise ValueError(f"error_score must be 'raise' or nan, got {self.error_score!r}.")
+        candidates = draw_candidates(
+            self.estimator, self.param_distributions, self.n_candidates, self.n_iter, self.public_seed
+        )
+        for candidate in candidates:
+            check_candidate(candidate, self.ledger)
+        rows = self._rows(X, y, user_ids, private)
+        parts = deal(rows, user_ids, self.validation_fraction, self.public_seed, by_user=user_ids is not None)
+        models = [candidate.estimator for candidate in candidates]
+        # That it is the set of all labels, rather than of those on one part, keeps every score defined.
+        labels = np.unique(rows.y) if all(map(is_classifier, models)) else None
+        priced = Priced(candidates, parts.train, labels)
+        mechanism, price = self._mechanism(candidates, priced, rows, parts)
+        if user_ids is not None and price.unit is not PrivacyUnit.USER:
+            parts = deal(rows, user_ids, self.validation_fraction, self.public_seed, by_user=False)
+        with self._releasing(
+            mechanism,
+            unit=price.unit,
+            adjacency=price.adjacency,
+            assumptions=assumptions_of(mechanism, price, parts),
+            n_units=parts.n_units if price.adjacency is Adjacency.REPLACE_ONE else None,
+        ) as release:
+            found = mechanism.run(parts, release)
+        also = guarantee_of(found.model).assumptions
+        mine = self.privacy_guarantee_
+        self.privacy_guarantee_ = replace(mine, assumptions=tuple(dict.fromkeys((*mine.assumptions, *also))))
+        self.best_estimator_ = released(found.model, self.privacy_guarantee_)
+        self.best_index_ = found.number
+        self.best_score_ = found.score
+        self.candidates_ = [dict(candidate.params) for candidate in candidates]
+        self.best_params_ = self.candidates_[found.number]
+        self.search_plan_ = mechanism.plan
+        if hasattr(self.best_estimator_, "classes_"):
+            self.classes_ = self.best_estimator_.classes_
+        return self
+
+    def _models(self) -> list[Any]:
+        return [pair[1] for pair in self.estimator] if isinstance(self.estimator, list) else [self.estimator]
+
+    def _rows(self, X: Any, y: Any, user_ids: Any, private: Any) -> Rows:
+        """Rows, checked as far as no candidate checks them: those that are held out are not fitted on."""
+        kinds = [getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", ())]
+        single = all(map(is_private, self._models()))
+        finite = (
+            True
+            if single and not all(get_tags(m).input_tags.allow_nan for m in self._models())
+            else "allow-nan"
+        )
+        if not single and (
+            any(kind not in "biuf" for kind in kinds) or getattr(getattr(X, "dtype", None), "kind", "") == "O"
+        ):
+            validate_data(self, X, y, skip_check_array=True)
+            checked, y = X, column_or_1d(y)
+        else:
+            checked, y = validate_data(self, X, y, ensure_all_finite=finite)
+        y = targets(y, numbers=not all(map(is_classifier, self._models())))
+        given = {"user_ids": user_ids, "private": private}
+        metadata = {name: values for name, values in given.items() if values is not None}
+        for name, values in metadata.items():
+            if np.shape(values)[:1] != (len(y),):
+                raise ValueError(
+                    f"{name} must have one entry per row: got {len(values)} entries for {len(y)} rows."
+                )
+        return Rows(X if hasattr(X, "iloc") else checked, y, metadata)
+
+    def _mechanism(
+        self, candidates: list[Candidate], priced: Priced, rows: Rows, parts: Parts
+    ) -> tuple[PrivateSearch, FitPrice]:
+        """The search, from public numbers, and what its candidates protect."""
+        share = 0.0 if self.refit is None else float(self.refit)
+        epsilon, delta = (1 - share) * float(self.epsilon), (1 - share) * float(self.delta)
+        # Whom the candidates protect does not depend on the budget.
+        prices = [priced.price(number, epsilon, delta) for number in range(len(candidates))]
+        protected = sorted({(str(price.unit), str(price.adjacency)) for price in prices})
+        if len(protected) > 1:
+            found = " and ".join(f"one {unit} ({adjacency})" for unit, adjacency in protected)
+            raise ValueError(f"estimator must protect the same in all candidates, got {found}.")
+        price = prices[0]
+        if (
+            price.adjacency is Adjacency.ADD_REMOVE
+            and price.unit is not PrivacyUnit.LABEL
+            and not parts.by_identifier
+        ):
+            raise ValueError(
+                "user_ids must be given where units come and go (adjacency='add-remove'), got None: rows without "
+                "identifiers would be dealt by their positions, which shift. Where each row is its own user, pass an "
+                "identifier that belongs to the row."
+            )
+        if price.adjacency is Adjacency.REPLACE_ONE and not (parts.n_held_out and len(parts.train.y)):
+            raise ValueError(
+                "user_ids must name enough users for two parts: all fell into one. Change validation_fraction or "
+                "public_seed."
+            )
+        score = private_score(
+            self.scoring,
+            self.score_bounds,
+            [candidate.estimator for candidate in candidates],
+            price.adjacency,
+            batch=self.predict_by == "batch" or price.unit is PrivacyUnit.LABEL,
+        )
+
+        while True:
+            plan = plan_search(priced.plans, epsilon=epsilon, delta=delta, mean_repetitions=self.n_iter)
+            if priced.confirmed(plan.each_epsilon, plan.each_delta):
+                break
+        scores = score.plan(epsilon, plan.repetitions)
+        # A unit is in the fits of all evaluations or in their scores: the dearer of both is its price.
+        plan = replace(plan, epsilon=max(plan.epsilon, scores.epsilon))
+        budget = share * float(self.epsilon), share * float(self.delta)
+        again = None
+        if self.refit is not None:
+            again = Priced(candidates, rows, priced.labels)
+            for number in range(len(candidates)):
+                again.price(number, *budget)
+        mechanism = PrivateSearch(
+            plan=plan,
+            scores=scores,
+            priced=priced,
+            again=again,
+            again_budget=budget,
+            score=score,
+            raises=self.error_score == "raise",
+            random_state=self.random_state,
+            dry_run=self.ledger is not None and self.ledger.dry_run,
+        )
+        return mechanism, price
+
+    @available_if(_best_has("predict"))
+    def predict(self, X):
+        """Predict with the best model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        predictions : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    @available_if(_best_has("predict_proba"))
+    def predict_proba(self, X):
+        """Class probabilities of the best model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @available_if(_best_has("decision_function"))
+    def decision_function(self, X):
+        """Decision function of the best model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(X)
+
+    @available_if(_best_has("score"))
+    def score(self, X, y):
+        """Score of the best model on other rows, without noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        score : float
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.score(X, y)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        models = self._models()
+        if models and hasattr(models[0], "fit"):
+            inner = get_tags(models[0])
+            tags.estimator_type = inner.estimator_type
+            tags.classifier_tags = copy.copy(inner.classifier_tags)
+            tags.regressor_tags = copy.copy(inner.regressor_tags)
+            tags.input_tags = inner.input_tags
+        tags.target_tags.required = True
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.poor_score = True
+        if tags.regressor_tags is not None:
+            tags.regressor_tags.poor_score = True
+        return tags

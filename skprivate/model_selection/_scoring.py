@@ -1,0 +1,196 @@
+"""The score of a fitted candidate on held-out units, and its noise.
+
+Each held-out unit has a score of its own, computed from its rows, the model and public numbers alone; it is clipped to
+public bounds and made an integer, integers are added exactly, and integer noise hides one unit in the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.base import is_classifier
+
+from skprivate.model_selection._parts import Parts
+from skprivate.privacy import (
+    Adjacency,
+    LaplaceEvent,
+    PrivacyEvent,
+    PureEvent,
+    Repetitions,
+    SearchPlan,
+    exact_sum,
+    interval_contributions,
+    plan_search,
+)
+from skprivate.user_level._candidate_losses import one_kind_of_targets
+
+FloatArray = NDArray[np.float64]
+#: Steps of a score's range, and what one unit counts for in the noisy number of units beside the sum, as powers of two.
+_BITS, _COUNT_BITS = 30, 27
+#: Names of scores, and their bounds where they have some by themselves.
+SCORES: dict[str, tuple[float, float] | None] = {
+    "accuracy": (0.0, 1.0),
+    "neg_brier_score": (-2.0, 0.0),
+    "neg_log_loss": None,
+    "neg_mean_absolute_error": None,
+    "neg_mean_squared_error": None,
+}
+
+
+def _of_probabilities(name: str, model: Any, X: Any, y: NDArray[Any]) -> FloatArray:
+    classes, p = np.asarray(model.classes_), np.asarray(model.predict_proba(X), dtype=np.float64)
+    own = np.zeros(len(y))
+    squares = np.zeros(len(y))
+    for k, label in enumerate(classes.tolist()):
+        is_own = np.asarray(y == label)
+        own = np.where(is_own, p[:, k], own)
+        difference = p[:, k] - is_own
+        squares = squares + difference * difference
+    return np.asarray(np.log(own) if name == "neg_log_loss" else -squares)
+
+
+def _of_predictions(
+    score: str | Callable[[Any, Any], Any], model: Any, X: Any, y: NDArray[Any]
+) -> FloatArray:
+    predicted = np.asarray(model.predict(X))
+    if predicted.shape != y.shape:
+        raise ValueError(f"predict must return one value a row, got {predicted.ndim} dimensions.")
+    if callable(score):
+        values = np.asarray(score(y, predicted), dtype=np.float64)
+        if values.shape != y.shape:
+            raise ValueError(f"scoring must return one number a row, got {values.ndim} dimensions.")
+        return values
+    if score == "accuracy":
+        if predicted.dtype.kind in "biuf" and y.dtype.kind in "biuf":
+            predicted, y = predicted.astype(np.float64), y.astype(np.float64)
+        return np.asarray(predicted == y, dtype=np.float64)
+    difference = predicted.astype(np.float64) - y
+    lost: FloatArray = np.abs(difference) if score == "neg_mean_absolute_error" else difference * difference
+    return np.asarray(-lost)
+
+
+@dataclass(frozen=True)
+class PrivateScore:
+    """A bounded score of each unit, summed with noise.
+
+    Parameters
+    ----------
+    score : str or callable
+        One of `SCORES`, or from ``(y_true, y_pred)`` to one number a row.
+    low, high : float
+        What scores are clipped to.
+    adjacency : Adjacency
+        Under replace-one the number of held-out units is public, else it is released beside the sum.
+    batch : bool
+        Whether all held-out rows are predicted by one call.
+    """
+
+    score: str | Callable[[Any, Any], Any]
+    low: float
+    high: float
+    adjacency: Adjacency
+    batch: bool
+
+    @property
+    def _counted(self) -> bool:
+        return self.adjacency is Adjacency.ADD_REMOVE
+
+    def events(self, epsilon: float) -> list[tuple[PrivacyEvent, int]]:
+        """What one score draws at a budget."""
+        return [(PureEvent(epsilon, "Laplace") if self._counted else LaplaceEvent(epsilon), 1)]
+
+    def plan(self, epsilon: float, law: Repetitions) -> SearchPlan:
+        """The scores of a search, priced by themselves: with the least noise that is within ε, and no δ.
+
+        Of one or two numbers Laplace noise is narrower than Gaussian noise of any δ that is worth it.
+        """
+        return plan_search(
+            lambda each, _: [self.events(each)], epsilon=epsilon, mean_repetitions=law.mean, laws=[law]
+        )
+
+    def of_units(self, model: Any, parts: Parts) -> FloatArray:
+        """Mean score of each held-out unit, between the bounds; what is no number counts as the lower one."""
+        # Warnings and refusals about numbers in the midst of a model would say something about whoever has them.
+        with np.errstate(all="ignore"), config_context(assume_finite=True):
+            if self.batch:
+                rows = self._rows(model, parts.held_out.X, parts.held_out.y)
+                values = np.split(rows, np.cumsum(parts.sizes)[:-1])
+            else:
+                values = [self._rows(model, X, y) for X, y in parts.units()]
+            return np.array([np.mean(of_unit) for of_unit in values], dtype=np.float64)
+
+    def _rows(self, model: Any, X: Any, y: NDArray[Any]) -> FloatArray:
+        if self.score == "neg_brier_score" or self.score == "neg_log_loss":
+            rows = _of_probabilities(self.score, model, X, y)
+        else:
+            rows = _of_predictions(self.score, model, X, y)
+        return np.clip(np.where(np.isnan(rows), self.low, rows), self.low, self.high)
+
+    def draw(self, model: Any, parts: Parts, epsilon: float, release: Any) -> float:
+        """The noisy mean score; draws `events`."""
+        steps = interval_contributions(self.of_units(model, parts), self.low, self.high, bits=_BITS)
+        total, half = int(exact_sum(steps, bound=1 << _BITS)), 1 << (_BITS - 1)
+        if self._counted:
+            # One unit adds at most half the range to the sum, and its weight to the count.
+            each = 1 << _COUNT_BITS
+            statistic: Any = np.array([total, each * parts.n_held_out])
+            sensitivity = half + each
+        else:
+            statistic, sensitivity = np.array(total), 2 * half
+        noisy = release.laplace(statistic, sensitivity=sensitivity, epsilon=epsilon)
+        noisy, count = (noisy[0], max(noisy[1] / each, 1.0)) if self._counted else (noisy, parts.n_held_out)
+        middle, width = self.low + (0.5 * self.high - 0.5 * self.low), self.high - self.low
+        return float(middle + noisy / (2.0 * half) / count * width)
+
+
+def private_score(
+    scoring: str | Callable[[Any, Any], Any],
+    bounds: Any,
+    candidates: list[Any],
+    adjacency: Adjacency,
+    *,
+    batch: bool,
+) -> PrivateScore:
+    """The score that is asked for, or an error.
+
+    Raises
+    ------
+    ValueError
+        If the score needs bounds and there are none, or some candidate has no such score.
+    """
+    name = scoring
+    if scoring == "auto":
+        name = "accuracy" if all(map(is_classifier, candidates)) else "neg_mean_squared_error"
+    if bounds is None:
+        bounds = SCORES.get(name) if isinstance(name, str) else None
+        if bounds is None:
+            raise ValueError(
+                f"score_bounds must be two public numbers (low, high) for scoring={scoring!r}, got None: scores are "
+                "clipped to them. For squared errors, (-s * s, 0.0) with an error s that is bad enough."
+            )
+    try:
+        low, high = map(float, bounds)
+    except (TypeError, ValueError):
+        low = high = np.nan
+    if not (np.isfinite([low, high]).all() and low < high and np.isfinite(high - low)):
+        raise ValueError(
+            f"score_bounds must be two finite numbers (low, high) with low < high, got {bounds!r}."
+        )
+    if name in ("accuracy", "neg_brier_score", "neg_log_loss") and not all(map(is_classifier, candidates)):
+        raise ValueError(
+            f"scoring must be a score of numbers, or a callable, for a regressor, got {scoring!r}."
+        )
+    return PrivateScore(name, low, high, adjacency, batch)
+
+
+def targets(y: NDArray[Any], *, numbers: bool) -> NDArray[Any]:
+    """Targets in a type that none of them decides for the others."""
+    y = one_kind_of_targets(np.asarray(y))
+    if numbers and y.dtype.kind not in "biuf":
+        raise TypeError(f"y must hold numbers for this scoring, got dtype {y.dtype}.")
+    return y

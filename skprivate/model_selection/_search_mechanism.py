@@ -1,0 +1,159 @@
+"""The mechanism of a private search: evaluate random candidates a random number of times, keep the best."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from skprivate._identifiers import KEEPS_IDENTIFIER, KEEPS_PLACE
+from skprivate.model_selection._contained import FitPrice, Priced, fit_contained, with_budget
+from skprivate.model_selection._parts import Parts
+from skprivate.model_selection._scoring import PrivateScore
+from skprivate.privacy import (
+    Adjacency,
+    ApproximateEvent,
+    Mechanism,
+    PrivacyEvent,
+    PrivacyUnit,
+    PureEvent,
+    SearchPlan,
+    select_repeatedly,
+)
+from skprivate.privacy._events import count_events
+
+
+class Searched(NamedTuple):
+    """What a search releases.
+
+    Parameters
+    ----------
+    number : int
+        Of the candidate.
+    model : estimator
+        Fitted, of the best evaluation or on all rows.
+    score : float
+        The noisy score of the best evaluation.
+    """
+
+    number: int
+    model: Any
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateSearch(Mechanism):
+    """Random candidates, each fitted on one part and scored on the other, a secret number of times; the best result.
+
+    Parameters
+    ----------
+    plan : SearchPlan
+        What the search costs those who are in the fits: its total is at least that of both.
+    scores : SearchPlan
+        What it costs those who are in the scores.
+    priced : Priced
+        The candidates and what they draw on one part.
+    again : Priced or None
+        What they draw on all rows, where the best candidate is fitted once more.
+    again_budget : (float, float)
+        ε and δ of that fit.
+    score : PrivateScore
+    raises : bool
+        Whether an evaluation that fails ends the search; it loses otherwise.
+    random_state : object
+        None for secure noise.
+    dry_run : bool
+        Whether all noise is simulated, for the sake of a price.
+    """
+
+    plan: SearchPlan
+    scores: SearchPlan
+    priced: Priced
+    again: Priced | None
+    again_budget: tuple[float, float]
+    score: PrivateScore
+    raises: bool
+    random_state: Any
+    dry_run: bool
+
+    @property
+    def theorem(self) -> str:  # type: ignore[override]
+        """Of random stopping, and what is beside it."""
+        again = ", and one fit beside it (basic composition)" if self.again is not None else ""
+        apart = "each unit is in the fits or in the scores, not in both (parallel composition)"
+        return f"{self.plan.theorem}; {apart}{again}"
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        """The search as one event, and the fit on all rows."""
+        return [*count_events(self.plan.events).items(), *self._again_events]
+
+    @property
+    def _again_events(self) -> list[tuple[PrivacyEvent, int]]:
+        if self.again is None:
+            return []
+        epsilon, delta = self.again_budget
+        event = ApproximateEvent(epsilon, delta) if delta > 0 else PureEvent(epsilon, "a fit on all rows")
+        return [(event, 1)]
+
+    def run(self, data: Parts, release: Any) -> Searched:
+        """Search.
+
+        Parameters
+        ----------
+        data : Parts
+            The two parts; candidates are fitted on the rows for which they were priced.
+        release : Release
+
+        Returns
+        -------
+        Searched
+        """
+        each = self.plan.each_epsilon, self.plan.each_delta
+
+        def evaluate(number: int, branch: Any) -> tuple[float, Any]:
+            try:
+                model = self._fit(self.priced, number, *each, release)
+                return self.score.draw(model, data, self.scores.each_epsilon, branch), model
+            except Exception:
+                if self.raises:
+                    raise
+                return -math.inf, None
+
+        # The fits draw from ledgers of their own; what the branch of an evaluation may draw is its score.
+        plans = self.scores.plans * len(self.priced.candidates)
+        best = select_repeatedly(release, evaluate, replace(self.plan, plans=plans))
+        if best.result is None:
+            raise RuntimeError("every evaluation of the search failed; its budget is spent.")
+        found = Searched(best.candidate, best.result, best.score)
+        if self.again is None:
+            return found
+        release._charge(count_events(self._again_events))
+        return found._replace(model=self._fit(self.again, found.number, *self.again_budget, release))
+
+    def _fit(self, priced: Priced, number: int, epsilon: float, delta: float, release: Any) -> Any:
+        simulated = self.random_state is not None
+        seed = int(release.public_rng.integers(2**31)) if simulated else None
+        candidate = priced.candidates[number]
+        model = with_budget(candidate, priced.counts(number), epsilon, delta, seed, priced.labels)
+        price = priced.price(number, epsilon, delta)
+        return fit_contained(model, priced.rows, price, simulated=simulated, dry_run=self.dry_run)
+
+
+def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tuple[str, ...]:
+    """What has to be true outside the code for the guarantee of a search to hold."""
+    said = [
+        "candidates and their distributions were chosen without looking at private rows",
+        "what the guarantees of the candidates assume",
+    ]
+    if price.adjacency is Adjacency.REPLACE_ONE or price.unit is PrivacyUnit.LABEL:
+        said.append(KEEPS_IDENTIFIER if parts.by_identifier else KEEPS_PLACE)
+    if price.unit is not PrivacyUnit.LABEL:
+        said.append(
+            "candidates and scoring treat every row by itself, to the last bit"
+            if search.score.batch
+            else "candidates and scoring keep nothing from one call to the next"
+        )
+    if not search.raises:
+        said.append("evaluations fail for public reasons, or by what they have released")
+    return tuple(said)

@@ -1,0 +1,50 @@
+"""What every private estimator is quoted is what the ledger shows after its fit, to the last bit."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from sklearn.base import clone
+from variants import VARIANTS
+
+from skprivate.base import PrivateEstimatorMixin
+from skprivate.privacy import PrivacyLedger, public_generator
+from skprivate.utils.discovery import all_estimators
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+]
+
+#: What of an entry is about who, when and where.
+_CIRCUMSTANCES = ("id", "opened", "closed", "process_id", "simulated", "parameters")
+
+
+def prices(entries):
+    return [
+        {key: value for key, value in dataclasses.asdict(entry).items() if key not in _CIRCUMSTANCES}
+        for entry in entries
+    ]
+
+
+def test_every_private_estimator_has_variants():
+    private = {kind for _, kind in all_estimators() if issubclass(kind, PrivateEstimatorMixin)}
+    assert private <= set(VARIANTS)
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(VARIANTS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__
+)
+def test_a_fit_costs_what_was_quoted(kind):
+    for k, (instance, makers) in enumerate(VARIANTS[kind]):
+        data = makers[k % len(makers)](instance, public_generator(k), 20)
+        ledger = PrivacyLedger(epsilon=1e6, delta=0.9, composition="basic")
+        quote = ledger.quote(instance, data.X, data.y, **data.metadata)
+        model = clone(instance).set_params(ledger=ledger)
+        model.fit(data.X, data.y, **data.metadata)
+        if getattr(model, "releases_in", "fit") == "transform":
+            model.transform(data.X)
+        assert quote.exact and prices(quote.entries) == prices(ledger.entries()), instance
+        assert quote.spent == ledger.spent and ledger.spent > (0.0, 0.0), instance
+        assert (quote.unit, quote.adjacency) == (ledger.unit, ledger.adjacency), instance
