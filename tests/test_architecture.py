@@ -35,10 +35,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "preprocessing": FLOOR,
     "datasets": {"_sklearn", "privacy"},
     **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric")},
-    "audit": FLOOR | {"utils"},  # the recordings and replays of the checks
+    "_html": {"privacy"},
+    "audit": FLOOR | {"_html", "utils"},  # the recordings and replays of the checks
     "model_selection": FLOOR
     | {"preprocessing", "inspection", "mixture", "user_level", "aggregate", "metric", "audit"},
-    "_report": {"privacy", "audit"},
+    "_report": {"privacy", "audit", "_html"},
     "inspection": FLOOR
     | {"_report", "audit", "preprocessing", "mixture", "user_level", "aggregate", "metric"},
     "cli": FLOOR | {"_report", "_cli_audit"},

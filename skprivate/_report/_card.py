@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from skprivate._report._words import QUESTIONS, draw_in_words, percent, rounded_down, small
+from skprivate._html import plain, rounded_down, small
+from skprivate._report._words import QUESTIONS, draw_in_words, percent
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
 
 __all__ = ["model_card"]
@@ -106,8 +107,3 @@ def _privacy(facts: Mapping[str, Any]) -> list[str]:
         if items:
             lines += ["", f"### {heading}", "", *(f"- {plain(item)}" for item in items)]
     return lines
-
-
-def plain(text: str) -> str:
-    """One line of Markdown that shows the text as it is."""
-    return re.sub(r"([\\`*_\[\]<>#|~!&$])", r"\\\1", " ".join(str(text).split()))

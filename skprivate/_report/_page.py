@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from skprivate._report._charts import audit_chart, budget_chart, trade_off_chart
-from skprivate._report._style import STYLE
-from skprivate._report._words import QUESTIONS, event_in_words, percent, rounded_down, small
+from skprivate._html import (
+    audit_chart,
+    budget_chart,
+    document,
+    grid,
+    items,
+    pairs,
+    rounded_down,
+    sentence,
+    small,
+    table,
+    text,
+    trade_off_chart,
+)
+from skprivate._report._words import QUESTIONS, event_in_words, percent
 from skprivate.privacy._dialect import rounded_up
 
 __all__ = ["page"]
@@ -28,7 +39,7 @@ def page(facts: Mapping[str, Any]) -> str:
         ("What was drawn, and with which noise?", _mechanisms(facts)),
         ("What has been spent in all?", _ledgers(facts)),
         ("Was it tested?", _audits(facts)),
-        ("What is not protected?", _list(facts["not_protected"])),
+        ("What is not protected?", items(facts["not_protected"])),
         ("What must the publisher answer?", _answers(facts)),
         ("What computed this?", _provenance(facts)),
     ]
@@ -38,22 +49,14 @@ def page(facts: Mapping[str, Any]) -> str:
     )
     # "<" would end the element or open another one; JSON knows it by its number as well.
     twin = json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
-    return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{text(facts['title'])}</title><style>{STYLE}</style></head><body><main>"
-        f"{_head(facts)}{body}{_SIGN}"
-        "<footer>The questions and their order follow NIST SP 800-226, <i>Guidelines for Evaluating Differential "
+    return document(
+        facts["title"],
+        f"{_head(facts)}{body}{_SIGN}",
+        "The questions and their order follow NIST SP 800-226, <i>Guidelines for Evaluating Differential "
         "Privacy Guarantees</i> (2025). Upper bounds are rounded up and lower bounds down. This page loads nothing and "
-        "holds its own data as JSON.</footer></main>"
-        f'<script type="application/json" id="privacy-report">{twin}</script></body></html>'
+        "holds its own data as JSON.",
+        f'<script type="application/json" id="privacy-report">{twin}</script>',
     )
-
-
-def text(value: object) -> str:
-    """Escaped; what has no encoding is shown by its number."""
-    return html.escape(str(value).encode("utf-8", "backslashreplace").decode("utf-8"), quote=True)
 
 
 _SIGN = (
@@ -86,7 +89,7 @@ def _figures(facts: Mapping[str, Any]) -> str:
     shown = next((risk for risk in _middle(strength["risk"]) if risk["fpr"] == 0.01), strength["risk"][0])
     far = f" at distance {shown['distance']:.3g}" if shown["distance"] is not None else ""
     per = "per unit of distance" if strength["definition"] == "metric" else "bound on the privacy loss"
-    return _grid(
+    return grid(
         [
             (f"ε = {_up(strength['epsilon'], 4)}", per),
             (f"δ = {small(strength['delta'])}", "probability by which it may fail"),
@@ -96,17 +99,12 @@ def _figures(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _grid(figures: Iterable[tuple[str, str]]) -> str:
-    inside = "".join(f"<div><b>{text(value)}</b><span>{text(name)}</span></div>" for value, name in figures)
-    return f'<div class="figures">{inside}</div>'
-
-
 def _protection(facts: Mapping[str, Any]) -> str:
     said = facts["protection"]
     if said is None:
         return "<p>Nothing yet: no release has set the unit of this ledger.</p>"
     return (
-        f'<p class="lead">{_sentence(said["what"])}. Two inputs count as neighbours if {text(said["change"])}.</p>'
+        f'<p class="lead">{sentence(said["what"])}. Two inputs count as neighbours if {text(said["change"])}.</p>'
         f"<p>{text(facts['strength']['in_words'])}</p><p>{text(said['example'])}</p>"
     )
 
@@ -159,7 +157,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
         f"<p>It is {kinds[said['definition']]} with ε = {_up(said['epsilon'])} and δ = {small(said['delta'])}.</p>"
         f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between the two "
         f"rates is {percent(advantage)[:-2]} percentage points.</p>"
-        f"{_table(head, rows, numbers=range(len(head)))}"
+        f"{table(head, rows, numbers=range(len(head)))}"
         f'<div class="charts"><figure>{trade_off_chart(curves)}</figure>'
         f"<figure>{trade_off_chart(curves, log=True)}</figure></div>"
         "<p><small>Left: rates as they are. Right: both on logarithmic axes, for attackers who accuse few. "
@@ -185,7 +183,7 @@ def _assumptions(facts: Mapping[str, Any]) -> str:
     ]
     said = facts["assumptions"]
     lead = "<p>The code cannot check these. Whoever signs does.</p>"
-    return lead + _list([*said, *always])
+    return lead + items([*said, *always])
 
 
 def _mechanisms(facts: Mapping[str, Any]) -> str:
@@ -198,10 +196,10 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
         "simulated": "SIMULATED, from a seed or played back. Not valid for release.",
         "stated": "Not known: the draws were made elsewhere.",
     }
-    parts = [_facts([("noise", noise[said["noise"]])])]
+    parts = [pairs([("noise", noise[said["noise"]])])]
     if said["events"]:
         rows = [[*event_in_words(event), str(event["count"])] for event in said["events"]]
-        parts.append(_table(["draw", "price of one", "times"], rows, numbers=(2,)))
+        parts.append(table(["draw", "price of one", "times"], rows, numbers=(2,)))
     elif facts["subject"]["kind"] != "ledger":
         parts.append("<p>The draws are not listed in this guarantee.</p>")
     if said["adaptive"] and said["events"]:
@@ -219,11 +217,11 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
             for step in facts["steps"]
         ]
         parts.append(
-            f"<h3>Steps of the model</h3>{_table(['step', 'with private rows', 'ε', 'δ'], rows, numbers=(2, 3))}"
+            f"<h3>Steps of the model</h3>{table(['step', 'with private rows', 'ε', 'δ'], rows, numbers=(2, 3))}"
         )
     more = [("proven in", said["theorem"])] if said["theorem"] else []
     more += [("paid in entry", said["ledger_entry"])] if said["ledger_entry"] else []
-    return "".join(parts) + _facts(more)
+    return "".join(parts) + pairs(more)
 
 
 def _ledgers(facts: Mapping[str, Any]) -> str:
@@ -265,8 +263,8 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
         "chosen after seeing the earlier ones.</p>"
     )
     return (
-        f"{lead}{_grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
-        f"{_entries(ledger['entries'])}{_facts(names)}"
+        f"{lead}{grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
+        f"{_entries(ledger['entries'])}{pairs(names)}"
     )
 
 
@@ -297,10 +295,10 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
             parameters = ", ".join(f"{name}={value}" for name, value in entry["parameters"].items())
             row += [f"{entry['user']}@{entry['host']}", parameters, entry["data"]]
         rows.append(row)
-    table = _table(head, rows, numbers=(0, 2, 3), long=(1, 9, 10))
+    whole = table(head, rows, numbers=(0, 2, 3), long=(1, 9, 10))
     if len(entries) <= _FOLDED:
-        return table
-    return f"<details><summary>All {len(entries)} entries</summary>{table}</details>"
+        return whole
+    return f"<details><summary>All {len(entries)} entries</summary>{whole}</details>"
 
 
 def _audits(facts: Mapping[str, Any]) -> str:
@@ -351,38 +349,9 @@ def _answers(facts: Mapping[str, Any]) -> str:
 
 
 def _provenance(facts: Mapping[str, Any]) -> str:
-    return _facts(
+    return pairs(
         [*facts["versions"].items(), ("created", facts["created"]), ("format", facts["format_version"])]
     )
-
-
-def _facts(pairs: Iterable[tuple[str, str]]) -> str:
-    inside = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in pairs)
-    return f'<dl class="facts">{inside}</dl>' if inside else ""
-
-
-def _list(items: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{_sentence(item)}</li>" for item in items) + "</ul>"
-
-
-def _sentence(item: str) -> str:
-    return text(item[:1].upper() + item[1:])
-
-
-def _table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    numbers: Iterable[int] = (),
-    long: Iterable[int] = (),
-) -> str:
-    kinds = {**dict.fromkeys(numbers, ' class="n"'), **dict.fromkeys(long, ' class="long"')}
-    top = "".join(f"<th{kinds.get(k, '')}>{text(name)}</th>" for k, name in enumerate(head))
-    body = "".join(
-        "<tr>" + "".join(f"<td{kinds.get(k, '')}>{text(cell)}</td>" for k, cell in enumerate(row)) + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _up(value: float | None, digits: int = 6) -> str:

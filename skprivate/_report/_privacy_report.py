@@ -6,16 +6,16 @@ import copy
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from skprivate._html import framed, small, written
 from skprivate._report._card import model_card
 from skprivate._report._facts import audit_facts, finding, guarantee_facts, guarantee_findings, versions
 from skprivate._report._ledger_facts import ledger_facts
 from skprivate._report._page import page
 from skprivate._report._registry import registry_entry
 from skprivate._report._schema import FORMAT_VERSION
-from skprivate._report._words import QUESTIONS, small
+from skprivate._report._words import QUESTIONS
 from skprivate.audit import EstimatorAudit
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
@@ -82,7 +82,7 @@ class PrivacyReport:
         -------
         str
         """
-        return _written(json.dumps(self._facts, indent=2, ensure_ascii=False), path)
+        return written(json.dumps(self._facts, indent=2, ensure_ascii=False), path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """The page: one file that loads nothing, for screens of any width and for paper.
@@ -96,7 +96,7 @@ class PrivacyReport:
         -------
         str
         """
-        return _written(page(self._facts), path)
+        return written(page(self._facts), path)
 
     def to_model_card(
         self, path: str | os.PathLike[str] | None = None, *, name: str | None = None, **sections: str
@@ -123,7 +123,7 @@ class PrivacyReport:
         TypeError
             If a section is none of these, or no text.
         """
-        return _written(
+        return written(
             model_card(self._facts, self._facts["title"] if name is None else name, sections), path
         )
 
@@ -226,15 +226,7 @@ class PrivacyReport:
         return f"<PrivacyReport {self}>"
 
     def _repr_html_(self) -> str:
-        # A page within a notebook's page keeps its style to itself.
-        inside = page(self._facts).replace("&", "&amp;").replace('"', "&quot;")
-        return f'<iframe srcdoc="{inside}" style="width:100%;height:40rem;border:0"></iframe>'
-
-
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
-    if path is not None:
-        Path(path).write_bytes(text.encode("utf-8", "backslashreplace"))
-    return text
+        return framed(page(self._facts))
 
 
 def make_report(

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from skprivate._html import small
 from skprivate._report._registry_schema import CURATORS, KINDS, PRODUCTS, SECTORS
-from skprivate._report._words import draw_in_words, small
+from skprivate._report._words import draw_in_words
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
 
 __all__ = ["registry_entry"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from decimal import ROUND_FLOOR, Context, Decimal
+from collections.abc import Mapping
 from typing import Any
 
+from skprivate._html import rounded_down, small
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy._dialect import rounded_up
 from skprivate.privacy._risk import _percent as percent
@@ -191,24 +191,3 @@ def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
         "names of columns and choices that somebody made after looking at the data.",
         "The data themselves, the memory and the running time of the program that read them, its logs and backups.",
     ]
-
-
-def small(value: float, rounded: Callable[[float, int], str] = rounded_up) -> str:
-    """A δ in three digits, as people write it."""
-    shown = rounded(value, 3)
-    mantissa, _, exponent = shown.partition("e")
-    if not exponent:
-        return shown
-    power = str(int(exponent)).translate(_RAISED)
-    return f"10{power}" if mantissa == "1" else f"{mantissa}·10{power}"
-
-
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def rounded_down(value: float, digits: int = 6) -> str:
-    """A number in few digits, at most what it is."""
-    if not math.isfinite(value):
-        return str(value)
-    shown = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(Decimal(repr(float(value))))
-    return f"{float(shown):.{digits}g}"

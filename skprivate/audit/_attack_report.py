@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.audit._audit_page import Shown
 from skprivate.audit._epsilon import _check_pair
 from skprivate.audit._intervals import auc_interval, clopper_pearson, quantile_rate_interval, roc_auc
 
@@ -30,7 +31,7 @@ class RateAtThreshold:
 
 
 @dataclass(frozen=True)
-class AttackReport:
+class AttackReport(Shown):
     """Figures of one attack on records with known membership.
 
     Attributes

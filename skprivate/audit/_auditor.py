@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skprivate._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_class_labels
 from skprivate._validation import validate_data
 from skprivate.audit._certificates import certify_labels, certify_representation, confidence_bound
-from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._class_outputs import as_labels, is_float_series, is_labels, output_summary
+from skprivate.audit._intervals import clopper_pearson
 from skprivate.audit._report import AuditReport
 from skprivate.audit._support import inside_support, support_diameter
 from skprivate.audit._translation import (

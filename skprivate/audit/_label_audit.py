@@ -15,9 +15,10 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import _num_samples
+from skprivate.audit._audit_page import Shown
+from skprivate.audit._class_outputs import as_labels
 from skprivate.audit._label_bound import label_epsilon_bound, reconstruction_limit
 from skprivate.audit._label_evidence import Labels, default_evidence, default_targets
-from skprivate.audit._class_outputs import as_labels
 from skprivate.privacy import Adjacency, PrivacyUnit, public_generator
 from skprivate.privacy._dialect import delta_number, must_be, number
 
@@ -27,7 +28,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class LabelAudit:
+class LabelAudit(Shown):
     """A claim of label privacy beside what guesses of labels show.
 
     Attributes

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.stats import binom
 
-from skprivate.audit._epsilon import _largest_refuted
+from skprivate.audit._one_run import _largest_refuted
 
 __all__ = ["allowed_accuracy", "label_epsilon_bound", "label_p_value", "reconstruction_limit"]
 

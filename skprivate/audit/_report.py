@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from skprivate.audit._audit_page import Shown
+
 __all__ = ["AuditReport"]
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(Shown):
     """Both sides of an audit: what the fitted attack achieved, and what no adversary can exceed.
 
     Attributes

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from skprivate._sklearn import check_class_labels
 from skprivate.audit._certificates import certify_labels
-from skprivate.audit._networks import fit_network
 from skprivate.audit._class_outputs import as_labels, is_labels
+from skprivate.audit._networks import fit_network
 from skprivate.audit._support import inside_support, support_diameter
 from skprivate.audit._theorems import theorem1_gap, theorem2_gap, theorem3_gap
 from skprivate.privacy import public_generator

@@ -62,7 +62,7 @@ class AuditDisplay:
         self.baseline = baseline
 
     @classmethod
-    def from_estimator(cls, auditor, X, y, *, name=None, confidence=None, ax=None):
+    def from_estimator(cls, auditor, X, y, *, labels=None, name=None, confidence=None, ax=None):
         """Evaluate a fitted auditor's attack on held-out pairs and show it with the certificate.
 
         Parameters
@@ -70,6 +70,8 @@ class AuditDisplay:
         auditor : fitted FiniteAdversaryAuditor
         X, y : array-like
             Model outputs and sensitive bits that the auditor was not fitted on.
+        labels : array-like of shape (n,) or None, default=None
+            True labels of the records, where the auditor was fitted with such.
         name : str or None, default=None
             Label of the row.
         confidence : float or None, default=None
@@ -82,14 +84,59 @@ class AuditDisplay:
         AuditDisplay
         """
         check_is_fitted(auditor)
-        hits = int((auditor.predict(X) == np.asarray(y)).sum())
-        level = auditor.confidence if confidence is None else confidence
-        low = clopper_pearson(hits, len(y), level, side="lower")[0]
+        return cls.from_predictions(
+            y,
+            auditor.predict(X) if labels is None else auditor.predict(X, labels),
+            limit=auditor.accuracy_upper_bound_,
+            name=type(auditor).__name__ if name is None else name,
+            confidence=auditor.confidence if confidence is None else confidence,
+            ax=ax,
+        )
+
+    @classmethod
+    def from_predictions(cls, y_true, y_pred, *, limit=None, name=None, confidence=0.95, ax=None):
+        """Show the accuracy of guesses that somebody made, beside a limit where there is one.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n,)
+            The sensitive bits; the guesses were made without them.
+        y_pred : array-like of shape (n,)
+            Guesses of them.
+        limit : float, AuditReport or None, default=None
+            What no attack exceeds: a probability, or the report of a `FiniteAdversaryAuditor`. None: 1.
+        name : str or None, default=None
+            Label of the row.
+        confidence : float, default=0.95
+            Of the lower end of the exact interval for the accuracy.
+        ax : matplotlib Axes or None, default=None
+            A new figure if None.
+
+        Returns
+        -------
+        AuditDisplay
+
+        Examples
+        --------
+        >>> from skprivate.displays import AuditDisplay
+        >>> display = AuditDisplay.from_predictions([0, 1] * 50, [0, 1, 1, 1] * 25, limit=0.9)
+        >>> float(display.achieved[0])
+        0.75
+        """
+        truth, guesses = np.asarray(y_true), np.asarray(y_pred)
+        if truth.ndim != 1 or truth.shape != guesses.shape or truth.size == 0:
+            raise ValueError(
+                f"y_true and y_pred must be of one shape (n,), got {truth.shape} and {guesses.shape}."
+            )
+        hits = int((truth == guesses).sum())
+        most = 1.0 if limit is None else float(getattr(limit, "accuracy_upper_bound", limit))
+        if not 0.0 <= most <= 1.0:
+            raise ValueError(f"limit must be a probability or an AuditReport, got {limit!r}.")
         display = cls(
-            labels=[type(auditor).__name__ if name is None else name],
-            achieved=np.array([hits / len(y)]),
-            achieved_low=np.array([low]),
-            limit=np.array([auditor.accuracy_upper_bound_]),
+            labels=["attack" if name is None else name],
+            achieved=np.array([hits / truth.size]),
+            achieved_low=np.array([clopper_pearson(hits, truth.size, confidence, side="lower")[0]]),
+            limit=np.array([most]),
         )
         return display.plot(ax=ax)
 

@@ -16,8 +16,9 @@ from skprivate import (
     audit_estimator,
     guarantee_of,
 )
+from skprivate._html import rounded_down, small
 from skprivate._report._ledger_facts import spent_after_each
-from skprivate._report._words import percent, rounded_down, small
+from skprivate._report._words import percent
 from skprivate.inspection import REPORT_SCHEMA, PrivacyReport, privacy_report
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import (

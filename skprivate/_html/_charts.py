@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Callable, Sequence
 
-from skprivate._report._words import rounded_down
+from skprivate._html._numbers import rounded_down
 from skprivate.privacy._dialect import rounded_up
 
 __all__ = ["audit_chart", "budget_chart", "trade_off_chart"]
@@ -17,7 +17,12 @@ _WIDTH, _HEIGHT, _BAR = 400, 330, 560
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 14, 46
 
 
-def trade_off_chart(curves: Sequence[tuple[str, Points]], *, log: bool = False) -> str:
+def trade_off_chart(
+    curves: Sequence[tuple[str, Points]],
+    *,
+    log: bool = False,
+    label: str = "Largest true positive rate of any attack against its false positive rate",
+) -> str:
     """Curves (name, (false positive rate, true positive rate) …) with the diagonal of a mere guess."""
     lowest = 1e-3
 
@@ -60,9 +65,7 @@ def trade_off_chart(curves: Sequence[tuple[str, Points]], *, log: bool = False) 
             area = _steps([(first[0], 0.0), *visible, (last[0], 0.0)], x, y)
             parts.append(f'<path class="area" d="{area}Z"/>')
         parts.append(_path(visible, x, y, f"curve c{k % 4}"))
-    label = "Largest true positive rate of any attack against its false positive rate" + (
-        ", both on logarithmic axes" if log else ""
-    )
+    label += ", both on logarithmic axes" if log else ""
     return _svg("".join(parts), _HEIGHT, label)
 
 

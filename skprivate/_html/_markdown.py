@@ -1,0 +1,12 @@
+"""Texts in Markdown."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["plain"]
+
+
+def plain(text: str) -> str:
+    """One line of Markdown that shows the text as it is."""
+    return re.sub(r"([\\`*_\[\]<>#|~!&$])", r"\\\1", " ".join(str(text).split()))
