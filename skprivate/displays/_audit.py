@@ -215,6 +215,8 @@ class AuditDisplay:
                 label=limit_name,
             ),
         ]
+        if not np.allclose(achieved, low):
+            handles.insert(1, plt.Line2D([], [], color="#1f3b5c", marker="o", linestyle="", label="estimate"))
         if broken.any():
             handles.append(plt.Rectangle((0, 0), 1, 1, color="#c0392b", label="claim refuted"))
         ax.legend(
