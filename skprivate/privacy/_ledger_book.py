@@ -59,7 +59,12 @@ class Book:
                 "PrivacyLedger('study.ledger', …), so that all processes share one budget; or set the "
                 "estimator's ledger=None before saving it."
             )
-        return LazyBook, (self.store, self.state.last)
+        return LazyBook, (self.store, self._newest())
+
+    def _newest(self) -> Record | None:
+        """The newest record that was seen, also where a reading was begun anew and broke off."""
+        last, seen = self.state.last, self._seen
+        return seen if last is None or (seen is not None and seen.number > last.number) else last
 
     @contextmanager
     def transaction(
@@ -90,7 +95,7 @@ class Book:
         complete = complete or self._wary
         if not self.state.whole or (complete and not self.state.complete):
             self._wary = complete  # until all is read and found whole, no checkpoint is trusted
-            self._seen, self.state = self.state.last or self._seen, LedgerState()
+            self._seen, self.state = self._newest(), LedgerState()
         where = repr(self.store.path)
         if self.state.last is None:
             self._begin(journal, complete, where)
@@ -135,7 +140,7 @@ class Book:
             for checked in follow(start, [one], where):
                 if start is None:
                     terms.apply(checked)
-        if self._seen is not None and self._seen.number < number:
+        if self._seen is not None and self._seen.number <= number:
             self._compare(journal.at(self._seen.number), where)
         self.state = LedgerState.after(checkpoint, terms.terms)
 
@@ -273,7 +278,7 @@ class LazyBook:
         return getattr(self._book, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazyBook, self._arguments
+        return LazyBook, self._arguments if self._book is None else (self.store, self._book._newest())
 
 
 def remarks(note: str, data: str, parameters: dict[str, str]) -> dict[str, Any]:
