@@ -199,7 +199,7 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
         parts: tuple[int, ...] = (),
     ) -> None:
         self._book = book
-        self._identity = book.state.terms.identity if identity is None else identity
+        self._identity = book.terms.identity if identity is None else identity
         self._reservation, self._note, self._data, self._parts = reservation, note, data, parts
 
     def _part(self, reservation: int, parts: tuple[int, ...] = ()) -> PrivacyLedger:

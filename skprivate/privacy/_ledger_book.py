@@ -47,9 +47,10 @@ class Book:
         self.store = store
         self._seen, self._wary = seen, False
         self.state = LedgerState()
-        self._lock, self._process = threading.RLock(), os.getpid()
-        with self.transaction(write=False):
-            pass
+        # One for each process: a fork may copy a lock that a thread of the parent holds.
+        self._locks: dict[int, Any] = {}
+        with self.transaction(write=False) as (_, state):
+            self.terms = state.terms  # also while another thread begins to read anew
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.store, MemoryStore):
@@ -80,9 +81,7 @@ class Book:
         entry : int, optional
             An entry that must be known, if it exists.
         """
-        if os.getpid() != self._process:  # a fork may have copied a lock that a thread of the parent holds
-            self._lock, self._process = threading.RLock(), os.getpid()
-        with self._lock:
+        with self._locks.setdefault(os.getpid(), threading.RLock()):
             with self.store.transaction(write=write) as journal:
                 self._read(journal, complete)
                 if entry is not None and entry not in self.state.entries and not self.state.complete:
@@ -267,12 +266,12 @@ class LazyBook:
         self.store = store
         self._arguments = (store, seen)
         self._book: Book | None = None
-        self._making = threading.Lock()
+        self._making: dict[int, threading.Lock] = {}  # one for each process, as there
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        with self._making:
+        with self._making.setdefault(os.getpid(), threading.Lock()):
             if self._book is None:
                 self._book = Book(*self._arguments)
         return getattr(self._book, name)
@@ -324,7 +323,7 @@ def _counted(
             (PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), int(event["count"]))
             for event in (events if steps > 1 else ())
         ]
-        price = converted(price, pairs, steps, adaptive=adaptive)
+        price = Price.checked(*converted(price, pairs, steps, adaptive=adaptive))
     except ValueError as reason:
         raise ValueError(
             f"{label} protects a {unit} ({adjacency}), but this ledger is a budget per {account.unit} "

@@ -24,6 +24,7 @@ class LedgerDoor:
     _data: str
     _parts: tuple[int, ...]
     identity: Any
+    unit: Any
 
     def charge(
         self,
@@ -77,7 +78,7 @@ class LedgerDoor:
         ValueError
             A release that has no price for the ledger's unit, or a price that is no price.
         """
-        if self._book.state.unit is None and str(unit) in _PARTS_OF_ROWS and not self._book.store.forgotten:
+        if str(unit) in _PARTS_OF_ROWS and not self._book.store.forgotten and self.unit is None:
             warn_caller(
                 f"{label or 'this release'} protects a {unit}, and the ledger has no unit yet: from now on it is a "
                 f"budget per {unit}, which says nothing of whole rows or users. Say for whom a ledger is when it is "

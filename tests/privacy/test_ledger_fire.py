@@ -446,7 +446,7 @@ def test_a_handle_whose_newest_record_is_a_checkpoint(tmp_path, short_chain):
     fire.filled(path, 12)
     change(path, "DELETE FROM journal WHERE number > 10")
     stored = pickle.dumps(PrivacyLedger.open(path))
-    for _ in range(12):
+    for _ in range(3):
         reserve(PrivacyLedger.open(path), 0.25)
     reserve(pickle.loads(stored), 0.25)
     reseal(path, {10: lambda said: {**said, "count": said["count"] + 1}})

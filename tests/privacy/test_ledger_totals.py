@@ -8,6 +8,7 @@ results, for which sums and ρ are filters and the composition is none. And a fi
 from __future__ import annotations
 
 import math
+import warnings
 from decimal import Decimal, localcontext
 
 import pytest
@@ -178,3 +179,21 @@ def test_a_ledger_says_when_labels_decide_its_unit():
     open_release(**terms, plan=[(LaplaceEvent(0.5), 1)], ledger=ledger).close()  # said once
     given = PrivacyLedger(epsilon=2.0, unit="label", adjacency="replace-one")
     open_release(**terms, plan=[(LaplaceEvent(0.5), 1)], ledger=given).close()
+
+
+def test_the_unit_is_that_of_the_file_and_an_error_comes_before_the_charge(tmp_path, recwarn):
+    from skprivate.privacy import LedgerUnitWarning
+
+    terms = {"epsilon": 0.5, "unit": "label", "adjacency": "replace-one", "plan": [(LaplaceEvent(0.5), 1)]}
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=2.0)
+    stale = PrivacyLedger.open(ledger.path)
+    warnings.simplefilter("error", LedgerUnitWarning)
+    with pytest.raises(LedgerUnitWarning):
+        open_release(**terms, ledger=ledger)
+    assert ledger.entries() == [] and ledger.unit is None
+    warnings.simplefilter("ignore", LedgerUnitWarning)
+    open_release(**terms, ledger=PrivacyLedger.open(ledger.path)).close()
+    warnings.simplefilter("error", LedgerUnitWarning)
+    # The handle has not read the file since; the unit is set, and nothing is left to say.
+    open_release(**terms, ledger=stale).close()
+    assert len(ledger.entries()) == 2
