@@ -242,7 +242,7 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
 
         Where candidates of scikit-learn's searches cost differently, which of them goes on to the next round, or is
         fitted to all data, depends on their scores. The quote is then the bound that the dearest of them make, in each
-        part of the price (``exact=False``), and takes four times as long.
+        part of the price (``exact=False``), and takes five times as long.
 
         A randomiser of rows, which releases in ``transform``, is quoted one transform of ``X``.
 
