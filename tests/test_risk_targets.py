@@ -191,6 +191,8 @@ class Sum(PrivateEstimatorMixin, BaseEstimator):
         event = LaplaceEvent(self.epsilon * (10 if later else 1))
         if self.wrong == "nested":
             Sum(0.5, ledger=self.ledger).fit(X)
+        if self.wrong == "nested target":
+            Sum(TARGET, ledger=self.ledger).fit(X)
         if self.wrong == "another door":
             open_release(epsilon=1.0, unit="row", adjacency="add-remove", ledger=self.ledger)
 
@@ -212,6 +214,7 @@ class Sum(PrivateEstimatorMixin, BaseEstimator):
     ("wrong", "error", "entries"),
     [
         ("nested", RuntimeError, 0),
+        ("nested target", RuntimeError, 0),
         ("another door", RuntimeError, 0),
         ("beside", BudgetExceededError, 1),
         ("twice", RuntimeError, 1),
