@@ -204,6 +204,10 @@ class Sum(PrivateEstimatorMixin, BaseEstimator):
             self.sum_ = release.laplace(0.5, sensitivity=1.0, epsilon=event.epsilon)
             if self.wrong == "beside":
                 release.laplace(0.5, sensitivity=1.0, epsilon=self.epsilon / 100)
+            if (
+                self.wrong == "beside by a hair"
+            ):  # rounds to nothing, and is drawn on the way: its risk is ε's alone
+                release.laplace(0.5, sensitivity=1.0, epsilon=1e-13)
         if self.wrong == "twice":
             with self._releasing(Plan(), unit="row", adjacency=Adjacency.ADD_REMOVE) as release:
                 self.sum_ += release.laplace(0.5, sensitivity=1.0, epsilon=event.epsilon)
@@ -217,6 +221,7 @@ class Sum(PrivateEstimatorMixin, BaseEstimator):
         ("nested target", RuntimeError, 0),
         ("another door", RuntimeError, 0),
         ("beside", BudgetExceededError, 1),
+        ("beside by a hair", BudgetExceededError, 1),
         ("twice", RuntimeError, 1),
         ("more later", RuntimeError, 0),
     ],
