@@ -73,14 +73,15 @@ OWN = st.lists(
 def test_sums_are_those_of_the_entries_exactly(mix):
     ledger, said = fill("basic", mix, unit="user", adjacency="replace-one")
     entries = ledger.entries()
-    assert len(entries) == len(said) and all(entry.closed for entry in entries)
+    closed = [entry for entry in entries if entry.closed]  # the others were refused a second draw
+    assert len(closed) == len(said)
     with localcontext(prec=400):
         epsilon = sum((Decimal(repr(entry.epsilon)) for entry in entries), Decimal())
         delta = sum((Decimal(repr(entry.delta)) for entry in entries), Decimal())
         for total, spent in ((epsilon, ledger.spent[0]), (delta, ledger.spent[1])):
             assert Decimal(repr(spent)) >= total
             assert spent == 0 or Decimal(repr(math.nextafter(spent, -1.0))) < total
-    for entry, guarantee in zip(entries, said, strict=True):
+    for entry, guarantee in zip(closed, said, strict=True):
         assert (entry.own_epsilon, entry.own_delta) == (guarantee.epsilon, guarantee.delta)
         assert entry.converted or (entry.epsilon, entry.delta) == (guarantee.epsilon, guarantee.delta)
         assert entry.epsilon >= guarantee.epsilon * (1 - 1e-12)
