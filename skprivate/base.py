@@ -220,5 +220,6 @@ class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
             ) as release,
             steps("release", mechanism.n_draws) as release.after_draw,
         ):
+            release._only_planned = kept is not None and bool(mechanism.events)
             yield release
         self.privacy_guarantee_ = release.close()

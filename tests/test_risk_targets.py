@@ -191,6 +191,8 @@ class Sum(PrivateEstimatorMixin, BaseEstimator):
         event = LaplaceEvent(self.epsilon * (10 if later else 1))
         if self.wrong == "nested":
             Sum(0.5, ledger=self.ledger).fit(X)
+        if self.wrong == "nested target":
+            Sum(TARGET, ledger=self.ledger).fit(X)
         if self.wrong == "another door":
             open_release(epsilon=1.0, unit="row", adjacency="add-remove", ledger=self.ledger)
 
@@ -202,6 +204,10 @@ class Sum(PrivateEstimatorMixin, BaseEstimator):
             self.sum_ = release.laplace(0.5, sensitivity=1.0, epsilon=event.epsilon)
             if self.wrong == "beside":
                 release.laplace(0.5, sensitivity=1.0, epsilon=self.epsilon / 100)
+            if (
+                self.wrong == "beside by a hair"
+            ):  # rounds to nothing, and is drawn on the way: its risk is ε's alone
+                release.laplace(0.5, sensitivity=1.0, epsilon=1e-13)
         if self.wrong == "twice":
             with self._releasing(Plan(), unit="row", adjacency=Adjacency.ADD_REMOVE) as release:
                 self.sum_ += release.laplace(0.5, sensitivity=1.0, epsilon=event.epsilon)
@@ -212,8 +218,10 @@ class Sum(PrivateEstimatorMixin, BaseEstimator):
     ("wrong", "error", "entries"),
     [
         ("nested", RuntimeError, 0),
+        ("nested target", RuntimeError, 0),
         ("another door", RuntimeError, 0),
         ("beside", BudgetExceededError, 1),
+        ("beside by a hair", BudgetExceededError, 1),
         ("twice", RuntimeError, 1),
         ("more later", RuntimeError, 0),
     ],

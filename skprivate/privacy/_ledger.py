@@ -199,7 +199,7 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
         parts: tuple[int, ...] = (),
     ) -> None:
         self._book = book
-        self._identity = book.state.terms.identity if identity is None else identity
+        self._identity = book.terms.identity if identity is None else identity
         self._reservation, self._note, self._data, self._parts = reservation, note, data, parts
 
     def _part(self, reservation: int, parts: tuple[int, ...] = ()) -> PrivacyLedger:
@@ -242,7 +242,7 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
 
         Where candidates of scikit-learn's searches cost differently, which of them goes on to the next round, or is
         fitted to all data, depends on their scores. The quote is then the bound that the dearest of them make, in each
-        part of the price (``exact=False``), and takes four times as long.
+        part of the price (``exact=False``), and takes five times as long.
 
         A randomiser of rows, which releases in ``transform``, is quoted one transform of ``X``.
 

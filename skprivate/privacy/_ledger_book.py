@@ -47,9 +47,10 @@ class Book:
         self.store = store
         self._seen, self._wary = seen, False
         self.state = LedgerState()
-        self._lock, self._process = threading.RLock(), os.getpid()
-        with self.transaction(write=False):
-            pass
+        # One for each process: a fork may copy a lock that a thread of the parent holds.
+        self._locks: dict[int, Any] = {}
+        with self.transaction(write=False) as (_, state):
+            self.terms = state.terms  # also while another thread begins to read anew
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.store, MemoryStore):
@@ -59,7 +60,12 @@ class Book:
                 "PrivacyLedger('study.ledger', …), so that all processes share one budget; or set the "
                 "estimator's ledger=None before saving it."
             )
-        return LazyBook, (self.store, self.state.last)
+        return LazyBook, (self.store, self._newest())
+
+    def _newest(self) -> Record | None:
+        """The newest record that was seen, also where a reading was begun anew and broke off."""
+        last, seen = self.state.last, self._seen
+        return seen if last is None or (seen is not None and seen.number > last.number) else last
 
     @contextmanager
     def transaction(
@@ -75,9 +81,7 @@ class Book:
         entry : int, optional
             An entry that must be known, if it exists.
         """
-        if os.getpid() != self._process:  # a fork may have copied a lock that a thread of the parent holds
-            self._lock, self._process = threading.RLock(), os.getpid()
-        with self._lock:
+        with self._locks.setdefault(os.getpid(), threading.RLock()):
             with self.store.transaction(write=write) as journal:
                 self._read(journal, complete)
                 if entry is not None and entry not in self.state.entries and not self.state.complete:
@@ -90,7 +94,7 @@ class Book:
         complete = complete or self._wary
         if not self.state.whole or (complete and not self.state.complete):
             self._wary = complete  # until all is read and found whole, no checkpoint is trusted
-            self._seen, self.state = self.state.last or self._seen, LedgerState()
+            self._seen, self.state = self._newest(), LedgerState()
         where = repr(self.store.path)
         if self.state.last is None:
             self._begin(journal, complete, where)
@@ -135,7 +139,7 @@ class Book:
             for checked in follow(start, [one], where):
                 if start is None:
                     terms.apply(checked)
-        if self._seen is not None and self._seen.number < number:
+        if self._seen is not None and self._seen.number <= number:
             self._compare(journal.at(self._seen.number), where)
         self.state = LedgerState.after(checkpoint, terms.terms)
 
@@ -262,18 +266,18 @@ class LazyBook:
         self.store = store
         self._arguments = (store, seen)
         self._book: Book | None = None
-        self._making = threading.Lock()
+        self._making: dict[int, threading.Lock] = {}  # one for each process, as there
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        with self._making:
+        with self._making.setdefault(os.getpid(), threading.Lock()):
             if self._book is None:
                 self._book = Book(*self._arguments)
         return getattr(self._book, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazyBook, self._arguments
+        return LazyBook, self._arguments if self._book is None else (self.store, self._book._newest())
 
 
 def remarks(note: str, data: str, parameters: dict[str, str]) -> dict[str, Any]:
@@ -319,7 +323,7 @@ def _counted(
             (PrivacyEvent.from_dict({k: v for k, v in event.items() if k != "count"}), int(event["count"]))
             for event in (events if steps > 1 else ())
         ]
-        price = converted(price, pairs, steps, adaptive=adaptive)
+        price = Price.checked(*converted(price, pairs, steps, adaptive=adaptive))
     except ValueError as reason:
         raise ValueError(
             f"{label} protects a {unit} ({adjacency}), but this ledger is a budget per {account.unit} "

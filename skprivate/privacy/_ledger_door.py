@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextvars
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from skprivate.privacy._guarantee import PrivacyUnit
@@ -15,6 +17,24 @@ from skprivate.privacy._warnings import LedgerUnitWarning, warn_caller
 _PARTS_OF_ROWS = (str(PrivacyUnit.LABEL), str(PrivacyUnit.PRIVATE_ROW))
 
 
+#: While a price is asked for: the ledger that alone is charged.
+_ONLY: contextvars.ContextVar[str | None] = contextvars.ContextVar("only ledger", default=None)
+
+
+@contextmanager
+def charged_only_to(identity: str) -> Iterator[None]:
+    """Refuse charges to all other ledgers while the block runs: who asks for a price pays nothing.
+
+    A part of a model may hold a ledger where nobody finds it. Threads and processes that the block starts are not
+    seen to.
+    """
+    token = _ONLY.set(identity)
+    try:
+        yield
+    finally:
+        _ONLY.reset(token)
+
+
 class LedgerDoor:
     """The side of a `PrivacyLedger` that `open_release` uses."""
 
@@ -24,6 +44,7 @@ class LedgerDoor:
     _data: str
     _parts: tuple[int, ...]
     identity: Any
+    unit: Any
 
     def charge(
         self,
@@ -77,7 +98,13 @@ class LedgerDoor:
         ValueError
             A release that has no price for the ledger's unit, or a price that is no price.
         """
-        if self._book.state.unit is None and str(unit) in _PARTS_OF_ROWS and not self._book.store.forgotten:
+        if _ONLY.get() not in (None, self.identity):
+            raise ValueError(
+                f"{label or 'a release'} would be charged to a ledger in earnest while its price is asked for: it is "
+                "frozen, or its ledger stands where a quote does not find it. Fit it before, or give it no ledger. "
+                "Nothing was drawn or spent."
+            )
+        if str(unit) in _PARTS_OF_ROWS and not self._book.store.forgotten and self.unit is None:
             warn_caller(
                 f"{label or 'this release'} protects a {unit}, and the ledger has no unit yet: from now on it is a "
                 f"budget per {unit}, which says nothing of whole rows or users. Say for whom a ledger is when it is "

@@ -41,7 +41,8 @@ class Price(NamedTuple):
         """The price, or a clear error where the numbers are none."""
 
         def price(name: str, value: float) -> float:
-            return number(name, value, "a finite number >= 0", lambda result: result >= 0)
+            # Above that, ε²/2 would overflow, and with it a sum that nothing could be taken from again.
+            return number(name, value, "a number in [0, 1e150]", lambda result: 0 <= result <= 1e150)
 
         return cls(
             price("epsilon", epsilon),

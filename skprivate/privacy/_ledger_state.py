@@ -120,6 +120,13 @@ class LedgerState:
                 spent = self.totals[pot].price().no_lower_than(spent)
         return spent
 
+    def holds(self, price: Price, reservation: int, parts: tuple[int, ...]) -> bool:
+        """Whether a reservation still has room for a price, in those of its parts."""
+        reserved = self.entry(reservation)
+        pots = _pots(reservation, parts or reserved.parts)
+        totals = [self.totals.get(pot, Totals()).changed(NOTHING, price) for pot in pots]
+        return reserved.closed is None and all(total.within(reserved.price) for total in totals)
+
     def checkpoint(self) -> dict[str, Any]:
         """What a record says from which the fold can go on."""
         reserved = [entry for entry in self.entries.values() if entry.is_open_reservation]

@@ -49,7 +49,7 @@ class HasTerms:
 
     @property
     def _terms(self) -> Terms:
-        terms: Terms = self._book.state.terms
+        terms: Terms = self._book.terms
         return terms
 
     @property

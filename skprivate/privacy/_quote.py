@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,10 +15,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from skprivate.privacy._accounting import rho_total
+from skprivate.privacy._ledger_door import charged_only_to
 from skprivate.privacy._ledger_entries import LedgerEntry
 from skprivate.privacy._ledger_quote import Quote
 from skprivate.privacy._ledger_rules import NOTHING, Price
+from skprivate.privacy._ledger_units import stays_apart
 
 if TYPE_CHECKING:
     from skprivate.privacy._ledger import PrivacyLedger
@@ -28,14 +30,14 @@ _PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53
 
 def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> Quote:
     """What `PrivacyLedger.quote` returns."""
-    found = _trial(ledger, estimator, X, y, fit_params, 0)
+    found = _trial(ledger, estimator, X, y, fit_params, None)
     price = Price(found.total.epsilon, found.total.delta, *found.total.concentrated)
     if not found.exact:
         # Which candidates go on, and are fitted to all, depends on scores: no part of the price may exceed the quote.
-        for part in range(1, 4):
+        for part in range(4):
             price = price.no_lower_than(_trial(ledger, estimator, X, y, fit_params, part).total)
     entries = found.entries
-    with ledger._book.transaction(write=False) as (_, state):
+    with ledger._book.transaction(write=False, entry=ledger._reservation) as (_, state):
         before, rule = state.totals[None], state.rule
         then = before.changed(NOTHING, price)
         if found.exact:  # entry by entry: a sum of rounded sums would be rounded twice
@@ -46,6 +48,14 @@ def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: 
             first = before.changed(NOTHING, entries[0].price)
             rule = rule if rule.fits(first) else rule.sums_only(ledger._terms.composition)
         admitted, spent = rule.fits(then), rule.spent(then)
+        if ledger._reservation is not None:  # which has been paid for
+            apart = all(
+                stays_apart(entry.unit, entry.adjacency, found.unit, found.adjacency) for entry in entries
+            )
+            admitted, spent = (
+                state.holds(price, ledger._reservation, ledger._parts if apart else ()),
+                rule.spent(before),
+            )
     return Quote(
         epsilon=price.epsilon,
         delta=price.delta,
@@ -71,9 +81,9 @@ class _Trial(NamedTuple):
 
 
 def _trial(
-    ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: dict[str, Any], part: int
+    ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: dict[str, Any], part: int | None
 ) -> _Trial:
-    """A fit whose searches prefer the candidates that cost most in one part of the price."""
+    """A fit whose searches prefer the candidates that cost most in one part of the price; None: prefer any."""
     terms = ledger._terms
     with tempfile.TemporaryDirectory() as folder:
         dry = type(ledger)(
@@ -93,8 +103,8 @@ def _trial(
         searches: list[Any] = []
         trial = charged_to(clone(estimator), ledger, dry, searches=searches)
         for search in searches:
-            search.set_params(scoring=_Dearest(part), refit=bool(search.refit))
-        with warnings.catch_warnings():
+            search.set_params(scoring=_Dearest(dry, part), refit=bool(search.refit))
+        with warnings.catch_warnings(), charged_only_to(dry.identity):
             warnings.simplefilter("ignore")  # the fit itself will say it again
             given = (X,) if y is None else (X, y)
             trial.fit(*given, **fit_params)
@@ -113,23 +123,41 @@ def _trial(
 
 
 class _Dearest:
-    """A scorer by price: the best candidate is the one that costs most."""
+    """A scorer by price, as the ledger counts it: the best candidate is the one that costs most.
 
-    def __init__(self, part: int) -> None:
-        self.part = part
+    Without a part, a number that is another one for other prices.
+    """
+
+    def __init__(self, dry: PrivacyLedger, part: int | None) -> None:
+        self.dry, self.part = dry, part
 
     def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
-        prices = [
-            Price(said.epsilon, said.delta, rho if math.isfinite(rho := rho_total(said.events)) else None)
-            for one in parts_of(estimator)
-            if (said := getattr(one, "privacy_guarantee_", None)) is not None and math.isfinite(said.epsilon)
+        fitted = parts_of(estimator)
+        names = {getattr(getattr(one, "privacy_guarantee_", None), "ledger_entry", "") for one in fitted}
+        paid = [entry for entry in self.dry.entries() if self.dry.entry_name(entry.id) in names]
+        # What a search inside has paid for its rounds stands in its scores.
+        inside = [
+            float(score)
+            for one in fitted
+            if hasattr(one, "cv_results_")
+            for scores in _by_split(one.cv_results_)
+            for score in scores
+            if not math.isnan(score)
         ]
-        return math.fsum((price.epsilon, price.delta, *price.concentrated)[self.part] for price in prices)
+        prices = [(entry.epsilon, entry.delta, *entry.price.concentrated) for entry in paid]
+        if self.part is None:
+            said = repr((sorted(prices), sorted(inside))).encode()
+            return float(int.from_bytes(hashlib.sha256(said).digest()[:6]))
+        return math.fsum([*(price[self.part] for price in prices), *inside])
+
+
+def _by_split(results: Mapping[str, Any]) -> list[Any]:
+    return [scores for name, scores in results.items() if name.startswith("split") and "test" in name]
 
 
 def _one_price(results: Mapping[str, Any]) -> bool:
     """Whether all candidates of a round, or of the search, cost the same in every fold."""
-    splits = [scores for name, scores in results.items() if name.startswith("split") and "test" in name]
+    splits = _by_split(results)
     rounds = np.asarray(results.get("iter", np.zeros(len(results["params"]))))
     return all(np.unique(scores[rounds == k]).size == 1 for scores in splits for k in np.unique(rounds))
 
@@ -178,9 +206,12 @@ def charged_to(
         }
         same = all(changed[key] is part[key] for key in part)
         return part if same else changed
-    if isinstance(part, (list, tuple)) and not hasattr(part, "_fields"):
-        values = [charged_to(value, ledger, other, name, searches=searches) for value in part]
-        return part if all(map(operator.is_, values, part)) else type(part)(values)
+    if isinstance(part, Sequence) and not isinstance(part, (str, bytes, bytearray, memoryview, range)):
+        items = list(part)
+        values = [charged_to(value, ledger, other, name, searches=searches) for value in items]
+        if all(map(operator.is_, values, items)):
+            return part
+        return part._make(values) if hasattr(part, "_make") else type(part)(values)  # type: ignore[call-arg]
     if isinstance(part, np.ndarray) and part.dtype == object:
         for place, value in enumerate(part.flat):
             part.flat[place] = charged_to(value, ledger, other, name, searches=searches)

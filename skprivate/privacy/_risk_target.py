@@ -249,6 +249,7 @@ def settled_budget(estimator: Any, fit: Callable[[], Any]) -> Iterator[None]:
                 "epsilon", "a number where transform makes the releases", target, "Each of them has a price."
             )
         )
+    refuse_while_planning(type(estimator).__name__)
     delta = getattr(estimator, "delta", 0.0)
 
     def plan(epsilon: float) -> PrivacyGuarantee:

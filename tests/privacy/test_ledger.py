@@ -110,6 +110,7 @@ def test_closing_never_costs_more_than_reserved(make_ledger):
     [
         ({"epsilon": -0.1}, ValueError),
         ({"epsilon": math.inf}, ValueError),
+        ({"epsilon": 1e200}, ValueError),  # its square is no float
         ({"epsilon": math.nan}, ValueError),
         ({"epsilon": "1"}, TypeError),
         ({"epsilon": 0.1, "delta": 1.0}, ValueError),
@@ -122,6 +123,19 @@ def test_prices_that_are_none(make_ledger, price, error):
     with pytest.raises(error, match=f"{list(price)[-1]} must be"):
         reserve(ledger, **price)
     assert ledger.entries() == []
+
+
+def test_no_price_is_so_large_that_the_sums_break(make_ledger):
+    ledger = make_ledger(epsilon=1e300, delta=0.1, unit="user", adjacency="add-remove", rows_per_user=10)
+    for epsilon, unit in ((1e200, "user"), (9e149, "row")):
+        with pytest.raises(ValueError, match=r"epsilon must be a number in \[0, 1e150\]"):
+            reserve(ledger, epsilon, unit=unit)
+    with pytest.raises(ValueError, match="epsilon must be"), ledger.reserve(1e200):
+        raise AssertionError
+    with ledger.reserve(1e150) as part:
+        entry = reserve(part, 1e150, unit="user")
+        part.close_entry(entry, epsilon=5e-324, delta=0.0, rho=None, events=[])
+    assert ledger.spent == (5e-324, 0.0) and len(ledger.entries()) == 2
 
 
 @pytest.mark.parametrize(
@@ -453,15 +467,26 @@ def test_a_fork_does_not_inherit_a_held_lock(tmp_path):
         "ledger = PrivacyLedger(sys.argv[1], epsilon=1.0)\n"
         "held, done = threading.Event(), threading.Event()\n"
         "def hold():\n"
-        "    with ledger._book._lock:\n"
+        "    with ledger._book._locks[os.getpid()]:\n"
         "        held.set(); done.wait()\n"
         "thread = threading.Thread(target=hold); thread.start(); held.wait()\n"
         "if os.fork() == 0:\n"
         "    os._exit(7 if ledger.spent == (0.0, 0.0) else 1)\n"
         "status = os.waitstatus_to_exitcode(os.wait()[1]); done.set(); thread.join(); sys.exit(status)\n"
     )
-    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "a.ledger")]
-    assert subprocess.run(command, timeout=60).returncode == 7
+    handed_on = code.replace(
+        "held, done =", "import pickle; ledger = pickle.loads(pickle.dumps(ledger))\nheld, done ="
+    )
+    handed_on = handed_on.replace("_locks[os.getpid()]", "_making.setdefault(os.getpid(), threading.Lock())")
+    for one in (code, handed_on):
+        command = [sys.executable, "-W", "ignore", "-c", one, str(tmp_path / "a.ledger")]
+        assert subprocess.run(command, timeout=60).returncode == 7
+
+
+def test_terms_are_there_while_another_thread_begins_to_read_anew(tmp_path, monkeypatch):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=1.0, dry_run=True)
+    monkeypatch.setattr(ledger._book, "state", type(ledger._book.state)())
+    assert ledger.dry_run and ledger.epsilon == 1.0 and not ledger.simulation
 
 
 # Files ----------------------------------------------------------------------------------------------------

@@ -400,3 +400,58 @@ def test_a_record_that_a_handle_saw_before_the_checkpoint_is_compared(tmp_path, 
     reseal(path, {5: lambda said: {**said, "note": "another"}})
     with pytest.raises(DamagedLedgerError, match="goes on from an older copy"):
         reserve(pickle.loads(stored), 0.25)
+
+
+# What a handle has seen ---------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_reading_forgets_no_newer_record(tmp_path, short_chain, monkeypatch):
+    """Who breaks off a table of all entries still notices an older copy."""
+    path, old = tmp_path / "study.ledger", tmp_path / "old"
+    fire.filled(path, 8)
+    shutil.copy(path, old)
+    for _ in range(14):
+        reserve(PrivacyLedger.open(path), 0.25)
+    handle = PrivacyLedger.open(path)
+    assert not handle._book.state.complete
+
+    def interrupted(self, entry_before, new):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(handle._book.state), "_enter", interrupted)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                handle.entries()
+    shutil.copy(old, path)
+    for one in (handle, pickle.loads(pickle.dumps(handle))):
+        with pytest.raises(DamagedLedgerError, match="older copy"):
+            reserve(one, 0.25)
+
+
+def test_a_handle_that_was_handed_on_hands_on_what_it_saw(tmp_path):
+    path, old = tmp_path / "study.ledger", tmp_path / "old"
+    stored = pickle.dumps(fire.filled(path, 3))
+    shutil.copy(path, old)
+    handle = pickle.loads(stored)
+    reserve(handle, 0.25)
+    stored = pickle.dumps(handle)
+    shutil.copy(old, path)
+    with pytest.raises(DamagedLedgerError, match="older copy"):
+        reserve(pickle.loads(stored), 0.25)
+
+
+def test_a_handle_whose_newest_record_is_a_checkpoint(tmp_path, short_chain):
+    path = tmp_path / "study.ledger"
+    fire.filled(path, 12)
+    change(path, "DELETE FROM journal WHERE number > 10")
+    stored = pickle.dumps(PrivacyLedger.open(path))
+    for _ in range(3):
+        reserve(PrivacyLedger.open(path), 0.25)
+    reserve(pickle.loads(stored), 0.25)
+    reseal(path, {10: lambda said: {**said, "count": said["count"] + 1}})
+    with pytest.raises(DamagedLedgerError, match="goes on from an older copy"):
+        reserve(pickle.loads(stored), 0.25)
+    reseal(path, {10: forged})
+    with pytest.raises(DamagedLedgerError, match="goes on from an older copy"):
+        reserve(pickle.loads(stored), 0.25)

@@ -76,7 +76,7 @@ class LoudText(str):
         ([(0, 1), (0, 2)], "list of length 2"),
         (10**40, "int"),
     ],
-    ids=str,
+    ids=lambda one: one if type(one) is str else type(one).__name__,
 )
 def test_a_parameter_as_it_is_kept(value, text):
     assert shown(value) == text

@@ -8,6 +8,7 @@ results, for which sums and ρ are filters and the composition is none. And a fi
 from __future__ import annotations
 
 import math
+import warnings
 from decimal import Decimal, localcontext
 
 import pytest
@@ -72,14 +73,15 @@ OWN = st.lists(
 def test_sums_are_those_of_the_entries_exactly(mix):
     ledger, said = fill("basic", mix, unit="user", adjacency="replace-one")
     entries = ledger.entries()
-    assert len(entries) == len(said) and all(entry.closed for entry in entries)
+    closed = [entry for entry in entries if entry.closed]  # the others were refused a second draw
+    assert len(closed) == len(said)
     with localcontext(prec=400):
         epsilon = sum((Decimal(repr(entry.epsilon)) for entry in entries), Decimal())
         delta = sum((Decimal(repr(entry.delta)) for entry in entries), Decimal())
         for total, spent in ((epsilon, ledger.spent[0]), (delta, ledger.spent[1])):
             assert Decimal(repr(spent)) >= total
             assert spent == 0 or Decimal(repr(math.nextafter(spent, -1.0))) < total
-    for entry, guarantee in zip(entries, said, strict=True):
+    for entry, guarantee in zip(closed, said, strict=True):
         assert (entry.own_epsilon, entry.own_delta) == (guarantee.epsilon, guarantee.delta)
         assert entry.converted or (entry.epsilon, entry.delta) == (guarantee.epsilon, guarantee.delta)
         assert entry.epsilon >= guarantee.epsilon * (1 - 1e-12)
@@ -178,3 +180,21 @@ def test_a_ledger_says_when_labels_decide_its_unit():
     open_release(**terms, plan=[(LaplaceEvent(0.5), 1)], ledger=ledger).close()  # said once
     given = PrivacyLedger(epsilon=2.0, unit="label", adjacency="replace-one")
     open_release(**terms, plan=[(LaplaceEvent(0.5), 1)], ledger=given).close()
+
+
+def test_the_unit_is_that_of_the_file_and_an_error_comes_before_the_charge(tmp_path, recwarn):
+    from skprivate.privacy import LedgerUnitWarning
+
+    terms = {"epsilon": 0.5, "unit": "label", "adjacency": "replace-one", "plan": [(LaplaceEvent(0.5), 1)]}
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=2.0)
+    stale = PrivacyLedger.open(ledger.path)
+    warnings.simplefilter("error", LedgerUnitWarning)
+    with pytest.raises(LedgerUnitWarning):
+        open_release(**terms, ledger=ledger)
+    assert ledger.entries() == [] and ledger.unit is None
+    warnings.simplefilter("ignore", LedgerUnitWarning)
+    open_release(**terms, ledger=PrivacyLedger.open(ledger.path)).close()
+    warnings.simplefilter("error", LedgerUnitWarning)
+    # The handle has not read the file since; the unit is set, and nothing is left to say.
+    open_release(**terms, ledger=stale).close()
+    assert len(ledger.entries()) == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 import skprivate as sp
 from skprivate.model_selection import UserKFold, fit_folds
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, open_release, public_generator
+from skprivate.privacy._ledger import _handle
 from skprivate.privacy._ledger_rules import NOTHING, Totals
 
 REASON = "dealt by a keyed hash of the identifier, which exchanged users keep"
@@ -179,6 +182,100 @@ def test_a_part_of_nothing():
         raise AssertionError
     with pytest.raises(BudgetExceededError), ledger.parallel(3.0, n_parts=2, because=REASON):
         raise AssertionError
+
+
+@pytest.mark.parametrize(("seed", "every"), [(0, 3), (1, 5), (2, 7), (3, 10)])
+def test_parts_across_checkpoints(tmp_path, monkeypatch, seed, every):
+    """Random histories through live, handed on and reopened handles, with checkpoints all the time.
+
+    A ledger in memory, which goes on from no checkpoint, says the same at every step.
+    """
+    rng, path = public_generator(seed), tmp_path / "a.ledger"
+    terms = {"composition": ("basic", "filter")[seed % 2], **(ADD, REPLACE)[seed // 2]}
+    terms |= {"epsilon": 6.0, "delta": 1e-3, "rows_per_user": 2}
+    twin = PrivacyLedger(**terms)
+    for module in ("_ledger_journal", "_ledger_book"):
+        monkeypatch.setattr(f"skprivate.privacy.{module}.CHECKPOINT_EVERY", every)
+    live = PrivacyLedger(path, **terms)
+    pots, opened, quick = [(live, twin)], [], 0
+
+    def pick(choices):
+        return choices[int(rng.integers(len(choices)))]
+
+    def again(handle):
+        place = (handle._reservation, handle._note, handle._data, handle._parts)
+        reopened = _handle(PrivacyLedger.open(path)._book, handle.identity, *place)
+        return pick([handle, pickle.loads(pickle.dumps(handle)), reopened])
+
+    def both(handles, do):
+        said = []
+        for ledger in (again(handles[0]), handles[1]):
+            try:
+                said.append(do(ledger))
+            except (BudgetExceededError, ValueError) as error:
+                said.append(type(error).__name__)
+        return said
+
+    with ExitStack() as file_blocks, ExitStack() as twin_blocks:
+        stacks = {path: file_blocks, None: twin_blocks}
+        for step in range(45):
+            if step % 12 == 0 and step < 36:
+                n, epsilon = pick([2, 3]), pick([0.5, 1.0])
+                parts = [
+                    stacks[path if one is live else None].enter_context(
+                        one.parallel(epsilon, 1e-5, n_parts=n, because=REASON)
+                    )
+                    for one in (live, twin)
+                ]
+                pots += [tuple(one.only(k) for one in parts) for k in range(n)]
+                pots += [tuple(one.without(k) for one in parts) for k in range(n)]
+            if step == 20:
+                first = (stacks[path].pop_all(), stacks[None].pop_all())  # settled with releases still open
+                for one in first:
+                    one.close()
+            if rng.random() < 0.6:
+                price = {
+                    "epsilon": pick([0.05, 0.1, 0.3]),
+                    "delta": pick([0.0, 1e-7]),
+                    "rho": pick([None, 0.001]),
+                }
+                kind = {
+                    "unit": pick(["user", "row"]),
+                    "adjacency": "add-remove",
+                    "events": [],
+                    "simulated": False,
+                }
+                one, other = both(pick(pots), lambda ledger, p=price, k=kind: ledger.charge("c", **p, **k))
+                assert one == other
+                opened += [(one, price)] if isinstance(one, int) else []
+            elif opened:
+                number, price = opened.pop(int(rng.integers(len(opened))))
+                lower = pick([True, False])
+                new = {**price, "epsilon": price["epsilon"] * (0.5 if lower else 1.5), "rho": None}
+                new["rho"] = None if price["rho"] is None else price["rho"] * (0.5 if lower else 1.5)
+                change = "close_entry" if lower else "increase"
+                one, other = both(
+                    (live, twin),
+                    lambda ledger, n=number, p=new, c=change: getattr(ledger, c)(n, **p, events=[]),
+                )
+                assert one == other
+            fresh = PrivacyLedger.open(path)
+            quick += not fresh._book.state.complete
+            for name in ("spent", "remaining", "remaining_rho"):
+                assert getattr(fresh, name) == getattr(live, name) == getattr(twin, name)
+    assert quick > 30
+    kept = [
+        [(e.id, e.price, e.own_epsilon, e.reservation, e.parts, e.converted) for e in one.entries()]
+        for one in (live, twin, PrivacyLedger.open(path))
+    ]
+    assert kept[0] == kept[1] == kept[2]
+    for top in (entry for entry in live.entries() if entry.reservation is None):
+        for part in top.parts:
+            total = Totals()
+            for entry in live.entries():
+                if entry.reservation == top.id and part in entry.parts:
+                    total = total.changed(NOTHING, entry.price)
+            assert total.within(top.price)
 
 
 # Folds ----------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections import UserList, deque
+from functools import partial
+from typing import NamedTuple
+
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
@@ -16,16 +21,21 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import skprivate as sp
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
+from skprivate.metric import MetricPrivatizer
 from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import (
+    BoundedRangeEvent,
     BudgetExceededError,
+    LaplaceEvent,
     PrivacyLedger,
     SimulatedNoiseError,
     SimulatedNoiseWarning,
     forbid_simulated_noise,
     open_release,
 )
+from skprivate.privacy._quote import charged_to
 from skprivate.privacy._randomness import public_generator
 
 RNG = public_generator(1)
@@ -207,6 +217,131 @@ def test_what_is_frozen_keeps_its_ledger():
     model = make_pipeline(FrozenEstimator(scaler), sp.UserLevelSGDRegressor(radius=5.0))
     assert [entry.label for entry in ledger.quote(model, X, Y).entries] == ["UserLevelSGDRegressor"]
     assert scaler.ledger is other and len(other.entries()) == 1
+
+
+def test_what_is_frozen_and_draws_is_not_quoted():
+    ledger = PrivacyLedger(epsilon=2000.0, delta=1e-3, unit="row", adjacency="replace-one")
+    noise = MetricPrivatizer(epsilon=1.0, bounds=(-1.0, 1.0), ledger=ledger).fit(X)
+    model = make_pipeline(FrozenEstimator(noise), sp.UserLevelSGDRegressor(radius=5.0))
+    before = ledger.entries()
+    with pytest.raises(ValueError, match="would be charged to a ledger in earnest.*Nothing was drawn"):
+        ledger.quote(model, X, Y)
+    assert ledger.entries() == before
+    noise.transform(X)
+    assert len(ledger.entries()) == len(before) + 1
+
+
+class Step(NamedTuple):
+    """A step whose parts have names."""
+
+    name: str
+    model: object
+
+
+class Hides(BaseEstimator):
+    """Has an estimator where nobody looks."""
+
+    def __init__(self, make=None):
+        self.make = make
+
+    def fit(self, X, y=None):
+        """Fit it."""
+        self.make().fit(X, y)
+        return self
+
+
+def test_ledgers_in_unusual_places():
+    ledger = PrivacyLedger(epsilon=20.0, delta=1e-3)
+    model = Sum(ledger=ledger)
+    assert len(ledger.quote(Pipeline([Step("m", model)]), X, Y).entries) == 1
+    for box in (UserList, deque, tuple):
+        search = GridSearchCV(Sum(), {"ledger": UserList([ledger])}, cv=2, scoring=prefer(Sum()))
+        assert len(ledger.quote(search, X, Y).entries) == 3
+        assert charged_to(box([Step("m", model), 1]), ledger, "other", searches=[])[0].model.ledger == "other"
+        model.ledger = ledger
+    with pytest.raises(ValueError, match="would be charged to a ledger in earnest.*Nothing was drawn"):
+        ledger.quote(Hides(partial(Sum, ledger=ledger)), X, Y)
+    assert ledger.entries() == []
+
+
+class Paid:
+    """A mechanism of one event."""
+
+    theorem, n_draws = "", 1
+
+    def __init__(self, event):
+        self.events = ((event, 1),)
+
+
+class Sum(PrivateEstimatorMixin, BaseEstimator):
+    """Pays for one draw."""
+
+    _parameter_constraints = PRIVACY_CONSTRAINTS
+
+    def __init__(
+        self, epsilon=1.0, *, event=LaplaceEvent, adjacency="replace-one", random_state=None, ledger=None
+    ):
+        self.epsilon, self.event, self.adjacency = epsilon, event, adjacency
+        self.random_state, self.ledger = random_state, ledger
+
+    @fit_context()
+    def fit(self, X, y=None):
+        """Pay."""
+        with self._releasing(Paid(self.event(self.epsilon)), unit="row", adjacency=self.adjacency):
+            return self
+
+
+def prefer(parameters):
+    """A score by which one candidate wins."""
+
+    def score(estimator, X, y=None):
+        found = getattr(estimator, "best_estimator_", estimator)
+        return float(all(getattr(found, name) == value for name, (value,) in parameters.items()))
+
+    return score if isinstance(parameters, dict) else lambda *_: 0.0
+
+
+CANDIDATES = {
+    "same epsilon": [{"event": [BoundedRangeEvent]}, {"event": [LaplaceEvent]}],  # and four times the ρ
+    "other units": [
+        {"epsilon": [0.75], "adjacency": ["replace-one"]},
+        {"epsilon": [0.625], "adjacency": ["add-remove"]},  # counts twice
+    ],
+}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("winner", [0, 1])
+@pytest.mark.parametrize("kind", CANDIDATES)
+def test_no_candidate_is_dearer_than_the_quote_in_any_part(kind, winner, nested):
+    grid, scoring = CANDIDATES[kind], prefer(CANDIDATES[kind][winner])
+    terms = {"unit": "row", "adjacency": "replace-one", "composition": "basic"}
+    ledger = PrivacyLedger(epsilon=200.0, delta=1e-2, **terms)
+    model = Sum(ledger=ledger)
+    search = GridSearchCV(model, grid, cv=2, scoring=scoring, error_score="raise")
+    if nested:
+        search = GridSearchCV(search, {"param_grid": grid}, cv=2, scoring=scoring, error_score="raise")
+    quote = ledger.quote(search, X, Y)
+    with ledger.reserve(quote):  # all or nothing
+        pass
+    search.fit(X, Y)
+    cost = ledger._book.state.totals[None]
+    assert cost.within(quote.price) and not quote.exact
+    assert (cost.price() == quote.price) == (winner == 1)  # the dearest of them is met exactly
+
+
+def test_a_reservation_quotes_what_it_has_room_for():
+    ledger = PrivacyLedger(epsilon=9.0, unit="row", adjacency="replace-one", composition="basic")
+    with ledger.reserve(0.5) as part:
+        assert not part.quote(Sum(), X).admitted
+    with ledger.reserve(8.5) as part:
+        assert part.quote(Sum(), X).admitted and part.quote(Sum(), X).spent == ledger.spent == (8.5, 0.0)
+        assert not ledger.quote(Sum(), X).admitted
+    assert not part.quote(Sum(), X).admitted  # it has ended
+    with ledger.parallel(1.5, n_parts=2, because="dealt by an identifier that stays") as parts:
+        Sum(ledger=parts.only(0)).fit(X)
+        assert not parts.only(0).quote(Sum(), X).admitted and parts.only(1).quote(Sum(), X).admitted
+        assert not parts.only(1).quote(Sum(0.5, adjacency="add-remove"), X).admitted  # of all parts
 
 
 def test_a_quote_spends_no_other_ledger():
