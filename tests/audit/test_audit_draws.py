@@ -11,7 +11,7 @@ from scipy.stats import binom, kstest
 from sklearn.base import BaseEstimator
 
 from skprivate import MetricPrivatizer, RandomBagRegressor, UserLevelMean
-from skprivate.audit import DrawAudit, audit_draws
+from skprivate.audit import DrawAudit, audit_draws, audit_estimator
 from skprivate.audit._draw_laws import law_tests_of, permute_and_flip_law, uniforms
 from skprivate.audit._draw_loss import pair_loss
 from skprivate.privacy import GaussianEvent, Repetitions, _draws, open_release, plan_search, select_repeatedly
@@ -337,12 +337,12 @@ def test_sound_audits_are_not_refuted_in_a_thousand():
 
 
 class Searches(BaseEstimator):
-    """The better of two noisy counts, by a random number of evaluations; every fault below is one word."""
+    """The better of two noisy counts, by a random number of evaluations."""
 
-    def __init__(self, eta=0.0, delta=0.0, fault="", random_state=None):
+    def __init__(self, eta=0.0, delta=0.0, mean=3.0, random_state=None):
         self.eta = eta
         self.delta = delta
-        self.fault = fault
+        self.mean = mean
         self.random_state = random_state
 
     def fit(self, X, y=None):
@@ -359,7 +359,7 @@ class Searches(BaseEstimator):
                 return [[(LaplaceEvent(epsilon), 1)]] * 2
             return [[(GaussianEvent(gaussian_noise_multiplier(epsilon, delta)), 1)]] * 2
 
-        search = plan_search(plans, epsilon=1.0, delta=self.delta, mean_repetitions=3.0, laws=[law])
+        search = plan_search(plans, epsilon=1.0, delta=self.delta, mean_repetitions=self.mean, laws=[law])
         counts = np.clip(np.asarray(X, dtype=float), 0.0, 1.0).sum(axis=0).astype(int)
 
         def evaluate(candidate, branch):
@@ -386,6 +386,15 @@ def test_a_sound_search_is_left_alone(eta, delta):
     audit = audit_draws(Searches(eta, delta), first, neighbours=(second, None), random_state=0)
     assert not audit.violated, str(audit)
     assert 0 < audit.epsilon_attained <= 1 + 1e-9 and "repetitions" not in audit.untested
+
+
+@pytest.mark.parametrize("observable", ["all", "mechanism"])
+def test_what_a_search_keeps_secret_is_no_evidence(observable):
+    """A hundred evaluations tell far more than the winner: a bet on them would refute a sound claim for certain."""
+    first, second = pair()
+    options = {"neighbour": (second, None), "observable": observable, "n_runs": 40, "simulate": True}
+    audit = audit_estimator(Searches(mean=100.0), first, **options, confidence=1 - 1e-6, random_state=0)
+    assert not audit.violated, str(audit)
 
 
 @pytest.mark.parametrize("fault", ["law of the number", "candidates", "never stops early"])
