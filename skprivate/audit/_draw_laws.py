@@ -94,12 +94,7 @@ def uniforms(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> li
         return [_categorical(weights / weights.sum(axis=1, keepdims=True), np.asarray(results), rng)]
     if draw.kind == "flow_laplace":
         return _of_flow(draw, results, rng)
-    if draw.kind == "repetitions":
-        stop = 1.0 / float(draw.options["mean_repetitions"])
-        counts = np.array([[len(one) - 1] for one in results], dtype=np.float64)
-        tail = (1.0 - stop) ** counts
-        return [1.0 - tail * (1.0 - stop * rng.random(counts.shape))] if stop < 1.0 else []
-    return []
+    return _of_repetitions(draw, results, rng) if draw.kind == "repetitions" else []
 
 
 def rare_values(draw: Draw, results: Sequence[Any]) -> list[tuple[int, int, float]]:
@@ -372,6 +367,26 @@ def _of_nearest(draw: Draw, chosen: npt.NDArray[Any], rng: np.random.Generator) 
     place = np.argsort(ranks, axis=1)
     rows_at = np.arange(len(rows))
     return [_categorical(np.take_along_axis(law, ranks, axis=1), place[rows_at, chosen], rng)]
+
+
+def _of_repetitions(draw: Draw, results: Sequence[Sequence[int]], rng: np.random.Generator) -> list[Array]:
+    """How many evaluations, and of which candidates: these are uniform whatever their number."""
+    law, n_candidates = draw.options["repetitions"], len(draw.options["plans"])
+    found = []
+    if n_candidates > 1:
+        chosen = np.array([[candidate] for one in results for candidate in one])
+        found.append((chosen + rng.random(chosen.shape)) / n_candidates)
+    if law.rate > 0:
+        counts = np.array([len(one) for one in results])
+        later = np.arange(2.0, counts.max() + 1.0)
+        # P(K = 1) = f′(0) = E[K]·w(1), and each next probability by its ratio to the one before.
+        first = math.log(law.mean) + float(law.log_weight(np.asarray(1.0)))
+        ratio = law.rate if law.eta is None else law.rate / (1.0 + law.rate) * (later - 1.0 + law.eta)
+        probability = np.exp(first + np.concatenate([[0.0], np.cumsum(np.log(ratio / later))]))
+        ends = np.minimum(np.cumsum(probability), 1.0)
+        place = counts[:, None] - 1
+        found.append(np.maximum(ends[place] - probability[place] * rng.random(place.shape), 0.0))
+    return found
 
 
 # --- noise shaped by a norm, and flows -------------------------------------------------------------------------------

@@ -22,8 +22,6 @@ from skprivate.privacy._tape import Draw
 from skprivate.utils._checks_replay import _size
 from skprivate.utils._draw_distance import NOISE, change, exact, excess
 
-_ROUNDING = 1e-9
-
 
 @dataclass(frozen=True)
 class PairLoss:
@@ -108,20 +106,29 @@ class _Evaluations:
     def __init__(self) -> None:
         self.attained: Counter[PrivacyEvent] = Counter()
         self._event: PrivacyEvent | None = None
-        self._left = 0.0
+        self._planned: set[PrivacyEvent] = set()
+        self._left: Counter[PrivacyEvent] = Counter()
 
     def pays_for(self, draw: Draw, result: Any, share: float) -> bool:
-        """Whether the draw belongs to repetitions, or is them."""
+        """Whether the draw belongs to repetitions, or is them: the plans of the candidates that are evaluated.
+
+        An evaluation may fit models that draw from releases of their own, which check what they draw themselves: what
+        stands in no plan counts as theirs.
+        """
         if draw.kind == "repetitions":
             (self._event,) = draw.events
-            self._left = len(result) * self._event.pure_epsilon / 3.0 * (1.0 + _ROUNDING)
+            self._left = Counter()
+            for candidate in result:
+                self._left.update(dict(draw.options["plans"][candidate]))
+            self._planned = set(self._left)
             return True
-        price = sum(event.pure_epsilon * count for event, count in draw.events.items())
-        if self._event is None or not price <= self._left:
+        if self._event is None or share == 0:
             return False
-        self._left -= price
-        if share > 0:
-            self.attained[self._event] = 1
+        planned = Counter({event: count for event, count in draw.events.items() if event in self._planned})
+        if not planned <= self._left:
+            return False
+        self._left -= planned
+        self.attained[self._event] = 1
         return True
 
 

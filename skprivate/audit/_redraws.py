@@ -73,6 +73,8 @@ class Redraws:
         self._choices: dict[str, int] = {}
         strength: list[float] = []
         for (draw, one), (other, two) in zip(first.steps, second.steps, strict=True):
+            if draw.kind == "repetitions":  # a search: its price is that of the winner, all else stays secret
+                break
             if draw.kind.startswith("select"):  # the scores may come in groups that depend on the data
                 strength.append(math.inf)
                 self.steps.append(((one, two), None, False))

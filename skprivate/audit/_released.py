@@ -120,13 +120,20 @@ def stack_released(
 
 
 class _Listener:
-    """A tape that notes the results of draws, not what they were drawn on: all of them are paid for."""
+    """A tape that notes the results of draws, not what they were drawn on: all of them are paid for.
+
+    Up to a private search: the price of a search is that of its winner, and the others stay secret.
+    """
 
     def __init__(self) -> None:
         self.heard: dict[str, Array] = {}
+        self._searches = False
 
     def draw(self, draw: Any, sample: Any) -> Any:
         result = sample()
+        self._searches |= draw.kind == "repetitions"
+        if self._searches:
+            return result
         for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
             numbers = as_numbers(part)
             if numbers is not None:

@@ -73,7 +73,7 @@ def select_repeatedly(
         source = release._source
         return [source.integer_below(len(plans)) for _ in range(search.repetitions.sample(source))]
 
-    public = {"n_candidates": len(plans), "repetitions": search.repetitions}
+    public = {"plans": search.plans, "repetitions": search.repetitions}
     draw = Draw(
         "repetitions", np.zeros(0, dtype=np.int64), 0, "l1", count_events(search.events), None, public
     )

@@ -11,10 +11,11 @@ from scipy.stats import binom, kstest
 from sklearn.base import BaseEstimator
 
 from skprivate import MetricPrivatizer, RandomBagRegressor, UserLevelMean
-from skprivate.audit import DrawAudit, audit_draws
+from skprivate.audit import DrawAudit, audit_draws, audit_estimator
 from skprivate.audit._draw_laws import law_tests_of, permute_and_flip_law, uniforms
 from skprivate.audit._draw_loss import pair_loss
-from skprivate.privacy import _draws, open_release
+from skprivate.privacy import GaussianEvent, Repetitions, _draws, open_release, plan_search, select_repeatedly
+from skprivate.privacy._randomness import BitSource, bit_source
 from skprivate.privacy._tape import Draw, run_tape
 from skprivate.utils._replay import Recording
 from skprivate.utils.estimator_checks import half_noise
@@ -330,6 +331,115 @@ def test_sound_audits_are_not_refuted_in_a_thousand():
         for k in range(1000)
     )
     assert refuted == 0  # the stated level of 1e-6 makes this fail once in a thousand
+
+
+# -- searches --------------------
+
+
+class Searches(BaseEstimator):
+    """The better of two noisy counts, by a random number of evaluations."""
+
+    def __init__(self, eta=0.0, delta=0.0, mean=3.0, random_state=None):
+        self.eta = eta
+        self.delta = delta
+        self.mean = mean
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        from skprivate.privacy import LaplaceEvent, gaussian_noise_multiplier
+
+        law = (
+            Repetitions("poisson", 3.0)
+            if self.eta is None
+            else Repetitions("negative-binomial", 3.0, self.eta)
+        )
+
+        def plans(epsilon, delta):
+            if delta == 0:
+                return [[(LaplaceEvent(epsilon), 1)]] * 2
+            return [[(GaussianEvent(gaussian_noise_multiplier(epsilon, delta)), 1)]] * 2
+
+        search = plan_search(plans, epsilon=1.0, delta=self.delta, mean_repetitions=self.mean, laws=[law])
+        counts = np.clip(np.asarray(X, dtype=float), 0.0, 1.0).sum(axis=0).astype(int)
+
+        def evaluate(candidate, branch):
+            if self.delta == 0:
+                return float(
+                    branch.laplace(counts[candidate], sensitivity=1, epsilon=search.each_epsilon)
+                ), None
+            ((event, _),) = search.plans[0]
+            return float(
+                branch.gaussian(counts[candidate], sensitivity=1.0, noise_multiplier=event.noise_multiplier)
+            ), None
+
+        terms = {"epsilon": 1.0, "delta": self.delta, "unit": "row", "adjacency": "replace-one"}
+        with open_release(**terms, random_state=self.random_state, plan=search.events) as release:
+            self.candidate_, self.score_, _ = select_repeatedly(release, evaluate, search)
+        self.privacy_guarantee_ = release.close()
+        return self
+
+
+@pytest.mark.parametrize(("eta", "delta"), [(0.0, 0.0), (1.0, 0.0), (None, 0.0), (0.0, 1e-6), (None, 1e-6)])
+def test_a_sound_search_is_left_alone(eta, delta):
+    """An evaluation costs more than a third of the whole where few are made; their number follows any law."""
+    first, second = pair()
+    audit = audit_draws(Searches(eta, delta), first, neighbours=(second, None), random_state=0)
+    assert not audit.violated, str(audit)
+    assert 0 < audit.epsilon_attained <= 1 + 1e-9 and "repetitions" not in audit.untested
+
+
+@pytest.mark.parametrize("observable", ["all", "mechanism"])
+def test_what_a_search_keeps_secret_is_no_evidence(observable):
+    """A hundred evaluations tell far more than the winner: a bet on them would refute a sound claim for certain."""
+    first, second = pair()
+    options = {"neighbour": (second, None), "observable": observable, "n_runs": 40, "simulate": True}
+    audit = audit_estimator(Searches(mean=100.0), first, **options, confidence=1 - 1e-6, random_state=0)
+    assert not audit.violated, str(audit)
+
+
+@pytest.mark.parametrize("fault", ["law of the number", "candidates", "never stops early"])
+def test_a_search_that_draws_another_number_is_found(fault):
+    def wrong(self, source):
+        if fault == "never stops early":
+            return max(2, sample(self, source))
+        return 3 if fault == "law of the number" else sample(self, source)
+
+    def first(self, n):
+        return 0 if n == 2 else below(self, n)
+
+    sample, below = Repetitions.sample, BitSource.integer_below
+    X, other = pair()
+    patched = (
+        mock.patch.object(BitSource, "integer_below", first)
+        if fault == "candidates"
+        else mock.patch.object(Repetitions, "sample", wrong)
+    )
+    with patched:
+        audit = audit_draws(Searches(), X, neighbours=(other, None))
+    assert audit.violated and "repetitions" in str(audit.law_tests[0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "law",
+    [
+        Repetitions("poisson", 1.5),
+        Repetitions("poisson", 40.0),
+        Repetitions("negative-binomial", 1.5, 0.0),
+        Repetitions("negative-binomial", 40.0, 1.0),
+        Repetitions("negative-binomial", 20.0, -0.5),
+        Repetitions("negative-binomial", 20.0, 5.0),
+    ],
+    ids=lambda law: f"{law.family}, {law.mean}, {law.eta}",
+)
+def test_numbers_of_repetitions_have_their_law(law, seed):
+    """600 searches; a sound law fails a test with probability 1e-9."""
+    source = bit_source(seed)
+    results = [[source.integer_below(3) for _ in range(law.sample(source))] for _ in range(600)]
+    draw = Draw("repetitions", np.zeros(0), 0, "l1", {}, None, {"plans": ((), (), ()), "repetitions": law})
+    found = uniforms(draw, results, np.random.default_rng(seed))
+    assert [len(part) for part in found] == [sum(map(len, results)), 600]
+    assert min(test.p_value for test in law_tests_of("", found, repeated=True)) > 1e-9
 
 
 # -- errors --------------------
