@@ -16,6 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from skprivate import (
     MetricPrivatizer,
     PPMHalfspaceClassifier,
+    UserLevelSGDClassifier,
     UserLevelSGDRegressor,
     check_pipeline,
     guarantee_of,
@@ -145,6 +146,7 @@ CANDIDATE = FrozenEstimator(DummyRegressor().fit([[0]], [0]))
 NEEDED = {
     "MetricPrivateSynthesizer": {"bounds": (0, 1)},
     "MetricPrivatizer": {"bounds": (0, 1)},
+    "PrivateSearchCV": {"estimator": UserLevelSGDClassifier(), "param_distributions": {}},
     "UserLevelSelector": {"estimators": [("a", CANDIDATE), ("b", CANDIDATE)]},
 }
 NUMERIC = {

@@ -174,6 +174,14 @@ _OF_CLASS = {
     sp.CuratedBagGAMClassifier: {"max_iter": st.just(500), "classes": st.just([0, 1])},
     sp.CuratedBagGAMRegressor: {"max_iter": st.just(500), "label_bounds": st.none() | _INTERVALS},
     sp.PPMHalfspaceClassifier: {"classes": st.just([0, 1])},
+    sp.model_selection.PrivateSearchCV: {
+        "estimator": st.just(sp.UserLevelSGDClassifier(classes=[0, 1], max_iter=2)),
+        "param_distributions": st.just({"alpha": [0.0, 1.0]}),
+        "n_iter": st.floats(1.0, 3.0),
+        "refit": st.none() | st.floats(0.1, 0.9),
+        "scoring": st.sampled_from(["accuracy", "neg_brier_score"]),
+        "validation_fraction": st.floats(0.2, 0.6),
+    },
     sp.preprocessing.PrivateImputer: {
         "bounds": st.none() | _INTERVALS,
         "strategy": st.sampled_from(["median", "mean"]),

@@ -116,9 +116,15 @@ def check_candidate(candidate: Candidate, ledger: PrivacyLedger | None) -> None:
     NoGuaranteeError
         If a step looks at private rows without a guarantee, or nothing is private.
     ValueError
-        If a step was fitted before, or has a ledger of its own, or releases rows.
+        If a step was fitted before, or has a ledger of its own, or releases rows, or a composite keeps a cache.
     """
     check_pipeline(candidate.estimator, raise_=True)
+    for name, value in candidate.estimator.get_params().items():
+        if name.rpartition("__")[2] == "memory" and value is not None:
+            raise ValueError(
+                f"estimator must have no cache, got one in {name!r}: there it would keep private rows, and what "
+                "evaluations released that are to stay secret."
+            )
     for step in private_steps(candidate.estimator):
         if step.place.paid:
             raise ValueError(
@@ -141,10 +147,32 @@ def check_candidate(candidate: Candidate, ledger: PrivacyLedger | None) -> None:
             )
 
 
+def tell_apart(candidate: Candidate, seed: int) -> None:
+    """Give searches inside a candidate another public seed than the search around them.
+
+    With the same one they would hold out the users that are held out already: nobody.
+    """
+    for step in private_steps(candidate.estimator):
+        if "public_seed" in step.model.get_params(deep=False):
+            step.model.set_params(public_seed=seed + 1 + step.model.public_seed)
+
+
 def given_classes(model: Any, labels: Any) -> None:
     """Tell a classifier the set of labels, which is public; a part of the rows may lack one."""
-    last = model.steps[-1][1] if type(model).__name__ == "Pipeline" else model
-    if labels is not None and hasattr(last, "get_params"):
-        parameters = last.get_params(deep=False)
-        if "classes" in parameters and parameters["classes"] is None:
-            last.set_params(classes=labels)
+    if (
+        labels is not None
+        and all(classes is None for classes in stated_classes(model))
+        and stated_classes(model)
+    ):
+        _last(model).set_params(classes=labels)
+
+
+def stated_classes(model: Any) -> tuple[Any, ...]:
+    """What a classifier says that its labels are: one entry, or none where it cannot be told."""
+    last = _last(model)
+    parameters = last.get_params(deep=False) if hasattr(last, "get_params") else {}
+    return (parameters["classes"],) if "classes" in parameters else ()
+
+
+def _last(model: Any) -> Any:
+    return model.steps[-1][1] if type(model).__name__ == "Pipeline" else model

@@ -28,6 +28,7 @@ from skprivate.model_selection._candidates import Candidate, given_classes, priv
 from skprivate.model_selection._parts import Rows
 from skprivate.privacy import Adjacency, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, PrivacyUnit
 from skprivate.privacy._events import count_events
+from skprivate.privacy._risk_target import apart_from_target
 from skprivate.privacy._tape import run_tape
 
 #: Nothing is refused in a dry run.
@@ -127,6 +128,22 @@ class Priced:
             self._counts[number] = self._known[key].counts
         return self._known[key]
 
+    def check_within(self, epsilon: float, delta: float) -> None:
+        """Refuse candidates that draw more at a budget than that budget, whatever they say.
+
+        Raises
+        ------
+        ValueError
+            If one does.
+        """
+        for number, candidate in enumerate(self.candidates):
+            price = self.price(number, epsilon, delta)
+            if price.epsilon > epsilon * _ROOM or price.delta > delta * _ROOM:
+                raise ValueError(
+                    f"estimator must keep to its epsilon and delta, got {type(candidate.estimator).__name__}, which "
+                    f"would pay ({price.epsilon!r}, {price.delta!r}) for the refit with ({epsilon!r}, {delta!r})."
+                )
+
     def counts(self, number: int) -> tuple[int, ...]:
         """How many releases each private step of a candidate makes, at the budgets that it states."""
         if number not in self._counts:
@@ -134,7 +151,8 @@ class Priced:
             if len(steps) == 1 and steps[0].place.copies == 1:
                 self._counts[number] = (1,)
             else:
-                self._counts[number] = self._fit_whole(clone(self.candidates[number].estimator)).counts
+                with apart_from_target():
+                    self._counts[number] = self._fit_whole(clone(self.candidates[number].estimator)).counts
         return self._counts[number]
 
     def _ask(self, number: int, epsilon: float, delta: float) -> FitPrice:
@@ -142,9 +160,10 @@ class Priced:
         try:
             model = with_budget(candidate, self.counts(number), epsilon, delta, None, self.labels)
             (step, *others) = private_steps(model)
-            if others or step.place.copies != 1 or step.place.demands:
-                return self._fit_whole(model)
-            return self._fit_until_priced(model, step.model)
+            with apart_from_target():
+                if others or step.place.copies != 1 or step.place.demands:
+                    return self._fit_whole(model)
+                return self._fit_until_priced(model, step.model)
         except Exception as error:
             error.add_note(
                 f"In a trial of the candidate {candidate.params}, before anything was drawn or spent."
@@ -230,7 +249,7 @@ def with_budget(
     counts: tuple[int, ...],
     epsilon: float,
     delta: float,
-    random_state: Any,
+    random_state: int | None,
     labels: Any,
 ) -> Any:
     """A copy of a candidate with a budget, divided over its private steps as the budgets that they state.
@@ -248,8 +267,10 @@ def with_budget(
                 part.set_params(epsilon=total * (each[0] / whole))
             elif each[1] > 0:
                 part.set_params(delta=total * (each[1] / whole))
-    for part in steps:
-        part.set_params(random_state=random_state, ledger=None)
+    for k, part in enumerate(steps):
+        # One seed for all of them would give them the same noise.
+        seed = random_state if random_state is None else random_state + k
+        part.set_params(random_state=seed, ledger=None)
     return model
 
 
@@ -257,7 +278,10 @@ def fit_on(model: Any, rows: Rows) -> Any:
     """Fit, with the arguments that the model or its steps ask for; composites route them.
 
     What a step makes infinite counts for nothing in the next one, instead of being refused: a refusal would be seen.
+    The rows are copies, since steps may work in place: of a trial, or of an evaluation that did not win, the next fit
+    must find nothing.
     """
+    rows = rows.copied()
     parts = [step.model for step in private_steps(model)]
     metadata = {
         name: values

@@ -20,7 +20,7 @@ from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.inspection import guarantee_of
 from skprivate.inspection._leaves import is_private
-from skprivate.model_selection._candidates import Candidate, check_candidate, draw_candidates
+from skprivate.model_selection._candidates import Candidate, check_candidate, draw_candidates, tell_apart
 from skprivate.model_selection._contained import FitPrice, Priced, released
 from skprivate.model_selection._parts import Parts, Rows, deal
 from skprivate.model_selection._scoring import SCORES, private_score, targets
@@ -238,6 +238,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         )
         for candidate in candidates:
             check_candidate(candidate, self.ledger)
+            tell_apart(candidate, self.public_seed)
         rows = self._rows(X, y, user_ids, private)
         parts = deal(rows, user_ids, self.validation_fraction, self.public_seed, by_user=user_ids is not None)
         models = [candidate.estimator for candidate in candidates]
@@ -344,8 +345,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         again = None
         if self.refit is not None:
             again = Priced(candidates, rows, priced.labels)
-            for number in range(len(candidates)):
-                again.price(number, *budget)
+            again.check_within(*budget)
         mechanism = PrivateSearch(
             plan=plan,
             scores=scores,

@@ -6,7 +6,7 @@ public bounds and made an integer, integers are added exactly, and integer noise
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,7 @@ SCORES: dict[str, tuple[float, float] | None] = {
 }
 
 
-def _of_probabilities(name: str, model: Any, X: Any, y: NDArray[Any]) -> FloatArray:
-    classes, p = np.asarray(model.classes_), np.asarray(model.predict_proba(X), dtype=np.float64)
+def _of_probabilities(name: str, classes: Any, p: FloatArray, y: NDArray[Any]) -> FloatArray:
     own = np.zeros(len(y))
     squares = np.zeros(len(y))
     for k, label in enumerate(classes.tolist()):
@@ -55,11 +54,8 @@ def _of_probabilities(name: str, model: Any, X: Any, y: NDArray[Any]) -> FloatAr
 
 
 def _of_predictions(
-    score: str | Callable[[Any, Any], Any], model: Any, X: Any, y: NDArray[Any]
+    score: str | Callable[[Any, Any], Any], predicted: NDArray[Any], y: NDArray[Any]
 ) -> FloatArray:
-    predicted = np.asarray(model.predict(X))
-    if predicted.shape != y.shape:
-        raise ValueError(f"predict must return one value a row, got {predicted.ndim} dimensions.")
     if callable(score):
         values = np.asarray(score(y, predicted), dtype=np.float64)
         if values.shape != y.shape:
@@ -117,18 +113,39 @@ class PrivateScore:
         """Mean score of each held-out unit, between the bounds; what is no number counts as the lower one."""
         # Warnings and refusals about numbers in the midst of a model would say something about whoever has them.
         with np.errstate(all="ignore"), config_context(assume_finite=True):
-            if self.batch:
-                rows = self._rows(model, parts.held_out.X, parts.held_out.y)
-                values = np.split(rows, np.cumsum(parts.sizes)[:-1])
-            else:
-                values = [self._rows(model, X, y) for X, y in parts.units()]
+            values = [self._rows(model, predicted, y) for predicted, y in self._predicted(model, parts)]
+            if self.batch and not callable(self.score) and parts.n_held_out:
+                values = np.split(values[0], np.cumsum(parts.sizes)[:-1])
             return np.array([np.mean(of_unit) for of_unit in values], dtype=np.float64)
 
-    def _rows(self, model: Any, X: Any, y: NDArray[Any]) -> FloatArray:
+    def _predicted(self, model: Any, parts: Parts) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """What is predicted for each unit, and its targets; for all in one where scores go by rows as it is."""
+        if not self.batch:
+            yield from ((self._predict(model, X, y), y) for X, y in parts.units())
+        elif parts.n_held_out:
+            rows = parts.held_out.copied()
+            predicted = self._predict(model, rows.X, rows.y)
+            if not callable(self.score):
+                yield predicted, rows.y
+                return
+            # Nobody knows what a callable does with the targets of others.
+            for start, size in zip((np.cumsum(parts.sizes) - parts.sizes).tolist(), parts.sizes, strict=True):
+                unit = slice(start, start + int(size))
+                yield predicted[unit].copy(), rows.y[unit].copy()
+
+    def _predict(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[Any]:
         if self.score == "neg_brier_score" or self.score == "neg_log_loss":
-            rows = _of_probabilities(self.score, model, X, y)
+            return np.asarray(model.predict_proba(X), dtype=np.float64)
+        predicted = np.asarray(model.predict(X))
+        if predicted.shape != y.shape:
+            raise ValueError(f"predict must return one value a row, got {predicted.ndim} dimensions.")
+        return predicted
+
+    def _rows(self, model: Any, predicted: NDArray[Any], y: NDArray[Any]) -> FloatArray:
+        if self.score == "neg_brier_score" or self.score == "neg_log_loss":
+            rows = _of_probabilities(self.score, np.asarray(model.classes_), predicted, y)
         else:
-            rows = _of_predictions(self.score, model, X, y)
+            rows = _of_predictions(self.score, predicted, y)
         return np.clip(np.where(np.isnan(rows), self.low, rows), self.low, self.high)
 
     def draw(self, model: Any, parts: Parts, epsilon: float, release: Any) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from skprivate._identifiers import KEEPS_IDENTIFIER, KEEPS_PLACE
+from skprivate.model_selection._candidates import stated_classes
 from skprivate.model_selection._contained import FitPrice, Priced, fit_contained, with_budget
 from skprivate.model_selection._parts import Parts
 from skprivate.model_selection._scoring import PrivateScore
@@ -154,6 +155,14 @@ def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tupl
             if search.score.batch
             else "candidates and scoring keep nothing from one call to the next"
         )
+    elif callable(search.score.score):
+        said.append("scoring keeps nothing from one call to the next")
+    if search.priced.labels is not None:
+        stated = [stated_classes(candidate.estimator) for candidate in search.priced.candidates]
+        if any(classes is None for each in stated for classes in each):
+            said.append("the set of labels is public")
+        if not all(stated):
+            said.append("the set of labels in each part of the data is public")
     if not search.raises:
         said.append("evaluations fail for public reasons, or by what they have released")
     return tuple(said)

@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn import get_config
 
 from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import Interval
@@ -79,12 +80,21 @@ def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     options = {"dtype": np.float64, "ensure_all_finite": False, "reset": reset}
     table: FloatArray = validate_data(estimator, _with_nan(X), **options)
     infinite = np.flatnonzero(np.isinf(table).any(axis=0))
-    if infinite.size:
+    if infinite.size and get_config()["assume_finite"]:
+        # Whoever says so lets steps before this one overflow, for which no row is to be refused.
+        table = np.where(np.isinf(table), np.nan, table)
+    elif infinite.size:
         raise ValueError(
             f"Input X contains infinity in column {column_name(estimator, int(infinite[0]))}; only finite numbers "
             "and missing values (NaN) are allowed."
         )
     return table
+
+
+def kept_finite(table: FloatArray) -> FloatArray:
+    """What overflowed becomes the largest number, in place: the next step would refuse the row, and tell of it."""
+    largest = np.finfo(np.float64).max
+    return np.clip(table, -largest, largest, out=table)
 
 
 def column_name(estimator: Any, j: int) -> str:

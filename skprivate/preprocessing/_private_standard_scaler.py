@@ -15,6 +15,7 @@ from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
     columns_of,
+    kept_finite,
     numeric_table,
     public_count,
     unit_assumptions,
@@ -175,7 +176,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         Returns
         -------
         X_scaled : ndarray of shape (n_samples, n_features)
-            NaN where missing.
+            NaN where missing. A number that overflows is the largest one, of its sign.
         """
         check_is_fitted(self)
         table = numeric_table(self, X, reset=False).copy()
@@ -184,7 +185,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
                 table -= self.mean_
             if self.with_std:
                 table /= self.scale_
-        return table
+        return kept_finite(table)
 
     def inverse_transform(self, X):
         """Undo `transform`.

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from skprivate._bounds import in_order
 from skprivate._sklearn import Interval, _fit_context
 from skprivate._validation import validate_data
+from skprivate.preprocessing._columns import kept_finite
 
 
 class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -138,14 +139,15 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         X_scaled : ndarray of shape (n_samples, n_features)
-            ``(X - center) / scale``, clipped to [-1, 1] if ``clip``.
+            ``(X - center) / scale``, clipped to [-1, 1] if ``clip``. A number that overflows is the largest one, of
+            its sign.
         """
         self._validate_params()
         with np.errstate(all="ignore"):  # nor would a warning here keep to itself what a row holds
             X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
             center, scale = self._constants(X.shape[1])
             X_scaled = (X - center) / scale
-        return np.clip(X_scaled, -1.0, 1.0, out=X_scaled) if self.clip else X_scaled
+        return np.clip(X_scaled, -1.0, 1.0, out=X_scaled) if self.clip else kept_finite(X_scaled)
 
     def inverse_transform(self, X):
         """Undo `transform`, except for what was clipped.

@@ -325,6 +325,16 @@ def keep_to_target(
     return running.target, planned
 
 
+@contextmanager
+def apart_from_target() -> Iterator[None]:
+    """Let trials run whose noise is simulated and of which nobody sees more than a price, also while one plans."""
+    token = _RUNNING.set(None)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
 def refuse_while_planning(label: str) -> None:
     """No release is opened while an ε is looked for."""
     running = _RUNNING.get()

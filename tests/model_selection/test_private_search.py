@@ -8,6 +8,7 @@ import warnings
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import uniform
 from sklearn import config_context
@@ -16,7 +17,8 @@ from sklearn.ensemble import VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from skprivate import (
     CuratedBagGAMClassifier,
@@ -28,8 +30,8 @@ from skprivate import (
 )
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.model_selection import PrivateSearchCV
-from skprivate.model_selection._candidates import draw_candidates
-from skprivate.model_selection._contained import Priced
+from skprivate.model_selection._candidates import Candidate, draw_candidates
+from skprivate.model_selection._contained import Priced, with_budget
 from skprivate.model_selection._parts import Rows, deal
 from skprivate.model_selection._scoring import PrivateScore
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
@@ -384,6 +386,34 @@ def test_numbers_need_bounds():
         searched(UserLevelSGDRegressor(max_iter=2), {}, data=(X, X[:, 0]), scoring="accuracy")
 
 
+def test_a_callable_sees_one_unit_at_a_time_however_it_is_predicted():
+    """Where labels are private all rows are predicted at once, and a score that is relative to the others' labels
+    would move with each of them."""
+    seen = []
+
+    def relative(y, predicted):
+        seen.append(len(y))
+        return predicted - y.mean()
+
+    model = CuratedBagGAMClassifier(epsilon=1.0, max_iter=5)
+    search = searched(
+        model, {}, user_ids=None, delta=1e-6, scoring=relative, score_bounds=(-1.0, 1.0), random_state=3
+    )
+    assert set(seen) == {1}
+    assert "scoring keeps nothing from one call to the next" in search.privacy_guarantee_.assumptions
+    seen.clear()
+    searched(PLAIN, {}, scoring=relative, score_bounds=(-1.0, 1.0), predict_by="batch")
+    assert set(seen) == {3}
+
+
+@pytest.mark.parametrize("predict_by", ["unit", "batch"])
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_brier_score", lambda y, p: 1.0 * (y == p)])
+def test_that_nobody_is_held_out_is_no_error_where_users_come_and_go(predict_by, scoring):
+    model = UserLevelSGDClassifier(classes=[0, 1], max_iter=2, adjacency="add-remove")
+    options = {"scoring": scoring, "score_bounds": (-2.0, 1.0), "predict_by": predict_by}
+    assert math.isfinite(searched(model, {}, validation_fraction=1e-15, **options).best_score_)
+
+
 # Candidates ---------------------------------------------------------------------------------------------------------
 
 
@@ -591,3 +621,88 @@ def test_rows_that_are_private_alone_are_told_by_a_mask():
     assert search.privacy_guarantee_.unit == "private row"
     with pytest.raises(ValueError, match="private must have one entry per row"):
         searched(model, {}, user_ids=None, fit={"private": private[:-1]})
+
+
+# Evaluations that know nothing of each other -------------------------------------------------------------------------
+
+
+def doubled(X):
+    """Works in place, as steps with ``copy=False`` do."""
+    X *= 2
+    return X
+
+
+@pytest.mark.parametrize("predict_by", ["unit", "batch"])
+@pytest.mark.parametrize("frame", [False, True])
+def test_a_step_that_works_in_place_leaves_nothing_for_the_next_evaluation(predict_by, frame):
+    """Rows that double in each fit would tell the last one how many there were before."""
+    seen = set()
+
+    def noted(X):
+        if len(X) > 3:  # the rows of one user are scored one by one
+            seen.add((len(X), float(np.abs(np.asarray(X)).max())))
+        return doubled(X)
+
+    given = pd.DataFrame(X.copy()) if frame else X.copy()
+    model = make_pipeline(FunctionTransformer(noted), PLAIN)
+    searched(model, {}, data=(given, Y), n_iter=4, refit=0.2, predict_by=predict_by)
+    assert np.array_equal(np.asarray(given), X)
+    # The trial and the fits on one part, the refit, and the batch of held-out rows.
+    assert len(seen) == (3 if predict_by == "batch" else 2)
+
+
+def test_a_cache_of_rows_and_of_losing_evaluations_is_refused(tmp_path):
+    model = Pipeline([("scale", PrivateStandardScaler(0.5)), ("model", PLAIN)], memory=str(tmp_path))
+    with pytest.raises(ValueError, match="estimator must have no cache, got one in 'memory'"):
+        searched(model, {})
+    with pytest.raises(ValueError, match="estimator must have no cache"):
+        searched(OneVsRestClassifier(model), {})
+    assert not any(tmp_path.iterdir())
+
+
+def test_simulated_steps_have_noise_of_their_own():
+    """One seed for all steps would give them the same bits."""
+    candidate = Candidate(make_pipeline(PrivateStandardScaler(0.5), PLAIN), {})
+    model = with_budget(candidate, (1, 1), 1.0, 1e-6, 7, None)
+    assert model[0].random_state != model[1].random_state
+
+
+def test_a_search_inside_a_search_holds_out_others():
+    """With the same public seed it would hold out those who are held out already: nobody."""
+    inner = PrivateSearchCV(PrivateSearchCV(Constant(), {}), {})
+    search = searched(inner, {}, delta=0.0, n_iter=1)
+    middle = search.best_estimator_
+    assert 0 < search.public_seed + 1 == middle.public_seed < middle.best_estimator_.public_seed
+
+
+class Overdraws(Constant):
+    """Pays three times what it is given."""
+
+    @fit_context()
+    def fit(self, X, y):
+        stated, self.epsilon = self.epsilon, 3 * self.epsilon
+        try:
+            return _fit.__wrapped__(self, X, y)
+        finally:
+            self.epsilon = stated
+
+
+def test_a_refit_that_draws_more_than_its_share_is_refused():
+    """The search prices what its fits draw; the refit is priced by its share, and must keep to that."""
+    ledger = PrivacyLedger(epsilon=9.0)
+    found = searched(Overdraws(), {}, user_ids=None, delta=0.0, ledger=ledger)
+    assert 3 * found.best_estimator_.epsilon <= found.privacy_guarantee_.epsilon <= 4.0
+    with pytest.raises(ValueError, match="must keep to its epsilon and delta, got Overdraws"):
+        searched(Overdraws(), {}, user_ids=None, delta=0.0, refit=0.25, ledger=ledger)
+    assert len(ledger.entries()) == 1
+
+
+def test_labels_that_the_search_takes_from_the_data_are_assumed_public():
+    model = PPMHalfspaceClassifier(private_label=1, strategy="greedy")
+    private = Y == 1
+    options = {"user_ids": None, "delta": 0.0, "fit": {"private": private}, "n_iter": 1}
+    assert "the set of labels is public" in searched(model, {}, **options).privacy_guarantee_.assumptions
+    told = searched(OneVsRestClassifier(PLAIN), {}, data=(X, np.arange(240) % 3), n_iter=1)
+    assert "the set of labels in each part of the data is public" in told.privacy_guarantee_.assumptions
+    plain = searched(PLAIN, {}, n_iter=1)
+    assert "the set of labels in each part of the data is public" not in plain.privacy_guarantee_.assumptions

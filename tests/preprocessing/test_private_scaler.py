@@ -5,6 +5,8 @@ import pandas as pd
 import polars as pl
 import pytest
 from _replay import Recording
+from sklearn import config_context
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
@@ -12,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skprivate import PrivacyLedger, UserLevelSGDRegressor
-from skprivate.preprocessing import PrivateStandardScaler, TooFewUnitsWarning
+from skprivate.preprocessing import PrivateStandardScaler, PublicScaler, TooFewUnitsWarning
 from skprivate.preprocessing._moments import ColumnMoments
 from skprivate.privacy import Adjacency, BudgetExceededError, GaussianEvent, PureEvent
 from skprivate.privacy._tape import run_tape
@@ -216,3 +218,30 @@ def test_options_without_mean_or_scale():
     np.testing.assert_array_equal(scaled.transform(X), X / both.scale_)
     for model in (centred, scaled):
         np.testing.assert_allclose(model.inverse_transform(model.transform(X)), X)
+
+
+@pytest.mark.parametrize(
+    "scaler",
+    [
+        PrivateStandardScaler(bounds=(-1e-3, 1e-3), random_state=0),
+        PublicScaler(scale=1e-3),
+        PublicScaler(center=-1e308),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
+def test_finite_rows_stay_finite(scaler):
+    """The next step would refuse a row that overflowed, and so tell of it."""
+    X = np.array([[1.7e308], [-1e300], [5e-324], [0.0]] * 5)
+    scaled = scaler.fit(X).transform(X)
+    assert np.isfinite(scaled).all() and scaled.max() == np.finfo(float).max
+
+
+@pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
+def test_what_a_step_made_infinite_is_missing_where_nothing_is_refused():
+    X = np.array([[np.inf], [1.0], [2.0], [-np.inf]] * 50)
+    gaps = np.where(np.isinf(X), np.nan, X)
+    scaler = PrivateStandardScaler(bounds=(0, 3), random_state=0)
+    with config_context(assume_finite=True):
+        assert scaler.fit(X).mean_ == clone(scaler).fit(gaps).mean_
+    with pytest.raises(ValueError, match="infinity in column 0"):
+        scaler.fit(X)
