@@ -14,7 +14,7 @@ from skprivate._report._words import change_in_words, example_of, not_protected,
 from skprivate.audit import EstimatorAudit
 from skprivate.privacy import Adjacency, PrivacyGuarantee
 
-__all__ = ["audit_facts", "finding", "guarantee_facts", "guarantee_findings", "versions"]
+__all__ = ["LEVELS", "audit_facts", "finding", "guarantee_facts", "guarantee_findings", "versions"]
 
 #: False positive rates of the table, prior beliefs of its last columns, and the points of the curve.
 RATES, PRIORS = (0.001, 0.01, 0.1), (0.1, 0.5)
@@ -22,6 +22,10 @@ CURVE = tuple(
     round(float(rate), 12)
     for rate in np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 22), np.linspace(0.1, 1.0, 37)]))
 )
+
+
+#: Of findings, the worst first.
+LEVELS = ("stop", "caution", "note")
 
 
 def finding(level: str, text: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from skprivate._report._card import model_card
-from skprivate._report._facts import audit_facts, finding, guarantee_facts, guarantee_findings, versions
+from skprivate._report._facts import LEVELS, audit_facts, finding, guarantee_facts, guarantee_findings, versions
 from skprivate._report._ledger_facts import ledger_facts
 from skprivate._report._page import page
 from skprivate._report._registry import registry_entry
@@ -248,16 +248,21 @@ def make_report(
     audits: EstimatorAudit | Sequence[EstimatorAudit] | None = None,
     answers: Mapping[str, str] | None = None,
     distances: Sequence[float] | None = None,
+    paid: Mapping[str, str] | None = None,
     local: bool = False,
     details: bool = False,
 ) -> PrivacyReport:
-    """A report from its parts; `skprivate.inspection.privacy_report` finds them in a model."""
+    """A report from its parts; `skprivate.inspection.privacy_report` finds them in a model.
+
+    ``paid`` says, for each part of the model that must have been charged, which entry of a ledger has paid for it.
+    """
     given = _checked_answers(answers)
     every = _checked_audits(audits)
     about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)
     books = [ledger_facts(ledger, details=details) for ledger in ledgers]
     tested = [audit_facts(audit, guarantee) for audit in every]
-    findings = _findings(guarantee, books, tested)
+    findings = _findings(guarantee, books, tested) + _unpaid(books, paid or {})
+    findings.sort(key=lambda each: LEVELS.index(each["level"]))
     levels = [each["level"] for each in findings]
     return PrivacyReport(
         {
@@ -323,8 +328,30 @@ def _findings(
         ):
             counted = f"The ledger counts for one {book['unit']} ({book['adjacency']})"
             found.append(finding("note", f"{counted}, not for one {guarantee.unit} ({guarantee.adjacency})."))
-    order = ("stop", "caution", "note")
-    return sorted(found, key=lambda each: order.index(each["level"]))
+    return found
+
+
+def _unpaid(books: Sequence[Mapping[str, Any]], paid: Mapping[str, str]) -> list[dict[str, str]]:
+    """What the totals leave out: parts that no entry of a ledger has paid for, and what several ledgers add up to."""
+    known = {f"{book['identity']}#{entry['id']}" for book in books for entry in book["entries"]}
+    found = [
+        finding(
+            "caution",
+            f"{part[:1].upper()}{part[1:]} was not charged to {'the ledger' if len(books) == 1 else 'any of the ledgers'} of section 5: its "
+            "price comes on top of what was spent there.",
+        )
+        for part, entry in paid.items()
+        if books and entry not in known
+    ]
+    if len(books) > 1:
+        found.append(
+            finding(
+                "caution",
+                f"There are {len(books)} ledgers. Where their data share people, what was spent in one adds to what "
+                "was spent in the others, and no budget below bounds the sum.",
+            )
+        )
+    return found
 
 
 def _checked_answers(answers: Mapping[str, str] | None) -> dict[str, str]:

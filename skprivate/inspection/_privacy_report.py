@@ -121,9 +121,9 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
     if isinstance(source, PrivacyLedger):
         return ledger_guarantee(source), {"kind": "ledger", "name": name, "ledgers": [source]}
     if isinstance(source, PrivacyGuarantee):
-        return source, {"kind": "guarantee", "name": name}
+        return source, {"kind": "guarantee", "name": name, "paid": {"This guarantee": source.ledger_entry}}
     if isinstance(given := getattr(source, "guarantee", None), PrivacyGuarantee):
-        return given, {"kind": "release", "name": name}
+        return given, {"kind": "release", "name": name, "paid": {name: given.ledger_entry}}
     if not hasattr(source, "fit") or isinstance(source, type):
         allowed = "a fitted estimator, a PrivacyLedger, a PrivacyGuarantee or an object with a guarantee"
         raise TypeError(must_be("source", allowed, name))
@@ -141,15 +141,16 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
                 "delta": None if own is None else own.delta,
             }
         )
-    local = any(
-        getattr(step.model, "releases_in", "fit") == "transform"
-        for step in steps
-        if step.role is Role.PRIVATE
-    )
+    private = [step for step in steps if step.role is Role.PRIVATE and step.place.fitted]
+    # What releases in transform is charged there, once for each call.
+    central = [step for step in private if getattr(step.model, "releases_in", "fit") != "transform"]
+    paid = {
+        step.path if len(steps) > 1 else name: step.model.privacy_guarantee_.ledger_entry for step in central
+    }
     ledgers = dict.fromkeys(
         value for step in steps for value in _parameters(step.model) if isinstance(value, PrivacyLedger)
     )
-    return guarantee, {"kind": "model", "name": name, "steps": rows, "ledgers": list(ledgers), "local": local}
+    return guarantee, {"kind": "model", "name": name, "steps": rows, "ledgers": list(ledgers), "paid": paid, "local": not central}
 
 
 def _parameters(model: Any) -> list[Any]:
