@@ -11,7 +11,7 @@ from skprivate.audit._forecasts import N_EXPERTS, _views
 from skprivate.audit._released import released_values, stack_released
 from skprivate.audit._wagers import Forecast, Wagers, claimed_curve, ratios
 from skprivate.displays import AuditDisplay
-from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
 
 
 class LaplaceSum(BaseEstimator):
