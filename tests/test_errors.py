@@ -16,6 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from skprivate import (
     MetricPrivatizer,
     PPMHalfspaceClassifier,
+    UserLevelSGDClassifier,
     UserLevelSGDRegressor,
     check_pipeline,
     guarantee_of,
@@ -145,6 +146,10 @@ CANDIDATE = FrozenEstimator(DummyRegressor().fit([[0]], [0]))
 NEEDED = {
     "MetricPrivateSynthesizer": {"bounds": (0, 1)},
     "MetricPrivatizer": {"bounds": (0, 1)},
+    "PrivateSearchCV": {
+        "estimator": UserLevelSGDClassifier(classes=[0, 1]),
+        "param_distributions": {"alpha": [0.0, 1.0]},
+    },
     "UserLevelSelector": {"estimators": [("a", CANDIDATE), ("b", CANDIDATE)]},
 }
 NUMERIC = {
