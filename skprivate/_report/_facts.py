@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from skprivate._report._words import change_in_words, example_of, not_protected, strength_in_words
+from skprivate._report._words import (
+    change_in_words,
+    example_of,
+    not_protected,
+    percent,
+    small,
+    strength_in_words,
+)
 from skprivate.audit import EstimatorAudit
 from skprivate.privacy import Adjacency, PrivacyGuarantee
 
@@ -24,6 +31,8 @@ CURVE = tuple(
 )
 
 
+#: From where on a reviewer is asked to look at a bound: a pure ε of 4.5, or one of a thousand units given away.
+WEAK_TPR, WEAK_DELTA = 0.9, 1e-3
 #: Of findings, the worst first.
 LEVELS = ("stop", "caution", "note")
 
@@ -46,12 +55,33 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
         )
     if math.isinf(guarantee.epsilon):
         found.append(finding("stop", "No privacy is promised."))
+    else:
+        found += _weak(guarantee)
     if guarantee.stated:
         found.append(
             finding(
                 "caution",
                 "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
                 "nothing here has checked it.",
+            )
+        )
+    return found
+
+
+def _weak(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
+    """A bound that bounds little is true, and no reason to sign."""
+    found = []
+    if guarantee.adjacency is not Adjacency.METRIC:
+        recognised = guarantee.risk(fpr=0.01).tpr
+        if recognised >= WEAK_TPR:
+            text = f"an attack that accuses 1 % falsely may recognise {percent(recognised)}"
+            found.append(finding("caution", f"The bound is weak: {text}."))
+    if guarantee.delta >= WEAK_DELTA:
+        found.append(
+            finding(
+                "caution",
+                f"δ = {small(guarantee.delta)} is large: with that probability everything may be given away. It should "
+                "be far below one over the number of those who are protected.",
             )
         )
     return found

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from skprivate._report._card import model_card
-from skprivate._report._facts import LEVELS, audit_facts, finding, guarantee_facts, guarantee_findings, versions
+from skprivate._report._facts import (
+    LEVELS,
+    audit_facts,
+    finding,
+    guarantee_facts,
+    guarantee_findings,
+    versions,
+)
 from skprivate._report._ledger_facts import ledger_facts
 from skprivate._report._page import page
 from skprivate._report._registry import registry_entry
@@ -41,9 +48,11 @@ class PrivacyReport:
     >>> from skprivate.privacy import PrivacyGuarantee
     >>> report = privacy_report(PrivacyGuarantee(1.0, 0.0, "row", "add-remove"), title="Counts of a survey")
     >>> report.verdict, report.to_dict()["strength"]["definition"]
-    ('holds', 'pure')
+    ('caution', 'pure')
     >>> print(report)
-    Counts of a survey: ε = 1, δ = 0 for one row (add-remove): holds under 0 assumptions
+    Counts of a survey: ε = 1, δ = 0 for one row (add-remove): look at it before you sign
+    >>> report.findings[0].partition(".")[0]
+    'The guarantee was stated by whoever supplied the data'
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -334,11 +343,12 @@ def _findings(
 def _unpaid(books: Sequence[Mapping[str, Any]], paid: Mapping[str, str]) -> list[dict[str, str]]:
     """What the totals leave out: parts that no entry of a ledger has paid for, and what several ledgers add up to."""
     known = {f"{book['identity']}#{entry['id']}" for book in books for entry in book["entries"]}
+    which = "the ledger" if len(books) == 1 else "any of the ledgers"
     found = [
         finding(
             "caution",
-            f"{part[:1].upper()}{part[1:]} was not charged to {'the ledger' if len(books) == 1 else 'any of the ledgers'} of section 5: its "
-            "price comes on top of what was spent there.",
+            f"{part[:1].upper()}{part[1:]} was not charged to {which} of section 5: its price comes on top of what was "
+            "spent there.",
         )
         for part, entry in paid.items()
         if books and entry not in known

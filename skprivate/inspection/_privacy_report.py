@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,13 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
     if isinstance(source, PrivacyLedger):
         return ledger_guarantee(source), {"kind": "ledger", "name": name, "ledgers": [source]}
     if isinstance(source, PrivacyGuarantee):
-        return source, {"kind": "guarantee", "name": name, "paid": {"This guarantee": source.ledger_entry}}
+        return _by_hand(source), {
+            "kind": "guarantee",
+            "name": name,
+            "paid": {"This guarantee": source.ledger_entry},
+        }
     if isinstance(given := getattr(source, "guarantee", None), PrivacyGuarantee):
-        return given, {"kind": "release", "name": name, "paid": {name: given.ledger_entry}}
+        return _by_hand(given), {"kind": "release", "name": name, "paid": {name: given.ledger_entry}}
     if not hasattr(source, "fit") or isinstance(source, type):
         allowed = "a fitted estimator, a PrivacyLedger, a PrivacyGuarantee or an object with a guarantee"
         raise TypeError(must_be("source", allowed, name))
@@ -150,7 +155,19 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
     ledgers = dict.fromkeys(
         value for step in steps for value in _parameters(step.model) if isinstance(value, PrivacyLedger)
     )
-    return guarantee, {"kind": "model", "name": name, "steps": rows, "ledgers": list(ledgers), "paid": paid, "local": not central}
+    return guarantee, {
+        "kind": "model",
+        "name": name,
+        "steps": rows,
+        "ledgers": list(ledgers),
+        "paid": paid,
+        "local": not central,
+    }
+
+
+def _by_hand(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
+    """A guarantee that no model comes with may have been typed; without draws and payment nothing speaks against it."""
+    return guarantee if guarantee.events or guarantee.ledger_entry else replace(guarantee, stated=True)
 
 
 def _parameters(model: Any) -> list[Any]:

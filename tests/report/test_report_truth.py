@@ -1,7 +1,7 @@
 """A report says no more than what is known: sceptical readers, wrong ledgers, weak numbers, odd texts."""
 
 import json
-import math
+from dataclasses import replace
 
 import jsonschema
 import numpy as np
@@ -79,3 +79,37 @@ def test_a_part_that_trusts_nobody_makes_no_local_model():
     assert "not charged" not in str(privacy_report(local).findings)
     vote = VotingRegressor([("a", UserLevelSGDRegressor())]).fit(X, Y)
     assert valid(privacy_report(vote))["trust_model"] == "central"
+
+
+def test_a_guarantee_that_was_typed_is_no_computed_one():
+    typed = PrivacyGuarantee(0.1, 0.0, "user", "add-remove")
+    report = privacy_report(typed)
+    assert report.verdict == "caution" and valid(report)["mechanisms"]["noise"] == "stated"
+    assert "Secure" not in report.to_html() and "stated by whoever" in report.findings[0]
+
+    class Release:
+        guarantee = typed
+
+    assert privacy_report(Release()).verdict == "caution"
+    assert privacy_report(draw()).verdict == "holds"  # its draws are listed
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "said"), [(80.0, 0.0, "The bound is weak"), (0.5, 0.01, "δ = 0.01 is large")]
+)
+def test_a_bound_that_bounds_little_is_no_reason_to_sign(epsilon, delta, said):
+    model = UserLevelMean().fit(X, user_ids=USERS)
+    model.privacy_guarantee_ = replace(model.privacy_guarantee_, epsilon=epsilon, delta=delta, events=())
+    report = privacy_report(model)
+    assert report.verdict == "caution" and said in report.findings[0]
+
+
+def test_what_is_spent_is_no_bound_for_who_stops_by_results():
+    """A filter bounds where the loss may end; where it stands is one for who does not look, or for pure sums."""
+    ledger = budget(4.0)
+    draw(ledger)
+    assert "whole budget" not in str(privacy_report(ledger).to_dict()["assumptions"])
+    ledger = budget(4.0)
+    UserLevelMean(epsilon=1.0, ledger=ledger).fit(X, user_ids=USERS)
+    (said,) = (text for text in valid(privacy_report(ledger))["assumptions"] if "whole budget" in text)
+    assert said.endswith("ε = 4, δ = 10⁻⁵") and "chosen by their results" in said
