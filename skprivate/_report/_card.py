@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from skprivate._report._words import QUESTIONS, draw_in_words, percent, rounded_down, small
+from skprivate._report._audit_facts import audit_in_words, audit_verdict
+from skprivate._report._words import QUESTIONS, draw_in_words, percent, small
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
 
 __all__ = ["model_card"]
@@ -83,12 +84,9 @@ def _privacy(facts: Mapping[str, Any]) -> list[str]:
             f"ε = {rounded_up(budget['epsilon'])}, δ = {small(budget['delta'])} in {len(ledger['entries'])} entries"
         )
     for audit in facts["audits"]:
-        found = audit["epsilon_lower_bound"]
-        shown = "∞" if found is None else rounded_down(found, 3)
-        verdict = "**refuted**" if audit["violated"] else "not refuted"
-        lines.append(
-            f"- **Audit:** ε ≥ {shown} with confidence {audit['confidence']:g}; the claim is {verdict}"
-        )
+        said, rest = audit_verdict(audit)
+        other = "" if audit["same_claim"] else " It was another claim than that of this card."
+        lines.append(f"- **Audit:** {plain(audit_in_words(audit))} The claim is **{said}**{rest}.{other}")
     far = strength["definition"] == "metric"
     lines += ["", plain(strength["in_words"]), "", plain(protection["example"]), "", "The best attack:", ""]
     lines += [

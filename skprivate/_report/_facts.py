@@ -18,10 +18,9 @@ from skprivate._report._words import (
     small,
     strength_in_words,
 )
-from skprivate.audit import EstimatorAudit
 from skprivate.privacy import Adjacency, PrivacyGuarantee
 
-__all__ = ["LEVELS", "audit_facts", "finding", "guarantee_facts", "guarantee_findings", "versions"]
+__all__ = ["LEVELS", "finding", "guarantee_facts", "guarantee_findings", "versions"]
 
 #: False positive rates of the table, prior beliefs of its last columns, and the points of the curve.
 RATES, PRIORS = (0.001, 0.01, 0.1), (0.1, 0.5)
@@ -158,35 +157,6 @@ def _risk(guarantee: PrivacyGuarantee, rate: float, distance: float | None) -> d
             for prior in PRIORS
         ],
     }
-
-
-def audit_facts(audit: EstimatorAudit, guarantee: PrivacyGuarantee | None) -> dict[str, Any]:
-    """A lower bound beside the claim, and whether it speaks of the same guarantee."""
-    same = guarantee is not None and (
-        (audit.unit, audit.adjacency) == (str(guarantee.unit), str(guarantee.adjacency))
-        and (guarantee.metric is not None or audit.claimed_epsilon == guarantee.epsilon)
-        and audit.claimed_delta == guarantee.delta
-    )
-    return {
-        "name": audit.name,
-        "unit": audit.unit,
-        "adjacency": audit.adjacency,
-        "claimed_epsilon": _finite(audit.claimed_epsilon),
-        "claimed_delta": audit.claimed_delta,
-        "epsilon_lower_bound": _finite(audit.epsilon_lower_bound),
-        "family": audit.family,
-        "p_value": float(audit.p_value),
-        "design": audit.design,
-        "observable": audit.observable,
-        "violated": bool(audit.violated),
-        "n_fits": int(audit.n_fits),
-        "confidence": float(audit.confidence),
-        "same_claim": bool(same),
-    }
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def versions() -> Mapping[str, str]:

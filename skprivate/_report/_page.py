@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from skprivate._report._audit_facts import audit_in_words, audit_verdict
 from skprivate._report._charts import audit_chart, budget_chart, trade_off_chart
 from skprivate._report._style import STYLE
 from skprivate._report._words import QUESTIONS, event_in_words, percent, rounded_down, small
@@ -314,24 +315,19 @@ def _audits(facts: Mapping[str, Any]) -> str:
 
 def _audit(audit: Mapping[str, Any]) -> str:
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
-    verdict = (
-        "The claim is <strong>refuted</strong>."
-        if audit["violated"]
-        else "The claim is not refuted; between the two numbers the audit leaves the question open."
-    )
+    said, rest = audit_verdict(audit)
+    verdict = f"The claim is <strong>{said}</strong>{text(rest)}."
     other = (
         ""
         if audit["same_claim"]
         else "<p>The audit tested another claim than the guarantee of this report.</p>"
     )
-    chart = "" if found is None or claimed is None else f"<figure>{audit_chart(claimed, found)}</figure>"
-    among = " among mechanisms with Gaussian noise" if audit["family"] == "gaussian" else ""
-    return (
-        f"<p>{text(audit['name'])}: {audit['n_fits']} fits on inputs that differ in single units, one "
-        f"{text(audit['unit'])} each ({text(audit['adjacency'])}), show ε ≥ {_down(found)}{among} with confidence "
-        f"{audit['confidence']:g}, at δ = {small(audit['claimed_delta'])}; claimed is ε ≤ {_up(claimed)}. The p-value "
-        f"of the claim is {small(audit['p_value'])}. {verdict}</p>{chart}{other}"
+    chart = (
+        ""
+        if found is None or claimed is None
+        else f"<figure>{audit_chart(claimed, found, broken=audit['violated'])}</figure>"
     )
+    return f"<p>{text(audit_in_words(audit))} {verdict}</p>{chart}{other}"
 
 
 def _answers(facts: Mapping[str, Any]) -> str:
@@ -387,7 +383,3 @@ def _table(
 
 def _up(value: float | None, digits: int = 6) -> str:
     return _NO_NUMBER if value is None else rounded_up(value, digits)
-
-
-def _down(value: float | None) -> str:
-    return _NO_NUMBER if value is None else rounded_down(value, 4)

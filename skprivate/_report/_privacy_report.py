@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from skprivate._report._audit_facts import Audit, audit_facts
 from skprivate._report._card import model_card
 from skprivate._report._facts import (
     LEVELS,
-    audit_facts,
     finding,
     guarantee_facts,
     guarantee_findings,
@@ -23,7 +23,6 @@ from skprivate._report._page import page
 from skprivate._report._registry import registry_entry
 from skprivate._report._schema import FORMAT_VERSION
 from skprivate._report._words import QUESTIONS, small
-from skprivate.audit import EstimatorAudit
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
 from skprivate.privacy._ledger_terms import now
@@ -254,7 +253,7 @@ def make_report(
     title: str | None = None,
     steps: Sequence[Mapping[str, Any]] = (),
     ledgers: Sequence[PrivacyLedger] = (),
-    audits: EstimatorAudit | Sequence[EstimatorAudit] | None = None,
+    audits: Audit | Sequence[Audit] | None = None,
     answers: Mapping[str, str] | None = None,
     distances: Sequence[float] | None = None,
     paid: Mapping[str, str] | None = None,
@@ -269,7 +268,7 @@ def make_report(
     every = _checked_audits(audits)
     about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)
     books = [ledger_facts(ledger, details=details) for ledger in ledgers]
-    tested = [audit_facts(audit, guarantee) for audit in every]
+    tested = [audit_facts(audit, guarantee, name if kind == "model" else None) for audit in every]
     findings = _findings(guarantee, books, tested) + _unpaid(books, paid or {})
     findings.sort(key=lambda each: LEVELS.index(each["level"]))
     levels = [each["level"] for each in findings]
@@ -374,13 +373,12 @@ def _checked_answers(answers: Mapping[str, str] | None) -> dict[str, str]:
     return given
 
 
-def _checked_audits(audits: Any) -> list[EstimatorAudit]:
+def _checked_audits(audits: Any) -> list[Audit]:
     if audits is None:
         return []
     every = list(audits) if isinstance(audits, list | tuple) else [audits]
     for audit in every:
-        if not isinstance(audit, EstimatorAudit):
-            raise TypeError(
-                must_be("audit", "what audit_estimator returned, or a list of such", type(audit).__name__)
-            )
+        if not isinstance(audit, Audit):
+            allowed = "what audit_estimator, audit_draws, audit_function or audit_outputs returned, or a list"
+            raise TypeError(must_be("audit", allowed, type(audit).__name__))
     return every

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from skprivate._report import PrivacyReport, make_report
+from skprivate._report._audit_facts import Audit
 from skprivate._report._ledger_facts import ledger_guarantee
-from skprivate.audit import EstimatorAudit
 from skprivate.inspection._guarantee_of import guarantee_of, walk
 from skprivate.inspection._steps import Place, Role
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
@@ -24,7 +24,7 @@ def privacy_report(
     path: str | os.PathLike[str] | None = None,
     *,
     ledger: PrivacyLedger | None = None,
-    audit: EstimatorAudit | Sequence[EstimatorAudit] | None = None,
+    audit: Audit | Sequence[Audit] | None = None,
     title: str | None = None,
     answers: Mapping[str, str] | None = None,
     distances: Sequence[float] | None = None,
@@ -41,8 +41,8 @@ def privacy_report(
         Where the report is written: the page for a name that ends in ".html", its JSON for one in ".json".
     ledger : PrivacyLedger, optional
         The budget of the data; by default those that the model was given.
-    audit : EstimatorAudit or list of EstimatorAudit, optional
-        What `audit_estimator` found, to stand beside the claim.
+    audit : EstimatorAudit, DrawAudit, ReleaseAudit or list of these, optional
+        What `audit_estimator`, `audit_draws`, `audit_function` or `audit_outputs` found, to stand beside the claim.
     title : str, optional
         Heading of the page.
     answers : mapping of str to str, optional

@@ -202,7 +202,7 @@ def test_audits_stand_beside_the_claim():
     assert other.verdict == "caution"
     refuted = type(audit)(**{**vars(audit), "violated": True})
     assert privacy_report(fitted, audit=refuted).verdict == "stop"
-    with pytest.raises(TypeError, match="audit must be what audit_estimator returned"):
+    with pytest.raises(TypeError, match="audit must be what audit_estimator, audit_draws"):
         privacy_report(fitted, audit=0.5)
 
 

@@ -10,6 +10,7 @@ from sklearn.ensemble import VotingRegressor
 from sklearn.pipeline import make_pipeline
 
 from skprivate import MetricPrivatizer, UserLevelMean, UserLevelSGDRegressor
+from skprivate.audit import EstimatorAudit, audit_draws, audit_outputs
 from skprivate.inspection import REPORT_SCHEMA, privacy_report
 from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
@@ -17,6 +18,15 @@ from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, pub
 X = public_generator(0).uniform(size=(600, 2))
 Y = X @ [1.0, -1.0]
 USERS = np.arange(600) // 3
+BASIC = {
+    "name": "Mean dose",
+    "curators": {"City Hospital": "Nonprofit"},
+    "description": "Means.",
+    "intended_use": "Planning.",
+    "region": "Norway",
+    "publication_date": "2026-11-22",
+    "authors": ["A. Lovelace"],
+}
 
 
 def valid(report):
@@ -113,3 +123,87 @@ def test_what_is_spent_is_no_bound_for_who_stops_by_results():
     UserLevelMean(epsilon=1.0, ledger=ledger).fit(X, user_ids=USERS)
     (said,) = (text for text in valid(privacy_report(ledger))["assumptions"] if "whole budget" in text)
     assert said.endswith("ε = 4, δ = 10⁻⁵") and "chosen by their results" in said
+
+
+def audit_of(name="UserLevelMean", **how):
+    plain = {
+        "claimed_epsilon": 1.0,
+        "claimed_delta": 1e-6,
+        "epsilon_lower_bound": 0.9996,
+        "violated": False,
+        "confidence": 0.99999999,
+        "p_value": 0.5,
+        "family": "approximate",
+        "unit": "user",
+        "adjacency": "replace-one",
+        "design": "pair",
+        "observable": "all",
+        "n_coins": 1,
+        "n_fits": 60,
+        "seconds": 1.0,
+    }
+    return EstimatorAudit(name=name, **{**plain, **how})
+
+
+def audited(audit):
+    model = UserLevelMean(epsilon=1.0, delta=1e-6).fit(X, user_ids=USERS)
+    model.privacy_guarantee_ = replace(model.privacy_guarantee_, epsilon=1.0, delta=1e-6)
+    return privacy_report(model, audit=audit)
+
+
+def all_texts(report):
+    return (
+        report.to_html().partition("<script")[0],
+        report.to_model_card(),
+        str(report.to_registry_entry(**BASIC)),
+    )
+
+
+def test_an_audit_is_no_stronger_in_words_than_in_numbers():
+    report = audited(audit_of())
+    assert report.verdict == "holds"
+    for seen in all_texts(report):
+        assert "≥ 0.9996 " in seen and "confidence 0.999999" in seen and "not refuted" in seen
+    # A bound among Gaussian mechanisms above the claim refutes nothing by itself: no red bar, no "between the numbers".
+    report = audited(audit_of(epsilon_lower_bound=1.2, family="gaussian"))
+    for seen in all_texts(report):
+        assert "among mechanisms with Gaussian noise" in seen and "between the two numbers" not in seen
+    assert 'class="fill broken"' not in report.to_html()
+    report = audited(audit_of(violated=True))
+    assert report.verdict == "stop" and "the claim as a whole" in report.to_html()
+    assert 'class="fill broken"' in report.to_html()
+
+
+def test_an_audit_of_another_model_or_claim_says_so():
+    for audit in (audit_of("Ridge"), audit_of(unit="row"), audit_of(claimed_epsilon=2.0)):
+        report = audited(audit)
+        assert report.verdict == "caution" and "another claim" in report.findings[0]
+        assert all("nother" in seen for seen in all_texts(report))
+
+
+def test_audits_of_draws_and_of_runs_stand_there_too():
+    model = UserLevelMean(epsilon=1.0).fit(X, user_ids=USERS)
+    how = {
+        "fit_params": {"user_ids": np.arange(30)},
+        "n_neighbours": 2,
+        "n_repetitions": 60,
+        "random_state": 0,
+    }
+    draws = audit_draws(UserLevelMean(epsilon=1.0), X[:30], guarantee=model.privacy_guarantee_, **how)
+    report = privacy_report(model, audit=draws)
+    (found,) = valid(report)["audits"]
+    assert found["kind"] == "draws" and found["same_claim"] and report.verdict == "holds"
+    assert (
+        f"replayed on {draws.n_neighbours} neighbours" in report.to_html()
+        and "p-value" not in report.to_html()
+    )
+    broken = replace(draws, failures=("half the noise",))
+    report = privacy_report(model, audit=[broken])
+    assert report.verdict == "stop" and "Wrong: half the noise." in report.to_html()
+    sides = np.arange(400) % 2 == 0
+    runs = audit_outputs(
+        np.where(sides, 9.0, 0.0), sides, epsilon=0.5, design="groups", name="sum", random_state=0
+    )
+    report = privacy_report(draw(), audit=runs)
+    assert report.verdict == "stop" and valid(report)["audits"][0]["kind"] == "runs"
+    assert "runs on two neighbouring inputs show" in report.to_html()
