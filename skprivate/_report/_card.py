@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from skprivate._report._audit_facts import audit_in_words, audit_verdict
-from skprivate._report._words import QUESTIONS, draw_in_words, percent, small
+from skprivate._report._words import QUESTIONS, draw_in_words, percent, rounded_down, small, visible
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
 
 __all__ = ["model_card"]
@@ -58,7 +58,7 @@ def _said(names: tuple[str, ...], sections: Mapping[str, str], answers: Mapping[
     if names[0] in sections:
         return sections[names[0]]
     answer = answers.get(names[-1]) if names[-1] in QUESTIONS else None
-    return _MISSING if answer is None else plain(answer)
+    return plain(answer) if answer and answer.strip() else _MISSING
 
 
 def _privacy(facts: Mapping[str, Any]) -> list[str]:
@@ -94,7 +94,7 @@ def _privacy(facts: Mapping[str, Any]) -> list[str]:
         "|---" * (2 + far) + "|",
     ]
     for risk in strength["risk"]:
-        place = f" {risk['distance']:.3g} |" if far else ""
+        place = f" {rounded_down(risk['distance'], 3)} |" if far else ""
         lines.append(f"|{place} {percent(risk['fpr'])} | {percent(risk['tpr'])} |")
     for heading, items in (
         ("Assumptions", facts["assumptions"]),
@@ -108,4 +108,4 @@ def _privacy(facts: Mapping[str, Any]) -> list[str]:
 
 def plain(text: str) -> str:
     """One line of Markdown that shows the text as it is."""
-    return re.sub(r"([\\`*_\[\]<>#|~!&$])", r"\\\1", " ".join(str(text).split()))
+    return re.sub(r"([\\`*_\[\]<>#|~!&$])", r"\\\1", visible(" ".join(str(text).split())))

@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Callable, Sequence
 
-from skprivate._report._words import rounded_down
+from skprivate._report._words import rounded_down, visible
 from skprivate.privacy._dialect import rounded_up
 
 __all__ = ["audit_chart", "budget_chart", "trade_off_chart"]
@@ -74,8 +74,8 @@ def budget_chart(budget: float, shares: Sequence[tuple[str, float]]) -> str:
     for k, (name, share) in enumerate(shares):
         piece = width * min(share / budget, 1.0)
         parts.append(
-            f'<rect class="fill c{k % 4}" x="{place:.2f}" y="6" width="{piece:.2f}" height="18">'
-            f"<title>{html.escape(name)}: ε = {rounded_up(share, 4)}</title></rect>"
+            f'<rect class="fill c{k}" x="{place:.2f}" y="6" width="{piece:.2f}" height="18">'
+            f"<title>{html.escape(visible(name))}: ε = {rounded_up(share, 4)}</title></rect>"
         )
         place += piece
     spent = math.fsum(share for _, share in shares)

@@ -6,6 +6,7 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from skprivate._report._words import (
     strength_in_words,
 )
 from skprivate.privacy import Adjacency, PrivacyGuarantee
+from skprivate.privacy._dialect import must_be, number
 
 __all__ = ["LEVELS", "finding", "guarantee_facts", "guarantee_findings", "versions"]
 
@@ -89,6 +91,9 @@ def _weak(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
 def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | None = None) -> dict[str, Any]:
     """Sections of a report that follow from a guarantee."""
     metric = guarantee.adjacency is Adjacency.METRIC
+    if distances is not None and not metric:
+        allowed = "None where ε is not per unit of distance"
+        raise ValueError(must_be("distances", allowed, distances))
     places: Sequence[float | None] = _distances(guarantee, distances) if metric else (None,)
     what, change = change_in_words(guarantee)
     at = places[len(places) // 2]
@@ -138,7 +143,9 @@ def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | No
 
 def _distances(guarantee: PrivacyGuarantee, given: Sequence[float] | None) -> Sequence[float]:
     if given is not None:
-        return sorted(given)
+        if isinstance(given, str | Real) or not list(given):
+            raise TypeError(must_be("distances", "a sequence of numbers, at least one", given))
+        return sorted(number("distances", each, "a finite number >= 0", lambda at: at >= 0) for each in given)
     if not 0 < guarantee.epsilon < math.inf:
         return (1.0,)
     # Where ε times the distance is about ½, 1 and 2: two inputs so close are hard, or not so hard, to tell apart.

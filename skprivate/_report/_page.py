@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from skprivate._report._audit_facts import audit_in_words, audit_verdict
 from skprivate._report._charts import audit_chart, budget_chart, trade_off_chart
 from skprivate._report._style import STYLE
-from skprivate._report._words import QUESTIONS, event_in_words, percent, rounded_down, small
+from skprivate._report._words import QUESTIONS, event_in_words, percent, rounded_down, small, visible
 from skprivate.privacy._dialect import rounded_up
 
 __all__ = ["page"]
@@ -53,8 +54,8 @@ def page(facts: Mapping[str, Any]) -> str:
 
 
 def text(value: object) -> str:
-    """Escaped; what has no encoding is shown by its number."""
-    return html.escape(str(value).encode("utf-8", "backslashreplace").decode("utf-8"), quote=True)
+    """Escaped; what has no encoding, and what would turn the rest of a line round, is shown by its number."""
+    return html.escape(visible(str(value)).encode("utf-8", "backslashreplace").decode("utf-8"), quote=True)
 
 
 _SIGN = (
@@ -85,7 +86,7 @@ def _figures(facts: Mapping[str, Any]) -> str:
     if strength is None:
         return ""
     shown = next((risk for risk in _middle(strength["risk"]) if risk["fpr"] == 0.01), strength["risk"][0])
-    far = f" at distance {shown['distance']:.3g}" if shown["distance"] is not None else ""
+    far = f" at distance {rounded_down(shown['distance'], 3)}" if shown["distance"] is not None else ""
     per = "per unit of distance" if strength["definition"] == "metric" else "bound on the privacy loss"
     return _grid(
         [
@@ -134,7 +135,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
     ]
     rows = [
         [
-            *([f"{risk['distance']:.3g}"] if far else []),
+            *([rounded_down(risk["distance"], 3)] if far else []),
             percent(risk["fpr"]),
             percent(risk["tpr"]),
             *(percent(belief["at_most"]) for belief in risk["posterior"]),
@@ -142,7 +143,10 @@ def _strength(facts: Mapping[str, Any]) -> str:
         for risk in said["risk"]
     ]
     curves = [
-        ("" if curve["distance"] is None else f"distance {curve['distance']:.3g}", _points(curve))
+        (
+            "" if curve["distance"] is None else f"distance {rounded_down(curve['distance'], 3)}",
+            _points(curve),
+        )
         for curve in said["trade_off"]
     ]
     keys = "".join(
@@ -246,7 +250,6 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
         ),
         (f"ε = {rounded_up(budget['epsilon'])}", f"budget, with δ = {small(budget['delta'])}"),
     ]
-    shares = ledger["shares"]
     whom = f"one {ledger['unit']} ({ledger['adjacency']})" if ledger["unit"] else "not yet decided"
     names = [
         ("protects", whom),
@@ -256,9 +259,10 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
         ("seal", ledger["seal"]),
         *([("file", ledger["path"])] if ledger.get("path") else []),
     ]
+    shares = _few(ledger["shares"])
     chart = budget_chart(budget["epsilon"], [(share["purpose"], share["epsilon"]) for share in shares])
     keys = "".join(
-        f'<span class="key c{k % 4}"></span>{text(share["purpose"])}: {share["entries"]} × &ensp;'
+        f'<span class="key c{k}"></span>{text(share["purpose"])}: {share["entries"]} × &ensp;'
         for k, share in enumerate(shares)
     )
     lead = (
@@ -269,6 +273,20 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
         f"{lead}{_grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
         f"{_entries(ledger['entries'])}{_facts(names)}"
     )
+
+
+def _few(shares: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """As many purposes as there are colours, the largest; the last is all others."""
+    if len(shares) <= 4:
+        return list(shares)
+    ranked = sorted(shares, key=lambda share: -share["epsilon"])
+    rest = ranked[3:]
+    others = {
+        "purpose": f"{len(rest)} others",
+        "entries": sum(share["entries"] for share in rest),
+        "epsilon": math.fsum(share["epsilon"] for share in rest),
+    }
+    return [*ranked[:3], others]
 
 
 def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -334,7 +352,11 @@ def _answers(facts: Mapping[str, Any]) -> str:
     given = facts["answers"]
     items = "".join(
         f"<dt>{text(question)}</dt>"
-        + (f"<dd>{text(given[name])}</dd>" if name in given else '<dd class="open">not answered</dd>')
+        + (
+            f"<dd>{text(given[name])}</dd>"
+            if given.get(name, "").strip()
+            else '<dd class="open">not answered</dd>'
+        )
         for name, question in QUESTIONS.items()
     )
     model = {

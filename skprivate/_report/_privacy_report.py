@@ -219,6 +219,9 @@ class PrivacyReport:
         if strength is None:
             return f"{self._facts['title']}: nothing was released"
         epsilon = "∞" if strength["epsilon"] is None else rounded_up(strength["epsilon"])
+        of = protection["adjacency"]
+        if protection["metric"]:
+            of = f"per unit of distance, {protection['metric']}"
         n = len(self._facts["assumptions"])
         ends = {
             "holds": f"holds under {n} {'assumption' if n == 1 else 'assumptions'}",
@@ -227,7 +230,7 @@ class PrivacyReport:
         }
         return (
             f"{self._facts['title']}: ε = {epsilon}, δ = {small(strength['delta'])} for one {protection['unit']} "
-            f"({protection['adjacency']}): {ends[self.verdict]}"
+            f"({of}): {ends[self.verdict]}"
         )
 
     def __repr__(self) -> str:
@@ -264,6 +267,8 @@ def make_report(
 
     ``paid`` says, for each part of the model that must have been charged, which entry of a ledger has paid for it.
     """
+    if not (title is None or isinstance(title, str)):
+        raise TypeError(must_be("title", "a string or None", type(title).__name__))
     given = _checked_answers(answers)
     every = _checked_audits(audits)
     about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)

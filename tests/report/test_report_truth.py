@@ -10,10 +10,19 @@ from sklearn.ensemble import VotingRegressor
 from sklearn.pipeline import make_pipeline
 
 from skprivate import MetricPrivatizer, UserLevelMean, UserLevelSGDRegressor
+from skprivate._report._words import event_in_words, not_protected
 from skprivate.audit import EstimatorAudit, audit_draws, audit_outputs
 from skprivate.inspection import REPORT_SCHEMA, privacy_report
 from skprivate.preprocessing import PrivateStandardScaler
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
+from skprivate.privacy import (
+    ApproximateEvent,
+    LaplaceEvent,
+    PrivacyEvent,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    open_release,
+    public_generator,
+)
 
 X = public_generator(0).uniform(size=(600, 2))
 Y = X @ [1.0, -1.0]
@@ -182,7 +191,7 @@ def test_an_audit_of_another_model_or_claim_says_so():
 
 
 def test_audits_of_draws_and_of_runs_stand_there_too():
-    model = UserLevelMean(epsilon=1.0).fit(X, user_ids=USERS)
+    model = UserLevelMean(epsilon=1.0).fit(X[:30], user_ids=np.arange(30))
     how = {
         "fit_params": {"user_ids": np.arange(30)},
         "n_neighbours": 2,
@@ -207,3 +216,67 @@ def test_audits_of_draws_and_of_runs_stand_there_too():
     report = privacy_report(draw(), audit=runs)
     assert report.verdict == "stop" and valid(report)["audits"][0]["kind"] == "runs"
     assert "runs on two neighbouring inputs show" in report.to_html()
+
+
+METRIC = PrivacyGuarantee(2.0, 0.0, "row", "metric", metric="l2", events=((LaplaceEvent(2.0), 1),))
+
+
+def test_epsilon_per_unit_of_distance_says_so():
+    assert "ε = 2, δ = 0 for one row (per unit of distance, l2)" in str(privacy_report(METRIC))
+    # 0.9996 is no distance of 1: what holds there does not hold here.
+    report = privacy_report(METRIC, distances=[0.9996])
+    for seen in all_texts(report):
+        assert "0.999" in seen and "distance of 1 " not in seen and "distance 1<" not in seen
+
+
+@pytest.mark.parametrize("distances", [[], 3.0, "12", [-1.0], [np.inf], ["a"], [None]], ids=repr)
+def test_distances_that_are_none(distances):
+    with pytest.raises((TypeError, ValueError), match="distances must be"):
+        privacy_report(METRIC, distances=distances)
+    with pytest.raises(ValueError, match="distances must be None where"):
+        privacy_report(draw(), distances=[1.0])
+
+
+def test_every_event_has_a_name_and_a_price():
+    for kind in PrivacyEvent.__subclasses__():
+        event = kind(0.5, 1e-4) if kind is ApproximateEvent else kind(0.5)
+        name, price = event_in_words(event.to_dict())
+        assert name != kind.__name__ and "= " in price, kind
+
+
+def test_what_a_unit_leaves_unprotected():
+    label = " ".join(not_protected(PrivacyGuarantee(1.0, 0.0, "label", "replace-one")))
+    assert "for k labels of one person the bound is kε" in label
+    assert "The number of rows" in " ".join(
+        not_protected(METRIC)
+    )  # a row is exchanged there, and never added
+
+
+@pytest.mark.parametrize("mark", ["\u202e", "\u2067", "\u200f", "\x1b"])
+def test_no_text_turns_the_rest_of_a_line_round(mark):
+    ledger = budget().annotated(f"a{mark}note")
+    report = privacy_report(
+        draw(ledger, label=f"b{mark}"), ledger=ledger, title=f"c{mark}", answers={"bias": f"d{mark}"}
+    )
+    page = report.to_html().partition("<script")[0]
+    assert mark not in page and f"a\\u{ord(mark):04x}note" in page
+    assert mark not in report.to_model_card()
+    valid(report)
+
+
+def test_texts_that_are_none():
+    with pytest.raises(TypeError, match="title must be a string or None, got 'int'"):
+        privacy_report(draw(), title=3)
+    report = privacy_report(draw(), answers={"purpose": "  ", "bias": "none"})
+    assert report.to_html().count("not answered") == 7
+    assert report.to_model_card().count("[More Information Needed]") == 11
+
+
+def test_purposes_beyond_the_colours_are_one():
+    ledger = PrivacyLedger(epsilon=9.0)
+    for k in range(9):
+        draw(ledger.annotated(f"purpose {k}"), epsilon=(k + 1) / 8)
+    page = privacy_report(ledger).to_html().partition("<script")[0]
+    assert page.count('class="fill') == 4 and "6 others: 6 ×" in page and 'class="key c4"' not in page
+    assert "purpose 8: 1 ×" in page and "purpose 0: 1 ×" not in page
+    assert len(privacy_report(ledger).to_dict()["ledgers"][0]["shares"]) == 9
