@@ -395,11 +395,14 @@ def _table(
     long: Iterable[int] = (),
 ) -> str:
     kinds = {**dict.fromkeys(numbers, ' class="n"'), **dict.fromkeys(long, ' class="long"')}
+
+    def cell(k: int, value: str) -> str:
+        # A block has a least width; a cell of a table need not.
+        inside = f"<div>{text(value)}</div>" if "long" in kinds.get(k, "") else text(value)
+        return f"<td{kinds.get(k, '')}>{inside}</td>"
+
     top = "".join(f"<th{kinds.get(k, '')}>{text(name)}</th>" for k, name in enumerate(head))
-    body = "".join(
-        "<tr>" + "".join(f"<td{kinds.get(k, '')}>{text(cell)}</td>" for k, cell in enumerate(row)) + "</tr>"
-        for row in rows
-    )
+    body = "".join("<tr>" + "".join(cell(k, value) for k, value in enumerate(row)) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
