@@ -137,12 +137,11 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
     rows = []
     for step in steps if len(steps) > 1 else ():
         own = step.model.privacy_guarantee_ if step.role is Role.PRIVATE else None
-        finite = own is not None and own.epsilon != float("inf")
         rows.append(
             {
                 "path": step.path,
                 "role": str(step.role),
-                "epsilon": own.epsilon if finite else None,
+                "epsilon": None if own is None or own.epsilon == float("inf") else own.epsilon,
                 "delta": None if own is None else own.delta,
             }
         )
