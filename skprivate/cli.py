@@ -28,12 +28,16 @@ from pathlib import Path
 from typing import Any
 
 from skprivate._cli_audit import add_audit
+from skprivate._html import rounded_down, visible
 from skprivate._report import make_report
 from skprivate._report._ledger_facts import ledger_guarantee
 from skprivate.privacy import DamagedLedgerError, LedgerEntry, PrivacyLedger
 from skprivate.privacy._dialect import rounded_up
 
 __all__ = ["main"]
+
+#: Controls of a terminal, line breaks among them.
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -160,13 +164,14 @@ def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]
                 entry.unit + (" (converted)" if entry.converted else ""),
                 entry.opened[:16].replace("T", " "),
                 f"{entry.user}@{entry.host}",
-                # What moves the cursor is not printed; what has no encoding is escaped with the rest of the text.
-                re.sub(r"[\x00-\x1f\x7f-\x9f]", "·", entry.note),
+                entry.note,
                 state + (", simulated" if entry.simulated else ""),
             )
         )
     if len(entries) < (count := len(ledger.entries())):
         lines += ["", f"the last {len(entries)} of {count} entries:"]
+    # What moves the cursor or turns a line round is not printed; what has no encoding is escaped with the whole text.
+    rows = [tuple(visible(_BREAKS.sub("·", cell)) for cell in row) for row in rows]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     table = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -181,9 +186,10 @@ def summary(ledger: PrivacyLedger) -> dict[str, Any]:
     return {
         "ledger": str(ledger.path),
         "protects": f"one {ledger.unit} ({ledger.adjacency})" if ledger.unit else "not yet decided",
-        "budget": f"epsilon {ledger.epsilon:g}, delta {ledger.delta:g}, composition {ledger.composition}",
+        "budget": f"epsilon {rounded_up(ledger.epsilon)}, delta {rounded_up(ledger.delta)}, "
+        f"composition {ledger.composition}",
         "spent": f"epsilon {rounded_up(epsilon)}, delta {rounded_up(delta)}",
-        "left": f"epsilon {left:.6g}, delta {left_delta:.6g}",
+        "left": f"epsilon {rounded_down(left)}, delta {rounded_down(left_delta)}",
         "for": "dry runs, nothing to be released"
         if ledger.dry_run
         else "simulation only, nothing to be released"

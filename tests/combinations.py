@@ -1058,6 +1058,7 @@ POOR_SCORES = {
     "UserLevelSGDClassifier": "50 to 300 rows are fewer users than any private fit at ε = 1 can learn from",
     "UserLevelSGDRegressor": "the same",
     "UserLevelSelector": "chooses among constants there, which predict nothing",
+    "PrivateSearchCV": "as for its candidates, which have only a part of ε and of the rows",
 }
 
 VERSIONS = """## scikit-learn's own checks, and versions

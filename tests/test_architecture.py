@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_report": {"privacy", "audit", "_html"},
     "inspection": FLOOR
     | {"_report", "audit", "preprocessing", "mixture", "user_level", "aggregate", "metric"},
-    "cli": FLOOR | {"_report", "_cli_audit"},
+    "cli": FLOOR | {"_html", "_report", "_cli_audit"},
     "_cli_audit": FLOOR | {"audit"},
     "utils": FLOOR | {"_identifiers", "_bounds"},
     "displays": FLOOR

@@ -284,3 +284,17 @@ def test_a_ledger_that_a_fit_is_writing_can_be_read(path, capsys):
         release.laplace(0.25, sensitivity=0.01, epsilon=0.25)
         assert cli.main(["ledger", "show", path]) == 0
         assert "open" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_table_neither_moves_the_cursor_nor_promises_more_than_is_left(tmp_path, capsys):
+    path = tmp_path / "study.ledger"
+    ledger = PrivacyLedger(path, epsilon=1.0, unit="row", adjacency="add-remove")
+    label = "Mean\x1b[2J\u202e"
+    with open_release(
+        epsilon=0.1234561, unit="row", adjacency="add-remove", ledger=ledger, label=label
+    ) as release:
+        release.laplace(0.0, sensitivity=1.0, epsilon=0.1234561)
+    assert cli.main(["ledger", "show", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown and "\u202e" not in shown and "Mean·[2J" in shown
+    assert "left        epsilon 0.876543," in shown and "spent       epsilon 0.123457," in shown

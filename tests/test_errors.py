@@ -146,7 +146,10 @@ CANDIDATE = FrozenEstimator(DummyRegressor().fit([[0]], [0]))
 NEEDED = {
     "MetricPrivateSynthesizer": {"bounds": (0, 1)},
     "MetricPrivatizer": {"bounds": (0, 1)},
-    "PrivateSearchCV": {"estimator": UserLevelSGDClassifier(), "param_distributions": {}},
+    "PrivateSearchCV": {
+        "estimator": UserLevelSGDClassifier(classes=[0, 1]),
+        "param_distributions": {"alpha": [0.0, 1.0]},
+    },
     "UserLevelSelector": {"estimators": [("a", CANDIDATE), ("b", CANDIDATE)]},
 }
 NUMERIC = {

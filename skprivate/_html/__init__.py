@@ -4,6 +4,7 @@ from skprivate._html._blocks import document, framed, grid, items, pairs, senten
 from skprivate._html._charts import audit_chart, budget_chart, trade_off_chart
 from skprivate._html._markdown import plain
 from skprivate._html._numbers import rounded_down, small
+from skprivate._html._text import visible
 
 __all__ = [
     "audit_chart",
@@ -20,5 +21,6 @@ __all__ = [
     "table",
     "text",
     "trade_off_chart",
+    "visible",
     "written",
 ]

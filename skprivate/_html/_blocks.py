@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from skprivate._html._style import STYLE
+from skprivate._html._text import visible
 
 __all__ = ["document", "framed", "grid", "items", "pairs", "sentence", "table", "text", "written"]
 
@@ -37,8 +38,8 @@ def written(content: str, path: str | os.PathLike[str] | None) -> str:
 
 
 def text(value: object) -> str:
-    """Escaped; what has no encoding is shown by its number."""
-    return html.escape(str(value).encode("utf-8", "backslashreplace").decode("utf-8"), quote=True)
+    """Escaped; what has no encoding, and what would turn the rest of a line round, is shown by its number."""
+    return html.escape(visible(str(value)).encode("utf-8", "backslashreplace").decode("utf-8"), quote=True)
 
 
 def grid(figures: Iterable[tuple[str, str]]) -> str:
@@ -67,9 +68,12 @@ def table(
     long: Iterable[int] = (),
 ) -> str:
     kinds = {**dict.fromkeys(numbers, ' class="n"'), **dict.fromkeys(long, ' class="long"')}
+
+    def cell(k: int, value: str) -> str:
+        # A block has a least width; a cell of a table need not.
+        inside = f"<div>{text(value)}</div>" if "long" in kinds.get(k, "") else text(value)
+        return f"<td{kinds.get(k, '')}>{inside}</td>"
+
     top = "".join(f"<th{kinds.get(k, '')}>{text(name)}</th>" for k, name in enumerate(head))
-    body = "".join(
-        "<tr>" + "".join(f"<td{kinds.get(k, '')}>{text(cell)}</td>" for k, cell in enumerate(row)) + "</tr>"
-        for row in rows
-    )
+    body = "".join("<tr>" + "".join(cell(k, value) for k, value in enumerate(row)) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from skprivate._html._numbers import rounded_down
+from skprivate._html._text import visible
 from skprivate.privacy._dialect import rounded_up
 
 __all__ = ["audit_chart", "budget_chart", "trade_off_chart"]
@@ -77,8 +78,8 @@ def budget_chart(budget: float, shares: Sequence[tuple[str, float]]) -> str:
     for k, (name, share) in enumerate(shares):
         piece = width * min(share / budget, 1.0)
         parts.append(
-            f'<rect class="fill c{k % 4}" x="{place:.2f}" y="6" width="{piece:.2f}" height="18">'
-            f"<title>{html.escape(name)}: ε = {rounded_up(share, 4)}</title></rect>"
+            f'<rect class="fill c{k}" x="{place:.2f}" y="6" width="{piece:.2f}" height="18">'
+            f"<title>{html.escape(visible(name))}: ε = {rounded_up(share, 4)}</title></rect>"
         )
         place += piece
     spent = math.fsum(share for _, share in shares)
@@ -87,12 +88,12 @@ def budget_chart(budget: float, shares: Sequence[tuple[str, float]]) -> str:
     return _svg("".join(parts), height, "Share of the budget that is spent", _BAR)
 
 
-def audit_chart(claimed: float, found: float) -> str:
+def audit_chart(claimed: float, found: float, *, broken: bool) -> str:
     """A lower bound on ε as a bar, and the claim as a line."""
     height, left, width = 46, 1.0, _BAR - 2.0
     most = max(claimed, found, 1e-12) * 1.04
     low, claim = (left + width * value / most for value in (found, claimed))
-    kind = "fill broken" if found > claimed else "fill c0"
+    kind = "fill broken" if broken else "fill c0"
     parts = [
         f'<rect class="track" x="{left}" y="6" width="{max(claim - left, 0):.2f}" height="18" rx="4"/>',
         f'<rect class="{kind}" x="{left}" y="6" width="{low - left:.2f}" height="18"/>',

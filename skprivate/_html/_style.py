@@ -58,7 +58,7 @@ svg text{font-size:11.5px;fill:var(--soft)}
 table{border-collapse:collapse;width:100%;font-size:.9rem;line-height:1.4;font-variant-numeric:tabular-nums}
 th{font-size:.78rem;font-weight:600;color:var(--soft);text-align:left;vertical-align:bottom}
 th,td{padding:.42rem .8rem .42rem 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:normal}
-td.long{overflow-wrap:anywhere;min-width:9rem}
+td.long div{overflow-wrap:anywhere;min-width:9rem}td.long~td.long div{min-width:24rem}
 th.n,td.n{text-align:right}td.n{white-space:nowrap}
 .facts{display:grid;grid-template-columns:minmax(7rem,max-content) 1fr;gap:.3rem 1.2rem;margin:.9rem 0}
 .facts dt{color:var(--soft);font-size:.85rem;line-height:1.75}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from skprivate._html import plain, rounded_down, small
+from skprivate._report._audit_facts import audit_in_words, audit_verdict
 from skprivate._report._words import QUESTIONS, draw_in_words, percent
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
 
@@ -58,7 +59,7 @@ def _said(names: tuple[str, ...], sections: Mapping[str, str], answers: Mapping[
     if names[0] in sections:
         return sections[names[0]]
     answer = answers.get(names[-1]) if names[-1] in QUESTIONS else None
-    return _MISSING if answer is None else plain(answer)
+    return plain(answer) if answer and answer.strip() else _MISSING
 
 
 def _privacy(facts: Mapping[str, Any]) -> list[str]:
@@ -84,12 +85,9 @@ def _privacy(facts: Mapping[str, Any]) -> list[str]:
             f"ε = {rounded_up(budget['epsilon'])}, δ = {small(budget['delta'])} in {len(ledger['entries'])} entries"
         )
     for audit in facts["audits"]:
-        found = audit["epsilon_lower_bound"]
-        shown = "∞" if found is None else rounded_down(found, 3)
-        verdict = "**refuted**" if audit["violated"] else "not refuted"
-        lines.append(
-            f"- **Audit:** ε ≥ {shown} with confidence {audit['confidence']:g}; the claim is {verdict}"
-        )
+        said, rest = audit_verdict(audit)
+        other = "" if audit["same_claim"] else " It was another claim than that of this card."
+        lines.append(f"- **Audit:** {plain(audit_in_words(audit))} The claim is **{said}**{rest}.{other}")
     far = strength["definition"] == "metric"
     lines += ["", plain(strength["in_words"]), "", plain(protection["example"]), "", "The best attack:", ""]
     lines += [
@@ -97,7 +95,7 @@ def _privacy(facts: Mapping[str, Any]) -> list[str]:
         "|---" * (2 + far) + "|",
     ]
     for risk in strength["risk"]:
-        place = f" {risk['distance']:.3g} |" if far else ""
+        place = f" {rounded_down(risk['distance'], 3)} |" if far else ""
         lines.append(f"|{place} {percent(risk['fpr'])} | {percent(risk['tpr'])} |")
     for heading, items in (
         ("Assumptions", facts["assumptions"]),

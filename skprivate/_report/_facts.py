@@ -6,15 +6,23 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from skprivate._report._words import change_in_words, example_of, not_protected, strength_in_words
-from skprivate.audit import EstimatorAudit
+from skprivate._report._words import (
+    change_in_words,
+    example_of,
+    not_protected,
+    percent,
+    small,
+    strength_in_words,
+)
 from skprivate.privacy import Adjacency, PrivacyGuarantee
+from skprivate.privacy._dialect import must_be, number
 
-__all__ = ["audit_facts", "finding", "guarantee_facts", "guarantee_findings", "versions"]
+__all__ = ["LEVELS", "finding", "guarantee_facts", "guarantee_findings", "versions"]
 
 #: False positive rates of the table, prior beliefs of its last columns, and the points of the curve.
 RATES, PRIORS = (0.001, 0.01, 0.1), (0.1, 0.5)
@@ -22,6 +30,12 @@ CURVE = tuple(
     round(float(rate), 12)
     for rate in np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 22), np.linspace(0.1, 1.0, 37)]))
 )
+
+
+#: From where on a reviewer is asked to look at a bound: a pure ε of 4.5, or one of a thousand units given away.
+WEAK_TPR, WEAK_DELTA = 0.9, 1e-3
+#: Of findings, the worst first.
+LEVELS = ("stop", "caution", "note")
 
 
 def finding(level: str, text: str) -> dict[str, str]:
@@ -42,6 +56,8 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
         )
     if math.isinf(guarantee.epsilon):
         found.append(finding("stop", "No privacy is promised."))
+    else:
+        found += _weak(guarantee)
     if guarantee.stated:
         found.append(
             finding(
@@ -53,9 +69,31 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
     return found
 
 
+def _weak(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
+    """A bound that bounds little is true, and no reason to sign."""
+    found = []
+    if guarantee.adjacency is not Adjacency.METRIC:
+        recognised = guarantee.risk(fpr=0.01).tpr
+        if recognised >= WEAK_TPR:
+            text = f"an attack that accuses 1 % falsely may recognise {percent(recognised)}"
+            found.append(finding("caution", f"The bound is weak: {text}."))
+    if guarantee.delta >= WEAK_DELTA:
+        found.append(
+            finding(
+                "caution",
+                f"δ = {small(guarantee.delta)} is large: with that probability everything may be given away. It should "
+                "be far below one over the number of those who are protected.",
+            )
+        )
+    return found
+
+
 def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | None = None) -> dict[str, Any]:
     """Sections of a report that follow from a guarantee."""
     metric = guarantee.adjacency is Adjacency.METRIC
+    if distances is not None and not metric:
+        allowed = "None where ε is not per unit of distance"
+        raise ValueError(must_be("distances", allowed, distances))
     places: Sequence[float | None] = _distances(guarantee, distances) if metric else (None,)
     what, change = change_in_words(guarantee)
     at = places[len(places) // 2]
@@ -105,7 +143,9 @@ def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | No
 
 def _distances(guarantee: PrivacyGuarantee, given: Sequence[float] | None) -> Sequence[float]:
     if given is not None:
-        return sorted(given)
+        if isinstance(given, str | Real) or not list(given):
+            raise TypeError(must_be("distances", "a sequence of numbers, at least one", given))
+        return sorted(number("distances", each, "a finite number >= 0", lambda at: at >= 0) for each in given)
     if not 0 < guarantee.epsilon < math.inf:
         return (1.0,)
     # Where ε times the distance is about ½, 1 and 2: two inputs so close are hard, or not so hard, to tell apart.
@@ -124,35 +164,6 @@ def _risk(guarantee: PrivacyGuarantee, rate: float, distance: float | None) -> d
             for prior in PRIORS
         ],
     }
-
-
-def audit_facts(audit: EstimatorAudit, guarantee: PrivacyGuarantee | None) -> dict[str, Any]:
-    """A lower bound beside the claim, and whether it speaks of the same guarantee."""
-    same = guarantee is not None and (
-        (audit.unit, audit.adjacency) == (str(guarantee.unit), str(guarantee.adjacency))
-        and (guarantee.metric is not None or audit.claimed_epsilon == guarantee.epsilon)
-        and audit.claimed_delta == guarantee.delta
-    )
-    return {
-        "name": audit.name,
-        "unit": audit.unit,
-        "adjacency": audit.adjacency,
-        "claimed_epsilon": _finite(audit.claimed_epsilon),
-        "claimed_delta": audit.claimed_delta,
-        "epsilon_lower_bound": _finite(audit.epsilon_lower_bound),
-        "family": audit.family,
-        "p_value": float(audit.p_value),
-        "design": audit.design,
-        "observable": audit.observable,
-        "violated": bool(audit.violated),
-        "n_fits": int(audit.n_fits),
-        "confidence": float(audit.confidence),
-        "same_claim": bool(same),
-    }
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def versions() -> Mapping[str, str]:

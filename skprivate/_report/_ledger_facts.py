@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from skprivate._html import small
 from skprivate.privacy import Adjacency, LedgerEntry, PrivacyGuarantee, PrivacyLedger
+from skprivate.privacy._dialect import rounded_up
 from skprivate.privacy._ledger_rules import NOTHING, Totals
 
 __all__ = ["ledger_facts", "ledger_guarantee", "purposes", "spent_after_each"]
@@ -72,6 +74,11 @@ def ledger_guarantee(ledger: PrivacyLedger) -> PrivacyGuarantee | None:
         said += (f"a user has at most {ledger.rows_per_user} rows",)
     if ledger.public_features:
         said += ("everything in a row but its label is public",)
+    if delta > 0:
+        said += (
+            "how many releases were made, and at which prices, was not chosen by their results; where it was, only the "
+            f"whole budget bounds them: ε = {rounded_up(ledger.epsilon)}, δ = {small(ledger.delta)}",
+        )
     real = not (ledger.simulation or ledger.dry_run) and not any(e.simulated for e in ledger.entries())
     return PrivacyGuarantee(
         epsilon=epsilon,

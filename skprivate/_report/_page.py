@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from skprivate._html import (
     text,
     trade_off_chart,
 )
+from skprivate._report._audit_facts import audit_in_words, audit_verdict
 from skprivate._report._words import QUESTIONS, event_in_words, percent
 from skprivate.privacy._dialect import rounded_up
 
@@ -87,7 +89,7 @@ def _figures(facts: Mapping[str, Any]) -> str:
     if strength is None:
         return ""
     shown = next((risk for risk in _middle(strength["risk"]) if risk["fpr"] == 0.01), strength["risk"][0])
-    far = f" at distance {shown['distance']:.3g}" if shown["distance"] is not None else ""
+    far = f" at distance {rounded_down(shown['distance'], 3)}" if shown["distance"] is not None else ""
     per = "per unit of distance" if strength["definition"] == "metric" else "bound on the privacy loss"
     return grid(
         [
@@ -131,7 +133,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
     ]
     rows = [
         [
-            *([f"{risk['distance']:.3g}"] if far else []),
+            *([rounded_down(risk["distance"], 3)] if far else []),
             percent(risk["fpr"]),
             percent(risk["tpr"]),
             *(percent(belief["at_most"]) for belief in risk["posterior"]),
@@ -139,7 +141,10 @@ def _strength(facts: Mapping[str, Any]) -> str:
         for risk in said["risk"]
     ]
     curves = [
-        ("" if curve["distance"] is None else f"distance {curve['distance']:.3g}", _points(curve))
+        (
+            "" if curve["distance"] is None else f"distance {rounded_down(curve['distance'], 3)}",
+            _points(curve),
+        )
         for curve in said["trade_off"]
     ]
     keys = "".join(
@@ -243,7 +248,6 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
         ),
         (f"ε = {rounded_up(budget['epsilon'])}", f"budget, with δ = {small(budget['delta'])}"),
     ]
-    shares = ledger["shares"]
     whom = f"one {ledger['unit']} ({ledger['adjacency']})" if ledger["unit"] else "not yet decided"
     names = [
         ("protects", whom),
@@ -253,9 +257,10 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
         ("seal", ledger["seal"]),
         *([("file", ledger["path"])] if ledger.get("path") else []),
     ]
+    shares = _few(ledger["shares"])
     chart = budget_chart(budget["epsilon"], [(share["purpose"], share["epsilon"]) for share in shares])
     keys = "".join(
-        f'<span class="key c{k % 4}"></span>{text(share["purpose"])}: {share["entries"]} × &ensp;'
+        f'<span class="key c{k}"></span>{text(share["purpose"])}: {share["entries"]} × &ensp;'
         for k, share in enumerate(shares)
     )
     lead = (
@@ -266,6 +271,20 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
         f"{lead}{grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
         f"{_entries(ledger['entries'])}{pairs(names)}"
     )
+
+
+def _few(shares: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """As many purposes as there are colours, the largest; the last is all others."""
+    if len(shares) <= 4:
+        return list(shares)
+    ranked = sorted(shares, key=lambda share: -share["epsilon"])
+    rest = ranked[3:]
+    others = {
+        "purpose": f"{len(rest)} others",
+        "entries": sum(share["entries"] for share in rest),
+        "epsilon": math.fsum(share["epsilon"] for share in rest),
+    }
+    return [*ranked[:3], others]
 
 
 def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -312,31 +331,30 @@ def _audits(facts: Mapping[str, Any]) -> str:
 
 def _audit(audit: Mapping[str, Any]) -> str:
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
-    verdict = (
-        "The claim is <strong>refuted</strong>."
-        if audit["violated"]
-        else "The claim is not refuted; between the two numbers the audit leaves the question open."
-    )
+    said, rest = audit_verdict(audit)
+    verdict = f"The claim is <strong>{said}</strong>{text(rest)}."
     other = (
         ""
         if audit["same_claim"]
         else "<p>The audit tested another claim than the guarantee of this report.</p>"
     )
-    chart = "" if found is None or claimed is None else f"<figure>{audit_chart(claimed, found)}</figure>"
-    among = " among mechanisms with Gaussian noise" if audit["family"] == "gaussian" else ""
-    return (
-        f"<p>{text(audit['name'])}: {audit['n_fits']} fits on inputs that differ in single units, one "
-        f"{text(audit['unit'])} each ({text(audit['adjacency'])}), show ε ≥ {_down(found)}{among} with confidence "
-        f"{audit['confidence']:g}, at δ = {small(audit['claimed_delta'])}; claimed is ε ≤ {_up(claimed)}. The p-value "
-        f"of the claim is {small(audit['p_value'])}. {verdict}</p>{chart}{other}"
+    chart = (
+        ""
+        if found is None or claimed is None
+        else f"<figure>{audit_chart(claimed, found, broken=audit['violated'])}</figure>"
     )
+    return f"<p>{text(audit_in_words(audit))} {verdict}</p>{chart}{other}"
 
 
 def _answers(facts: Mapping[str, Any]) -> str:
     given = facts["answers"]
     items = "".join(
         f"<dt>{text(question)}</dt>"
-        + (f"<dd>{text(given[name])}</dd>" if name in given else '<dd class="open">not answered</dd>')
+        + (
+            f"<dd>{text(given[name])}</dd>"
+            if given.get(name, "").strip()
+            else '<dd class="open">not answered</dd>'
+        )
         for name, question in QUESTIONS.items()
     )
     model = {
@@ -356,7 +374,3 @@ def _provenance(facts: Mapping[str, Any]) -> str:
 
 def _up(value: float | None, digits: int = 6) -> str:
     return _NO_NUMBER if value is None else rounded_up(value, digits)
-
-
-def _down(value: float | None) -> str:
-    return _NO_NUMBER if value is None else rounded_down(value, 4)

@@ -9,14 +9,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skprivate._html import framed, small, written
+from skprivate._report._audit_facts import Audit, audit_facts
 from skprivate._report._card import model_card
-from skprivate._report._facts import audit_facts, finding, guarantee_facts, guarantee_findings, versions
+from skprivate._report._facts import (
+    LEVELS,
+    finding,
+    guarantee_facts,
+    guarantee_findings,
+    versions,
+)
 from skprivate._report._ledger_facts import ledger_facts
 from skprivate._report._page import page
 from skprivate._report._registry import registry_entry
 from skprivate._report._schema import FORMAT_VERSION
 from skprivate._report._words import QUESTIONS
-from skprivate.audit import EstimatorAudit
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
 from skprivate.privacy._ledger_terms import now
@@ -41,9 +47,11 @@ class PrivacyReport:
     >>> from skprivate.privacy import PrivacyGuarantee
     >>> report = privacy_report(PrivacyGuarantee(1.0, 0.0, "row", "add-remove"), title="Counts of a survey")
     >>> report.verdict, report.to_dict()["strength"]["definition"]
-    ('holds', 'pure')
+    ('caution', 'pure')
     >>> print(report)
-    Counts of a survey: ε = 1, δ = 0 for one row (add-remove): holds under 0 assumptions
+    Counts of a survey: ε = 1, δ = 0 for one row (add-remove): look at it before you sign
+    >>> report.findings[0].partition(".")[0]
+    'The guarantee was stated by whoever supplied the data'
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -211,6 +219,9 @@ class PrivacyReport:
         if strength is None:
             return f"{self._facts['title']}: nothing was released"
         epsilon = "∞" if strength["epsilon"] is None else rounded_up(strength["epsilon"])
+        of = protection["adjacency"]
+        if protection["metric"]:
+            of = f"per unit of distance, {protection['metric']}"
         n = len(self._facts["assumptions"])
         ends = {
             "holds": f"holds under {n} {'assumption' if n == 1 else 'assumptions'}",
@@ -219,7 +230,7 @@ class PrivacyReport:
         }
         return (
             f"{self._facts['title']}: ε = {epsilon}, δ = {small(strength['delta'])} for one {protection['unit']} "
-            f"({protection['adjacency']}): {ends[self.verdict]}"
+            f"({of}): {ends[self.verdict]}"
         )
 
     def __repr__(self) -> str:
@@ -237,19 +248,26 @@ def make_report(
     title: str | None = None,
     steps: Sequence[Mapping[str, Any]] = (),
     ledgers: Sequence[PrivacyLedger] = (),
-    audits: EstimatorAudit | Sequence[EstimatorAudit] | None = None,
+    audits: Audit | Sequence[Audit] | None = None,
     answers: Mapping[str, str] | None = None,
     distances: Sequence[float] | None = None,
+    paid: Mapping[str, str] | None = None,
     local: bool = False,
     details: bool = False,
 ) -> PrivacyReport:
-    """A report from its parts; `skprivate.inspection.privacy_report` finds them in a model."""
+    """A report from its parts; `skprivate.inspection.privacy_report` finds them in a model.
+
+    ``paid`` says, for each part of the model that must have been charged, which entry of a ledger has paid for it.
+    """
+    if not (title is None or isinstance(title, str)):
+        raise TypeError(must_be("title", "a string or None", type(title).__name__))
     given = _checked_answers(answers)
     every = _checked_audits(audits)
     about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)
     books = [ledger_facts(ledger, details=details) for ledger in ledgers]
-    tested = [audit_facts(audit, guarantee) for audit in every]
-    findings = _findings(guarantee, books, tested)
+    tested = [audit_facts(audit, guarantee, name if kind == "model" else None) for audit in every]
+    findings = _findings(guarantee, books, tested) + _unpaid(books, paid or {})
+    findings.sort(key=lambda each: LEVELS.index(each["level"]))
     levels = [each["level"] for each in findings]
     return PrivacyReport(
         {
@@ -315,8 +333,31 @@ def _findings(
         ):
             counted = f"The ledger counts for one {book['unit']} ({book['adjacency']})"
             found.append(finding("note", f"{counted}, not for one {guarantee.unit} ({guarantee.adjacency})."))
-    order = ("stop", "caution", "note")
-    return sorted(found, key=lambda each: order.index(each["level"]))
+    return found
+
+
+def _unpaid(books: Sequence[Mapping[str, Any]], paid: Mapping[str, str]) -> list[dict[str, str]]:
+    """What the totals leave out: parts that no entry of a ledger has paid for, and what several ledgers add up to."""
+    known = {f"{book['identity']}#{entry['id']}" for book in books for entry in book["entries"]}
+    which = "the ledger" if len(books) == 1 else "any of the ledgers"
+    found = [
+        finding(
+            "caution",
+            f"{part[:1].upper()}{part[1:]} was not charged to {which} of section 5: its price comes on top of what was "
+            "spent there.",
+        )
+        for part, entry in paid.items()
+        if books and entry not in known
+    ]
+    if len(books) > 1:
+        found.append(
+            finding(
+                "caution",
+                f"There are {len(books)} ledgers. Where their data share people, what was spent in one adds to what "
+                "was spent in the others, and no budget below bounds the sum.",
+            )
+        )
+    return found
 
 
 def _checked_answers(answers: Mapping[str, str] | None) -> dict[str, str]:
@@ -329,13 +370,12 @@ def _checked_answers(answers: Mapping[str, str] | None) -> dict[str, str]:
     return given
 
 
-def _checked_audits(audits: Any) -> list[EstimatorAudit]:
+def _checked_audits(audits: Any) -> list[Audit]:
     if audits is None:
         return []
     every = list(audits) if isinstance(audits, list | tuple) else [audits]
     for audit in every:
-        if not isinstance(audit, EstimatorAudit):
-            raise TypeError(
-                must_be("audit", "what audit_estimator returned, or a list of such", type(audit).__name__)
-            )
+        if not isinstance(audit, Audit):
+            allowed = "what audit_estimator, audit_draws, audit_function or audit_outputs returned, or a list"
+            raise TypeError(must_be("audit", allowed, type(audit).__name__))
     return every

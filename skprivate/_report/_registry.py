@@ -9,6 +9,7 @@ from datetime import date
 from typing import Any
 
 from skprivate._html import small
+from skprivate._report._audit_facts import audit_in_words, audit_verdict
 from skprivate._report._registry_schema import CURATORS, KINDS, PRODUCTS, SECTORS
 from skprivate._report._words import draw_in_words
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
@@ -151,10 +152,8 @@ def _parameters(facts: Mapping[str, Any]) -> str:
     said.append(facts["protection"]["example"])
     said += [f"Assumed: {text}." for text in facts["assumptions"]]
     for audit in facts["audits"]:
-        said.append(
-            f"An audit with {audit['n_fits']} fits found ε ≥ {audit['epsilon_lower_bound']:.3g} with confidence "
-            f"{audit['confidence']:g}."
-        )
+        other = "" if audit["same_claim"] else " The audited claim is another one than this."
+        said.append(f"Audit of {audit_in_words(audit)} The claim is {''.join(audit_verdict(audit))}.{other}")
     return _bullets(said)
 
 

@@ -157,9 +157,13 @@ _LEDGER = _object(
 )
 _AUDIT = _object(
     {
+        "kind": {
+            "enum": ["fits", "draws", "runs"],
+            "description": "Whole fits, the draws of a fit replayed on neighbours, or runs on two inputs.",
+        },
         "name": _TEXT,
-        "unit": _TEXT,
-        "adjacency": _TEXT,
+        "unit": _MAYBE_TEXT,
+        "adjacency": _MAYBE_TEXT,
         "claimed_epsilon": _UNBOUNDED,
         "claimed_delta": _RATE,
         "epsilon_lower_bound": _UNBOUNDED,
@@ -167,11 +171,12 @@ _AUDIT = _object(
             "enum": ["pure", "approximate", "gaussian"],
             "description": "For which mechanisms the lower bound holds; the verdict is about the claim itself.",
         },
-        "p_value": _RATE,
-        "design": _TEXT,
-        "observable": _TEXT,
+        "p_value": _maybe(_RATE, "the audit is not one of fits"),
+        "design": _MAYBE_TEXT,
+        "observable": _MAYBE_TEXT,
         "violated": _FLAG,
-        "n_fits": _COUNT,
+        "failures": _list(_TEXT),
+        "n_fits": {**_COUNT, "description": "Of draws: neighbours; of runs: runs."},
         "confidence": _RATE,
         "same_claim": {
             **_FLAG,

@@ -19,8 +19,6 @@ __all__ = [
     "example_of",
     "not_protected",
     "percent",
-    "rounded_down",
-    "small",
     "strength_in_words",
 ]
 
@@ -103,7 +101,7 @@ def example_of(guarantee: PrivacyGuarantee, rate: float, largest: float, distanc
     data = _DATA[guarantee.unit]
     if distance is not None:
         whose = "the data set" if guarantee.unit is PrivacyUnit.DATASET else "Ada's row"
-        otherwise = f"had {whose} been another one at a distance of {distance:.3g} or less"
+        otherwise = f"had {whose} been another one at a distance of {rounded_down(distance, 3)} or less"
     elif guarantee.adjacency is Adjacency.ADD_REMOVE:
         otherwise = f"had Ada's {data} not been there"
     else:
@@ -130,6 +128,10 @@ def event_in_words(event: Mapping[str, Any]) -> tuple[str, str]:
         size = event.get("size", 1)
         numbers = "one number" if size == 1 else f"{size} numbers"
         return f"Gaussian noise on {numbers}", f"σ = {rounded_down(event['noise_multiplier'])} × sensitivity"
+    if kind == "ApproximateEvent":
+        name = event.get("mechanism", "approximate")
+        price = f"ε = {rounded_up(event['epsilon'])}, δ = {small(event['delta'])}"
+        return ("a mechanism with (ε, δ)" if name == "approximate" else str(name)), price
     if kind == "ZeroConcentratedEvent":
         name = event.get("mechanism", "zCDP")
         return (
@@ -160,6 +162,9 @@ def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
             "Everything in a row but its label: the features, and that the row is there at all, are taken for public "
             "and may be read off the release."
         )
+        said.append(
+            "People with several labels: for k labels of one person the bound is kε, with a larger δ, and not ε."
+        )
     if unit is PrivacyUnit.USER:
         said.append(
             "Groups: for what k users have in common, a household perhaps, the bound is kε, with a larger δ. One "
@@ -172,7 +177,7 @@ def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
             "Values that are far from each other: ε grows with the distance, so that the rough place of a value is "
             "published on purpose."
         )
-    if adjacency is Adjacency.REPLACE_ONE and unit is not PrivacyUnit.LABEL:
+    if adjacency is not Adjacency.ADD_REMOVE and unit not in (PrivacyUnit.LABEL, PrivacyUnit.DATASET):
         several = {PrivacyUnit.USER: "users", PrivacyUnit.PRIVATE_ROW: "private rows"}.get(unit, "rows")
         said.append(
             f"The number of {several}: it may be published as it is, and tells whoever knows all the others that there "

@@ -206,7 +206,9 @@ def _claim(audit: Any) -> Findings:
         "stop" if audit.violated else "caution",
         "The claim is refuted." if audit.violated else "The claim is not refuted. It is not proven either.",
         tuple(figures),
-        audit_chart(claimed, found) if max(claimed, found) < float("inf") else "",
+        audit_chart(claimed, found, broken=bool(audit.violated))
+        if max(claimed, found) < float("inf")
+        else "",
         facts=_rest(audit),
         caveats=_CAVEATS,
     )

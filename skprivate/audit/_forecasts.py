@@ -115,7 +115,8 @@ def _views(z: Array, coins: Mask) -> list[Callable[[Array, Mask], Score]]:
             lambda rows, side, k=k: _laplace_ratio(rows, side, k)
             for k in sorted({min(k, p) for k in (3, 10, 40)})
         ]
-    gap = np.abs(z[coins].mean(axis=0) - z[~coins].mean(axis=0)) / z.std(axis=0)
+    spread = z.std(axis=0)
+    gap = np.abs(z[coins].mean(axis=0) - z[~coins].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     ways += [lambda rows, side, j=j: lambda new: new[:, j] for j in np.argsort(gap)[::-1][:5]]
     return ways
 

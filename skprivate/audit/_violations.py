@@ -210,9 +210,11 @@ def find_violation(
     ...         self.epsilon, self.random_state = epsilon, random_state
     ...     def fit(self, X, y=None):
     ...         rng = np.random.default_rng(self.random_state)
-    ...         square = (X**2).sum(axis=1)  # underflows
-    ...         unit = X / np.sqrt(np.maximum(square, 1e-323))[:, None]
-    ...         self.sum_ = unit.sum(axis=0) + rng.laplace(scale=2 * X.shape[1] ** 0.5 / self.epsilon, size=X.shape[1])
+    ...         with np.errstate(all="ignore"):
+    ...             unit = X / np.sqrt((X**2).sum(axis=1))[:, None]  # squares below 1.5e-162 are 0
+    ...         total = np.nan_to_num(unit, posinf=99.0, neginf=-99.0).sum(axis=0)
+    ...         noise = rng.laplace(scale=2 * X.shape[1] ** 0.5 / self.epsilon, size=X.shape[1])
+    ...         self.sum_ = total + noise
     ...         return self
     >>> report = find_violation(DirectionSum(), max_seconds=20, random_state=0)
     >>> report.violated

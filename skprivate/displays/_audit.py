@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate.audit import clopper_pearson
+from skprivate.privacy._dialect import rounded_up
 
 _AXES = {
     "accuracy": "probability of guessing the sensitive bit",
@@ -33,6 +34,8 @@ class AuditDisplay:
     quantity : {"accuracy", "epsilon"}, default="accuracy"
     baseline : float, default=0.5
         Value that needs no attack.
+    refuted : array-like of bool, shape (n_rows,), or None, default=None
+        Where the limit is refuted; where it lies below ``achieved_low`` if None.
 
     Attributes
     ----------
@@ -53,13 +56,16 @@ class AuditDisplay:
     True
     """
 
-    def __init__(self, *, labels, achieved, achieved_low, limit, quantity="accuracy", baseline=0.5):
+    def __init__(
+        self, *, labels, achieved, achieved_low, limit, quantity="accuracy", baseline=0.5, refuted=None
+    ):
         self.labels = labels
         self.achieved = achieved
         self.achieved_low = achieved_low
         self.limit = limit
         self.quantity = quantity
         self.baseline = baseline
+        self.refuted = refuted
 
     @classmethod
     def from_estimator(cls, auditor, X, y, *, labels=None, name=None, confidence=None, ax=None):
@@ -158,7 +164,7 @@ class AuditDisplay:
         """
         audits = list(audits)
         if names is None:
-            names = [f"{audit.name}, ε = {audit.claimed_epsilon:g}" for audit in audits]
+            names = [f"{audit.name}, ε = {rounded_up(audit.claimed_epsilon)}" for audit in audits]
         bounds = np.array([audit.epsilon_lower_bound for audit in audits])
         display = cls(
             labels=list(names),
@@ -167,6 +173,7 @@ class AuditDisplay:
             limit=np.array([audit.claimed_epsilon for audit in audits]),
             quantity="epsilon",
             baseline=0.0,
+            refuted=np.array([audit.violated for audit in audits]),
         )
         return display.plot(ax=ax)
 
@@ -186,11 +193,14 @@ class AuditDisplay:
 
         low, limit = np.asarray(self.achieved_low, dtype=float), np.asarray(self.limit, dtype=float)
         achieved = np.asarray(self.achieved, dtype=float)
+        finite = np.concatenate([low, limit, [self.baseline]])
+        edge = 1.5 * max(finite[np.isfinite(finite)].max(), 1e-9)  # where what has no end is cut off
+        low, limit, achieved = (np.minimum(values, edge) for values in (low, limit, achieved))
         n = low.size
         if ax is None:
             ax = plt.subplots(figsize=(7.0, 0.8 + 0.42 * n), layout="constrained")[1]
         rows = np.arange(n)[::-1]
-        broken = low > limit
+        broken = low > limit if self.refuted is None else np.asarray(self.refuted, dtype=bool)
         colors = np.where(broken, "#c0392b", "#4c78a8")
         ax.barh(rows, np.maximum(low - self.baseline, 0.0), left=self.baseline, height=0.55, color=colors)
         open_width = np.maximum(limit - np.maximum(low, self.baseline), 0.0)

@@ -90,6 +90,10 @@ class GuaranteeDisplay:
         if names is not None and len(names) != len(every):
             raise ValueError(f"names must be {len(every)} names, one a guarantee, got {len(names)}.")
         labels = [repr(each).strip("<>") for each in every] if names is None else list(names)
+        labels = [
+            label if each.valid_for_release or names is None else f"{label}, simulated"
+            for label, each in zip(labels, every, strict=True)
+        ]
         display = cls(
             fpr=_RATES,
             tpr=[each.trade_off(_RATES, distance=distance) for each in every],

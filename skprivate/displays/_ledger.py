@@ -6,6 +6,7 @@ import numpy as np
 
 from skprivate._report._ledger_facts import spent_after_each
 from skprivate.privacy import PrivacyLedger
+from skprivate.privacy._dialect import rounded_up
 
 _COLORS = ("#2f5d8a", "#b0702b", "#4c7d5b", "#7a5793", "#a3271d", "#5b6670")
 #: With more entries the steps have no numbers of their own.
@@ -110,16 +111,22 @@ class LedgerDisplay:
         n = spent.size - 1
         if ax is None:
             ax = plt.subplots(figsize=(max(5.2, min(2.2 + 0.28 * n, 9.0)), 3.6), layout="constrained")[1]
-        names = list(dict.fromkeys(self.purposes))
-        colors = {name: _COLORS[k % len(_COLORS)] for k, name in enumerate(names)}
+        purposes = list(self.purposes)
+        names = list(dict.fromkeys(purposes))
+        if len(names) > len(_COLORS):  # no colour for two of them
+            kept = names[: len(_COLORS) - 1]
+            others = f"{len(names) - len(kept)} others"
+            purposes = [name if name in kept else others for name in purposes]
+            names = [*kept, others]
+        colors = dict(zip(names, _COLORS, strict=False))
         place = np.arange(1, n + 1)
-        filled = [colors[name] for name in self.purposes]
+        filled = [colors[name] for name in purposes]
         ax.bar(place, spent[:-1], width=0.86, color=filled, alpha=0.16, linewidth=0)
         ax.bar(place, np.diff(spent), bottom=spent[:-1], width=0.86, color=filled, linewidth=0)
         ax.axhline(self.budget, color="#1d2329", linewidth=1.6)
         right = n + 0.6 if n else 1.0
         ax.annotate(
-            f"budget ε = {self.budget:g}",
+            f"budget ε = {rounded_up(self.budget)}",
             (right, self.budget),
             xytext=(0, 4),
             textcoords="offset points",
@@ -129,7 +136,7 @@ class LedgerDisplay:
         if self.own is not None and 0 < n <= _NUMBERED:
             for x, top, own in zip(place, spent[1:], self.own, strict=True):
                 ax.annotate(
-                    f"{own:.3g}",
+                    rounded_up(float(own), 3),
                     (x, top),
                     xytext=(0, 3),
                     textcoords="offset points",
@@ -144,7 +151,7 @@ class LedgerDisplay:
         ax.set_ylabel("ε spent" + (f" per {self.unit}" if self.unit else ""))
         if names:
             ax.legend(
-                handles=[Patch(color=colors[name], label=name) for name in names[: len(_COLORS)]],
+                handles=[Patch(color=colors[name], label=name) for name in names],
                 loc="lower left",
                 bbox_to_anchor=(0.0, 1.0),
                 ncols=min(len(names), 3),

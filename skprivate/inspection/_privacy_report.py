@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from skprivate._report import PrivacyReport, make_report
+from skprivate._report._audit_facts import Audit
 from skprivate._report._ledger_facts import ledger_guarantee
-from skprivate.audit import EstimatorAudit
 from skprivate.inspection._guarantee_of import guarantee_of, walk
 from skprivate.inspection._steps import Place, Role
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
@@ -23,7 +24,7 @@ def privacy_report(
     path: str | os.PathLike[str] | None = None,
     *,
     ledger: PrivacyLedger | None = None,
-    audit: EstimatorAudit | Sequence[EstimatorAudit] | None = None,
+    audit: Audit | Sequence[Audit] | None = None,
     title: str | None = None,
     answers: Mapping[str, str] | None = None,
     distances: Sequence[float] | None = None,
@@ -40,8 +41,8 @@ def privacy_report(
         Where the report is written: the page for a name that ends in ".html", its JSON for one in ".json".
     ledger : PrivacyLedger, optional
         The budget of the data; by default those that the model was given.
-    audit : EstimatorAudit or list of EstimatorAudit, optional
-        What `audit_estimator` found, to stand beside the claim.
+    audit : EstimatorAudit, DrawAudit, ReleaseAudit or list of these, optional
+        What `audit_estimator`, `audit_draws`, `audit_function` or `audit_outputs` found, to stand beside the claim.
     title : str, optional
         Heading of the page.
     answers : mapping of str to str, optional
@@ -121,9 +122,13 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
     if isinstance(source, PrivacyLedger):
         return ledger_guarantee(source), {"kind": "ledger", "name": name, "ledgers": [source]}
     if isinstance(source, PrivacyGuarantee):
-        return source, {"kind": "guarantee", "name": name}
+        return _by_hand(source), {
+            "kind": "guarantee",
+            "name": name,
+            "paid": {"This guarantee": source.ledger_entry},
+        }
     if isinstance(given := getattr(source, "guarantee", None), PrivacyGuarantee):
-        return given, {"kind": "release", "name": name}
+        return _by_hand(given), {"kind": "release", "name": name, "paid": {name: given.ledger_entry}}
     if not hasattr(source, "fit") or isinstance(source, type):
         allowed = "a fitted estimator, a PrivacyLedger, a PrivacyGuarantee or an object with a guarantee"
         raise TypeError(must_be("source", allowed, name))
@@ -132,24 +137,36 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
     rows = []
     for step in steps if len(steps) > 1 else ():
         own = step.model.privacy_guarantee_ if step.role is Role.PRIVATE else None
-        finite = own is not None and own.epsilon != float("inf")
         rows.append(
             {
                 "path": step.path,
                 "role": str(step.role),
-                "epsilon": own.epsilon if finite else None,
+                "epsilon": None if own is None or own.epsilon == float("inf") else own.epsilon,
                 "delta": None if own is None else own.delta,
             }
         )
-    local = any(
-        getattr(step.model, "releases_in", "fit") == "transform"
-        for step in steps
-        if step.role is Role.PRIVATE
-    )
+    private = [step for step in steps if step.role is Role.PRIVATE and step.place.fitted]
+    # What releases in transform is charged there, once for each call.
+    central = [step for step in private if getattr(step.model, "releases_in", "fit") != "transform"]
+    paid = {
+        step.path if len(steps) > 1 else name: step.model.privacy_guarantee_.ledger_entry for step in central
+    }
     ledgers = dict.fromkeys(
         value for step in steps for value in _parameters(step.model) if isinstance(value, PrivacyLedger)
     )
-    return guarantee, {"kind": "model", "name": name, "steps": rows, "ledgers": list(ledgers), "local": local}
+    return guarantee, {
+        "kind": "model",
+        "name": name,
+        "steps": rows,
+        "ledgers": list(ledgers),
+        "paid": paid,
+        "local": not central,
+    }
+
+
+def _by_hand(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
+    """A guarantee that no model comes with may have been typed; without draws and payment nothing speaks against it."""
+    return guarantee if guarantee.events or guarantee.ledger_entry else replace(guarantee, stated=True)
 
 
 def _parameters(model: Any) -> list[Any]:

@@ -136,7 +136,7 @@ class Repetitions:
         return np.asarray(np.expm1(-log_weight / (self.eta + 1)) / self.rate)
 
     def log_slope(self, beaten: FloatArray) -> FloatArray:
-        """ln |w′(u)|, up to a constant."""
+        """The logarithm of the size of w′(u), up to a constant."""
         if self.eta is None:
             return self.log_weight(beaten)
         return np.asarray(-(self.eta + 2) * np.log1p(self.rate * beaten))

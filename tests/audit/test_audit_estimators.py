@@ -7,11 +7,11 @@ from sklearn.base import BaseEstimator
 from skprivate.audit import audit_estimator
 from skprivate.audit._canaries import FitInput, canary_pairs
 from skprivate.audit._coins import designs
-from skprivate.audit._forecasts import N_EXPERTS
+from skprivate.audit._forecasts import N_EXPERTS, _views
 from skprivate.audit._released import released_values, stack_released
 from skprivate.audit._wagers import Forecast, Wagers, claimed_curve, ratios
 from skprivate.displays import AuditDisplay
-from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
 
 
 class LaplaceSum(BaseEstimator):
@@ -308,3 +308,13 @@ def test_display():
     assert display.ax_.get_xlabel() == "ε"
     assert "claim refuted" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
     plt.close(display.figure_)
+
+
+def test_a_number_that_never_changes_tells_nothing_and_breaks_nothing():
+    rng = public_generator(0)
+    z, coins = rng.normal(size=(20, 3)), np.arange(20) % 2 == 0
+    z[:, 1] = 0.0
+    z[coins, 2] += 9.0
+    told = [learn(z, coins)(z) for learn in _views(z, coins)[-3:]]  # single numbers, the best of them first
+    np.testing.assert_array_equal(told[0], z[:, 2])
+    np.testing.assert_array_equal(told[2], z[:, 1])

@@ -44,7 +44,7 @@ def test_no_ledger_is_left_and_the_model_is_the_same(tmp_path):
     assert model.get_params()[names[0]] == ledger  # the model itself keeps it
 
 
-@pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*too few:UserWarning", "ignore::skprivate.privacy.LedgerUnitWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
 def test_every_private_estimator_has_a_release(estimator, tmp_path):
     data = default_data(estimator, public_generator(0), 60)

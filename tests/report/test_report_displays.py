@@ -1,12 +1,14 @@
 """Pictures of guarantees, ledgers and of what privacy costs: the numbers that they draw."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from skprivate import UserLevelSGDRegressor
-from skprivate.displays import GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
+from skprivate.displays import AuditDisplay, GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
 from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
 
@@ -101,3 +103,47 @@ def test_results_must_fit_their_epsilons():
     ):
         with pytest.raises(ValueError, match=error):
             PrivacyUtilityDisplay.from_results(epsilons, scores)
+
+
+def test_no_colour_stands_for_two_purposes():
+    ledger = PrivacyLedger(epsilon=9.0)
+    for k in range(8):
+        with open_release(
+            epsilon=0.25, unit="row", adjacency="add-remove", ledger=ledger.annotated(f"p{k}")
+        ) as release:
+            release.laplace(0.0, sensitivity=1.0, epsilon=0.25)
+    display = LedgerDisplay.from_ledger(ledger)
+    colors = [bar.get_facecolor() for bar in display.ax_.patches[8:16]]
+    assert len(set(colors)) == 6 and len(set(colors[:6])) == 6 and len(set(colors[5:])) == 1
+    shown = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert shown == ["p0", "p1", "p2", "p3", "p4", "3 others"]
+
+
+def test_prices_in_pictures_are_not_rounded_down():
+    ledger = PrivacyLedger(epsilon=1.0000004)
+    with open_release(epsilon=0.50049, unit="row", adjacency="add-remove", ledger=ledger) as release:
+        release.laplace(0.0, sensitivity=1.0, epsilon=0.50049)
+    said = [text.get_text() for text in LedgerDisplay.from_ledger(ledger).ax_.texts]
+    assert said == ["budget ε = 1.00001", "0.501"]
+
+
+def test_a_curve_of_simulated_noise_says_so():
+    simulated = PrivacyGuarantee(1.0, 0.0, "row", "add-remove", valid_for_release=False)
+    for names in (None, ["model"]):
+        (label,) = GuaranteeDisplay.from_guarantee(simulated, names=names).labels
+        assert "simulated" in label
+
+
+def test_bars_are_red_where_a_claim_is_refuted():
+    class Audit(SimpleNamespace):
+        name, claimed_epsilon = "Mean", 1.0000004
+
+    audits = [
+        Audit(epsilon_lower_bound=1.2, violated=False),  # a bound among Gaussian mechanisms only
+        Audit(epsilon_lower_bound=0.9, violated=True),
+        Audit(epsilon_lower_bound=np.inf, violated=True),
+    ]
+    display = AuditDisplay.from_audits(audits)
+    red = [bar.get_facecolor()[0] > 0.5 for bar in display.ax_.patches[:3]]
+    assert red == [False, True, True] and display.labels[0] == "Mean, ε = 1.00001"
+    assert np.isfinite(display.ax_.get_xlim()).all()
