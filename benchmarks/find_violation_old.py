@@ -51,9 +51,8 @@ def subjects():
         ),
         "squares underflow, ridge off": (
             sp.UserLevelSGDRegressor(alpha=0.0, fit_intercept=False),
-            {"unit": "row"},
+            {"unit": "row", "settings": [{}]},
         ),
-        "squares underflow, mean": (sp.UserLevelMean(), {"settings": [{}]}),
         "labels far from zero, tables": (curated, {"X": plane, "y": numbers, "settings": numeric_tables}),
         "labels far from zero, regressor": (sp.CuratedBagGAMRegressor(label_bounds=(0.0, 1.0)), {}),
         "scores rounded to a unit": (

@@ -168,7 +168,8 @@ def find_violation(
         The claim. ``None``: the guarantee of a run (``privacy_guarantee_`` or ``guarantee``), else the parameters.
     unit : {"row", "private row", "user", "label", "data set"} or None, default=None
     adjacency : {"replace-one", "add-remove", "metric"} or None, default=None
-        ``None``: from the guarantee, else one row, replace-one.
+        ``None``: from the guarantee, else one row, replace-one. Where rows are protected and user identifiers are
+        accepted, one user's rows are searched, too, unless ``unit="row"`` is said.
     metric : str or None, default=None
         With ``adjacency="metric"``: contains "l1", "l2" or "linf".
     max_seconds : float, default=60.0
