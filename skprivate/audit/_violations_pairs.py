@@ -17,6 +17,8 @@ from skprivate.privacy import public_generator
 
 #: Where float64 breaks: zero, subnormals, squares that underflow, integers that end, squares and sums that overflow.
 LIMITS = (0.0, 1.0, 5e-324, 1.5e-162, 2.0**53, 1.34e154, 1.7e308)
+#: Where the squares of numbers end.
+SQUARES = (1.5e-162, 1.34e154)
 #: Values with which to fill rows.
 EXTREMES = (0.0, 1.0, -1.0, 0.5, 5e-324, 1e-310, 1.5e-162, 1e-9, 1e9, 2.0**53, 1.6e154, 1e300, -1.7e308)
 COUNTS = (1, 2, 3, 5, 8, 30, 31, 32, 33, 100, 103, 400, 400, 1000)
@@ -183,8 +185,11 @@ class Recipes:
             recipe["other target"] = recipe["victim target"]
 
     def _wide(self, recipe: dict[str, Any]) -> None:
-        """One row of very many entries, all close to a limit of arithmetic, against its opposite or nothing."""
+        """One row of very many entries, all close to where squares end, against its opposite or nothing."""
         recipe |= {"cells": _MANY_CELLS, "n": 30, "victim": "one entry larger"}
+        factor = 2.0 ** self.rng.uniform(-1, 1) if self.rng.random() < 0.5 else 1.0
+        recipe["victim size"] = float(self.rng.choice(SQUARES)) * factor
+        recipe |= {name: 1.0 for name in ("size", "target size") if name in recipe}
         recipe["other victim"] = str(self.rng.choice(["reversed", "zero", "one entry larger"]))
         recipe["rows"] = str(self.rng.choice(["zero", "constant"]))
         if recipe["d"] != "given":
