@@ -201,21 +201,20 @@ def find_violation(
 
     Examples
     --------
-    A mean that is private as long as all rows have the norm they should have:
+    A sum of numbers that are scaled by the largest of them, which one row can change for all others:
 
     >>> import numpy as np
     >>> from sklearn.base import BaseEstimator
     >>> from skprivate.audit import find_violation
-    >>> class DirectionSum(BaseEstimator):
+    >>> class ScaledSum(BaseEstimator):
     ...     def __init__(self, epsilon=1.0, random_state=None):
     ...         self.epsilon, self.random_state = epsilon, random_state
     ...     def fit(self, X, y=None):
     ...         rng = np.random.default_rng(self.random_state)
-    ...         square = (X**2).sum(axis=1)  # underflows
-    ...         unit = X / np.sqrt(np.maximum(square, 1e-323))[:, None]
-    ...         self.sum_ = unit.sum(axis=0) + rng.laplace(scale=2 * X.shape[1] ** 0.5 / self.epsilon, size=X.shape[1])
+    ...         column = X[:, 0] / max(np.abs(X[:, 0]).max(), 1e-300)
+    ...         self.sum_ = column.sum() + rng.laplace(scale=2 / self.epsilon)
     ...         return self
-    >>> report = find_violation(DirectionSum(), max_seconds=20, random_state=0)
+    >>> report = find_violation(ScaledSum(), max_seconds=5, random_state=0)
     >>> report.violated
     True
     """

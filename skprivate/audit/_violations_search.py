@@ -112,7 +112,9 @@ class Search:
         )
         place.claim = self.target.claim_of_a_run(example, labels, has_target, self.settings[0], self.given)
         if place.claim.unit == "row" and place.has_users and self.given["unit"] is None:
-            place.claim = replace(place.claim, unit="user")  # without identifiers a row is a user: pairs of both kinds
+            place.claim = replace(
+                place.claim, unit="user"
+            )  # without identifiers a row is a user: pairs of both kinds
         self.place = place
         if not isinstance(settings, list):
             own = {**parameters, **self.settings[0]}

@@ -125,7 +125,7 @@ class Target:
             out = np.asarray(model.transform(np.repeat(row, n, axis=0)))
         if out.dtype.kind not in "fiub":
             out = np.unique(out, return_inverse=True)[1].reshape(out.shape)
-        return np.asarray(out.reshape(n, -1), dtype=np.float64)
+        return _finite(out.reshape(n, -1))
 
     def claim(self, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any]) -> Claim | None:
         """What is promised: as given, else the guarantee of a run, else parameters; None if nothing is."""
@@ -240,8 +240,12 @@ def _numbers(value: Any) -> Array | None:
         array = np.array([zlib.crc32(str(item).encode()) for item in array.ravel()[:1000]])
     if array.dtype.kind not in "fiub":
         return None
-    # Missing and infinite numbers are told apart from others, and sums of them stay finite.
-    clean = np.nan_to_num(array.astype(np.float64).ravel(), nan=-1.2345e250, posinf=1e250, neginf=-1e250)
+    return _finite(array.ravel())
+
+
+def _finite(array: Any) -> Array:
+    """Missing and infinite numbers are told apart from others, and sums of them stay finite."""
+    clean = np.nan_to_num(array.astype(np.float64), nan=-1.2345e250, posinf=1e250, neginf=-1e250)
     return np.asarray(np.clip(clean, -1e250, 1e250))
 
 
