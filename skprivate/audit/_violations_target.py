@@ -68,7 +68,6 @@ class Target:
         self.subject = subject
         self.statistic = statistic
         self.simulate = simulate
-        self._fitted: dict[str, Any] = {}
         self.is_estimator = hasattr(subject, "fit")
         self.name = type(subject).__name__ if self.is_estimator else getattr(subject, "__name__", "function")
         place = subject.fit if self.is_estimator else subject
@@ -114,12 +113,8 @@ class Target:
 
     def many_rows(self, row: Any, n: int, settings: dict[str, Any], seed: int | None) -> Array:
         """Independent draws of a row-wise randomiser for one row: shape (n, n_features)."""
-        key = repr((sorted(settings.items(), key=lambda item: item[0]), np.shape(row)))
-        if key not in self._fitted:  # fitting such an estimator reads no rows
-            self._fitted[key] = self.run(Inputs(np.repeat(row, 2, axis=0)), settings, seed)
-        model = self._fitted[key]
-        if self.seeded:
-            model.set_params(random_state=seed)
+        # Fitting such an estimator reads no rows; one that was fitted may refuse to go on with another seed.
+        model = self.run(Inputs(np.repeat(row, 2, axis=0)), settings, seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             out = np.asarray(model.transform(np.repeat(row, n, axis=0)))
