@@ -122,6 +122,44 @@ def rounded_gaussian():
     return lambda x: float(np.rint((x + sigma * rng.standard_normal()) * 1024) / 1024)
 
 
+def published_hierarchy(columns):
+    """The binary hierarchy of PMM with the noise of its authors' code (github.com/kasanhyy/PMM), ε = 1.
+
+    Level j of r has Laplace noise of scale 2^((1 − 1/d)(r − j)/2)/ε, cut towards zero: the budgets of the levels add up
+    to (r + 1)·ε for one column and towards 6.3·ε for two, where ε is claimed. What is released is the synthetic rows:
+    here their counts by cell.
+    """
+    rng = np.random.default_rng()
+
+    def shares(parent, children):
+        first, second = children
+        left = parent // 2 if first + second == 0 else np.floor(parent * first / (first + second))
+        return left, parent - left
+
+    def release(X):  # by their place in the order of the tree
+        depth = int(np.ceil(np.log2(len(X))))
+        counts = np.bincount(
+            (X * 2**depth).astype(int), minlength=2**depth
+        )  # of the cells, in the order of the tree
+        released = np.zeros(1)
+        for level in range(depth + 1):
+            sums = counts.reshape(2**level, -1).sum(axis=1)
+            noise = np.trunc(
+                rng.laplace(scale=2 ** (0.5 * (1 - 1 / columns) * (depth - level)), size=2**level)
+            )
+            noisy = np.maximum(sums + noise, 0)
+            pairs = zip(released, noisy.reshape(-1, 2), strict=True) if level else ()
+            released = np.array([half for pair in pairs for half in shares(*pair)]) if level else noisy
+        return released
+
+    return release
+
+
+def worst_row():
+    others = np.full(15, 0.99)
+    return others, np.append(others, 0.0)
+
+
 def worst_user():
     X = np.zeros((60, 1))
     other = X.copy()
@@ -155,6 +193,8 @@ HERE = {
         {"epsilon": 1.0, "delta": 1e-5},
         4000,
     ),
+    "PMM, one column": (lambda: published_hierarchy(1), worst_row(), {"epsilon": 1.0}, 20_000),
+    "PMM, two columns": (lambda: published_hierarchy(2), worst_row(), {"epsilon": 1.0}, 20_000),
     "skprivate UserLevelMean": (lambda: UserLevelMean(tau=1.0, delta=1e-5), worst_user(), {}, 400),
     "skprivate UserLevelSGDRegressor": (lambda: UserLevelSGDRegressor(delta=1e-5), worst_gradient(), {}, 300),
     "skprivate RandomBagRegressor": (

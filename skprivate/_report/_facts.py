@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from skprivate._html import small
 from skprivate._report._words import (
     change_in_words,
     example_of,
     not_protected,
     percent,
-    small,
     strength_in_words,
 )
 from skprivate.privacy import Adjacency, PrivacyGuarantee

@@ -168,7 +168,8 @@ def find_violation(
         The claim. ``None``: the guarantee of a run (``privacy_guarantee_`` or ``guarantee``), else the parameters.
     unit : {"row", "private row", "user", "label", "data set"} or None, default=None
     adjacency : {"replace-one", "add-remove", "metric"} or None, default=None
-        ``None``: from the guarantee, else one row, replace-one.
+        ``None``: from the guarantee, else one row, replace-one. Where rows are protected and user identifiers are
+        accepted, one user's rows are searched, too, unless ``unit="row"`` is said.
     metric : str or None, default=None
         With ``adjacency="metric"``: contains "l1", "l2" or "linf".
     max_seconds : float, default=60.0
@@ -200,23 +201,20 @@ def find_violation(
 
     Examples
     --------
-    A mean that is private as long as all rows have the norm they should have:
+    A sum of numbers that are scaled by the largest of them, which one row can change for all others:
 
     >>> import numpy as np
     >>> from sklearn.base import BaseEstimator
     >>> from skprivate.audit import find_violation
-    >>> class DirectionSum(BaseEstimator):
+    >>> class ScaledSum(BaseEstimator):
     ...     def __init__(self, epsilon=1.0, random_state=None):
     ...         self.epsilon, self.random_state = epsilon, random_state
     ...     def fit(self, X, y=None):
     ...         rng = np.random.default_rng(self.random_state)
-    ...         with np.errstate(all="ignore"):
-    ...             unit = X / np.sqrt((X**2).sum(axis=1))[:, None]  # squares below 1.5e-162 are 0
-    ...         total = np.nan_to_num(unit, posinf=99.0, neginf=-99.0).sum(axis=0)
-    ...         noise = rng.laplace(scale=2 * X.shape[1] ** 0.5 / self.epsilon, size=X.shape[1])
-    ...         self.sum_ = total + noise
+    ...         column = X[:, 0] / max(np.abs(X[:, 0]).max(), 1e-300)
+    ...         self.sum_ = column.sum() + rng.laplace(scale=2 / self.epsilon)
     ...         return self
-    >>> report = find_violation(DirectionSum(), max_seconds=20, random_state=0)
+    >>> report = find_violation(ScaledSum(), max_seconds=5, random_state=0)
     >>> report.violated
     True
     """

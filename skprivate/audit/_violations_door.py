@@ -44,6 +44,8 @@ class _Replay:
         first, statistic, output = self.record.draws[self.count]
         self.count += 1
         same = first.kind == draw.kind and first.norm == draw.norm and first.events == draw.events
+        if same and draw.options.get("multiplicity") is not None:
+            return copy.deepcopy(output)  # candidates pooled by score: other pools are no other candidates
         if not same or statistic.shape != np.shape(draw.statistic) or first.step != draw.step:
             raise _Other
         if draw.norm in ("l1", "l2", "linf") and np.ndim(draw.sensitivity) == 0 and draw.sensitivity > 0:

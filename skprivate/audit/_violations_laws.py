@@ -15,6 +15,8 @@ from skprivate.audit._intervals import clopper_pearson
 
 Array = npt.NDArray[np.float64]
 _LIMIT = 1e12
+#: Sums and differences of many such numbers are finite.
+_LARGEST = 1e250
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,9 @@ def row_features(values: Array, first: Any, second: Any) -> tuple[Array, list[st
     for which, row in (("the first", first), ("the second", second)):
         if np.asarray(row).dtype.kind not in "fiu":
             continue
-        lattice = np.rint((values - np.asarray(row, dtype=np.float64)) / step)
+        with np.errstate(all="ignore"):
+            lattice = np.rint((values - np.asarray(row, dtype=np.float64)) / step)
+        lattice = np.clip(np.nan_to_num(lattice), -_LARGEST, _LARGEST)
         for norm, size in (("l1", np.abs(lattice).sum(axis=1)), ("linf", np.abs(lattice).max(axis=1))):
             columns.append(np.stack([size, np.mod(size, 2.0)], axis=1))
             names += [f"{norm} distance to {which}", f"parity of the {norm} distance to {which}"]

@@ -17,11 +17,16 @@ from skprivate.privacy import public_generator
 
 #: Where float64 breaks: zero, subnormals, squares that underflow, integers that end, squares and sums that overflow.
 LIMITS = (0.0, 1.0, 5e-324, 1.5e-162, 2.0**53, 1.34e154, 1.7e308)
+#: Where the squares of numbers end.
+SQUARES = (1.5e-162, 1.34e154)
 #: Values with which to fill rows.
 EXTREMES = (0.0, 1.0, -1.0, 0.5, 5e-324, 1e-310, 1.5e-162, 1e-9, 1e9, 2.0**53, 1.6e154, 1e300, -1.7e308)
 COUNTS = (1, 2, 3, 5, 8, 30, 31, 32, 33, 100, 103, 400, 400, 1000)
+#: What takes a crowd to show: everybody's contribution moves, each by no more than one may.
+_CROWDS = (400, 1000, 3000, 6000)
 #: Numbers in X: most pairs are small, so that many of them are looked at.
 _CELLS = (300, 300, 3_000, 3_000, 30_000)
+_MANY_CELLS = 120_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +101,7 @@ _VICTIMS = (
     "last bit",
     "random signs",
     "normal",
+    "one entry larger",
 )
 #: Genes that are sizes: mostly one of them is extreme at a time.
 _SIZES = ("size", "victim size", "target size")
@@ -123,7 +129,8 @@ def gene_values(place: Surroundings) -> dict[str, Any]:
     genes["place"] = ("first", "last", "in the middle")
     unit = place.claim.unit
     if unit != "label":
-        genes["victim"] = genes["other victim"] = _VICTIMS
+        genes["victim"] = _VICTIMS
+        genes["other victim"] = (*_VICTIMS, "reversed")
     if place.has_target:
         genes["target"] = ("low", "high", "middle", "uniform", "alternating") + (("given",) if given else ())
         genes["target size"] = random_size
@@ -156,10 +163,40 @@ class Recipes:
             recipe["settings"] = 0
         if self.rng.random() < 0.7:
             extreme = self.rng.choice(_SIZES)
-            recipe.update({name: 1.0 for name in _SIZES if name in recipe and name != extreme})
+            plain = 1.0 if self.rng.random() < 0.5 else float(self.rng.uniform(0.5, 2.0))
+            recipe.update({name: plain for name in _SIZES if name in recipe and name != extreme})
         if "users" in recipe and self.rng.random() < 0.5:
             recipe["ids"], recipe["rows at"] = "integers", None
+        scene = self.rng.random()
+        if "users" in recipe and scene < 0.3:
+            self._crowd(recipe)
+        elif "victim" in recipe and scene > 0.85:
+            self._wide(recipe)
         return recipe
+
+    def _crowd(self, recipe: dict[str, Any]) -> None:
+        """Many equal users, and one that has a row more or less: does it change how the others are computed?"""
+        few = {"n": _CROWDS, "users": ("one row each", "two rows each"), "victim": ("zero", "like others")}
+        few |= {"rows": ("constant",), "victim rows": ((1, 2), (2, 1)), "target": ("high", "alternating")}
+        few |= {"d": (1, 1, 2), "victim target": ("middle", "like others")}
+        recipe.update({k: v[int(self.rng.integers(len(v)))] for k, v in few.items() if k in recipe})
+        recipe |= {"cells": 30_000, "ids": "integers", "rows at": None, "other victim": recipe["victim"]}
+        if "other target" in recipe:
+            recipe["other target"] = recipe["victim target"]
+
+    def _wide(self, recipe: dict[str, Any]) -> None:
+        """One row of very many entries, all close to where squares end, against its opposite or nothing."""
+        recipe |= {"cells": _MANY_CELLS, "n": 30, "victim": "one entry larger"}
+        factor = 2.0 ** self.rng.uniform(-1, 1) if self.rng.random() < 0.5 else 1.0
+        recipe["victim size"] = float(self.rng.choice(SQUARES)) * factor
+        recipe |= {name: 1.0 for name in ("size", "target size") if name in recipe}
+        recipe["other victim"] = str(self.rng.choice(["reversed", "zero", "one entry larger"]))
+        recipe["rows"] = str(self.rng.choice(["zero", "constant"]))
+        if recipe["d"] != "given":
+            recipe["d"] = int(self.rng.choice([1000, 4000]))
+        if "victim target" in recipe:
+            recipe |= {"victim target": "high", "other target": "high", "outputs": 0}
+            recipe["target"] = str(self.rng.choice(["low", "middle"]))
 
     def change(self, recipe: dict[str, Any]) -> dict[str, Any]:
         """The recipe with one to three genes changed; sizes also by a step."""
@@ -238,6 +275,8 @@ def _build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any]
     ]
     if place.claim.unit == "label":
         own[1] = own[0]
+    elif recipe.get("other victim") == "reversed" and others.dtype.kind in "fiu":
+        own[1] = -own[0]
     own_y: list[Any] = [None, None]
     if target is not None:
         own_y = [
@@ -311,7 +350,8 @@ def _victim(kind: str, others: Any, d: int, size: float, rng: Any) -> Any:
         "last bit": np.nextafter(like, np.inf),
         "normal": np.clip(size * rng.normal(size=d), -1.7e308, 1.7e308),
         "random signs": size * rng.choice([-1.0, 1.0], size=d),
-    }[kind]
+        "one entry larger": np.where(np.arange(d) == 0, min(1.5 * size, 1.7e308), size),
+    }.get(kind, like)
 
 
 def _label_box(recipe: dict[str, Any], settings: dict[str, Any]) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,10 @@ class Search:
             make_data,
         )
         place.claim = self.target.claim_of_a_run(example, labels, has_target, self.settings[0], self.given)
+        if place.claim.unit == "row" and place.has_users and self.given["unit"] is None:
+            place.claim = replace(
+                place.claim, unit="user"
+            )  # without identifiers a row is a user: pairs of both kinds
         self.place = place
         if not isinstance(settings, list):
             own = {**parameters, **self.settings[0]}
@@ -408,6 +412,7 @@ class Search:
         shown = found or self.strongest
         pair = None if shown is None else shown.pair
         claim = self.place.claim
+        alone = found is not None and claim.unit == "user" and "user_ids" not in found.pair.first.params
         return dict(
             name=self.target.name,
             violated=found is not None,
@@ -422,7 +427,7 @@ class Search:
             claimed_epsilon=claim.epsilon if shown is None else shown.claim[0],
             claimed_delta=claim.delta if shown is None else shown.claim[1],
             distance=None if pair is None else pair.distance,
-            unit=claim.unit,
+            unit="row" if alone else claim.unit,
             adjacency=claim.adjacency,
             n_pairs=self.n_pairs,
             n_refused=self.n_refused,

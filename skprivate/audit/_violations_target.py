@@ -68,7 +68,6 @@ class Target:
         self.subject = subject
         self.statistic = statistic
         self.simulate = simulate
-        self._fitted: dict[str, Any] = {}
         self.is_estimator = hasattr(subject, "fit")
         self.name = type(subject).__name__ if self.is_estimator else getattr(subject, "__name__", "function")
         place = subject.fit if self.is_estimator else subject
@@ -114,18 +113,14 @@ class Target:
 
     def many_rows(self, row: Any, n: int, settings: dict[str, Any], seed: int | None) -> Array:
         """Independent draws of a row-wise randomiser for one row: shape (n, n_features)."""
-        key = repr((sorted(settings.items(), key=lambda item: item[0]), np.shape(row)))
-        if key not in self._fitted:  # fitting such an estimator reads no rows
-            self._fitted[key] = self.run(Inputs(np.repeat(row, 2, axis=0)), settings, seed)
-        model = self._fitted[key]
-        if self.seeded:
-            model.set_params(random_state=seed)
+        # Fitting such an estimator reads no rows; one that was fitted may refuse to go on with another seed.
+        model = self.run(Inputs(np.repeat(row, 2, axis=0)), settings, seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             out = np.asarray(model.transform(np.repeat(row, n, axis=0)))
         if out.dtype.kind not in "fiub":
             out = np.unique(out, return_inverse=True)[1].reshape(out.shape)
-        return np.asarray(out.reshape(n, -1), dtype=np.float64)
+        return _finite(out.reshape(n, -1))
 
     def claim(self, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any]) -> Claim | None:
         """What is promised: as given, else the guarantee of a run, else parameters; None if nothing is."""
@@ -240,8 +235,12 @@ def _numbers(value: Any) -> Array | None:
         array = np.array([zlib.crc32(str(item).encode()) for item in array.ravel()[:1000]])
     if array.dtype.kind not in "fiub":
         return None
-    # Missing and infinite numbers are told apart from others, and sums of them stay finite.
-    clean = np.nan_to_num(array.astype(np.float64).ravel(), nan=-1.2345e250, posinf=1e250, neginf=-1e250)
+    return _finite(array.ravel())
+
+
+def _finite(array: Any) -> Array:
+    """Missing and infinite numbers are told apart from others, and sums of them stay finite."""
+    clean = np.nan_to_num(array.astype(np.float64), nan=-1.2345e250, posinf=1e250, neginf=-1e250)
     return np.asarray(np.clip(clean, -1e250, 1e250))
 
 

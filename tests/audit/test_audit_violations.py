@@ -9,7 +9,9 @@ import pytest
 from scipy.stats import binom
 from sklearn.base import BaseEstimator
 
+from skprivate import PPMHalfspaceClassifier
 from skprivate.audit import find_violation
+from skprivate.audit._violations_door import door_share
 from skprivate.audit._violations_laws import (
     _lattice_step,
     epsilon_bound,
@@ -147,6 +149,18 @@ class RowNoise(BaseEstimator):
         return places + rng.laplace(scale=1.0 / self.epsilon, size=X.shape)
 
 
+class Coins(RowNoise):
+    """A coin for every number, whose chances are 3/8 to 5/8: log P changes by less than ε per distance.
+
+    Unlike the sum of a float and noise, it takes no last digits that give the float away.
+    """
+
+    def transform(self, X):
+        rng = np.random.default_rng(self.random_state)
+        chance = 0.5 + 0.25 * self.epsilon * (np.clip(np.asarray(X, dtype=float), 0.0, 1.0) - 0.5)
+        return (rng.random(np.shape(X)) < chance).astype(float)
+
+
 def test_a_jump_of_a_randomiser_is_found_by_halving():
     claim = {"delta": 0.0, "unit": "row", "adjacency": "metric", "metric": "l1", "settings": [{}]}
     report = find_violation(
@@ -154,7 +168,7 @@ def test_a_jump_of_a_randomiser_is_found_by_halving():
     )
     assert report.violated
     assert report.distance < 0.25
-    assert not find_violation(RowNoise(), np.zeros((2, 1)), max_pairs=40, random_state=0, **claim).violated
+    assert not find_violation(Coins(), np.zeros((2, 1)), max_pairs=40, random_state=0, **claim).violated
 
 
 def test_bad_arguments_are_named():
@@ -172,6 +186,42 @@ def test_a_search_repeats_itself():
     reports = [find_violation(Sums(), max_pairs=20, simulate=True, random_state=3) for _ in range(2)]
     assert reports[0].p_value == reports[1].p_value
     assert reports[0].how == reports[1].how
+
+
+class RowsPerUser(BaseEstimator):
+    """A sum over users that is turned round when the number of rows, which is a user's secret, is odd."""
+
+    def __init__(self, epsilon=1.0, random_state=None):
+        self.epsilon = epsilon
+        self.random_state = random_state
+
+    def fit(self, X, y=None, user_ids=None):
+        ids = np.arange(len(X)) if user_ids is None else np.asarray([repr(who) for who in user_ids])
+        firsts = np.unique(ids, return_index=True)[1]
+        total = np.clip(np.nan_to_num(X[firsts, 0]), -1.0, 1.0).sum() * (-1) ** len(X)
+        self.sum_ = total + np.random.default_rng(self.random_state).laplace(scale=2.0 / self.epsilon)
+        return self
+
+
+def test_users_numbers_of_rows_are_searched_wherever_identifiers_are_taken():
+    """The estimator says nothing of users: without identifiers, each row is one."""
+    report = find_violation(RowsPerUser(), max_seconds=30, max_pairs=400, random_state=0)
+    assert report.violated
+    assert report.unit == "user"
+    assert len(report.first.X) != len(report.second.X)
+    rows = find_violation(RowsPerUser(), unit="row", max_pairs=20, random_state=0)
+    assert not rows.violated
+    assert rows.unit == "row"
+
+
+def test_pooled_candidates_do_not_pass_for_other_candidates():
+    """Errors that tie are one pool: how many pools there are tells nothing of how many candidates there are."""
+    X, y = np.zeros((8, 2)), np.arange(8) % 2
+    far = X.copy()
+    far[-1, 0] = 1.0
+    classifier = PPMHalfspaceClassifier(random_state=0)
+    share = door_share(lambda rows: classifier.fit(rows, y, private=y == 1), X, far, None)
+    assert share == 0.0
 
 
 # --- validity ------------------------------------------------------------------------------------------------------
