@@ -115,7 +115,8 @@ def _views(z: Array, coins: Mask) -> list[Callable[[Array, Mask], Score]]:
             lambda rows, side, k=k: _laplace_ratio(rows, side, k)
             for k in sorted({min(k, p) for k in (3, 10, 40)})
         ]
-    gap = np.abs(z[coins].mean(axis=0) - z[~coins].mean(axis=0)) / z.std(axis=0)
+    # A number that differs in few fits may be the same in all of these once its tails are drawn in.
+    gap = np.abs(z[coins].mean(axis=0) - z[~coins].mean(axis=0)) / np.maximum(z.std(axis=0), 1e-300)
     ways += [lambda rows, side, j=j: lambda new: new[:, j] for j in np.argsort(gap)[::-1][:5]]
     return ways
 

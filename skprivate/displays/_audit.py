@@ -33,6 +33,8 @@ class AuditDisplay:
     quantity : {"accuracy", "epsilon"}, default="accuracy"
     baseline : float, default=0.5
         Value that needs no attack.
+    refuted : array-like of shape (n_rows,) or None, default=None
+        Rows drawn in red beside those beyond their limit.
 
     Attributes
     ----------
@@ -53,11 +55,14 @@ class AuditDisplay:
     True
     """
 
-    def __init__(self, *, labels, achieved, achieved_low, limit, quantity="accuracy", baseline=0.5):
+    def __init__(
+        self, *, labels, achieved, achieved_low, limit, quantity="accuracy", baseline=0.5, refuted=None
+    ):
         self.labels = labels
         self.achieved = achieved
         self.achieved_low = achieved_low
         self.limit = limit
+        self.refuted = refuted
         self.quantity = quantity
         self.baseline = baseline
 
@@ -120,6 +125,7 @@ class AuditDisplay:
             limit=np.array([audit.claimed_epsilon for audit in audits]),
             quantity="epsilon",
             baseline=0.0,
+            refuted=np.array([audit.violated for audit in audits]),
         )
         return display.plot(ax=ax)
 
@@ -143,7 +149,7 @@ class AuditDisplay:
         if ax is None:
             ax = plt.subplots(figsize=(7.0, 0.8 + 0.42 * n), layout="constrained")[1]
         rows = np.arange(n)[::-1]
-        broken = low > limit
+        broken = (low > limit) | (False if self.refuted is None else np.asarray(self.refuted, dtype=bool))
         colors = np.where(broken, "#c0392b", "#4c78a8")
         ax.barh(rows, np.maximum(low - self.baseline, 0.0), left=self.baseline, height=0.55, color=colors)
         open_width = np.maximum(limit - np.maximum(low, self.baseline), 0.0)
