@@ -117,7 +117,7 @@ class Game:
 
     @property
     def units_apart(self) -> int:
-        """How many units make the claimed total variation large; 1 where that of one is, or where groups are unknown."""
+        """How many units make the claimed total variation large; 1 where that of one is, or groups are unknown."""
         try:
             for event, _ in self.stated.events:
                 of_group(event, 2)

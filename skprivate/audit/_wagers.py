@@ -83,8 +83,9 @@ def ratios(epsilon: float) -> Array:
 def of_group(event: PrivacyEvent, units: int) -> PrivacyEvent:
     """What an event claims of two inputs that differ in so many units, each of which changes one at a time.
 
-    Privacy losses along the chain of inputs add up, and so do the lengths of their ranges; trade-off curves are applied
-    one after the other, which for Gaussians adds up μ (Dong, Roth, Su 2022, theorem 2.14), and in zCDP costs the square.
+    Privacy losses along the chain of inputs add up, and so do the lengths of their ranges; trade-off curves are
+    applied one after the other, which for Gaussians adds up μ (Dong, Roth, Su 2022, theorem 2.14), and in zCDP
+    costs the square.
     """
     if units == 1:
         return event
