@@ -38,21 +38,22 @@ N_USERS = 60
 
 
 def recipe_ppm_halfspace_classifier():
-    X = np.array([[-1.0], [-0.5], [0.5], [1.0], [0.0]])
-    private = np.array([False, False, False, False, True])
-    far = X.copy()
-    far[-1] = 9.0
+    """The public rows leave two halfspaces; private rows beyond one or the other side decide between them."""
+    public = np.repeat([-1.0, 1.0], 50)
+    X = np.concatenate([public, [3.0, -3.0], np.zeros(14)])[:, None]
+    private = np.arange(len(X)) >= public.size
     return {
         "parameters": {"strategy": "exact"},
         "fit": (X, private.astype(int)),
-        "neighbour": (far, private.astype(int)),
         "fit_params": {"private": private},
     }
 
 
 def recipe_bags(regression=False):
-    n = 2 if regression else 2000
-    X = np.arange(n)[:, None].astype(str)
+    # A bag to each label. A regressor pays for the sum of squares as well, which tells nothing of one label among many:
+    # with two columns two bags show the same label, and that is a third of the budget and no longer half.
+    n = 300 if regression else 2000
+    X = np.tile(np.arange(n)[:, None], 2 if regression else 1).astype(str)
     y = np.arange(n) % 2
     bounds = {"label_bounds": (0.0, 1.0)} if regression else {"classes": [0, 1]}
     parameters = {
@@ -73,9 +74,10 @@ def recipe_random_bags():
 
 
 def recipe_users(**parameters):
+    """All users at zero but those whose contributions attain the bound; the descents make one step."""
     X = np.zeros((N_USERS, 1))
-    X[0], X[1] = 100.0, -100.0
-    y = (X[:, 0] > 0).astype(int) if "classes" in parameters else 1e4 * np.sign(X[:, 0])
+    X[0], X[1] = 1e6, -1e6
+    y = (X[:, 0] > 0).astype(int) if "classes" in parameters else 12345.6 * np.sign(X[:, 0])
     return {"parameters": parameters, "fit": (X, None if "tau" in parameters else y)}
 
 
@@ -96,19 +98,18 @@ def recipe_privatizer():
     }
 
 
-def recipe_selector():
+def recipe_selector(epsilon):
     from sklearn.frozen import FrozenEstimator
     from sklearn.linear_model import LinearRegression
 
     models = [
         (f"slope{w:g}", FrozenEstimator(LinearRegression().fit([[0.0], [1.0]], [0.0, w]))) for w in (1, -1)
     ]
-    X, y = np.array([[1.0], [1.0]]), np.array([1.0, 1.0])
-    return {
-        "parameters": {"estimators": models},
-        "fit": (X, y),
-        "neighbour": (X, np.array([1.0, -1.0])),
-    }
+    # Half of the users change their minds: from all for the first model to a draw.
+    n = {0.5: 6, 1.0: 4}.get(epsilon, 2)
+    y = np.ones(n)
+    y[-1] = -1.0
+    return {"parameters": {"estimators": models}, "fit": (np.ones((n, 1)), y)}
 
 
 RECIPES = {
@@ -119,9 +120,9 @@ RECIPES = {
     "RandomBagClassifier": [("", recipe_random_bags)],
     "RandomBagRegressor": [("", recipe_random_bags)],
     "UserLevelSelector": [("", recipe_selector)],
-    "UserLevelMean": [("", lambda: recipe_users(tau=1.0))],
-    "UserLevelSGDClassifier": [("", lambda: recipe_users(classes=[0, 1]))],
-    "UserLevelSGDRegressor": [("", recipe_users)],
+    "UserLevelMean": [("", lambda: recipe_users(tau=1e4))],
+    "UserLevelSGDClassifier": [("", lambda: recipe_users(classes=[0, 1], max_iter=1))],
+    "UserLevelSGDRegressor": [("", lambda: recipe_users(max_iter=1))],
     "MetricPrivateSynthesizer": [
         (" (wasserstein)", lambda: recipe_synthesizer("wasserstein")),
         (" (rows)", lambda: recipe_synthesizer("rows")),
@@ -159,7 +160,13 @@ if __name__ == "__main__":
             continue
         for variant, make in RECIPES.get(name, []):
             for epsilon in EPSILONS:
-                sound, broken = audit(cls, make(), epsilon, args.seconds_per_audit, args.observable)
+                sound, broken = audit(
+                    cls,
+                    make(epsilon) if inspect.signature(make).parameters.get("epsilon") else make(),
+                    epsilon,
+                    args.seconds_per_audit,
+                    args.observable,
+                )
                 print(sound, "| half the noise:", broken, flush=True)
                 rows.append(
                     [

@@ -70,11 +70,14 @@ def _extreme_rows(X):
     norms = np.linalg.norm(centred.reshape(len(X), -1), axis=1)
     far = X[int(np.argmax(norms))]
     opposite = X[int(np.argmin((centred @ (far - np.median(X, axis=0))) if X.ndim == 2 else norms))]
-    return [(high, low), (far, opposite)]
+    same = {(high.tobytes(), low.tobytes()), (low.tobytes(), high.tobytes())}
+    return [(high, low)] + [(far, opposite)] * ((far.tobytes(), opposite.tobytes()) not in same)
 
 
-def canary_pairs(data: FitInput, unit: str, adjacency: str) -> list[tuple[FitInput, FitInput]]:
-    """Candidate pairs of neighbouring inputs.
+def canary_pairs(
+    data: FitInput, unit: str, adjacency: str, n_units: int = 1
+) -> list[tuple[FitInput, FitInput]]:
+    """Candidate pairs of neighbouring inputs, or of inputs so many units apart, all of which change alike.
 
     Parameters
     ----------
@@ -82,6 +85,8 @@ def canary_pairs(data: FitInput, unit: str, adjacency: str) -> list[tuple[FitInp
         The audited data; neighbours differ from it in one unit.
     unit : {"row", "private row", "user", "label"}
     adjacency : {"replace-one", "add-remove"}
+    n_units : int
+        At most half of the units are changed together.
 
     Returns
     -------
@@ -95,12 +100,13 @@ def canary_pairs(data: FitInput, unit: str, adjacency: str) -> list[tuple[FitInp
     """
     n = _num_samples(data.X)
     if unit == "label":
-        rows = np.array([0])
         one, other = opposite_targets(data.y)
-        positions = [np.array([r]) for r in (0, int(np.argmax(_distance_from_centre(data.X))))]
+        positions = [np.arange(n_units)]
+        if n_units == 1:
+            positions.append(np.array([int(np.argmax(_distance_from_centre(data.X)))]))
         return [(data.with_rows(r, y=one), data.with_rows(r, y=other)) for r in positions]
     if unit == "row":
-        rows = np.array([n - 1])
+        rows = np.arange(n - n_units, n)
     elif unit == "private row":
         private = data.params.get("private")
         if private is None:
@@ -109,13 +115,14 @@ def canary_pairs(data: FitInput, unit: str, adjacency: str) -> list[tuple[FitInp
                 "private row, or "
                 "neighbour= explicitly."
             )
-        rows = np.flatnonzero(np.asarray(private, dtype=bool))[-1:]
+        rows = np.flatnonzero(np.asarray(private, dtype=bool))[-n_units:]
         if rows.size == 0:
             raise ValueError("fit_params['private'] marks no private row: there is nothing to audit.")
     elif unit == "user":
         users = data.params.get("user_ids")
         codes = np.arange(n) if users is None else encode_identifiers(users, n)[0]
-        rows = np.flatnonzero(codes == codes[-1])
+        last = np.unique(codes[::-1], return_index=True)[1].argsort()[:n_units]
+        rows = np.flatnonzero(np.isin(codes, np.unique(codes)[last]))
     else:
         raise ValueError(
             f"For unit {unit!r} pass neighbour= explicitly (and distance=, for a metric guarantee)."

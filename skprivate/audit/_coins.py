@@ -6,7 +6,8 @@ as indistinguishable between the two values of one coin, given the others, as th
 =============  ==========================  =============================================================
 design         valid for                   coin i decides
 =============  ==========================  =============================================================
-pair           every unit and adjacency    (one coin) which of two neighbouring inputs is fitted
+pair           every unit and adjacency    (one coin) which of two neighbouring inputs is fitted, or of two that
+                                           are several units apart, against the claim for so many
 labels         label                       the label of row i
 presence       row, user; add-remove       whether the unit is there at all
 columns        row, user                   replace-one: the sign of a row along axis i, or of its target;
@@ -49,12 +50,15 @@ class Design:
         From n_coins booleans to a FitInput.
     probes : array-like or None
         Rows at which predictions are looked at.
+    n_units : int
+        Units that one coin decides together.
     """
 
     name: str
     n_coins: int
     make: Callable[[npt.NDArray[np.bool_]], FitInput]
     probes: Any = None
+    n_units: int = 1
     _seen: dict[Any, tuple[Array, ...]] = field(default_factory=dict, repr=False)
 
     def codes(self) -> npt.NDArray[np.bool_]:
@@ -120,15 +124,30 @@ class Design:
         return out
 
 
-def pair_of(one: FitInput, other: FitInput) -> Design:
+def pair_of(one: FitInput, other: FitInput, n_units: int = 1) -> Design:
     """The design of one coin."""
     n = _num_samples(other.X)
     rows = np.unique(np.clip([0, 1, 2, n // 2, n - 3, n - 2, n - 1], 0, n - 1))
-    return Design("pair", 1, lambda coins: other if coins[0] else one, probes=other.take(rows).X)
+    return Design("pair", 1, lambda coins: other if coins[0] else one, other.take(rows).X, n_units)
 
 
-def designs(data: FitInput, neighbour, unit: str, adjacency: str, local: bool) -> list[Design]:
-    """All designs that are valid for a guarantee and can be built from the data, those of many coins first."""
+def _together(data: FitInput, unit: str, wanted: int) -> int:
+    """As many units as are wanted, at most half of those there are."""
+    n = _num_samples(data.X)
+    if unit == "private row":
+        n = int(np.sum(np.asarray(data.params.get("private", ()), dtype=bool)))
+    elif data.params.get("user_ids") is not None:
+        n = int(np.max(encode_identifiers(data.params["user_ids"], n)[0])) + 1
+    return max(1, min(wanted, n // 2))
+
+
+def designs(
+    data: FitInput, neighbour, unit: str, adjacency: str, local: bool, wanted: int = 1
+) -> list[Design]:
+    """All designs that are valid for a guarantee and can be built from the data: of many coins, pairs of groups, pairs.
+
+    ``wanted`` is the number of units that would make a claim's differences large.
+    """
     if local and neighbour is not None:
         return [_rows(data, neighbour)]
     if neighbour is not None:
@@ -142,7 +161,10 @@ def designs(data: FitInput, neighbour, unit: str, adjacency: str, local: bool) -
     if unit in ("row", "user"):
         many += _columns(data, adjacency)
     try:
-        pairs = [pair_of(*pair) for pair in canary_pairs(data, unit, adjacency)]
+        groups = dict.fromkeys((_together(data, unit, wanted), 1))
+        pairs = [
+            pair_of(*pair, units) for units in groups for pair in canary_pairs(data, unit, adjacency, units)
+        ]
     except ValueError:
         if not many:
             raise

@@ -128,13 +128,13 @@ def audit_estimator(
     data = FitInput(X, None if y is None else np.asarray(y), dict(fit_params or {}))
     fits = Fits(Observer(estimator, observable), simulate, rng, n_jobs, n_runs, max_seconds)
     claim = _read_claim(fits.observer, data, guarantee, epsilon, delta, unit, adjacency, distance)
+    game = Game(claim, confidence, rng)
     if canaries is not None:
         make, n_coins = canaries
         options = [Design("custom", int(n_coins), lambda coins: _as_input(make(coins), data))]
     else:
         other = None if neighbour is None else _as_input(neighbour, data)
-        options = designs(data, other, claim.unit, claim.adjacency, fits.observer.local)
-    game = Game(claim, confidence, rng)
+        options = designs(data, other, claim.unit, claim.adjacency, fits.observer.local, game.units_apart)
     players = choose_players(options, fits, game, observable)
     while not (fits.over() or game.refuted):
         min(players, key=lambda player: player.spent).play()
@@ -154,6 +154,7 @@ def audit_estimator(
         design=first.name,
         observable=observable if isinstance(observable, str) else "custom",
         n_coins=first.n_coins,
+        n_units=first.n_units,
         n_fits=fits.made,
         seconds=fits.seconds(),
     )

@@ -39,6 +39,8 @@ class EstimatorAudit:
         What was looked at.
     n_coins : int
         Independent coins, each of which decides one unit, in a fit.
+    n_units : int
+        Units that one coin decides together; above 1 the claim for so many is tested, which follows from that for one.
     n_fits : int
         All fits, those included from which designs and scores were learned.
     seconds : float
@@ -69,6 +71,7 @@ class EstimatorAudit:
     design: str
     observable: str
     n_coins: int
+    n_units: int
     n_fits: int
     seconds: float
 
@@ -98,6 +101,7 @@ class EstimatorAudit:
         delta = f", delta {self.claimed_delta:g}" if self.claimed_delta else ""
         among = {"gaussian": " (as Gaussian noise)"}.get(self.family, "")
         coins = "one coin" if self.n_coins == 1 else f"{self.n_coins} coins"
+        coins += "" if self.n_units == 1 else f" for {self.n_units} units"
         return (
             f"{self.name}: claimed epsilon {self.claimed_epsilon:.4g}{delta} for one {self.unit} ({self.adjacency}); "
             f"audited epsilon >= {self.epsilon_lower_bound:.3g}{among}, p <= {self.p_value:.2g} at confidence "

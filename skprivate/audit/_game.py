@@ -14,7 +14,7 @@ from skprivate.audit._coins import Design
 from skprivate.audit._forecasts import N_EXPERTS, Forecaster
 from skprivate.audit._redraws import Redraws
 from skprivate.audit._released import Observer, stack_released
-from skprivate.audit._wagers import Wagers, claimed_curve, family, ratios
+from skprivate.audit._wagers import Claim, Wagers, claimed_curve, family, of_group, ratios
 from skprivate.privacy import GaussianEvent, ZeroConcentratedEvent
 
 __all__ = ["Fits", "Game", "Stated", "choose_players"]
@@ -25,6 +25,12 @@ _PILOT = 64
 _ENOUGH = 8000
 #: Rounds of draws made again: before the first bet, and between two looks.
 _PRACTICE, _BLOCK = 400, 200
+#: Shares of the time and of the fits after which practice ends: of draws, of designs of many coins, of pairs.
+_UNTIL = (0.2, 0.3, 0.4)
+#: By how much a later design must seem faster: practice is short, and groups come first.
+_CLEARLY = 1.3
+#: Total variation at which few rounds tell the claim from one twice as large, and the largest group tried.
+_APART, _LARGEST = 0.8, 64
 
 
 class Stated(NamedTuple):
@@ -55,6 +61,10 @@ class Fits:
             self.max_seconds is not None and self.seconds() >= self.max_seconds
         )
 
+    def left(self, share: float = 1.0) -> float:
+        """Seconds until so much of the time is used."""
+        return math.inf if self.max_seconds is None else share * self.max_seconds - self.seconds()
+
     def look(self, design: Design, tosses, *, seeds=None):
         """What fits on these tosses give away, one dictionary a fit."""
         if seeds is None:
@@ -71,19 +81,49 @@ class Fits:
         return int(self.rng.integers(2**31 - 1)) if self.simulate else None
 
 
+class Book(NamedTuple):
+    """The claims that are bet against where one coin decides so many units, and the ε' of the bets."""
+
+    at: Any
+    claims: list[Claim]
+
+
 class Game:
-    """The wealth of the bets against the claim and against a family of other claims."""
+    """The wealth of the bets against the claim and against a family of other claims.
+
+    A claim for one unit is a claim for groups of them, larger and therefore told apart from its double in fewer rounds:
+    μ = .12 needs thousands of coins, 17μ = 2 a hundred.
+    """
 
     def __init__(self, claim: Stated, confidence: float, rng):
-        self.at, self.rng = ratios(claim.epsilon), rng
+        self.stated, self.rng = claim, rng
         self._goal = -math.log1p(-confidence)
         gaussian = any(isinstance(event, GaussianEvent | ZeroConcentratedEvent) for event, _ in claim.events)
         self.family = "pure" if claim.delta == 0.0 else "gaussian" if gaussian else "approximate"
         steps = np.concatenate([np.arange(1, 30) / 20, np.geomspace(1.5, 12.0, 20)])
         self.epsilons = claim.epsilon * steps
-        stated = claimed_curve(claim.epsilon, claim.delta, claim.events, self.at)
-        self.claims = [stated, *family(self.family, self.epsilons, claim.delta, self.at)]
-        self._peaks = np.zeros(len(self.claims))
+        self._books: dict[int, Book] = {}
+        self._peaks = np.zeros(1 + self.epsilons.size)
+
+    def book(self, n_units: int) -> Book:
+        """The claims for so many units."""
+        if n_units not in self._books:
+            claim = self.stated
+            at = ratios(n_units * claim.epsilon)
+            stated = claimed_curve(claim.epsilon, claim.delta, claim.events, at, n_units)
+            others = family(self.family, self.epsilons, claim.delta, at, n_units)
+            self._books[n_units] = Book(at, [stated, *others])
+        return self._books[n_units]
+
+    @property
+    def units_apart(self) -> int:
+        """How many units make the claimed total variation large; 1 where that of one is, or groups are unknown."""
+        try:
+            for event, _ in self.stated.events:
+                of_group(event, 2)
+        except TypeError:
+            return 1
+        return int(np.clip(round(_APART / max(self.book(1).claims[0].deltas[0], 1e-9)), 1, _LARGEST))
 
     def record(self, players) -> None:
         """Note the wealth of the bets: the average of the players' wealths, each of whom has an equal share."""
@@ -112,45 +152,67 @@ class Player:
     #: Whether the coins of one toss decide one fit.
     of_one_fit = False
 
-    def __init__(self, fits: Fits, game: Game, name: str, n_coins: int):
-        self.fits, self.game, self.name, self.n_coins = fits, game, name, n_coins
+    def __init__(self, fits: Fits, game: Game, design: Design, name: str = ""):
+        self.fits, self.game, self.design = fits, game, design
+        self.name, self.n_coins, self.n_units = name or design.name, design.n_coins, design.n_units
+        self.book = game.book(design.n_units)
         self.spent = 0.0
+        self._cost = 0.0
         self._features: list[Any] = []
         self._coins: list[Any] = []
         self._known = self._learned = 0
         self._forecaster: Any = None
-        self._wagers = Wagers(game.claims, game.at, N_EXPERTS)
+        self._wagers = Wagers(self.book.claims, self.book.at, N_EXPERTS)
 
-    def prepare(self) -> bool:
-        """Before the first toss; whether the design shows anything."""
+    def prepare(self, seconds: float) -> bool:
+        """Before the first toss; whether the design shows anything, and in so little time."""
         return True
 
-    def toss(self, first: bool) -> tuple[Any, Any]:
+    def toss(self, rounds: int) -> tuple[Any, Any]:
         """Coins and their features: rows of coins that belong to one another, and as many arrays (n_coins, p)."""
         raise NotImplementedError
 
-    def practise(self) -> float:
+    def rehearsal(self, fits: float) -> tuple[int, int]:
+        """Rounds of practice, where so many fits are left for it; and how many of them at a time."""
+        raise NotImplementedError
+
+    def practise(self, seconds: float, fits: float) -> float:
         """Tosses that only teach. Returns how fast bets against half the claim would have grown, by the second."""
         start = self.fits.seconds()
-        if not self.prepare():
+        if not self.prepare(seconds):
             return -math.inf
         before = self.fits.seconds()
-        tosses, features = self.toss(first=True)
+        rounds, block = self.rehearsal(fits)
+        tosses, features = [], []
+        while len(tosses) < rounds and (not tosses or self.fits.seconds() - start < seconds):
+            coins, shown = self.toss(min(block, rounds - len(tosses)))
+            tosses += list(coins)
+            features += list(shown)
         cost = max(self.fits.seconds() - before, 1e-9)
+        self._cost = cost / len(tosses)
         self._remember(tosses, features)
-        half = self.game.claims[10]
-        trial = Wagers([half], self.game.at, N_EXPERTS)
+        half = self.book.claims[10]
+        trial = Wagers([half], self.book.at, N_EXPERTS)
         self._bet(trial, self._forecaster.practice, tosses)
         self.spent = self.fits.seconds() - start
-        return float(trial.log_wealth()[0]) / cost
+        return trial.best() / cost
+
+    def affordable(self, rounds: int) -> int:
+        """At most so many rounds, and no more than there is time for."""
+        left = self.fits.left() / max(self._cost, 1e-9)
+        return max(1, rounds if left > rounds else int(left))
 
     def play(self) -> None:
         """A few tosses, and the bets on them."""
         start = self.fits.seconds()
-        tosses, features = self.toss(first=False)
+        tosses, features = self.toss(self.rounds())
         self._bet(self._wagers, self._forecaster(np.vstack(features)), tosses)
         self._remember(tosses, features)
         self.spent += self.fits.seconds() - start
+
+    def rounds(self) -> int:
+        """Rounds between two looks."""
+        raise NotImplementedError
 
     def log_wealth(self):
         return self._wagers.log_wealth()
@@ -172,7 +234,7 @@ class Player:
         self._known += len(tosses) * self.n_coins
         if self._known >= 1.6 * self._learned:
             rows, coins = np.vstack(self._features), np.concatenate(self._coins)
-            self._forecaster = Forecaster(rows, coins, np.exp(self.game.at), self.game.rng)
+            self._forecaster = Forecaster(rows, coins, np.exp(self.book.at), self.game.rng)
             self._learned = self._known
 
 
@@ -180,25 +242,32 @@ class FitPlayer(Player):
     """Every toss is a fit."""
 
     def __init__(self, design: Design, fits: Fits, game: Game):
-        super().__init__(fits, game, design.name, design.n_coins)
-        self.design, self.of_one_fit = design, design.n_coins > 1
+        super().__init__(fits, game, design)
+        self.of_one_fit = design.n_coins > 1
         self._layout: Any = None
 
-    def prepare(self) -> bool:
+    def prepare(self, seconds: float) -> bool:
         if self.n_coins == 1:
             return True
         codes = self.design.codes()
         seeds = [int(self.fits.rng.integers(2**31 - 1))] * len(codes)
-        return self.design.trace(self.fits.look(self.design, codes, seeds=seeds)) > 0
+        runs, before = self.fits.look(self.design, codes[:1], seeds=seeds[:1]), self.fits.seconds()
+        runs += self.fits.look(self.design, codes[1:2], seeds=seeds[1:2])
+        if (self.fits.seconds() - before) * len(codes) > seconds:
+            return False
+        runs += self.fits.look(self.design, codes[2:], seeds=seeds[2:])
+        return self.design.trace(runs) > 0
 
-    def toss(self, first: bool) -> tuple[Any, Any]:
-        if first:
-            rounds = max(2, -(-min(_PILOT, max(20, self.fits.n_runs // 10)) // self.n_coins))
-        else:
-            rounds = 1 if self.n_coins > 1 else 8
-            rounds = min(
-                rounds * (1 if self.fits.n_jobs in (None, 1) else 8), self.fits.n_runs - self.fits.made
-            )
+    def rehearsal(self, fits: float) -> tuple[int, int]:
+        rounds = max(2, -(-min(_PILOT, max(20, self.fits.n_runs // 10)) // self.n_coins))
+        rounds = int(max(2 if self.n_coins > 1 else 8, min(rounds, fits)))
+        return rounds, 1 if self.n_coins > 1 else 8 if self.fits.n_jobs in (None, 1) else rounds
+
+    def rounds(self) -> int:
+        rounds = (1 if self.n_coins > 1 else 8) * (1 if self.fits.n_jobs in (None, 1) else 8)
+        return self.affordable(max(1, min(rounds, self.fits.n_runs - self.fits.made)))
+
+    def toss(self, rounds: int) -> tuple[Any, Any]:
         tosses = self.game.rng.random((rounds, self.n_coins)) < 0.5
         return tosses, self._read(self.fits.look(self.design, tosses))
 
@@ -219,46 +288,60 @@ class RedrawPlayer(Player):
     """Every toss draws afresh what two fits asked for."""
 
     def __init__(self, pair: Design, fits: Fits, game: Game):
-        super().__init__(fits, game, "draws", 1)
-        self.pair = pair
+        super().__init__(fits, game, pair, "draws")
 
-    def prepare(self) -> bool:
+    def prepare(self, seconds: float) -> bool:
         self.fits.made += 2
-        self.redraws = Redraws(self.fits.observer, self.pair, self.fits.seed())
+        self.redraws = Redraws(self.fits.observer, self.design, self.fits.seed())
         return bool(self.redraws.steps)
 
-    def toss(self, first: bool) -> tuple[Any, Any]:
-        tosses = self.game.rng.random((_PRACTICE if first else _BLOCK, 1)) < 0.5
+    def rehearsal(self, fits: float) -> tuple[int, int]:
+        return _PRACTICE, _PRACTICE // 16
+
+    def rounds(self) -> int:
+        return self.affordable(_BLOCK)
+
+    def toss(self, rounds: int) -> tuple[Any, Any]:
+        tosses = self.game.rng.random((rounds, 1)) < 0.5
         return tosses, self.redraws.features(tosses[:, 0])[:, None, :]
 
 
 def choose_players(options: list[Design], fits: Fits, game: Game, observable: Any) -> list[Player]:
     """Whose practice suggests that bets grow fastest, none of whom has bet yet: of fits, and of draws made again.
 
-    Pairs, which need many more fits to learn from, are tried where no design of many coins shows anything.
+    Pairs, which need many more fits to learn from, are tried where no design of many coins shows anything, those of one
+    unit where no group does.
     """
     failures: list[Exception] = []
 
-    def best(players):
-        ranked = [(-math.inf, None)]
-        for player in players:
+    def best(players, share):
+        found: tuple[float, Any] = (-math.inf, None)
+        for k, player in enumerate(players):
+            waiting = len(players) - k
+            seconds, runs = fits.left(share) / waiting, (share * fits.n_runs - fits.made) / waiting
+            if found[1] and min(seconds, runs) <= 0.0:
+                break  # the later ones are not known to be better
             try:
-                ranked.append((player.practise(), player))
+                growth = player.practise(seconds, runs)
+                if growth > (-math.inf if found[1] is None else _CLEARLY * max(found[0], 0.0)):
+                    found = growth, player
             except ValueError as failure:  # not a valid input for this estimator, as a class without rows
                 failures.append(failure)
-        return max(ranked, key=lambda each: each[0])
+        return found
 
     pairs = [design for design in options if design.n_coins == 1]
+    singles = [design for design in pairs if design.n_units == 1]
+    groups = [design for design in pairs if design.n_units > 1]
     again, rival = -math.inf, None
     if observable in ("all", "mechanism"):
-        again, rival = best([RedrawPlayer(pair, fits, game) for pair in pairs])
-    growth, player = best([FitPlayer(design, fits, game) for design in options if design.n_coins > 1])
-    if not growth > 0.0 and (rival is None or observable == "all"):
-        growth, player = max(
-            (growth, player),
-            best([FitPlayer(design, fits, game) for design in pairs]),
-            key=lambda each: each[0],
-        )
+        again, rival = best([RedrawPlayer(pair, fits, game) for pair in groups or singles], _UNTIL[0])
+    growth, player = best(
+        [FitPlayer(design, fits, game) for design in options if design.n_coins > 1], _UNTIL[1]
+    )
+    for alike in (groups, singles):
+        if alike and not growth > 0.0 and (rival is None or observable == "all"):
+            found = best([FitPlayer(design, fits, game) for design in alike], _UNTIL[2])
+            growth, player = max((growth, player), found, key=lambda each: each[0])
     players = [each for each in (player, rival) if each is not None]
     if observable == "mechanism":  # both look at the same draws
         players = [rival if again > growth else player]

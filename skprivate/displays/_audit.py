@@ -63,6 +63,7 @@ class AuditDisplay:
         self.achieved = achieved
         self.achieved_low = achieved_low
         self.limit = limit
+        self.refuted = refuted
         self.quantity = quantity
         self.baseline = baseline
         self.refuted = refuted

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.base import BaseEstimator
 
 from skprivate.audit import audit_estimator
@@ -9,9 +10,19 @@ from skprivate.audit._canaries import FitInput, canary_pairs
 from skprivate.audit._coins import designs
 from skprivate.audit._forecasts import N_EXPERTS, _views
 from skprivate.audit._released import released_values, stack_released
-from skprivate.audit._wagers import Forecast, Wagers, claimed_curve, ratios
+from skprivate.audit._wagers import Forecast, Wagers, claimed_curve, delta_of_group, of_group, ratios
 from skprivate.displays import AuditDisplay
-from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
+from skprivate.privacy import (
+    Adjacency,
+    BoundedRangeEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyGuarantee,
+    PrivacyUnit,
+    PureEvent,
+    ZeroConcentratedEvent,
+    public_generator,
+)
 
 
 class LaplaceSum(BaseEstimator):
@@ -194,6 +205,74 @@ def test_one_coin_changes_one_unit(unit, adjacency):
                 assert len(one - other) <= users and len(other - one) <= users, design.name
 
 
+class GaussianSum(BaseEstimator):
+    """Sum of clipped rows with Gaussian noise; ``noise=0.5`` adds half of what the claim needs."""
+
+    def __init__(self, noise=1.0, random_state=None):
+        self.noise = noise
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        rng = np.random.default_rng(self.random_state)
+        self.total_ = np.clip(X[:, 0], 0.0, 1.0).sum() + rng.normal(scale=self.noise * 8.0577)
+        return self
+
+
+def test_a_claim_for_one_unit_is_tested_on_groups():
+    """μ = .124 of one row against .248 takes thousands of fits; 16 rows at once need a hundred."""
+    X = np.linspace(0.0, 1.0, 60)[:, None]
+    guarantee = PrivacyGuarantee(
+        0.5, 1e-6, PrivacyUnit.ROW, Adjacency.REPLACE_ONE, events=((GaussianEvent(8.0577), 1),)
+    )
+    options = {"guarantee": guarantee, "confidence": 0.999, "n_runs": 800, "random_state": 0}
+    sound, broken = (audit_estimator(GaussianSum(noise), X, simulate=True, **options) for noise in (1.0, 0.5))
+    assert broken.violated and broken.n_units > 8 and broken.family == "gaussian"
+    assert not sound.violated and sound.claimed_epsilon == 0.5
+
+
+@pytest.mark.parametrize("units", [1, 2, 7])
+def test_claims_for_groups(units):
+    at = np.array([0.0, 0.3, 2.0])
+    mu = units / 5.0
+    exact = norm.cdf(-at / mu + mu / 2) - np.exp(at) * norm.cdf(-at / mu - mu / 2)
+    claim = claimed_curve(9.0, 1e-3, [(GaussianEvent(5.0), 1)], at, units)
+    np.testing.assert_allclose(claim.deltas, exact, rtol=1e-9, atol=1e-20)
+    assert of_group(ZeroConcentratedEvent(0.1), units).rho == pytest.approx(0.1 * units**2)
+    for event in (LaplaceEvent(0.2), PureEvent(0.2), BoundedRangeEvent(0.2)):
+        assert of_group(event, units).pure_epsilon == pytest.approx(0.2 * units)
+    # Randomised response with a leak, applied along a chain of inputs, attains no more than the sum of δe^{jε}.
+    assert delta_of_group(0.5, 1e-3, units) == pytest.approx(1e-3 * np.expm1(0.5 * units) / np.expm1(0.5))
+    pure = claimed_curve(0.2, 0.0, (), at, units)
+    assert pure.epsilon == pytest.approx(0.2 * units)
+    np.testing.assert_allclose(pure.deltas[0], np.tanh(0.1 * units))
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("unit", ["row", "private row", "user", "label"])
+def test_groups_are_as_many_units_apart_as_they_say(unit, adjacency):
+    X, y = np.random.default_rng(0).normal(size=(24, 3)), np.arange(24) % 3
+    users = np.repeat(np.arange(8), 3)
+    params = {"user_ids": users, "private": np.arange(24) < 9}
+    if unit == "row":
+        del params["user_ids"]
+    for design in designs(FitInput(X, y, params), None, unit, adjacency, False, wanted=3):
+        if design.n_coins > 1 or design.n_units == 1:
+            continue
+        one, other = (design.make(np.array([coin])) for coin in (False, True))
+        if len(one.X) == len(other.X):
+            changed = np.flatnonzero((one.X != other.X).any(axis=1) | (one.y != other.y))
+        else:
+            assert adjacency == "add-remove" and unit != "label"
+            changed = {"row": np.arange(21, 24), "private row": np.arange(6, 9), "user": np.arange(15, 24)}[
+                unit
+            ]
+            np.testing.assert_array_equal(one.X, np.delete(X, changed, axis=0))
+            np.testing.assert_array_equal(np.delete(other.X, changed, axis=0), one.X)
+        units = np.unique(users[changed]) if unit == "user" else changed
+        assert units.size == design.n_units == 3
+        assert unit != "private row" or params["private"][changed].all()
+
+
 def test_objects_that_only_have_a_parameter():
     X, y = data()
     audit = audit_estimator(Claim(), X, y, n_runs=200, random_state=0)
@@ -306,6 +385,7 @@ def test_display():
     audits = [audit_estimator(LaplaceSum(noise=n), X, y, n_runs=500, random_state=0) for n in (1.0, 0.2)]
     display = AuditDisplay.from_audits(audits)
     assert display.ax_.get_xlabel() == "ε"
+    assert display.refuted.tolist() == [False, True]
     assert "claim refuted" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
     plt.close(display.figure_)
 
