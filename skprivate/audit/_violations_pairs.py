@@ -176,9 +176,9 @@ class Recipes:
 
     def _crowd(self, recipe: dict[str, Any]) -> None:
         """Many equal users, and one that has a row more or less: does it change how the others are computed?"""
-        few = {"n": _CROWDS, "users": ("one row each", "two rows each"), "victim": ("zero", "like others")}
-        few |= {"rows": ("constant",), "victim rows": ((1, 2), (2, 1)), "target": ("high", "alternating")}
-        few |= {"d": (1, 1, 2), "victim target": ("middle", "like others")}
+        few: dict[str, tuple[Any, ...]] = {"n": _CROWDS, "users": ("one row each", "two rows each")}
+        few |= {"victim": ("zero", "like others"), "rows": ("constant",), "victim rows": ((1, 2), (2, 1))}
+        few |= {"target": ("high", "alternating"), "d": (1, 1, 2), "victim target": ("middle", "like others")}
         recipe.update({k: v[int(self.rng.integers(len(v)))] for k, v in few.items() if k in recipe})
         recipe |= {"cells": 30_000, "ids": "integers", "rows at": None, "other victim": recipe["victim"]}
         if "other target" in recipe:

@@ -66,7 +66,6 @@ class AuditDisplay:
         self.refuted = refuted
         self.quantity = quantity
         self.baseline = baseline
-        self.refuted = refuted
 
     @classmethod
     def from_estimator(cls, auditor, X, y, *, labels=None, name=None, confidence=None, ax=None):
