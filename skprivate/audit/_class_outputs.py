@@ -159,7 +159,7 @@ _GAPS = (
 
 def is_labels(outputs: Any) -> bool:
     """Whether outputs are predicted labels: one column that holds no floats, or no numbers at all."""
-    if len(np.shape(outputs)) not in (1, 2) or hasattr(outputs, "nnz"):
+    if hasattr(outputs, "nnz"):
         return False
     array = np.asarray(outputs)
     if array.ndim == 2 and array.shape[1] == 1:

@@ -275,7 +275,7 @@ def test_p_values_hold_exactly():
 
 
 def test_p_values_and_bounds_agree():
-    for counts in ((60, 67, 2, 67), (300, 300, 0, 300), (20_000, 20_000, 0, 20_000)):
+    for counts in ((60, 67, 2, 67), (300, 300, 0, 300), (600, 600, 0, 600)):
         p_value = event_p_value(*counts, 1.0, 1e-6)
         assert (
             epsilon_bound(*counts, 1e-6, p_value * 1.01) >= 1.0 >= epsilon_bound(*counts, 1e-6, p_value * 0.5)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 
-from skprivate import UserLevelMean, UserLevelSGDRegressor
+from skprivate import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.privacy import (
     GaussianEvent,
@@ -121,7 +121,14 @@ def test_a_pure_plan_is_silent_whatever_its_delta(events, loud):
 
 DATA = pd.DataFrame(np.random.RandomState(0).uniform(size=(60, 2)), columns=["a", "b"])
 #: Public knowledge without which these refuse to fit.
-NEEDED = {"RandomBagClassifier": {"classes": [0, 1]}, "CuratedBagGAMClassifier": {"classes": [0, 1]}}
+NEEDED = {
+    "RandomBagClassifier": {"classes": [0, 1]},
+    "CuratedBagGAMClassifier": {"classes": [0, 1]},
+    "PrivateSearchCV": {
+        "estimator": UserLevelSGDClassifier(classes=[0, 1]),
+        "param_distributions": {"alpha": [0.0, 1.0]},
+    },
+}
 WITH_DELTA = {
     name: cls
     for name, cls in all_estimators()

@@ -148,6 +148,7 @@ def audit_of(name="UserLevelMean", **how):
         "design": "pair",
         "observable": "all",
         "n_coins": 1,
+        "n_units": 1,
         "n_fits": 60,
         "seconds": 1.0,
     }
