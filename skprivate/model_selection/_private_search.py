@@ -296,7 +296,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
                 raise ValueError(
                     f"{name} must have one entry per row: got {len(values)} entries for {len(y)} rows."
                 )
-        return Rows(X if hasattr(X, "iloc") else checked, y, metadata)
+        return Rows(X if hasattr(X, "columns") else checked, y, metadata)
 
     def _mechanism(
         self, candidates: list[Candidate], priced: Priced, rows: Rows, parts: Parts

@@ -74,7 +74,7 @@ def check_fresh_noise(name: str, estimator: Any, *, make_data: MakeData = defaul
         )
 
     first = released(None)
-    assert any(not same(first, released(None)) for _ in range(20)), (
+    assert any(not same(first, released(None)) for _ in range(200)), (
         f"{name} releases the same noise every time."
     )
     first = released(0)

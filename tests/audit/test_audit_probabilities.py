@@ -81,6 +81,7 @@ def test_auditor_takes_probabilities_with_labels(digits):
         FiniteAdversaryAuditor().fit(p[:, :1], member).predict(p[:, :1], y)
 
 
+@pytest.mark.slow
 def test_attack_on_outputs_is_held_out(digits):
     _, y, member, _ = digits
     rng = np.random.default_rng(1)

@@ -294,6 +294,7 @@ def test_separation_is_that_of_the_means():
     assert separation(np.zeros((8, 1)), np.ones((8, 1)), True) > 1e9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["row", "user", "label", "private row"])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_pairs_differ_in_one_unit(unit, adjacency):

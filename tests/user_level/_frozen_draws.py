@@ -19,7 +19,7 @@ class FrozenDraws:
     def draw(self, draw, sample):
         self.draws.append(draw)
         if draw.kind == "repetitions":
-            return self.rng.integers(draw.options["n_candidates"], size=5).tolist()
+            return self.rng.integers(len(draw.options["plans"]), size=5).tolist()
         if draw.kind != "select":
             return np.asarray(draw.statistic, dtype=float) * (draw.step or 1.0)
         lengths = draw.options["multiplicity"]
