@@ -1,7 +1,7 @@
 """Fits inside a search: what one will draw, and fits that draw that and nothing else.
 
-The search pays for everything ahead. So each fit in it gets a ledger of its own, on which it cannot spend more than was
-said, and afterwards the entries must be those that were said.
+The search pays for everything ahead. So each fit in it gets a ledger of its own, which admits what was said and nothing
+else, and afterwards the entries must be those that were said.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn import config_context
@@ -25,9 +25,9 @@ from sklearn.utils.validation import has_fit_parameter
 from skprivate.inspection import guarantee_of
 from skprivate.inspection._leaves import is_private
 from skprivate.model_selection._candidates import Candidate, given_classes, private_steps
+from skprivate.model_selection._fit_price import ContainedLedger, FitPrice, fit_price, release_of
 from skprivate.model_selection._parts import Rows
-from skprivate.privacy import Adjacency, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, PrivacyUnit
-from skprivate.privacy._events import count_events
+from skprivate.privacy import PrivacyEvent, PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy._risk_target import apart_from_target
 from skprivate.privacy._tape import run_tape
 
@@ -36,33 +36,7 @@ _PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53
 _PLAIN = (type, str, bytes, int, float, FunctionType, BuiltinFunctionType, ModuleType)
 #: More than floating-point sums of a few prices are off.
 _ROOM = 1 + 2.0**-40
-
-
-@dataclass(frozen=True)
-class FitPrice:
-    """What one fit draws.
-
-    Parameters
-    ----------
-    releases : tuple
-        Label, unit, adjacency and events (as pairs of text and count) of each release, sorted.
-    events : dict of PrivacyEvent to int
-        Of all releases together.
-    epsilon, delta : float
-        Sums of the releases' prices.
-    unit : PrivacyUnit
-    adjacency : Adjacency
-    counts : tuple of int
-        How many releases each private step makes.
-    """
-
-    releases: tuple[Any, ...]
-    events: dict[PrivacyEvent, int]
-    epsilon: float
-    delta: float
-    unit: PrivacyUnit
-    adjacency: Adjacency
-    counts: tuple[int, ...]
+_Ledger = TypeVar("_Ledger", bound=PrivacyLedger)
 
 
 class _Priced(BaseException):
@@ -180,14 +154,14 @@ class Priced:
             terms = priced.terms
             if terms["adaptive"]:
                 raise _not_planned(priced.label) from None
-            release = _release(priced.label, terms["unit"], terms["adjacency"], terms["events"])
-            return _fit_price([release], [(terms["epsilon"], terms["delta"])], (1,))
+            release = priced.label, terms["unit"], terms["adjacency"], terms["events"]
+            return fit_price([release], [(terms["epsilon"], terms["delta"])], (1,))
         raise ValueError(
             "estimator must pay for what it draws from its ledger parameter; a trial paid nothing."
         )
 
     def _fit_whole(self, model: Any) -> FitPrice:
-        with run_tape(None), _own_ledger(model, _PLENTY, _MOST_DELTA, dry_run=True) as ledger:  # type: ignore[arg-type]
+        with run_tape(None), _own_ledger(model, _PLENTY, _MOST_DELTA, PrivacyLedger, dry_run=True) as ledger:  # type: ignore[arg-type]
             steps = [step.model for step in private_steps(model)]
             for number, part in enumerate(steps):
                 part.set_params(ledger=ledger.annotated(str(number)))
@@ -195,52 +169,16 @@ class Priced:
             if guarantee_of(model).adaptive:
                 raise _not_planned(type(model).__name__)
             entries = ledger.entries()
-        paid = [_release(e.label, e.unit, e.adjacency, e.events) for e in entries]
+        paid = [(e.label, e.unit, e.adjacency, e.events) for e in entries]
         notes = Counter(entry.note for entry in entries)
         counts = tuple(notes[str(number)] for number in range(len(steps)))
-        return _fit_price(paid, [(e.own_epsilon, e.own_delta) for e in entries], counts)
+        return fit_price(paid, [(e.own_epsilon, e.own_delta) for e in entries], counts)
 
 
 def _not_planned(label: str) -> ValueError:
     return ValueError(
         f"estimator must plan its draws ahead, got {label}, which decides about draws after seeing results: a search "
         "cannot price it."
-    )
-
-
-def _release(label: str, unit: Any, adjacency: Any, events: Any) -> tuple[Any, ...]:
-    said = ((repr(sorted(_without_count(event).items())), event["count"]) for event in events)
-    return label, str(unit), str(adjacency), tuple(sorted(said)), tuple(map(dict, events))
-
-
-def _without_count(event: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in event.items() if name != "count"}
-
-
-def _fit_price(paid: list[Any], prices: list[tuple[float, float]], counts: tuple[int, ...]) -> FitPrice:
-    relations = sorted({(unit, adjacency) for _, unit, adjacency, *_ in paid})
-    if len(relations) != 1:
-        found = " and ".join(f"one {unit} ({adjacency})" for unit, adjacency in relations)
-        raise ValueError(f"estimator must protect one unit under one adjacency, got {found or 'none'}.")
-    unit, adjacency = relations[0]
-    if adjacency not in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE):
-        raise ValueError(
-            f"estimator must have adjacency 'replace-one' or 'add-remove', got {adjacency!r}: a score has no price per "
-            "unit of distance."
-        )
-    events = count_events(
-        (PrivacyEvent.from_dict(_without_count(event)), event["count"])
-        for *_, plain in paid
-        for event in plain
-    )
-    return FitPrice(
-        releases=tuple(sorted(release[:4] for release in paid)),
-        events=events,
-        epsilon=math.fsum(epsilon for epsilon, _ in prices),
-        delta=math.fsum(delta for _, delta in prices),
-        unit=PrivacyUnit(unit),
-        adjacency=Adjacency(adjacency),
-        counts=counts,
     )
 
 
@@ -297,11 +235,14 @@ def fit_on(model: Any, rows: Rows) -> Any:
 
 
 @contextmanager
-def _own_ledger(model: Any, epsilon: float, delta: float, **options: Any) -> Iterator[PrivacyLedger]:
-    with tempfile.TemporaryDirectory() as folder:
-        # Composites may fit their members in other processes, which share files only.
-        path = Path(folder) / "part.ledger" if _may_use_processes(model) else None
-        ledger = PrivacyLedger(path, epsilon=epsilon, delta=delta, composition="basic", **options)
+def _own_ledger(
+    model: Any, epsilon: float, delta: float, kind: type[_Ledger], **options: Any
+) -> Iterator[_Ledger]:
+    # Composites may fit their members in other processes, which share files only.
+    shared = tempfile.TemporaryDirectory() if _may_use_processes(model) else nullcontext()
+    with shared as folder:
+        path = None if folder is None else Path(folder) / "part.ledger"
+        ledger = kind(path, epsilon=epsilon, delta=delta, composition="basic", **options)
         ledger._book.store.forgotten = True  # whoever pays has said that the noise is simulated
         yield ledger
 
@@ -312,23 +253,28 @@ def _may_use_processes(model: Any) -> bool:
     )
 
 
-def fit_contained(model: Any, rows: Rows, price: FitPrice, *, simulated: bool, dry_run: bool) -> Any:
-    """Fit a model that may draw what ``price`` says, all of it and nothing else.
+def fit_contained(
+    model: Any, rows: Rows, price: FitPrice, budget: tuple[float, float], *, simulated: bool, dry_run: bool
+) -> Any:
+    """Fit a model that may draw what ``price`` says for ``budget``, all of it and nothing else.
 
     Raises
     ------
-    BudgetExceededError
-        Before it draws more.
+    BudgetExceededError, RuntimeError
+        Before it draws anything else.
     RuntimeError
         If what it drew, or what it promises, is not what was said.
     """
     terms = {"simulation": simulated and not dry_run, "dry_run": dry_run}
-    with _own_ledger(model, price.epsilon * _ROOM, price.delta * _ROOM, **terms) as ledger:
+    # A model may state more than it is given, which the search pays for; more numbers to draw may state a little more.
+    epsilon, delta = (max(pair) * _ROOM for pair in zip(budget, (price.epsilon, price.delta), strict=True))
+    with _own_ledger(model, epsilon, delta, ContainedLedger, **terms) as ledger:
+        ledger.admit(price)
         for step in private_steps(model):
             step.model.set_params(ledger=ledger)
         fit_on(model, rows)
         entries = ledger.entries()
-    found = tuple(sorted(_release(e.label, e.unit, e.adjacency, e.events)[:4] for e in entries))
+    found = tuple(sorted(release_of(e.label, e.unit, e.adjacency, e.events, price.size) for e in entries))
     promised = guarantee_of(model)
     said = (price.unit, price.adjacency)
     if any(entry.simulated is not (simulated or dry_run) for entry in entries):
@@ -338,7 +284,7 @@ def fit_contained(model: Any, rows: Rows, price: FitPrice, *, simulated: bool, d
     if found != price.releases or (promised.unit, promised.adjacency) != said or promised.adaptive:
         raise RuntimeError(
             f"{type(model).__name__} drew something else than in its trial: what it draws depends on the data or on "
-            "chance, and a search cannot price it."
+            "chance, and a search cannot price it. Nothing is released."
         )
     return model
 

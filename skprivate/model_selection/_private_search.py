@@ -21,7 +21,8 @@ from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.inspection import guarantee_of
 from skprivate.inspection._leaves import is_private
 from skprivate.model_selection._candidates import Candidate, check_candidate, draw_candidates, tell_apart
-from skprivate.model_selection._contained import FitPrice, Priced, released
+from skprivate.model_selection._contained import Priced, released
+from skprivate.model_selection._fit_price import FitPrice
 from skprivate.model_selection._parts import Parts, Rows, deal
 from skprivate.model_selection._scoring import SCORES, private_score, targets
 from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
@@ -241,6 +242,11 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
             tell_apart(candidate, self.public_seed)
         rows = self._rows(X, y, user_ids, private)
         parts = deal(rows, user_ids, self.validation_fraction, self.public_seed, by_user=user_ids is not None)
+        if not len(parts.train.y):
+            raise ValueError(
+                "user_ids must name enough users for two parts: nobody is in the part to fit on. Change "
+                "validation_fraction or public_seed. Nothing was drawn or spent."
+            )
         models = [candidate.estimator for candidate in candidates]
         # That it is the set of all labels, rather than of those on one part, keeps every score defined.
         labels = np.unique(rows.y) if all(map(is_classifier, models)) else None
@@ -321,10 +327,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
                 "identifiers would be dealt by their positions, which shift. Where each row is its own user, pass an "
                 "identifier that belongs to the row."
             )
-        if price.adjacency is Adjacency.REPLACE_ONE and not (parts.n_held_out and len(parts.train.y)):
+        if price.adjacency is Adjacency.REPLACE_ONE and not parts.n_held_out:
             raise ValueError(
-                "user_ids must name enough users for two parts: all fell into one. Change validation_fraction or "
-                "public_seed."
+                "user_ids must name enough users for two parts: nobody is held out. Change validation_fraction or "
+                "public_seed. Nothing was drawn or spent."
             )
         score = private_score(
             self.scoring,

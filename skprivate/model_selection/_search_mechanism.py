@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from skprivate._identifiers import KEEPS_IDENTIFIER, KEEPS_PLACE
 from skprivate.model_selection._candidates import stated_classes
-from skprivate.model_selection._contained import FitPrice, Priced, fit_contained, with_budget
+from skprivate.model_selection._contained import Priced, fit_contained, with_budget
+from skprivate.model_selection._fit_price import FitPrice
 from skprivate.model_selection._parts import Parts
 from skprivate.model_selection._scoring import PrivateScore
 from skprivate.privacy import (
@@ -138,7 +139,9 @@ class PrivateSearch(Mechanism):
         candidate = priced.candidates[number]
         model = with_budget(candidate, priced.counts(number), epsilon, delta, seed, priced.labels)
         price = priced.price(number, epsilon, delta)
-        return fit_contained(model, priced.rows, price, simulated=simulated, dry_run=self.dry_run)
+        return fit_contained(
+            model, priced.rows, price, (epsilon, delta), simulated=simulated, dry_run=self.dry_run
+        )
 
 
 def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tuple[str, ...]:

@@ -285,6 +285,14 @@ def test_rows_that_come_and_go_need_identifiers():
 def test_users_who_all_fall_into_one_part_are_refused():
     with pytest.raises(ValueError, match="two parts"):
         searched(user_ids=np.zeros(240, dtype=int))
+    for adjacency in ("replace-one", "add-remove"):
+        model = UserLevelSGDClassifier(classes=[0, 1], max_iter=2, adjacency=adjacency)
+        ledger = PrivacyLedger(epsilon=9.0)
+        with pytest.raises(
+            ValueError, match=r"two parts: nobody is in the part to fit on.*Nothing was drawn"
+        ) as error:
+            searched(model, validation_fraction=1 - 1e-15, ledger=ledger)
+        assert not ledger.entries() and not hasattr(error.value, "__notes__")
     with pytest.raises(ValueError, match="two rows"):
         searched(data=(X[:1], Y[:1]), user_ids=None)
 
