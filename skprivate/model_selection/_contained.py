@@ -98,8 +98,11 @@ class Priced:
         """What a fit of one candidate at a budget draws."""
         key = (number, epsilon, delta)
         if key not in self._known:
-            self._known[key] = self._ask(number, epsilon, delta)
-            self._counts[number] = self._known[key].counts
+            assumed, price = self.counts(number), self._ask(number, epsilon, delta)
+            if price.counts != assumed:
+                self._counts[number] = price.counts
+                price = self._ask(number, epsilon, delta)
+            self._known[key] = price
         return self._known[key]
 
     def check_within(self, epsilon: float, delta: float) -> None:
@@ -119,11 +122,11 @@ class Priced:
                 )
 
     def counts(self, number: int) -> tuple[int, ...]:
-        """How many releases each private step of a candidate makes, at the budgets that it states."""
+        """How many releases each private step of a candidate makes; until a trial says otherwise, one each time."""
         if number not in self._counts:
             steps = private_steps(self.candidates[number].estimator)
-            if len(steps) == 1 and steps[0].place.copies == 1:
-                self._counts[number] = (1,)
+            if all(step.place.copies == 1 for step in steps):
+                self._counts[number] = (1,) * len(steps)
             else:
                 with apart_from_target():
                     self._counts[number] = self._fit_whole(clone(self.candidates[number].estimator)).counts

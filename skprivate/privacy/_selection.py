@@ -71,7 +71,7 @@ def _check_costs(costs: ArrayLike, ndim: int) -> Int64Array:
 
 
 def _check_multiplicity(multiplicity: Sequence[int] | NDArray[Any], n: int) -> list[int]:
-    counts = [operator.index(count) for count in multiplicity]
+    counts = list(map(operator.index, multiplicity))
     if len(counts) != n:
         raise ValueError(f"multiplicity must have one entry per cost ({n}), got {len(counts)}.")
     if min(counts) < 0 or max(counts) == 0:

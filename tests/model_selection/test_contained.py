@@ -17,7 +17,10 @@ from sklearn.pipeline import make_pipeline
 from skprivate import UserLevelSGDClassifier
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.model_selection import PrivateSearchCV
+from skprivate.model_selection._candidates import Candidate
+from skprivate.model_selection._contained import Priced
 from skprivate.model_selection._fit_price import ContainedLedger, fit_price
+from skprivate.model_selection._parts import Rows
 from skprivate.privacy import (
     GaussianEvent,
     LaplaceEvent,
@@ -265,3 +268,28 @@ def test_a_handle_in_another_process_admits_no_more(tmp_path):
         charge(other, "a", [(PureEvent(1.5), 1)])
     charge(other, "a", [(PureEvent(1.0), 1)])
     assert len(ledger.entries()) == 1
+
+
+class Twice(Drawing):
+    """Releases twice, each time for what it is given."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        return super().fit(X, y)
+
+    def transform(self, X):
+        return np.asarray(X)
+
+
+def test_steps_share_a_budget_by_how_often_they_release():
+    """One release each is only assumed: a trial that makes more divides the budget again."""
+    model = make_pipeline(Twice(epsilon=1.0), Predicting(epsilon=3.0))
+    priced = Priced([Candidate(model, {})], Rows(X, Y, {}), np.array([0, 1]))
+    assert priced.counts(0) == (1, 1)
+    price = priced.price(0, 5.0, 1e-6)
+    assert price.counts == priced.counts(0) == (2, 1)
+    # Of 2·1 + 1·3 the first step has 1/5, twice.
+    once = [gaussian_noise_multiplier(epsilon, 1e-6 / 6, 8) for epsilon in (1.0, 3.0)]
+    found = sorted(event.noise_multiplier for event in price.events)
+    assert found == pytest.approx(sorted(once), rel=1e-6)
+    assert search(model, n_iter=1).fit(X, Y).privacy_guarantee_.epsilon <= 4.0
