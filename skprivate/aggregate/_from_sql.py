@@ -197,7 +197,7 @@ def bags_from_sql(
         exact,
         sums,
         bounds,
-        said="one row of the table holds one label; labels outside classes or label_bounds count as none or are clipped",
+        said="one row of the table holds one label; labels outside classes count as none, others are clipped",
         plan={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
         door={"random_state": random_state, "ledger": ledger, "label": "CuratedBags.from_sql"},
     )

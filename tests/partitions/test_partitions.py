@@ -2,6 +2,7 @@
 
 import gc
 import logging
+from itertools import pairwise
 
 import dask.array as da
 import dask.dataframe as dd
@@ -50,7 +51,7 @@ def arrow_files(rows, folder, n_files):
 
 def in_blocks(rows, n_blocks):
     ends = np.linspace(0, len(rows), n_blocks + 1).astype(int)
-    return [rows.iloc[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return [rows.iloc[a:b] for a, b in pairwise(ends)]
 
 
 BACKENDS = {
