@@ -144,7 +144,7 @@ def release_frames(
             "epsilon must be a positive number, got None: from_frames takes exact tables as they are."
         )
     found = SumColumns.of(sums, classes)
-    bounds = _label_interval(label_bounds, found)
+    bounds = label_interval(label_bounds, found)
     groups = read_group_tables(tables, count=count, others=found.names, table=table, rare=rare, keys=keys)
     coding, codes, orders = code_group_tables(groups, columns, bin_edges)
     if keys is None and columns is None:
@@ -156,58 +156,101 @@ def release_frames(
             for group, order in zip(groups, orders, strict=True)
         ]
     )
+    return release_groups(
+        groups,
+        coding,
+        codes,
+        orders,
+        exact,
+        found,
+        bounds,
+        said="every row is in one group of each table, and every sum adds up "
+        + ("0/1 labels" if found.classes is not None else f"whole numbers from {bounds[0]} to {bounds[1]}"),
+        plan={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
+        door={"random_state": random_state, "ledger": ledger, "label": "release_frames"},
+    )
+
+
+def release_groups(
+    groups: Sequence[GroupTable],
+    coding: tuple[Column, ...],
+    codes: Sequence[CodeArray],
+    orders: Sequence[NDArray[np.intp]],
+    exact: Any,
+    sums: SumColumns,
+    bounds: tuple[int, int],
+    *,
+    said: str,
+    plan: Mapping[str, Any],
+    door: Mapping[str, Any],
+) -> CuratedBags:
+    """Noise on the integer sums of coded groups, all in one release.
+
+    Parameters
+    ----------
+    groups, coding, codes, orders
+        From `code_group_tables`.
+    exact : integer ndarray, shape (n_groups of all tables, n_outputs)
+        In the order of the codes.
+    sums : SumColumns
+    bounds : (int, int)
+        Of one label.
+    said : str
+        What is assumed of the rows and their labels.
+    plan : mapping
+        ``epsilon``, ``delta`` and ``mechanism``.
+    door : mapping
+        ``random_state``, ``ledger`` and ``label`` of `open_release`.
+    """
     counts = np.concatenate([group.counts[order] for group, order in zip(groups, orders, strict=True)])
     if int(groups[0].counts.sum()) * max(abs(bounds[0]), abs(bounds[1])) > _LARGEST_SUM:
         raise ValueError(f"label_bounds={bounds} times the number of rows exceeds 2⁶¹: use other units.")
-    moved = len(groups) * (1 if len(found.used) == 1 else 2)
-    mechanism_of_sums = TableSums(
+    moved = len(groups) * (1 if len(sums.used) == 1 else 2)
+    mechanism = TableSums(
         counts[:, np.newaxis] * bounds[0],
         counts[:, np.newaxis] * bounds[1],
-        len(found.used),
-        plan_label_noise(
-            LabelSensitivity(moved, bounds[1] - bounds[0]),
-            exact.size,
-            epsilon=epsilon,
-            delta=delta,
-            mechanism=mechanism,
-        ),
+        len(sums.used),
+        plan_label_noise(LabelSensitivity(moved, bounds[1] - bounds[0]), exact.size, **plan),
         assumptions=(
-            *(NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS),
+            *(NUMBER_ASSUMPTIONS if sums.classes is None else ASSUMPTIONS),
             f"the grouping columns {', '.join(repr(column.name) for column in coding)} are public",
-            "every row is in one group of each table, and every sum adds up "
-            + (
-                "0/1 labels"
-                if found.classes is not None
-                else f"whole numbers from {bounds[0]} to {bounds[1]}"
-            ),
+            said,
         ),
     )
     with open_release(
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=plan["epsilon"],
+        delta=plan["delta"],
         unit="label",
         adjacency="replace-one",
-        random_state=random_state,
-        ledger=ledger,
-        label="release_frames",
-        theorem=mechanism_of_sums.theorem,
-        assumptions=mechanism_of_sums.assumptions,
-        plan=mechanism_of_sums.events,
+        theorem=mechanism.theorem,
+        assumptions=mechanism.assumptions,
+        plan=mechanism.events,
+        **door,
     ) as release:
-        noisy = mechanism_of_sums.run(exact, release)
-    ends = np.cumsum([group.counts.size for group in groups])[:-1]
-    parts = tuple(
-        BagTable(group.feature_set, key, group.counts[order], part, mechanism_of_sums.noise.variance)
-        for group, key, order, part in zip(groups, codes, orders, np.split(noisy, ends), strict=True)
-    )
+        noisy = mechanism.run(exact, release)
     return CuratedBags(
         coding,
-        parts,
+        group_bags(groups, codes, orders, noisy, mechanism.noise.variance),
         int(groups[0].counts.sum()),
-        found.classes,
+        sums.classes,
         None,
-        None if found.classes is not None else (float(bounds[0]), float(bounds[1])),
+        None if sums.classes is not None else (float(bounds[0]), float(bounds[1])),
         release.close(),
+    )
+
+
+def group_bags(
+    groups: Sequence[GroupTable],
+    codes: Sequence[CodeArray],
+    orders: Sequence[NDArray[np.intp]],
+    sums: FloatArray,
+    noise_variance: float,
+) -> tuple[BagTable, ...]:
+    """Bag tables of the sums of all groups."""
+    ends = np.cumsum([group.counts.size for group in groups])[:-1]
+    return tuple(
+        BagTable(group.feature_set, key, group.counts[order], part, noise_variance)
+        for group, key, order, part in zip(groups, codes, orders, np.split(sums, ends), strict=True)
     )
 
 
@@ -252,7 +295,7 @@ def _refuse_subtotals(groups: Sequence[GroupTable]) -> None:
                 )
 
 
-def _label_interval(label_bounds: Any, sums: SumColumns) -> tuple[int, int]:
+def label_interval(label_bounds: Any, sums: SumColumns) -> tuple[int, int]:
     if sums.classes is not None:
         if label_bounds is not None:
             raise ValueError(

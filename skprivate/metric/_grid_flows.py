@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Mechanism, PureEvent, Release
 from skprivate.privacy._events import Events
 
@@ -241,8 +243,8 @@ class LaplaceFlow(Mechanism):
         edges = self.n_features * 2.0 ** (self.n_features - 1)
         return l1_factor(self.ground, self.n_features) * edges / self.epsilon
 
-    def run(self, data: FloatArray, release: Release) -> FloatArray:
-        """Noisy measure of ``n_rows`` rows in the unit cube.
+    def run(self, data: FloatArray | Partitions, release: Release) -> FloatArray:
+        """Noisy measure of ``n_rows`` rows in the unit cube, in memory or in blocks.
 
         Returns
         -------
@@ -250,7 +252,7 @@ class LaplaceFlow(Mechanism):
             Nonnegative, adds up to 1.
         """
         noisy = release.flow_laplace(
-            hat_sums(data, self.cells, self.bits),
+            as_partitions(data).sum(partial(hat_sums, cells=self.cells, bits=self.bits)),
             sensitivity=steps_per_distance(
                 self.n_rows, self.cells << self.bits, self.n_features, self.ground
             ),

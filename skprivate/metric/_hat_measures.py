@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from skprivate.metric._grid_flows import (
     l1_factor,
     steps_per_distance,
 )
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Mechanism, PureEvent, Release
 from skprivate.privacy._events import Events
 
@@ -120,15 +122,15 @@ class HatMoments(Mechanism):
         """W1 distance that noise on the corners of the box alone moves the measure by, in expectation, at most."""
         return hat_sensitivity(0, self.n_features, self.ground) * 2.0**self.n_features / self.epsilon
 
-    def run(self, data: FloatArray, release: Release) -> FloatArray:
-        """Measure fitted to noisy moments of ``n_rows`` rows in the unit cube.
+    def run(self, data: FloatArray | Partitions, release: Release) -> FloatArray:
+        """Measure fitted to noisy moments of ``n_rows`` rows in the unit cube, in memory or in blocks.
 
         Returns
         -------
         ndarray of shape (2^levels + 1,) * n_features
             Nonnegative, adds up to 1.
         """
-        sums = [hat_sums(data, 1 << self.levels, self.bits)]
+        sums = [as_partitions(data).sum(partial(hat_sums, cells=1 << self.levels, bits=self.bits))]
         for _ in range(self.levels):
             sums.append(restrict(sums[-1]))
         side = 1 << (self.levels + self.bits)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from skprivate.metric._binary_hierarchy import (
 )
 from skprivate.metric._box import Box
 from skprivate.metric._private_bounds import PrivateBounds
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Mechanism, PureEvent, Release
 from skprivate.privacy._events import Events
 
@@ -74,18 +77,19 @@ class BinaryHierarchy(Mechanism):
         """Splits of the list of combinations."""
         return ((self.n_groups or 1) - 1).bit_length()
 
-    def run(self, data: tuple[FloatArray, IntArray | None], release: Release) -> FloatArray:
-        """Measure of (rows in the unit cube, number of the combination of each or None).
+    def run(self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release) -> FloatArray:
+        """Measure of (rows in the unit cube, number of the combination of each or None), or of blocks of such pairs.
 
         Returns
         -------
         ndarray
             Probability per leaf box, one axis per coordinate, after one for the combination if there are groups.
         """
-        pilot, depth = (None, self.depth) if self.depth is not None else self._pilot(data, release)
+        rows = as_partitions(data)
+        pilot, depth = (None, self.depth) if self.depth is not None else self._pilot(rows, release)
         plan = HierarchyPlan(self.n_features, depth, self.bits)
         price = self.prices[-1]
-        noisy = release_counts(plan.count(*data), plan, release, epsilon=price)
+        noisy = release_counts(rows.sum(partial(_count, plan=plan)), plan, release, epsilon=price)
         variances = level_variances(plan, price)
         if pilot is not None:
             variance = discrete_laplace_variance(self.prices[1])
@@ -97,13 +101,13 @@ class BinaryHierarchy(Mechanism):
         grid = plan.unflatten(weights)
         return grid[0] if self.n_groups is None else grid[: self.n_groups]
 
-    def _pilot(self, data: tuple[FloatArray, IntArray | None], release: Release) -> tuple[FloatArray, int]:
+    def _pilot(self, rows: Partitions, release: Release) -> tuple[FloatArray, int]:
         """Noisy counts of coarse boxes, and the depth that they and the noisy number of rows speak for."""
         size_price, pilot_price, rest = self.prices
-        size = float(release.discrete_laplace([len(data[0])], sensitivity=1, epsilon=size_price)[0])
+        size = float(release.discrete_laplace([rows.n_rows], sensitivity=1, epsilon=size_price)[0])
         pilot_depth = max(choose_depth(size, pilot_price, self.n_features), self.bits)
         plan = HierarchyPlan(self.n_features, pilot_depth, self.bits)
-        boxes = plan.flatten(plan.count(*data))
+        boxes = plan.flatten(rows.sum(partial(_count, plan=plan)))
         pilot = release.discrete_laplace(boxes, sensitivity=1, epsilon=pilot_price).astype(np.float64)
         coarse = consistent_leaves(
             [*[None] * pilot_depth, pilot],
@@ -142,11 +146,25 @@ class BoxedHierarchy(Mechanism):
         first = self.box.events if isinstance(self.box, PrivateBounds) else ()
         return [*first, *self.hierarchy.events]
 
-    def run(self, data: tuple[FloatArray, IntArray | None], release: Release) -> tuple[Box, FloatArray]:
+    def run(
+        self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release
+    ) -> tuple[Box, FloatArray]:
         """The box and the measure in it, of (rows, number of the combination of categories of each or None)."""
-        rows, groups = data
-        box = self.box.run(rows, release) if isinstance(self.box, PrivateBounds) else self.box
-        return box, self.hierarchy.run((box.to_unit(rows), groups), release)
+        rows = as_partitions(data)
+        box = (
+            self.box.run(rows.map(itemgetter(0)), release)
+            if isinstance(self.box, PrivateBounds)
+            else self.box
+        )
+        return box, self.hierarchy.run(rows.map(partial(_in_box, box=box)), release)
+
+
+def _in_box(block: tuple[FloatArray, IntArray | None], box: Box) -> tuple[FloatArray, IntArray | None]:
+    return box.to_unit(block[0]), block[1]
+
+
+def _count(block: tuple[FloatArray, IntArray | None], plan: HierarchyPlan) -> IntArray:
+    return plan.count(*block)
 
 
 def _add_counts(

@@ -8,6 +8,7 @@ magnitude, whose number enters through its logarithm.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.metric._box import Box
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import BoundedRangeEvent, Mechanism, Release
 from skprivate.privacy._events import Events
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 _SELECTIONS = 4
 _STEPS_PER_OCTAVE = 4
@@ -60,8 +63,8 @@ class PrivateBounds(Mechanism):
     def events(self) -> Events:
         return [(BoundedRangeEvent(self.price), _SELECTIONS * self.n_features)]
 
-    def run(self, data: FloatArray, release: Release) -> Box:
-        """The box of rows of shape (n, n_features).
+    def run(self, data: FloatArray | Partitions, release: Release) -> Box:
+        """The box of rows of shape (n, n_features), in memory or in blocks of them: three passes.
 
         Returns
         -------
@@ -69,13 +72,28 @@ class PrivateBounds(Mechanism):
             About 8·d/epsilon rows per side stay outside for every doubling of the reach that would take them in. With
             fewer than about 150·d/epsilon rows the box has little to do with them.
         """
-        sides = [self._range(np.ascontiguousarray(column), release) for column in data.T]
-        lower, upper = np.array(sides).T
-        return Box(lower.copy(), upper.copy())
+        rows = as_partitions(data)
+        centres = np.array([self._centre(counts, release) for counts in rows.sum(centre_counts)])
+        # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
+        reaches = np.maximum(REACHES, np.abs(centres)[:, np.newaxis] * 2.0**-30)
+        scales = [
+            self._select(median_costs(counts), release)
+            for counts in rows.sum(partial(distance_counts, centres=centres, reaches=reaches))
+        ]
+        sides = rows.sum(partial(offset_counts, centres=centres, reaches=reaches))
+        below, above = (
+            np.array(
+                [
+                    own[scale:][self._select(reach_costs(counts, scale, self.price), release)]
+                    for own, scale, counts in zip(reaches, scales, side, strict=True)
+                ]
+            )
+            for side in sides
+        )
+        return Box(centres - below, centres + above)
 
-    def _range(self, column: FloatArray, release: Release) -> tuple[float, float]:
-        """Lower and upper end of one column."""
-        costs, multiplicity, first = centre_costs(column)
+    def _centre(self, counts: IntArray, release: Release) -> float:
+        costs, multiplicity, first = centre_costs(counts)
         chosen = release.select(
             -costs,
             sensitivity=1,
@@ -84,57 +102,80 @@ class PrivateBounds(Mechanism):
             multiplicity=multiplicity,
             locate=partial(_candidate, first),
         )
-        centre = float(CENTRES[chosen])
-        # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
-        reaches = np.maximum(REACHES, abs(centre) * 2.0**-30)
-        scale = self._select(scale_costs(np.abs(column - centre), reaches), release)
-        reaches = reaches[scale:]
-        below = self._select(reach_costs(centre - column, reaches, self.price), release)
-        above = self._select(reach_costs(column - centre, reaches, self.price), release)
-        return centre - float(reaches[below]), centre + float(reaches[above])
+        return float(CENTRES[chosen])
 
-    def _select(self, costs: NDArray[np.int64], release: Release) -> int:
+    def _select(self, costs: IntArray, release: Release) -> int:
         return int(release.select(-costs, sensitivity=1, epsilon=self.price, monotone=True))
 
 
-def _candidate(first: NDArray[np.int64], run: int, member: int) -> int:
+def _candidate(first: IntArray, run: int, member: int) -> int:
     return int(first[run]) + member
 
 
-def centre_costs(column: FloatArray) -> tuple[NDArray[np.int64], list[int], NDArray[np.int64]]:
+def centre_counts(rows: FloatArray) -> IntArray:
+    """Rows of each column whose nearest candidate each centre is."""
+    midpoints = 0.5 * (CENTRES[1:] + CENTRES[:-1])
+    return _histograms(rows, lambda column, j: np.searchsorted(midpoints, column), CENTRES.size)
+
+
+def distance_counts(rows: FloatArray, centres: FloatArray, reaches: FloatArray) -> IntArray:
+    """Rows of each column by the first reach that takes in their distance from the centre, or the last one."""
+    last = reaches.shape[1] - 1
+    return _histograms(
+        rows,
+        lambda column, j: np.minimum(np.searchsorted(reaches[j], np.abs(column - centres[j])), last),
+        last + 1,
+    )
+
+
+def offset_counts(rows: FloatArray, centres: FloatArray, reaches: FloatArray) -> IntArray:
+    """Rows of each column by the first reach that takes them in below the centre, and above it; then those beyond."""
+    size = reaches.shape[1] + 1
+    below = _histograms(rows, lambda column, j: np.searchsorted(reaches[j], centres[j] - column), size)
+    above = _histograms(rows, lambda column, j: np.searchsorted(reaches[j], column - centres[j]), size)
+    return np.stack([below, above])
+
+
+def _histograms(rows: FloatArray, place: Callable[[FloatArray, int], IntArray], size: int) -> IntArray:
+    """Counts (n_features, size) of where each entry is placed, by itself."""
+    return np.stack(
+        [
+            np.bincount(place(np.ascontiguousarray(column), j), minlength=size)
+            for j, column in enumerate(rows.T)
+        ]
+    )
+
+
+def centre_costs(counts: IntArray) -> tuple[IntArray, list[int], IntArray]:
     """Cost of every run of neighbouring candidates that share it, number of candidates and first of the run.
 
     Values are snapped to the nearest candidate; a candidate costs the larger of the numbers of values below and above
     it. One value more raises every cost by 0 or 1.
     """
-    midpoints = 0.5 * (CENTRES[1:] + CENTRES[:-1])
-    counts = np.bincount(np.searchsorted(midpoints, column), minlength=CENTRES.size)
-    upto = np.cumsum(counts)
-    costs = np.maximum(upto - counts, column.size - upto)
+    costs = median_costs(counts)
     first = np.flatnonzero(np.concatenate([[True], np.diff(costs) != 0]))
     lengths = np.diff(np.append(first, costs.size))
-    return costs[first].astype(np.int64), [int(length) for length in lengths], first.astype(np.int64)
+    return costs[first], [int(length) for length in lengths], first.astype(np.int64)
 
 
-def scale_costs(distances: FloatArray, reaches: FloatArray) -> NDArray[np.int64]:
-    """Larger of the numbers of distances below and above each reach, snapped upwards; a median costs least.
+def median_costs(counts: IntArray) -> IntArray:
+    """Larger of the numbers of values below and above each candidate; a median costs least.
 
     One value more raises every cost by 0 or 1.
     """
-    snapped = np.minimum(np.searchsorted(reaches, distances), reaches.size - 1)
-    counts = np.bincount(snapped, minlength=reaches.size)
     upto = np.cumsum(counts)
-    costs: NDArray[np.int64] = np.maximum(upto - counts, distances.size - upto).astype(np.int64)
+    costs: IntArray = np.maximum(upto - counts, upto[-1] - upto).astype(np.int64)
     return costs
 
 
-def reach_costs(offsets: FloatArray, reaches: FloatArray, price: float) -> NDArray[np.int64]:
-    """Number of values beyond each reach, plus a public penalty in rows for every step of the reach.
+def reach_costs(counts: IntArray, scale: int, price: float) -> IntArray:
+    """Number of values beyond each reach from the scale on, plus a public penalty in rows for every step of the reach.
 
     The penalty, about 2/price per doubling, is the logarithm of a prior: without it the many candidates beyond all
     values would win. One value more raises every cost by 0 or 1.
     """
     penalty = math.ceil(_DECAY / (_STEPS_PER_OCTAVE * price))
-    within = np.searchsorted(np.sort(offsets), reaches, side="right")
-    steps: NDArray[np.int64] = np.arange(reaches.size, dtype=np.int64) * penalty
-    return offsets.size - within.astype(np.int64) + steps
+    upto = np.cumsum(counts)
+    within = upto[scale:-1]
+    costs: IntArray = upto[-1] - within + np.arange(within.size, dtype=np.int64) * penalty
+    return costs

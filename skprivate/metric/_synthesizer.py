@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from numbers import Integral
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +23,7 @@ from skprivate.metric._hierarchy_release import RANGE_SHARE, BinaryHierarchy, Bo
 from skprivate.metric._mixed import MixedMeasure, check_categories
 from skprivate.metric._private_bounds import PrivateBounds
 from skprivate.metric._score import distance_to_rows
-from skprivate.metric._tables import mixed_table, numeric_table, schema_of
+from skprivate.metric._tables import mixed_table, numeric_table, read_tables
 from skprivate.metric._warnings import warn_if_noise_fills_box
 from skprivate.privacy import PrivacyGuarantee, public_generator
 
@@ -151,7 +153,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
+            The same rows give the same measure to the last bit, wherever they are.
         y : Ignored
 
         Returns
@@ -171,28 +175,28 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         NoiseFillsBoxWarning
             With "wasserstein", if the noise is so large that the result says nothing about the rows; before it is paid.
         """
-        schema, X, groups, columns = self._check_rows(X)
-        n_features = X.shape[1]
+        schema, rows, columns = self._check_rows(X)
+        n_features = self.n_features_in_ if columns is None else len(columns.numeric)
         box = self._check_box(n_features if columns is None else columns.numeric)
         resolution = self._check_resolution(n_features, 0 if columns is None else columns.bits)
         if box is not None and self.out_of_bounds == "raise":
-            box.refuse_outside(X)
+            rows = rows.map(partial(_inside, box=box))
+        n_rows = rows.n_rows  # where rows lie in blocks, all are read and checked before anything is paid
         assumptions = ("names and types of the columns are public",)  # rows come back in the same table
         assumptions += ("bounds are public",) if box is not None and n_features else ()
         if self.metric == "rows":
             mechanism = self._hierarchy(n_features, box, resolution, columns)
             terms = {"unit": "row", "adjacency": "add-remove"}
             assumptions += () if columns is None else ("categories are public",)
-            data = (X, groups)
         else:
-            mechanism = self._flow_or_hats(X.shape, resolution)
+            mechanism = self._flow_or_hats((n_rows, n_features), resolution)
             metric = f"Wasserstein-1 over {self.ground} distance in fractions of the bounds"
             terms = {"unit": "data set", "adjacency": "metric", "metric": metric}
             assumptions += (_SIZE_IS_PUBLIC,)
-            data = box.to_unit(X)
+            rows = rows.map(itemgetter(0)).map(box.to_unit)
             warn_if_noise_fills_box(mechanism)
         with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
-            released = mechanism.run(data, release)
+            released = mechanism.run(rows, release)
         box, weights = released if self.metric == "rows" else (box, released)
         if columns is None:
             kind = "cells" if self.metric == "rows" else "nodes"
@@ -206,16 +210,16 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return self
 
     def _check_rows(self, X):
-        """Schema, numeric columns, and with ``categories`` the combination of each row and what the columns are."""
-        if self.categories is None:
-            rows = numeric_table(self, X, reset=True)
-            return schema_of(X), rows, None, None
-        if self.metric != "rows":
+        """Schema, pairs (numeric rows, combination of categories or None) in blocks, and what the columns are."""
+        mixed = self.categories is not None
+        if mixed and self.metric != "rows":
             raise ValueError(f"categories need metric='rows', got metric={self.metric!r}.")
-        rows = mixed_table(self, X, reset=True)
+        schema, tables = read_tables(self, X, mixed_table if mixed else numeric_table)
+        if not mixed:
+            return schema, tables.map(_without_groups), None
         names = getattr(self, "feature_names_in_", None)
         columns = check_categories(self.categories, self.n_features_in_, names)
-        return schema_of(X), *columns.encode(rows), columns
+        return schema, tables.map(columns.encode), columns
 
     def _hierarchy(self, n_features, box, resolution, columns):
         range_epsilon = RANGE_SHARE * self.epsilon if box is None else 0.0
@@ -355,3 +359,12 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             theorem=guarantee.theorem,
             valid_for_release=guarantee.valid_for_release,
         )
+
+
+def _without_groups(rows):
+    return rows, None
+
+
+def _inside(block, box):
+    box.refuse_outside(block[0])
+    return block

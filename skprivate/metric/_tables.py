@@ -6,7 +6,9 @@ pandas or polars column, the longest string of a NumPy array) may come from the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from skprivate._bounds import column_label
 from skprivate._sklearn import _MISSING
 from skprivate._validation import validate_data
+from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned
 
 FloatArray = NDArray[np.float64]
 
@@ -108,6 +111,35 @@ def mixed_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
     refuse_dates(X)
     table: NDArray[Any] = validate_data(estimator, X, dtype=None, ensure_all_finite=False, reset=reset)
     return table
+
+
+def read_tables(estimator: Any, X: Any, read: Callable[..., NDArray[Any]]) -> tuple[TableSchema, Partitions]:
+    """Schema of a table and its checked rows, in memory or in blocks.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Learns names and number of the columns.
+    X : table, array, or rows in blocks
+    read : callable
+        `numeric_table` or `mixed_table`.
+    """
+    if not is_partitioned(X):
+        return schema_of(X), InMemory(read(estimator, X, reset=True))
+    source = as_partitions(X)
+    validate_data(estimator, source.empty, skip_check_array=True)
+    # What travels knows names and number of the columns, and no parameter or ledger.
+    blank = type(estimator)()
+    blank.n_features_in_ = estimator.n_features_in_
+    if hasattr(estimator, "feature_names_in_"):
+        blank.feature_names_in_ = estimator.feature_names_in_
+    return schema_of(source.empty), source.map(partial(_read_block, blank=blank, read=read))
+
+
+def _read_block(block: Any, blank: Any, read: Callable[..., NDArray[Any]]) -> NDArray[Any]:
+    if block.shape[0] == 0:
+        return np.empty((0, blank.n_features_in_), dtype=np.float64 if read is numeric_table else object)
+    return read(blank, block, reset=False)
 
 
 def numbers(cells: NDArray[Any], label: str) -> FloatArray:

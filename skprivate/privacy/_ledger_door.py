@@ -45,6 +45,7 @@ class LedgerDoor:
     _parts: tuple[int, ...]
     identity: Any
     unit: Any
+    dry_run: Any
 
     def charge(
         self,

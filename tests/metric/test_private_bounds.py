@@ -10,8 +10,11 @@ from skprivate.metric._private_bounds import (
     REACHES,
     PrivateBounds,
     centre_costs,
+    centre_counts,
+    distance_counts,
+    median_costs,
+    offset_counts,
     reach_costs,
-    scale_costs,
 )
 from skprivate.privacy import PrivacyLedger, open_release, public_generator
 
@@ -26,9 +29,20 @@ def log_law(costs, price, multiplicity=None):
 
 
 def all_centre_costs(column):
-    costs, multiplicity, first = centre_costs(column)
+    costs, multiplicity, first = centre_costs(centre_counts(column[:, np.newaxis])[0])
     assert sum(multiplicity) == CENTRES.size and first[0] == 0
     return np.repeat(costs, multiplicity)
+
+
+def costs_about(column, middle, price):
+    """Costs of the scale and of the reach below and above a middle."""
+    about = {"centres": np.array([middle]), "reaches": REACHES[np.newaxis]}
+    below, above = offset_counts(column[:, np.newaxis], **about)
+    return (
+        median_costs(distance_counts(column[:, np.newaxis], **about)[0]),
+        reach_costs(below[0], 0, price),
+        reach_costs(above[0], 0, price),
+    )
 
 
 def worst_ratio(column, price):
@@ -40,13 +54,8 @@ def worst_ratio(column, price):
     for other in neighbours:
         worst = max(worst, np.abs(centre - log_law(all_centre_costs(other), price)).max())
         for middle in (-2.0, 0.0, 1.0, 1e6):
-            laws = [log_law(scale_costs(np.abs(x - middle), REACHES), price) for x in (column, other)]
-            worst = max(worst, np.abs(laws[0] - laws[1]).max())
-            for sign in (-1, 1):
-                laws = [
-                    log_law(reach_costs(sign * (x - middle), REACHES, price), price) for x in (column, other)
-                ]
-                worst = max(worst, np.abs(laws[0] - laws[1]).max())
+            for first, second in zip(*(costs_about(x, middle, price) for x in (column, other)), strict=True):
+                worst = max(worst, np.abs(log_law(first, price) - log_law(second, price)).max())
     return worst
 
 
@@ -66,10 +75,13 @@ def test_snapped_costs_by_hand():
     assert cost[-2.0] == 4 and cost[-1.0] == 3 and cost[0.0] == 3 and cost[2.0] == 1 and cost[4.0] == 3
     assert costs[-1] == 3  # values beyond the last candidate are snapped to it
     penalty = np.arange(REACHES.size) * 5
-    beyond = reach_costs(np.array([-7.0, 1.0, 1.1]), REACHES, 0.1) - penalty
+    beyond = costs_about(np.array([-7.0, 1.0, 1.1]), 0.0, 0.1)[2] - penalty
     assert beyond[REACHES < 1].min() == 2 and beyond[REACHES == 1.0] == 1 and beyond[REACHES > 1.2].max() == 0
-    median = scale_costs(np.array([0.0, 1.0, 3.0]), np.array([0.5, 1.0, 2.0, 4.0]))
-    assert median.tolist() == [2, 1, 2, 2]
+    reaches = np.array([[0.5, 1.0, 2.0, 4.0]])
+    counts = distance_counts(np.array([[0.0], [-1.0], [3.0]]), centres=np.zeros(1), reaches=reaches)
+    assert median_costs(counts[0]).tolist() == [2, 1, 2, 2]
+    # From a scale on, reaches below it are out of the question.
+    assert reach_costs(np.array([5, 4, 3, 2, 1]), 1, 100.0).tolist() == [6, 3 + 1, 1 + 2]
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e6])

@@ -1,0 +1,339 @@
+"""Curated bags of a table in a database, which groups and adds up; rows never leave it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.aggregate._aggregation import default_bins
+from skprivate.aggregate._cells import resolve_feature_sets
+from skprivate.aggregate._columns import BinnedColumn, learn_columns
+from skprivate.aggregate._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, CuratedBags, no_privacy
+from skprivate.aggregate._group_tables import GroupTable, SumColumns, code_group_tables
+from skprivate.aggregate._label_noise import NoiseName
+from skprivate.aggregate._labels import check_classes, check_label_privacy
+from skprivate.aggregate._release_frames import group_bags, label_interval, release_groups
+from skprivate.privacy import PrivacyLedger
+
+#: Types of columns in DuckDB that are cut into bins.
+_WHOLE = (
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+)
+_REALS = ("FLOAT", "DOUBLE", "REAL", "DECIMAL")
+
+
+@dataclass(frozen=True)
+class Query:
+    """One SELECT that groups a table by several sets of columns.
+
+    Parameters
+    ----------
+    table : str
+        What stands after FROM.
+    keys : mapping from str to str
+        SQL of every grouping column.
+    sums : sequence of str
+        SQL of what is added up, integers.
+    sets : sequence of tuple of str
+        The grouping columns of each table.
+    """
+
+    table: str
+    keys: Mapping[str, str]
+    sums: Sequence[str]
+    sets: Sequence[tuple[str, ...]]
+
+    @property
+    def used(self) -> list[str]:
+        """Grouping columns of some set."""
+        return list(dict.fromkeys(name for one in self.sets for name in one))
+
+    def __str__(self) -> str:
+        keys = [f"{self.keys[name]} AS {quoted(name)}" for name in self.used]
+        sums = [f"{sql} AS s{j}" for j, sql in enumerate(self.sums)]
+        names = ", ".join(quoted(name) for name in self.used)
+        sets = ", ".join("(" + ", ".join(quoted(name) for name in one) + ")" for one in self.sets)
+        totals = ", ".join(f"SUM(s{j})" for j in range(len(self.sums)))
+        return (
+            f"SELECT GROUPING_ID({names}), {names}, COUNT(*), {totals} FROM "
+            f"(SELECT {', '.join([*keys, *sums])} FROM {self.table}) AS coded GROUP BY GROUPING SETS ({sets})"
+        )
+
+    def marks(self) -> dict[int, int]:
+        """Which set each GROUPING_ID belongs to: a bit of it is 1 where a column is not grouped by."""
+        used = self.used
+        return {
+            sum(1 << (len(used) - 1 - j) for j, name in enumerate(used) if name not in one): k
+            for k, one in enumerate(self.sets)
+        }
+
+
+def quoted(name: str) -> str:
+    """A name of a column as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: Any) -> str:
+    """A public value as SQL writes it; floats by their digits, which read back as the same."""
+    if isinstance(value, (bool, np.bool_)):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        return f"CAST('{float(value)!r}' AS DOUBLE)"
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def bin_key(name: str, edges: Sequence[float]) -> str:
+    """The lower edge of a number's bin, −∞ of the first; NULL for what is missing."""
+    number = f"CAST({quoted(name)} AS DOUBLE)"
+    lower = [-math.inf, *edges]
+    steps = "".join(
+        f" WHEN {number} < {literal(edge)} THEN {literal(low)}"
+        for low, edge in zip(lower, edges, strict=False)
+    )
+    return f"CASE WHEN {number} IS NULL OR isnan({number}) THEN NULL{steps} ELSE {literal(lower[-1])} END"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Messages of a database quote values."""
+    try:
+        yield
+    except (ValueError, TypeError):
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"the database refused the query ({type(error).__name__}): check the names of table and columns, and that "
+            "the label is of the type of classes, or a whole number within label_bounds."
+        ) from None
+
+
+@contextmanager
+def _snapshot(connection: Any) -> Iterator[None]:
+    """One transaction for all queries: rows that come in between would be in some tables only."""
+    with _quiet():
+        first, second = (connection.execute("SELECT txid_current()").fetchone() for _ in range(2))
+    if first == second:  # the caller's own transaction is one
+        yield
+        return
+    connection.execute("BEGIN TRANSACTION")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def bags_from_sql(
+    connection: Any,
+    table: str,
+    columns: Sequence[str] | None,
+    label: str,
+    *,
+    feature_sets: Any,
+    epsilon: float | None,
+    delta: float,
+    classes: Sequence[Any] | None,
+    label_bounds: tuple[int, int] | None,
+    categorical_features: Iterable[str] | None,
+    n_bins: int | None,
+    bin_edges: Mapping[str, Sequence[float]] | None,
+    mechanism: NoiseName,
+    random_state: Any,
+    ledger: PrivacyLedger | None,
+) -> CuratedBags:
+    """See `CuratedBags.from_sql`."""
+    check_label_privacy(epsilon, delta)
+    known = None if classes is None else tuple(check_classes(classes))
+    sums = SumColumns(("label",) if known is None or len(known) == 2 else tuple(map(str, known)), known)
+    bounds = label_interval(label_bounds, sums)
+    with _snapshot(connection):
+        types = _types(connection, table)
+        names = _checked_names(types, columns, label)
+        _check_label_type(label, types[label], known)
+        n_rows = _count(connection, table)
+        edges = _edges(
+            connection, table, names, types, categorical_features, n_bins or default_bins(n_rows), bin_edges
+        )
+        keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}
+        sets = _feature_sets(connection, table, names, keys, feature_sets)
+        query = Query(table, keys, _contributions(label, known, bounds), sets)
+        with _quiet():
+            rows = connection.execute(str(query)).fetchall()
+    groups, totals = _groups(rows, query)
+    coding, codes, orders = code_group_tables(
+        groups, None, {name: edges[name] for name in edges if name in query.used}
+    )
+    exact = np.concatenate([part[order] for part, order in zip(totals, orders, strict=True)])
+    if epsilon is None:
+        return CuratedBags(
+            coding,
+            group_bags(groups, codes, orders, exact.astype(np.float64), 0.0),
+            n_rows,
+            known,
+            None,
+            None if known is not None else (float(bounds[0]), float(bounds[1])),
+            no_privacy(NUMBER_ASSUMPTIONS if known is None else ASSUMPTIONS),
+        )
+    return release_groups(
+        groups,
+        coding,
+        codes,
+        orders,
+        exact,
+        sums,
+        bounds,
+        said="one row of the table holds one label; labels outside classes count as none, others are clipped",
+        plan={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
+        door={"random_state": random_state, "ledger": ledger, "label": "CuratedBags.from_sql"},
+    )
+
+
+def _types(connection: Any, table: str) -> dict[str, str]:
+    with _quiet():
+        found = connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()
+    return {str(row[0]): str(row[1]).upper() for row in found}
+
+
+def _checked_names(types: Mapping[str, str], columns: Sequence[str] | None, label: str) -> list[str]:
+    if isinstance(columns, str):
+        raise ValueError(f"columns must be a list of names, got the string {columns!r}.")
+    asked = [name for name in types if name != label] if columns is None else list(columns)
+    absent = [name for name in [*asked, label] if name not in types]
+    if absent:
+        raise ValueError(
+            f"the table has no column {', '.join(map(repr, absent))}; its columns are {list(types)}."
+        )
+    if label in asked or len(set(asked)) < len(asked) or not asked:
+        raise ValueError(
+            f"columns must be distinct features, at least one, without the label {label!r}; got {asked}."
+        )
+    return asked
+
+
+def _check_label_type(label: str, kind: str, classes: tuple[Any, ...] | None) -> None:
+    """Types are public. Where they differ, the database would convert labels one by one, and fail at somebody's."""
+    if classes is None:
+        fits, wanted = (
+            kind in _WHOLE,
+            "of an integer type, as of CAST(ROUND(100 * price) AS BIGINT) in a view",
+        )
+    elif all(isinstance(value, str) for value in classes):
+        fits, wanted = kind.startswith(("VARCHAR", "ENUM")), "text, as the classes are"
+    elif all(isinstance(value, (bool, np.bool_)) for value in classes):
+        fits, wanted = kind == "BOOLEAN", "BOOLEAN, as the classes are"
+    else:
+        numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in classes)
+        fits, wanted = numbers and kind.startswith((*_WHOLE, *_REALS)), "of one type with all classes"
+    if not fits:
+        raise ValueError(
+            f"the label {label!r} must be {wanted}; it is of type {kind}, classes is {classes!r}."
+        )
+
+
+def _count(connection: Any, table: str) -> int:
+    with _quiet():
+        n_rows = int(connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
+    if n_rows == 0:
+        raise ValueError("the table has no rows.")
+    return n_rows
+
+
+def _edges(
+    connection: Any,
+    table: str,
+    names: Sequence[str],
+    types: Mapping[str, str],
+    categorical_features: Iterable[str] | None,
+    n_bins: int,
+    bin_edges: Mapping[str, Sequence[float]] | None,
+) -> dict[str, tuple[float, ...]]:
+    """Edges of the columns that are cut: those given, and those that the column, read alone, asks for."""
+    given, apart = dict(bin_edges or {}), list(categorical_features or ())
+    unknown = sorted({*given, *apart} - set(names))
+    if unknown:
+        raise ValueError(f"bin_edges and categorical_features name columns that are no features: {unknown}.")
+    edges = {}
+    for name in names:
+        number = types[name].startswith((*_WHOLE, *_REALS))
+        if name not in given and (name in apart or not number):
+            continue
+        column: NDArray[Any] = np.zeros(0)
+        if name not in given:
+            with _quiet():
+                read = connection.execute(
+                    f"SELECT CAST({quoted(name)} AS DOUBLE) AS x FROM {table}"
+                ).fetchnumpy()["x"]
+            column = np.ma.filled(read.astype(np.float64), np.nan)
+        (learned,), _ = learn_columns(
+            [column],
+            [name],
+            categorical=[False],
+            n_bins=n_bins,
+            bin_edges={name: given[name]} if name in given else None,
+        )
+        assert isinstance(learned, BinnedColumn)
+        edges[name] = learned.edges
+    return edges
+
+
+def _feature_sets(
+    connection: Any, table: str, names: Sequence[str], keys: Mapping[str, str], feature_sets: Any
+) -> list[tuple[str, ...]]:
+    codes, sizes = [], []
+    if isinstance(feature_sets, (int, np.integer)) and not isinstance(feature_sets, bool):
+        # Pairs are chosen by how many rows have each value: a column of as many rows says that.
+        for name in names:
+            with _quiet():
+                counts = connection.execute(f"SELECT COUNT(*) FROM {table} GROUP BY {keys[name]}").fetchall()
+            sizes.append(len(counts))
+            codes.append(np.repeat(np.arange(len(counts), dtype=np.int32), [count[0] for count in counts]))
+    sets, _ = resolve_feature_sets(feature_sets, names, codes, sizes)
+    return [tuple(names[j] for j in one) for one in sets]
+
+
+def _contributions(label: str, classes: tuple[Any, ...] | None, bounds: tuple[int, int]) -> list[str]:
+    """Integers of one row, a function of its label alone: an indicator of each class, or the clipped number."""
+    name = quoted(label)
+    if classes is None:
+        low, high = bounds
+        clipped = f"LEAST(GREATEST({name}, {literal(low)}), {literal(high)})"
+        missing = literal(min(max(0, low), high))
+        return [f"CAST(CASE WHEN {name} IS NULL THEN {missing} ELSE {clipped} END AS BIGINT)"]
+    counted = classes[1:] if len(classes) == 2 else classes
+    return [f"CASE WHEN {name} = {literal(value)} THEN 1 ELSE 0 END" for value in counted]
+
+
+def _groups(rows: Sequence[tuple[Any, ...]], query: Query) -> tuple[list[GroupTable], list[NDArray[Any]]]:
+    marks, used = query.marks(), query.used
+    parts: list[list[tuple[Any, ...]]] = [[] for _ in query.sets]
+    for row in rows:
+        parts[marks[int(row[0])]].append(row)
+    groups, totals = [], []
+    for one, part in zip(query.sets, parts, strict=True):
+        keys = [_keys([row[1 + used.index(name)] for row in part]) for name in one]
+        counts = np.array([row[1 + len(used)] for row in part], dtype=np.int64)
+        rest = np.zeros(len(part), dtype=bool)
+        groups.append(GroupTable(f"the groups of {list(one)}", one, keys, rest, counts, None))
+        totals.append(np.array([row[2 + len(used) :] for row in part], dtype=object))
+    return groups, totals
+
+
+def _keys(values: list[Any]) -> NDArray[Any]:
+    keys = np.empty(len(values), dtype=object)
+    keys[:] = values
+    return keys

@@ -1,0 +1,11 @@
+"""Rows in blocks: in memory, streamed from files, or on a cluster. Estimators do not know which.
+
+A fit needs exact sums of integers over units and nothing else of the private rows. Such sums come out the same
+however the rows are cut into blocks, in whatever order these are visited, and wherever: what `fit` gives, with the
+same ``random_state``, is the same to the last bit.
+"""
+
+from skprivate.partitions._blocks import Blocks
+from skprivate.partitions._partitions import InMemory, Partitions, as_partitions, is_partitioned
+
+__all__ = ["Blocks", "InMemory", "Partitions", "as_partitions", "is_partitioned"]

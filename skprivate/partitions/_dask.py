@@ -1,0 +1,128 @@
+"""Blocks of a Dask collection: contributions are formed by the workers, which return sums of integers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.partitions._partitions import Contribution, Partitions, contribute
+from skprivate.privacy import exact_sum
+
+#: Sums that one task adds up: a tree keeps the client's share small.
+_FAN_IN = 16
+
+
+class Failure:
+    """What went wrong in a block, as a value.
+
+    Dask writes the arguments of a task that raises, the rows among them, to its logs; so no task raises.
+
+    Parameters
+    ----------
+    error : Exception
+    """
+
+    def __init__(self, error: Exception) -> None:
+        # Messages of these are written here, and quote no row.
+        said = isinstance(error, (ValueError, TypeError))
+        self.kind = type(error) if said else RuntimeError
+        self.text = str(error) if said else f"a block could not be read: {type(error).__name__}."
+
+    def __sizeof__(self) -> int:
+        return 1000
+
+
+class DaskPartitions(Partitions):
+    """Rows of a Dask array or DataFrame, block by block where they are.
+
+    Parameters
+    ----------
+    blocks : sequence of dask.delayed.Delayed
+    empty : Any
+        A block without rows.
+    """
+
+    def __init__(self, blocks: Sequence[Any], empty: Any) -> None:
+        self._blocks, self._empty = blocks, empty
+
+    @classmethod
+    def of(cls, collection: Any) -> DaskPartitions:
+        """From a Dask array of shape (n, d), with whole rows in its chunks, or a Dask DataFrame.
+
+        Parameters
+        ----------
+        collection : dask.array.Array or dask.dataframe.DataFrame
+
+        Returns
+        -------
+        DaskPartitions
+
+        Raises
+        ------
+        TypeError
+            If it is none of them, or chunks do not hold whole rows.
+        """
+        kind = type(collection).__name__
+        if kind == "Array" and collection.ndim == 2:
+            if collection.numblocks[1] != 1:
+                raise TypeError(
+                    f"X is a Dask array in {collection.numblocks[1]} chunks along its columns: a contribution needs "
+                    "whole rows. Use X.rechunk({1: -1})."
+                )
+            blocks = collection.to_delayed().ravel().tolist()
+            return cls(blocks, np.empty((0, collection.shape[1]), dtype=collection.dtype))
+        if kind == "DataFrame":
+            return cls(collection.to_delayed(), collection._meta)
+        raise TypeError(f"X must be a Dask DataFrame or a two-dimensional Dask array, got a Dask {kind}.")
+
+    @property
+    def empty(self) -> Any:
+        """A block without rows."""
+        return self._empty
+
+    def sum(self, contribution: Contribution) -> NDArray[Any]:
+        """Exact sum over all blocks, in a tree of tasks.
+
+        Parameters
+        ----------
+        contribution : callable
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        ValueError, TypeError
+            What a function raised for a block, once all are visited.
+        """
+        from dask import delayed
+
+        # Not pure: names of tasks are random, and no digest of anything.
+        form, add = delayed(_contribute_or_fail, pure=False), delayed(_add, pure=False)
+        parts = [form(block, self._functions, contribution) for block in self._blocks]
+        while len(parts) > 1:
+            parts = [add(parts[k : k + _FAN_IN]) for k in range(0, len(parts), _FAN_IN)]
+        total = parts[0].compute()
+        if isinstance(total, Failure):
+            raise total.kind(total.text)
+        return np.asarray(total)
+
+
+def _contribute_or_fail(
+    block: Any, functions: tuple[Callable[[Any], Any], ...], contribution: Contribution
+) -> NDArray[Any] | Failure:
+    try:
+        return exact_sum([contribute(block, functions, contribution)])
+    except Exception as error:
+        return Failure(error)
+
+
+def _add(parts: list[NDArray[Any] | Failure]) -> NDArray[Any] | Failure:
+    for part in parts:
+        if isinstance(part, Failure):
+            return part
+    return exact_sum([np.asarray(part)[..., np.newaxis] for part in parts])

@@ -1,0 +1,88 @@
+"""A real cluster: worker processes, some of them killed, and the same fit to the last bit."""
+
+import logging
+import os
+import signal
+import time
+from functools import partial
+from threading import Thread
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+
+from skprivate import MetricPrivateSynthesizer
+from skprivate.partitions import as_partitions
+from skprivate.privacy import public_generator
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+RNG = public_generator(1)
+ROWS = pd.DataFrame(RNG.normal(size=(4000, 2)), columns=["height", "weight"])
+
+
+@pytest.fixture(params=[1, 4])
+def client(request):
+    with (
+        LocalCluster(
+            n_workers=request.param,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def slowly(frame):
+    time.sleep(0.05)
+    return frame
+
+
+def kill_one(client):
+    """Kill a worker without warning; its nanny starts another."""
+    pids = client.run(os.getpid)
+    os.kill(next(iter(pids.values())), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(
+    "parameters", [{}, {"metric": "wasserstein", "bounds": (-4, 4), "epsilon": 100.0}], ids=["rows", "flow"]
+)
+def test_the_same_measure(client, parameters, killed):
+    X = as_partitions(dd.from_pandas(ROWS, npartitions=40)).map(slowly)
+    model = MetricPrivateSynthesizer(**{"epsilon": 5.0, "random_state": 3, **parameters})
+    killer = Thread(target=partial(kill_one, client)) if killed else None
+    if killer:
+        killer.start()
+    weights = model.fit(X).measure_.weights
+    if killer:
+        killer.join()
+    assert np.array_equal(weights, model.fit(ROWS).measure_.weights)
+
+
+def test_rows_stay_with_the_workers(client):
+    """What a worker sends, the names of tasks and the logs hold no value of the rows."""
+    secret = 123456.789
+    frame = ROWS.assign(height=secret)
+    seen = []
+
+    def watch(dask_scheduler):
+        return [str(key) for key in dask_scheduler.tasks]
+
+    X = as_partitions(dd.from_pandas(frame, npartitions=8))
+    MetricPrivateSynthesizer(5.0, random_state=0).fit(X)
+    seen += client.run_on_scheduler(watch)
+    frame.iloc[17, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN in column 'weight'"):
+        MetricPrivateSynthesizer(5.0, random_state=0).fit(as_partitions(dd.from_pandas(frame, npartitions=8)))
+    logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
+    assert "123456" not in logs and "123456" not in str(seen)
