@@ -164,7 +164,7 @@ def pairs_of_the_caller(
             )
         pair = Pair(one, other, settings, None, {"given": "by the caller"})
         if len(item) == 3:
-            if not (isinstance(item[2], Real) and 0.0 <= item[2] < math.inf):
+            if not (isinstance(item[2], Real) and 0.0 <= float(item[2]) < math.inf):
                 raise ValueError(f"The distance of pairs must be a finite number >= 0, got {item[2]!r}.")
             pair = replace(pair, distance=float(item[2]))
         elif metric:
