@@ -76,7 +76,8 @@ def below_exp(prefix: int, bits: int, gamma: Fraction, source: BitSource) -> boo
 def share_below_exp(prefix: int, bits: int, count: int, gamma: Fraction, source: BitSource) -> bool:
     """Decide prefix + V < 2^bits·count·e^{-gamma} for a uniform V of [0, 1), drawing its digits on ties.
 
-    ``bits`` may be negative. With f = ⌊2^k·e^{-gamma}⌋ the number 2^k·count·e^{-gamma} lies in [count·f, count·(f + 1)).
+    ``bits`` may be negative. With f = ⌊2^k·e^{-gamma}⌋ the number 2^k·count·e^{-gamma} lies in
+    [count·f, count·(f + 1)).
     """
     if bits < 0:
         prefix, bits = (prefix << -bits) | source.bits(-bits), 0

@@ -182,15 +182,16 @@ def _select_vectorised(
 def _masses(cost: Int64Array, rate: Fraction, counts: list[int]) -> tuple[Int64Array, int]:
     """Integers M_e > 2^s·c_e·e^{-γ_e}, by no more than 1 and 2^-39 of it, for γ_e = rate·cost_e, and s.
 
-    Proof, with u = 2^-53, for 0 < γ ≤ 700. float64 rounds cost (below 2^63), rate and their product by a relative u
-    each, so γ' = γ(1 + θ) with |θ| ≤ 3.01u, and |γ' - γ| ≤ 2108u < 2^-41.9. An exponential function whose relative error is
-    below 2^-44, 500 units in the last place (libraries promise 4 at most), returns e^{-γ} times a factor within
-    1 ± 2^-41.5. c_e, its product with that, and the product with 1 + 2^-40 are rounded by u each, the addition of 1 by u
-    again; scaling by 2^s is exact or, below 2^-1022, covered by the 1 that is added. In all the factor lies between
-    (1 - 2^-41.4)(1 + 2^-40) > 1 + 2^-41 and (1 + 2^-41.4)(1 + 2^-40) < 1 + 2^-39. Rounding down what exceeds
-    x + 1 leaves more than x. Rates so small that float64 rounds them by more make γ itself below 2^-900. For
-    γ > 700 the weight is taken at 700: less than 2^-100 before the addition, as c_e < 2^900 and s ≤ 60. The sum of
-    all float64 masses is below 2^60·(1 + 2^-39), so that of the integers below 2^61 for fewer than 2^60 categories.
+    Proof, with u = 2^-53, for 0 < γ ≤ 700. float64 rounds cost (below 2^63), rate and their product by a
+    relative u each, so γ' = γ(1 + θ) with |θ| ≤ 3.01u, and |γ' - γ| ≤ 2108u < 2^-41.9. An exponential function
+    whose relative error is below 2^-44, 500 units in the last place (libraries promise 4 at most), returns e^{-γ}
+    times a factor within 1 ± 2^-41.5. c_e, its product with that, and the product with 1 + 2^-40 are rounded by
+    u each, the addition of 1 by u again; scaling by 2^s is exact or, below 2^-1022, covered by the 1 that is
+    added. In all the factor lies between (1 - 2^-41.4)(1 + 2^-40) > 1 + 2^-41 and (1 + 2^-41.4)(1 + 2^-40) <
+    1 + 2^-39. Rounding down what exceeds x + 1 leaves more than x. Rates so small that float64 rounds them by
+    more make γ itself below 2^-900. For γ > 700 the weight is taken at 700: less than 2^-100 before the addition,
+    as c_e < 2^900 and s ≤ 60 (and more than the truth). The sum of all float64 masses is below 2^60·(1 + 2^-39),
+    so that of the integers is below 2^61 for fewer than 2^59 categories.
     """
     gamma = np.minimum(cost * float(min(rate, Fraction(1000))), 700.0)
     mass = np.exp(-gamma) * np.array(counts, dtype=np.float64)
