@@ -14,7 +14,7 @@ from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimat
 from skprivate.privacy import Adjacency, PrivacyUnit
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._sgd import warn_if_hopeless
-from skprivate.user_level._user_mean import UserMean, clip_factor
+from skprivate.user_level._user_mean import UserMean
 from skprivate.user_level._users import UserGroups, encode_users
 
 
@@ -31,9 +31,9 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     delta : float in (0, 1), default=1e-6
         Privacy budget δ of one fit; well below one over the number of users.
     aggregation : {"mean", "robust"}, default="mean"
-        Users are pulled into a ball about the private centre: of max(2, 1 + 3/√d) times the private median distance
-        ("mean": hardly anybody is pulled unless tails are heavy), or of the median distance itself ("robust": half
-        the noise or less, and a result between mean and spatial median).
+        Users are pulled into a ball about the private centre. "mean": its radius follows the tail of the users'
+        distances, found privately, and grows with n·ε, so that the bias vanishes for any law with a mean, however
+        skewed. "robust": the median distance, for half the noise or less and a result between mean and spatial median.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
@@ -159,7 +159,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         mechanism = UserMean(
             Terms(self.epsilon, self.delta, adjacency, n_users),
             X.shape[1],
-            clip_factor(self.aggregation, X.shape[1]),
+            self.aggregation == "mean",
             self.tau,
             self.bound,
         )

@@ -108,6 +108,8 @@ def _runs(
 
 #: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
 SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
+#: Candidates of an upper quantile: every power of 2^¼.
+FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
 #: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
 COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 
@@ -132,6 +134,28 @@ def select_median_scale(
     costs = np.maximum(below, len(magnitudes) - below - counts)
     index = release.select(-costs, sensitivity=1, epsilon=epsilon, monotone=monotone)
     return float(scales[int(index)])
+
+
+def select_upper_scale(
+    magnitudes: FloatArray, rank: int, *, epsilon: float, release: Any, scales: FloatArray
+) -> float:
+    """Scale that about ``rank`` of non-negative numbers, one per user, exceed, by the exponential mechanism.
+
+    Magnitudes are snapped as in `select_median_scale`; a scale costs what its number of users above exceeds
+    ``rank`` by, or what its number of users at or above falls short of it. Replacing, adding or removing a user moves
+    every cost by at most 1, some up and some down.
+
+    Returns
+    -------
+    scale : float
+        One of ``scales``.
+    """
+    midpoints = np.sqrt(scales[1:] * scales[:-1])
+    snapped = np.searchsorted(midpoints, np.nan_to_num(magnitudes, nan=np.inf))
+    counts = np.bincount(snapped, minlength=len(scales))
+    reached = np.cumsum(counts[::-1])[::-1]
+    costs = np.maximum(np.maximum(reached - counts - rank, rank - reached), 0)
+    return float(scales[int(release.select(-costs, sensitivity=1, epsilon=epsilon))])
 
 
 def selection_epsilon(
