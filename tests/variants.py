@@ -71,11 +71,13 @@ def _user_level_means():
     kind = sp.UserLevelMean
     plain = modes(kind, adjacency=BOTH, aggregation=("mean", "robust"), weight_cap=(1, 3))
     known = modes(kind, adjacency=BOTH, tau=(0.5,), bound=(1e9, 10.0), n_users=(None, 8))
+    pure = modes(kind, delta=(0.0,), tau=(0.5, None), aggregation=("mean", "robust"), epsilon=(1e4,))
     wild = modes(kind, adjacency=BOTH, bound=(1e-3, 1e12), epsilon=(0.1, 20.0), delta=(1e-9,))
     return (
         spread(plain, (*_USER_DATA, names_of_users, far_rows), 3)
         + spread(known, _USER_DATA, 2)
         + spread(wild, _USER_DATA, 1)
+        + spread(pure, _USER_DATA, 2)
     )
 
 

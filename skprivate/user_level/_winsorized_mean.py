@@ -83,12 +83,16 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
     release : Release
     """
     middle = private_middle(x, epsilon=epsilon / 2.0, tau=tau, bound=bound, release=release)
-    half = 2.0 * tau
+    return clipped_mean(x, middle, 2.0 * tau, epsilon=epsilon / 2.0, release=release)
+
+
+def clipped_mean(x: FloatArray, middle: float, half: float, *, epsilon: float, release: Any) -> float:
+    """Mean of numbers clipped to a released middle ± half, with Laplace noise of scale 2·half/(nε)."""
     with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
         offsets = np.asarray(x, dtype=np.float64) - middle
         contributions = interval_contributions(offsets, -half, half, bits=CONTRIBUTION_BITS)
     total = exact_sum(contributions)
-    noisy: float = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon / 2.0)
+    noisy: float = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon)
     return middle + half * (noisy * 2.0 * CONTRIBUTION_STEP / len(x))
 
 
