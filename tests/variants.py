@@ -152,7 +152,8 @@ def _selectors():
     kind, data = sp.UserLevelSelector, (*_USER_DATA[:4], names_of_users)
     linear, columnwise, constant = linear_candidates(), columnwise_candidates(), constant_candidates()
     losses = ("squared_error", "absolute_error", quartic)
-    votes = modes(kind, estimators=(linear, columnwise), adjacency=BOTH, loss=losses)
+    votes = modes(kind, estimators=(linear, columnwise), rule=("votes",), adjacency=BOTH, loss=losses)
+    differences = modes(kind, estimators=(linear, columnwise), epsilon=(1.0, 100.0), adjacency=BOTH, loss=losses)
     means = modes(kind, estimators=(columnwise,), rule=("means",), loss=losses, tau=(1.0, 0.01))
     ranges = modes(kind, estimators=(linear,), rule=("means",), bound=(2.0, 1e12), epsilon=(0.3, 10.0))
     batch = modes(kind, estimators=(columnwise,), predict_by=("batch",), adjacency=BOTH, loss=losses)
@@ -160,7 +161,7 @@ def _selectors():
     classes = modes(
         kind, estimators=(constant,), adjacency=BOTH, predict_by=("user", "batch"), loss=("auto", "zero_one")
     )
-    return spread(votes + means + ranges + batch + classes, data, 2)
+    return spread(votes + differences + means + ranges + batch + classes, data, 2)
 
 
 def _gam_classifiers():
