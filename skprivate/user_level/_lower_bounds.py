@@ -20,9 +20,9 @@ def user_level_lower_bound(
     n_features: int = 1,
     *,
     epsilon: float,
+    radius: float,
     delta: float = 0.0,
     deviation: float = 1.0,
-    radius: float = math.inf,
     adjacency: str = "replace-one",
 ) -> float:
     r"""Error that every user-level private mean has somewhere, however it is computed.
@@ -40,20 +40,21 @@ def user_level_lower_bound(
         Dimension d.
     epsilon : float > 0
         Privacy budget ε for a user with all rows.
+    radius : float > 0
+        How far from a known point every coordinate of the mean may lie. Nothing holds without such a range: the error
+        of the best private mean grows with it, if only as e^(−nε/2).
     delta : float in [0, 1), default=0.0
         Privacy budget δ.
     deviation : float > 0, default=1.0
         Standard deviation σ of one row in one feature.
-    radius : float > 0, default=inf
-        How far from a known point every coordinate of the mean may lie.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         An exchange is one step, or two.
 
     Returns
     -------
     float
-        Of order σ√d(1/√(mn) + 1/(nε√m)) (Theorem 6 of the reference, with constants), and radius·√d·e^(−O(nε)) for
-        ever so many rows (its Appendix A).
+        Of order σ√d(1/√(mn) + 1/(nε√m)) (Theorem 6 of the reference, with constants), and radius·√d·e^(−nε/2) for ever
+        so many rows (its Appendix A).
 
     Raises
     ------
@@ -62,25 +63,25 @@ def user_level_lower_bound(
 
     Notes
     -----
-    Assouad's argument. Let θ = s·v with signs v. In every coordinate an algorithm errs in the sign for one of two values of
-    :math:`v_j` with probability at least :math:`1 - TV` in all, so its mean squared error is at least
+    Assouad's argument. Let θ = s·v with signs v. In every coordinate an algorithm errs in the sign for one of two
+    values of :math:`v_j` with probability at least :math:`1 - TV` in all, so its mean squared error is at least
     :math:`d s^2 (1 - TV)/2` on average over v, where TV is the distance of its outputs for the two. That is at most
     :math:`2\Phi(s\sqrt{mn}/\sigma) - 1` whatever the algorithm; and at most :math:`E\,g(K)` for a private one: all
-    users can be drawn together so that K, binomial with the probability :math:`2\Phi(s\sqrt m/\sigma) - 1` of one, differ
-    between the two, and after k exchanges an (ε, δ)-private output has moved by at most :math:`g(k) =
-    \tanh(k\epsilon/2) + 2\delta_k/(e^{k\epsilon} + 1)` with :math:`\delta_k = \delta(e^{k\epsilon} - 1)/(e^\epsilon -
-    1)`. The bound is the largest over s up to ``radius``; without noise also :math:`\sigma\sqrt{d/(mn)}`, where the radius is infinite.
+    users can be drawn together so that K, binomial with the probability :math:`2\Phi(s\sqrt m/\sigma) - 1` of one,
+    differ between the two, and after k exchanges an (ε, δ)-private output has moved by at most :math:`g(k) =
+    \tanh(k\epsilon/2) + 2\delta_k/(e^{k\epsilon} + 1)` with :math:`\delta_k = \delta(e^{k\epsilon} -
+    1)/(e^\epsilon - 1)`. The bound is the largest over s up to ``radius``.
 
     References
     ----------
-    Levy, Sun, Amin, Kale, Kulesza, Mohri, Suresh: Learning with user-level privacy. NeurIPS 2021, Theorem 6, Appendix A.
+    Levy, Sun, Amin, Kale, Kulesza, Mohri, Suresh: Learning with user-level privacy. NeurIPS 2021, Theorem 6.
     Acharya, Sun, Zhang: Differentially private Assouad, Fano, and Le Cam. ALT 2021.
 
     Examples
     --------
     >>> from skprivate.user_level import user_level_lower_bound
-    >>> user_level_lower_bound(100, 10, epsilon=1.0) > user_level_lower_bound(400, 10, epsilon=1.0)
-    True
+    >>> round(user_level_lower_bound(1000, 10, epsilon=0.01, radius=1.0), 3)
+    0.028
     >>> round(user_level_lower_bound(3, float("inf"), epsilon=1.0, radius=1.0), 3)
     0.218
     """
@@ -91,14 +92,11 @@ def user_level_lower_bound(
     positive("epsilon", epsilon)
     number("delta", delta, "a number in [0, 1)", lambda value: 0 <= value < 1)
     positive("deviation", deviation)
-    if radius != math.inf:
-        number("radius", radius, "a positive number, or inf", lambda value: value > 0)
+    positive("radius", radius)
     if member(Adjacency, "adjacency", adjacency) is Adjacency.ADD_REMOVE:
         delta = min(1.0, delta * (1.0 + math.exp(min(epsilon, 700.0))))
         epsilon = 2.0 * epsilon
     if math.isinf(rows_per_user):
-        if math.isinf(radius):
-            return math.inf
         return radius * math.sqrt(0.5 * n_features * (1.0 - float(_moved(n_users, 1.0, epsilon, delta))))
     spread = deviation / math.sqrt(rows_per_user)
 
@@ -109,14 +107,12 @@ def user_level_lower_bound(
         private = _moved(n_users, 2.0 * float(ndtr(size)) - 1.0, epsilon, delta)
         return size * math.sqrt(0.5 * max(0.0, 1.0 - min(plain, private)))
 
-    most = math.log(min(radius / spread, 1e6))
+    most = math.log(radius / spread)
     grid = np.linspace(min(math.log(1e-3 / n_users), most - 1.0), most, 200)
     best = int(np.argmax([bound(x) for x in grid.tolist()]))
     near = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)]))
     refined = minimize_scalar(lambda x: -bound(x), bounds=near, method="bounded")
     each = max(bound(float(grid[best])), -float(refined.fun))
-    if math.isinf(radius):
-        each = max(each, 1.0 / math.sqrt(n_users))
     return each * spread * math.sqrt(n_features)
 
 

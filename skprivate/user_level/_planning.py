@@ -94,10 +94,6 @@ def user_level_mean_errors(
     the square of the privacy error is :math:`\nu^2 ((1 - \lambda J_C)^2 / (c J_0^2) + \lambda^2 C^2 / (1 - c))`.
     Simulated errors are within a factor of two.
 
-    The same numbers describe linear regression by `UserLevelSGDRegressor` on standardised, uncorrelated features, as the
-    distance of the coefficients, with the deviation of the residuals over √m for ``deviation`` and
-    ``aggregation="robust"``.
-
     Examples
     --------
     >>> from skprivate.user_level import user_level_mean_errors

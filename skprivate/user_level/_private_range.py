@@ -77,6 +77,7 @@ def private_range(
     tau, bound : float
         Public concentration radius τ and bound B on |x|, in the units of ``x``. B/τ at most 2⁶².
     release : Release
+        Where the draw is paid for (`skprivate.privacy.open_release`).
     monotone : bool, default=False
         Neighbours differ by one added value rather than a replaced one.
 
@@ -84,6 +85,22 @@ def private_range(
     -------
     low, high : float
         [midpoint − 2τ, midpoint + 2τ]; one point where 2τ is below the precision of float64 there.
+
+    Raises
+    ------
+    ValueError
+        If the radius or the bound is out of range; nothing is drawn then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.privacy import open_release
+    >>> from skprivate.user_level import private_range
+    >>> x = 5000.0 + np.random.default_rng(0).normal(size=400)
+    >>> with open_release(epsilon=1.0, unit="user", adjacency="replace-one") as release:
+    ...     low, high = private_range(x, epsilon=1.0, tau=4.0, bound=1e6, release=release)
+    >>> low < 5000 < high
+    True
     """
     middle = private_middle(x, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
     return middle - 2.0 * tau, middle + 2.0 * tau

@@ -50,12 +50,12 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
     epsilon : float > 0, default=1.0
         Privacy budget of the choice, pure.
     rule : {"differences", "votes", "means"}, default="differences"
-        "differences": least mean risk. A candidate scores the sum over users of what they lose less with it than with its
-        strongest opponent, clipped where the tail of the users' differences ends, which is found privately; chosen by
-        permute-and-flip. Where users are too few for that, "votes". "votes": the number of users who lose no more
-        with it than with its strongest opponent: least noise, but the choice of a majority, which may have a greater
-        mean risk. "means": least winsorised mean of the users' losses with Liu and Talwar's selection, as published; needs
-        ``tau`` and ``bound``.
+        "differences": least mean risk. A candidate scores the sum over users of what they lose less with it than with
+        its strongest opponent, clipped where the tail of the users' differences ends, which is found privately;
+        chosen by permute-and-flip. Where users are too few for that, "votes". "votes": the number of users who lose
+        no more with it than with its strongest opponent: least noise, but the choice of a majority, which may have a
+        greater mean risk. "means": least winsorised mean of the users' losses with Liu and Talwar's selection, as
+        published; needs ``tau`` and ``bound``.
     loss : {"auto", "squared_error", "absolute_error", "zero_one"} or callable, default="auto"
         Loss of a row; a callable takes ``(y_true, y_pred)`` and returns one number a row; targets that are
         numbers come as float64. "auto" is "zero_one" for
@@ -99,8 +99,8 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
     Notes
     -----
     Guarantee: pure ε-differential privacy. The unit is a user with all rows, or a row if ``fit`` gets no ``user_ids``;
-    neighbours replace one unit, or add or remove one, as ``adjacency`` says. "differences": two selections of quantiles
-    and permute-and-flip on exact sums of integers, to which a user adds at most 2²⁹ steps. "votes": permute-and-flip on counts of
+    neighbours replace one unit, or add or remove one, as ``adjacency`` says. "differences": two selections of
+    quantiles and permute-and-flip on exact sums of integers, to which a user adds at most 2²⁹ steps. "votes": permute-and-flip on counts of
     users with sensitivity 1 (McKenna and Sheldon 2020). "means": at most three times the price of one evaluation,
     whatever the number of candidates (Liu and Talwar 2019, theorem 3.2). The candidates' own budgets are not included.
 

@@ -25,7 +25,7 @@ def test_one_user_moves_scores_by_the_stated_sensitivity(data, n, k, reach):
         losses = np.array(rows)
         one, other, both = (
             difference_scores(losses[rows_], reach)
-            for rows_ in (np.arange(n), np.r_[np.arange(n - 1), n], np.arange(n + 1))
+            for rows_ in (np.arange(n), np.array([*range(n - 1), n]), np.arange(n + 1))
         )
     assert np.abs(one - other).max() <= 2**30
     assert np.abs(one - both).max() <= 2**29

@@ -109,7 +109,7 @@ def test_noise_of_the_mean_falls_with_every_user(d, epsilon):
 
 
 def test_more_users_are_no_worse_where_the_sum_sets_in():
-    """The median of 20 errors at 700 users was 2.2 times that at 500; the chance of a ratio of 1.5 now is below 1e-6."""
+    """The median of 20 errors at 700 users was twice that at 500; 1.5 has a chance below 1e-6 now."""
     medians = []
     for n in (500, 700):
         errors = []
