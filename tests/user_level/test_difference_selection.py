@@ -62,7 +62,7 @@ def test_the_least_mean_risk_is_chosen_against_a_majority(adjacency):
 def test_few_users_vote():
     few = DifferenceSelection(1.0, 3, 300)
     assert few.events == VoteSelection(1.0, monotone=False).events
-    losses = np.random.default_rng(0).random((300, 3)) + [0.0, 0.5, 1.0]
+    losses = np.random.default_rng(0).random((300, 3)) + 0.5 * np.arange(3)
     release = open_release(epsilon=1.0, unit="user", adjacency="replace-one", random_state=0, plan=few.events)
     assert few.run(losses, release) == 0
 
