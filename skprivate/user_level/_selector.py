@@ -102,7 +102,8 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
     neighbours replace one unit, or add or remove one, as ``adjacency`` says. "differences": two selections of
     quantiles and permute-and-flip on exact sums of integers, to which a user adds at most 2²⁹ steps. "votes":
     permute-and-flip on counts of users with sensitivity 1 (McKenna and Sheldon 2020). "means": at most three times the
-    price of one evaluation, whatever the number of candidates (Liu and Talwar 2019, theorem 3.2). The candidates' own budgets are not included.
+    price of one evaluation, whatever the number of candidates (Liu and Talwar 2019, theorem 3.2). The candidates'
+    own budgets are not included.
 
     With ``predict_by="user"`` a call of ``predict`` costs 0.1 to 0.5 ms for a linear scikit-learn model and some
     milliseconds for a forest, so 10,000 users with a linear candidate take a few seconds. Elementwise models, trees
