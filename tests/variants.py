@@ -71,11 +71,13 @@ def _user_level_means():
     kind = sp.UserLevelMean
     plain = modes(kind, adjacency=BOTH, aggregation=("mean", "robust"), weight_cap=(1, 3))
     known = modes(kind, adjacency=BOTH, tau=(0.5,), bound=(1e9, 10.0), n_users=(None, 8))
+    pure = modes(kind, delta=(0.0,), tau=(0.5, None), aggregation=("mean", "robust"), epsilon=(1e4,))
     wild = modes(kind, adjacency=BOTH, bound=(1e-3, 1e12), epsilon=(0.1, 20.0), delta=(1e-9,))
     return (
         spread(plain, (*_USER_DATA, names_of_users, far_rows), 3)
         + spread(known, _USER_DATA, 2)
         + spread(wild, _USER_DATA, 1)
+        + spread(pure, _USER_DATA, 2)
     )
 
 
@@ -150,7 +152,8 @@ def _selectors():
     kind, data = sp.UserLevelSelector, (*_USER_DATA[:4], names_of_users)
     linear, columnwise, constant = linear_candidates(), columnwise_candidates(), constant_candidates()
     losses = ("squared_error", "absolute_error", quartic)
-    votes = modes(kind, estimators=(linear, columnwise), adjacency=BOTH, loss=losses)
+    votes = modes(kind, estimators=(linear, columnwise), rule=("votes",), adjacency=BOTH, loss=losses)
+    differences = modes(kind, estimators=(linear, columnwise), epsilon=(1.0, 100.0), adjacency=BOTH, loss=losses)
     means = modes(kind, estimators=(columnwise,), rule=("means",), loss=losses, tau=(1.0, 0.01))
     ranges = modes(kind, estimators=(linear,), rule=("means",), bound=(2.0, 1e12), epsilon=(0.3, 10.0))
     batch = modes(kind, estimators=(columnwise,), predict_by=("batch",), adjacency=BOTH, loss=losses)
@@ -158,7 +161,7 @@ def _selectors():
     classes = modes(
         kind, estimators=(constant,), adjacency=BOTH, predict_by=("user", "batch"), loss=("auto", "zero_one")
     )
-    return spread(votes + means + ranges + batch + classes, data, 2)
+    return spread(votes + differences + means + ranges + batch + classes, data, 2)
 
 
 def _gam_classifiers():

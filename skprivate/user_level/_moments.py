@@ -15,7 +15,7 @@ from skprivate.user_level._descent import LinearResult, project
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import UserData, second_moments
-from skprivate.user_level._user_mean import MeanResult, UserMean, clip_factor
+from skprivate.user_level._user_mean import MeanResult, UserMean
 from skprivate.user_level._users import user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
@@ -74,7 +74,7 @@ class MomentsRegression(Mechanism):
     @cached_property
     def mean(self) -> UserMean:
         """The mean of the moments, with two scales to select: that of y and that of the moments."""
-        return UserMean(self.terms, self.size, clip_factor(self.aggregation, self.size), n_scales=2)
+        return UserMean(self.terms, self.size, self.aggregation == "mean", n_scales=2)
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:

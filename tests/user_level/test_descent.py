@@ -143,8 +143,8 @@ def mechanisms(terms):
     yield descent(objective=linear, **options), rows
     yield descent(objective=linear, select_clip=False, select_scale=False, **options), rows
     yield MomentsRegression(terms, 2, True, 0.0, "mean"), rows
-    yield UserMean(terms, 2, 2.0, bound=1e9), lambda n: (rows(n).X, rows(n).groups)
-    yield UserMean(terms, 2, 2.0, tau=0.5), lambda n: (rows(n).X, rows(n).groups)
+    yield UserMean(terms, 2, True, bound=1e9), lambda n: (rows(n).X, rows(n).groups)
+    yield UserMean(terms, 2, True, tau=0.5), lambda n: (rows(n).X, rows(n).groups)
     if terms.adjacency is REPLACE:
         plan = PaperPlan(1.0, 1e-6, 2, 1.0, 10.0, 0.05, 0.5, math.inf, "convex")
         yield PublishedDescent(linear, plan), rows
