@@ -191,6 +191,9 @@ class Player:
         cost = max(self.fits.seconds() - before, 1e-9)
         self._cost = cost / len(tosses)
         self._remember(tosses, features)
+        rehearsed = Wagers(self.book.claims, self.book.at, N_EXPERTS)
+        self._bet(rehearsed, self._forecaster.practice, tosses)
+        self._wagers.favour(rehearsed)
         half = self.book.claims[10]
         trial = Wagers([half], self.book.at, N_EXPERTS)
         self._bet(trial, self._forecaster.practice, tosses)
