@@ -109,7 +109,7 @@ def audit(cls, recipe, name, epsilon, spent=None):
         if name == "CuratedBagGAMRegressor"
         else recipe["neighbour"],  # the audit finds worse ones
         fit_params=recipe.get("fit_params"),
-        distance=1.0 if metric else None,
+        distance=recipe.get("distance", 1.0) if metric else None,
         epsilon=epsilon if spent or cls is not own else None,
     )
 

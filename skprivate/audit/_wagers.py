@@ -143,7 +143,7 @@ class Wagers:
         self.ratio = np.exp(at)
         self.on_odds = np.zeros((len(claims), n_experts))
         self.on_curve = np.zeros((len(claims), at.size, _KELLY.size))
-        # Half on guesses of every coin, which tell most of Gaussian noise; half on the odds, where the claim bounds them.
+        # Half on guesses of every coin, which tell most of Gaussian noise; half on odds, where the claim bounds them.
         weights = np.where(np.arange(at.size) == 0, 0.5, 0.5 / max(at.size - 1, 1)) / _KELLY.size
         curve = np.repeat(weights, _KELLY.size) * np.where(np.isinf(self.odds), 1.0, 0.5)[:, None]
         odds = np.repeat(np.where(np.isinf(self.odds), 0.0, 0.5 / n_experts)[:, None], n_experts, axis=1)
@@ -204,11 +204,6 @@ class Wagers:
             mean = max(0.0, (hit.sum() - ratio * (~hit).sum()) / m)
             slack = (1.0 + ratio) * math.sqrt(r) / (4.0 * m)
             self.on_curve[:, k] += np.log1p(_KELLY * (mean / (self.deltas[:, k, None] + slack) - 1.0))
-
-    def best(self) -> float:
-        """Of the bets against the first claim the one that did best, with hindsight: to compare designs by."""
-        curve = float(self.on_curve[0].max())
-        return curve if math.isinf(self.odds[0]) else max(curve, float(self.on_odds[0].max()))
 
     def log_wealth(self) -> Array:
         """For each claim: the average of all wealths, by weights that were fixed before the first bet."""
