@@ -39,7 +39,6 @@ COLUMNS = [
 EPSILONS = (0.5, 1.0, 4.0)
 CONFIDENCE = 0.999  # for each of some forty audits: 96 % for the whole table
 RNG = np.random.default_rng(0)
-N_USERS = 60
 
 
 def recipe_ppm_halfspace_classifier():
@@ -78,12 +77,18 @@ def recipe_random_bags():
     return {"parameters": parameters, "fit": (RNG.normal(size=(n, 1)), np.arange(n) % 2)}
 
 
-def recipe_users(**parameters):
+def recipe_users(n_users=60, **parameters):
     """All users at zero but those whose contributions attain the bound; the descents make one step."""
-    X = np.zeros((N_USERS, 1))
+    X = np.zeros((n_users, 1))
     X[0], X[1] = 1e6, -1e6
     y = (X[:, 0] > 0).astype(int) if "classes" in parameters else 12345.6 * np.sign(X[:, 0])
     return {"parameters": parameters, "fit": (X, None if "tau" in parameters else y)}
+
+
+def recipe_mean(epsilon):
+    # Twice as many users as one coin decides: more can afford selections, which leave less for the sum that is seen,
+    # and make the search for the centre longer, of which nothing is seen.
+    return recipe_users({0.5: 32, 1.0: 16}.get(epsilon, 4), tau=1e4)
 
 
 def recipe_synthesizer(epsilon, metric):
@@ -148,7 +153,7 @@ RECIPES = {
     "RandomBagClassifier": [("", recipe_random_bags)],
     "RandomBagRegressor": [("", recipe_random_bags)],
     "UserLevelSelector": [("", recipe_selector)],
-    "UserLevelMean": [("", lambda: recipe_users(tau=1e4))],
+    "UserLevelMean": [("", recipe_mean)],
     "UserLevelSGDClassifier": [("", lambda: recipe_users(classes=[0, 1], max_iter=1))],
     "UserLevelSGDRegressor": [("", lambda: recipe_users(max_iter=1))],
     "MetricPrivateSynthesizer": [
