@@ -293,7 +293,7 @@ class RedrawPlayer(Player):
         super().__init__(fits, game, pair, "draws")
 
     def prepare(self, seconds: float) -> bool:
-        self.fits.made += 2
+        self.fits.made += 3
         self.redraws = Redraws(self.fits.observer, self.design, self.fits.seed())
         return bool(self.redraws.steps)
 
