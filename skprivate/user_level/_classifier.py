@@ -25,7 +25,9 @@ from skprivate.user_level._sgd import BaseUserLevelSGD
 #: Steps of a fit with ample budget.
 MOST_STEPS = 40
 #: Clipping radius in units of the typical norm of a row.
-CLIP = {"robust": 0.2, "mean": 1.0}
+CLIP = {"auto": 0.2, "robust": 0.2, "mean": 1.0}
+#: The same, over the inverse root of the noise level.
+CLIP_GROWTH = 0.05
 #: Projection radius times the typical norm of a row: margins up to this size.
 LARGEST_MARGIN = 20.0
 
@@ -153,11 +155,12 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         feature_norm=None,
         solver="auto",
         accounting="tight",
-        aggregation="robust",
+        aggregation="auto",
+        standardize=True,
         adjacency="replace-one",
         n_users=None,
         fit_intercept=True,
-        alpha=0.0,
+        alpha=None,
         radius=None,
         max_iter=None,
         weight_cap=1,
@@ -176,6 +179,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.solver = solver
         self.accounting = accounting
         self.aggregation = aggregation
+        self.standardize = standardize
         self.adjacency = adjacency
         self.n_users = n_users
         self.fit_intercept = fit_intercept
@@ -225,9 +229,12 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             most_steps=MOST_STEPS,
             # The median gradient is that of well classified users, no yardstick for the others (rare classes).
             select_clip=False,
-            clip_radius=CLIP[self.aggregation] * norm,
+            clip_radius=CLIP[self.aggregation],
+            clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
             select_scale=False,
-            radius=LARGEST_MARGIN / norm,
+            radius=LARGEST_MARGIN,
+            row_norm=norm,
+            user_ridge=1.0,
         )
         coef = self._run(mechanism, data, user_ids).reshape(n_outputs, -1)
         self.classes_ = classes

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.privacy import Mechanism, PrivacyEvent, gaussian_noise_multiplier
-from skprivate.user_level._descent import LinearResult, project
+from skprivate.user_level._descent import project
+from skprivate.user_level._linear_descent import LinearResult
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import UserData, second_moments

@@ -19,6 +19,8 @@ from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
 MOST_STEPS = 50
+#: Clipping radius in median gradient norms, over the inverse root of the noise level.
+CLIP_GROWTH = 0.3
 #: Projection radius where the scale of the target is not known: that of a target of unit scale.
 UNIT_RADIUS = 2.0
 
@@ -153,7 +155,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         huber_threshold=1.35,
         solver="auto",
         accounting="tight",
-        aggregation="robust",
+        aggregation="auto",
+        standardize=True,
         adjacency="replace-one",
         n_users=None,
         fit_intercept=True,
@@ -175,6 +178,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self.solver = solver
         self.accounting = accounting
         self.aggregation = aggregation
+        self.standardize = standardize
         self.adjacency = adjacency
         self.n_users = n_users
         self.fit_intercept = fit_intercept
@@ -239,6 +243,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             most_steps=MOST_STEPS,
             select_clip=True,
             clip_radius=0.0,
+            clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
             select_scale=True,
             radius=UNIT_RADIUS,
         )
@@ -247,8 +252,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         squared = isinstance(self.loss, str) and self.loss == "squared_error"
         if self.solver == "moments" and not squared:
             raise ValueError("solver='moments' needs loss='squared_error'.")
-        if self.solver == "auto" and self.accounting == "tight" and self.aggregation == "mean":
-            return squared and noise_is_negligible(terms, n_coef)
         return bool(self.solver == "moments")
 
     def predict(self, X):
