@@ -34,10 +34,10 @@ SHRINK_MOST = 0.25
 #: Below this noise level it grows, as its inverse.
 GROW_LEVEL = 0.1
 #: Shares of the Gaussian sums for whitening; the first is taken whose relative noise is small, or the last.
-WHITENING_SHARES = (0.02, 0.05, 0.1, 0.15)
+WHITENING_SHARES = (0.02, 0.05, 0.1)
 WHITENING_SHARE_PRIVATE_COUNT = 0.08
 #: Relative noise of second moments that is small, and with which whitening is left out.
-SMALL_NOISE, MOST_NOISE = 0.1, 1.0
+SMALL_NOISE, MOST_NOISE = 0.1, 0.2
 #: Second moments of more numbers than that take too long.
 MOST_WHITENED = 200
 
@@ -70,6 +70,7 @@ class LinearResult:
     scale_missed: bool = False
     drift: float = 0.0
     at_bound: bool = False
+    target_range: tuple[float, float] = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ class Descent(Mechanism):
         Typical norm of a row, by which ``clip_radius`` is multiplied and ``radius`` divided; None if they are absolute.
     standardisation : Standardisation or None
         How features and target are centred and scaled first.
+    whitening_floor : float >= 0
+        Second moments below this part of their average are not whitened.
     """
 
     terms: Terms
@@ -124,6 +127,7 @@ class Descent(Mechanism):
     user_ridge: float = 0.0
     row_norm: float | None = None
     standardisation: Standardisation | None = None
+    whitening_floor: float = 0.0
     theorem = "user-normalised descent, docs/user_level.md"
 
     @cached_property
@@ -187,11 +191,11 @@ class Descent(Mechanism):
         moments: list[tuple[PrivacyEvent, int]] = []
         if self.whitening_share:
             moments = [(GaussianEvent(self.whitening_multiplier, n_moments(self._n_whitened)), 1)]
-        sums = self.plan(float(self.terms.n_users or 1), self.radius, 1.0).sums
+        sums = self.plan(float(self.terms.n_users or 1), self.radius, self.radius, 1.0).sums
         return [*self.split.other, *moments, *sums]
 
-    def plan(self, n_users: float, radius: float, row_norm: float) -> DescentPlan:
-        """The steps for so many users."""
+    def plan(self, n_users: float, radius: float, reach: float, row_norm: float) -> DescentPlan:
+        """The steps for so many users, within a radius, to a point that is probably not farther than ``reach``."""
         left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - self.whitening_share) * WIDER)
         wide = self.clip_growth / math.sqrt(self.split.level(n_users, self.objective.n_coef))
         return DescentPlan(
@@ -200,7 +204,7 @@ class Descent(Mechanism):
             self.n_steps,
             self.objective.n_coef,
             radius,
-            FIRST_STEP * radius if math.isfinite(radius) else FIRST_STEP_UNBOUNDED,
+            FIRST_STEP * reach if math.isfinite(reach) else FIRST_STEP_UNBOUNDED,
             max(self.clip_factor, wide),
             0.0 if self.clip_radius == 0.0 else max(self.clip_radius, wide) * row_norm,
         )
@@ -228,6 +232,7 @@ class Descent(Mechanism):
                     multiplier=self.whitening_multiplier,
                     n_users=n_users,
                     terms=self.terms,
+                    floor=self.whitening_floor,
                     release=release,
                 )
                 if found:
@@ -248,9 +253,11 @@ class Descent(Mechanism):
             )
             if self.terms.decides(price, self.split.at_least(n_users), len(COARSE_SCALES)):
                 radius, scale_missed = RADIUS_FACTOR * scale, False
+        first = radius
         if self.shrink_radius:
-            radius *= max(min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST)), GROW_LEVEL / level)
-        course = self._descend(objective, data, self.plan(n_users, radius, row_norm or 1.0), level, release)
+            first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
+            radius = max(first, radius * GROW_LEVEL / level)
+        course = self._descend(objective, data, self.plan(n_users, radius, first, row_norm or 1.0), level, release)
         # A radius from the scale of the target should not be met: then features are small against it.
         drift = course.drift(math.inf if self.select_scale and not scale_missed else radius)
         coef = course.coef.reshape(self.objective.n_outputs, -1)
@@ -265,6 +272,7 @@ class Descent(Mechanism):
             scale_missed,
             drift,
             course.at_bound(radius),
+            frame.target_range(level),
         )
 
     def _objective(self, frame: Frame, matrix: FloatArray | None) -> Objective:

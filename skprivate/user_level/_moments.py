@@ -16,6 +16,7 @@ from skprivate.user_level._linear_descent import LinearResult
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import UserData, second_moments
+from skprivate.user_level._standardise import Standardisation, identity
 from skprivate.user_level._user_mean import MeanResult, UserMean, clip_factor
 from skprivate.user_level._users import user_magnitudes
 
@@ -23,6 +24,12 @@ FloatArray = npt.NDArray[np.float64]
 
 #: "auto" releases moments if their privacy noise is at most this part of the sampling noise.
 NEGLIGIBLE = 0.05
+#: "auto" forms at most so many numbers of all users' moments.
+MOST_NUMBERS = 1 << 26
+#: Radius of the ball about the private centre in median distances, and the same over the inverse root of the noise
+#: level of the sum.
+LEAST_CLIP = 1.0
+CLIP_GROWTH = 0.3
 
 
 def n_moments(n_coef: int) -> int:
@@ -64,6 +71,7 @@ class MomentsRegression(Mechanism):
     alpha: float
     aggregation: str
     radius: float = math.inf
+    standardisation: Standardisation | None = None
     n_steps = 1
     theorem = "winsorised mean of second moments, docs/user_level.md"
 
@@ -75,7 +83,19 @@ class MomentsRegression(Mechanism):
     @cached_property
     def mean(self) -> UserMean:
         """The mean of the moments, with two scales to select: that of y and that of the moments."""
-        return UserMean(self.terms, self.size, clip_factor(self.aggregation, self.size), n_scales=2)
+        n_scales = 2 if self.standardisation is None else 1
+        return UserMean(self.terms, self.size, self._clip_factor, n_scales=n_scales)
+
+    @property
+    def _clip_factor(self) -> float:
+        """Radius about the private centre in median distances."""
+        if self.aggregation != "auto":
+            return clip_factor(self.aggregation, self.size)
+        if self.terms.n_users is None:
+            return clip_factor("mean", self.size)
+        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        level = self.terms.sum_sensitivity * multiplier * math.sqrt(self.size) / self.terms.n_users
+        return max(LEAST_CLIP, CLIP_GROWTH / math.sqrt(level))
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -87,7 +107,11 @@ class MomentsRegression(Mechanism):
         split, groups = self.mean.split, data.groups
         n_users = split.count(groups.n_users, release)
         scale = 1.0
-        if split.scale_epsilon is not None:
+        frame = identity(self.n_features)
+        if self.standardisation is not None:
+            data, frame = self.standardisation.run(data, split.at_least(n_users), release)
+            groups = data.groups
+        elif split.scale_epsilon is not None:
             found = select_median_scale(
                 user_magnitudes(data.y, groups),
                 epsilon=split.scale_epsilon,
@@ -99,8 +123,16 @@ class MomentsRegression(Mechanism):
                 scale = found
         moments = second_moments(data.X, data.y / scale, groups, self.fit_intercept)
         result = self.mean.mean_of_vectors(moments, groups, n_users, release)
-        coef = project(scale * self._solve(result), self.radius)
-        return LinearResult(coef, n_users, self.radius, result.clip_radius, result.noise_level)
+        found = frame.coefficients(scale * self._solve(result)[None], self.fit_intercept)[0]
+        coef = project(found, self.radius)
+        return LinearResult(
+            coef,
+            n_users,
+            self.radius,
+            result.clip_radius,
+            result.noise_level,
+            target_range=frame.target_range(result.noise_level),
+        )
 
     def _solve(self, result: MeanResult) -> FloatArray:
         """Coefficients from released moments."""

@@ -131,9 +131,10 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
     def _standardisation(self, objective: Objective, terms: Terms) -> tuple[Terms, Standardisation | None]:
         """How features are centred and scaled, and the terms of what is drawn after that.
 
-        Whoever gives a custom loss or a bound on the coefficients means the features as they are.
+        Whoever gives a custom loss or a public number of the features means them as they are.
         """
-        if not self.standardize or self.radius is not None or hasattr(objective.loss, "gradient"):
+        taken_as_given = self.radius is not None or getattr(self, "feature_norm", None) is not None
+        if not self.standardize or taken_as_given or hasattr(objective.loss, "gradient"):
             return terms, None
         found = plan_standardisation(
             terms,
@@ -143,8 +144,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         )
         return (terms, None) if found is None else (replace(terms, earlier=found.events), found)
 
-    def _run(self, mechanism: Any, data: UserData, user_ids: Any) -> FloatArray:
-        """Pay, draw, set the released attributes, warn by released numbers; returns the coefficients."""
+    def _run(self, mechanism: Any, data: UserData, user_ids: Any) -> LinearResult:
+        """Pay, draw, set the released attributes, warn by released numbers."""
         with self._releasing(
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
@@ -171,7 +172,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         self.alpha_ = mechanism.alpha
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
-        return result.coef
+        return result
 
     def _assumptions(self) -> tuple[str, ...]:
         assumptions = ["features were transformed by public rules only"]

@@ -35,12 +35,16 @@ REACH_SHARE = 0.04
 CENTRES = Grid(12)
 #: A reach is what so many of the users lie beyond: the fewer, the dearer.
 MOST_BEYOND, LEAST_BEYOND = 0.35, 0.01
+#: Features with centres and scales of at most these sizes, and a scale that is not small, are left as they are.
+MOST_CENTRE, MOST_SCALE = 1.5, 3.0
+#: Predictions are kept within so many scales of the target about its centre, and within more below this noise level.
+TARGET_REACH, RANGE_LEVEL = 6.0, 1e-5
 #: ln of the numbers of candidates, and of how rarely a selection misses.
 _MEDIAN_CANDIDATES = math.log(4 * 2 * 128 * 256)
-_MISSES = 3.0
+_MISSES = 9.0
 #: A priori the next larger reach is e^−_DECAY times as likely.
 _DECAY = 1.0 / 24.0
-_REACH_CANDIDATES = math.log(1.0 / _DECAY) + 6.0
+_REACH_CANDIDATES = math.log(1.0 / _DECAY) + _MISSES
 
 
 class Frame(NamedTuple):
@@ -52,6 +56,8 @@ class Frame(NamedTuple):
     target_centre, target_scale : float
     row_norm : float
         Typical Euclidean norm of a row after the map, with the constant 1 of an intercept.
+    target_found : bool
+        Whether the centre and the scale of the target were found.
     """
 
     centres: FloatArray
@@ -59,6 +65,7 @@ class Frame(NamedTuple):
     target_centre: float
     target_scale: float
     row_norm: float
+    target_found: bool = False
 
     def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
         """Coefficients of the features as they came, from those after the map: shape (n_outputs, n_coef)."""
@@ -68,6 +75,13 @@ class Frame(NamedTuple):
         if fit_intercept:
             result[:, -1] += self.target_centre - result[:, :n_features] @ self.centres
         return result
+
+    def target_range(self, level: float) -> tuple[float, float]:
+        """Where predictions are meant to lie, for a fit of this noise level; everywhere if no scale was found."""
+        if not self.target_found:
+            return -math.inf, math.inf
+        reach = TARGET_REACH * max(1.0, RANGE_LEVEL / level) * self.target_scale
+        return self.target_centre - reach, self.target_centre + reach
 
 
 def identity(n_features: int) -> Frame:
@@ -150,9 +164,12 @@ class Standardisation:
         d = self.n_features
         useful = self.decides(n_users)
         frame = identity(d)
-        if useful:
-            last = (centres[d], scales[d]) if self.target else (0.0, 1.0)
-            frame = Frame(centres[:d], scales[:d], *map(float, last), 1.0)
+        if useful and not _prepared(centres[:d], scales[:d]):
+            frame = frame._replace(centres=centres[:d], scales=np.where(scales[:d] > 0.0, scales[:d], 1.0))
+        if useful and self.target and scales[d] > 0.0:
+            frame = frame._replace(
+                target_centre=float(centres[d]), target_scale=float(scales[d]), target_found=True
+            )
         mapped = np.empty((d, data.groups.n_rows))
         for column, centre, scale, out in zip(columns, frame.centres, frame.scales, mapped, strict=True):
             np.subtract(column, centre, out=out)
@@ -170,7 +187,7 @@ class Standardisation:
     def _column(
         self, column: FloatArray, groups: UserGroups, beyond: float, n_users: float, release: Any
     ) -> tuple[float, float]:
-        """Centre and scale of a column."""
+        """Centre and scale of a column; a scale of 0 if hardly a user differs from the centre."""
         centre = 0.0
         if self.centred:
             cell = private_median(
@@ -196,8 +213,8 @@ class Standardisation:
             sensitivity=UNIT_WEIGHT,
             epsilon=self.reach_epsilon,
         )
-        if chosen == 0:  # hardly a user differs from the centre
-            return centre, 1.0
+        if chosen == 0:
+            return centre, 0.0
         return centre, OCTAVES.value(int(chosen)) / float(norm.isf(0.5 * beyond))
 
 
@@ -227,6 +244,13 @@ def plan_standardisation(
     if terms.n_users is not None:
         reach = max(reach, min(math.sqrt(8.0 * REACH_SHARE * rho / count), _reach_price(LEAST_BEYOND, n)))
     return Standardisation(terms, n_features, centred, target, median / n, reach, typical / n)
+
+
+def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
+    """Whether features seem to have about mean 0 and deviation 1 as they are: then somebody chose their scales."""
+    return bool(
+        np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE
+    )
 
 
 def _median_price(terms: Terms, n_users: float) -> float:

@@ -76,7 +76,7 @@ def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> f
 
 
 def whitening(
-    data: UserData, *, row_norm: float, constant: bool, multiplier: float, n_users: float, terms: Terms, release: Any
+    data: UserData, *, row_norm: float, constant: bool, multiplier: float, n_users: float, terms: Terms, floor: float, release: Any
 ) -> tuple[FloatArray, float]:
     """Draw the second moments.
 
@@ -93,6 +93,8 @@ def whitening(
     n_users : float
         Public or released.
     terms : Terms
+    floor : float >= 0
+        Least eigenvalue that is whitened, in units of their mean.
     release : Release
 
     Returns
@@ -106,7 +108,7 @@ def whitening(
     if constant:
         columns = np.vstack([columns, np.ones(columns.shape[1])])
     problem = SecondMoments(columns, data.groups)
-    clip = row_norm**2
+    clip = row_norm**2 * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, len(columns), n_users)))
     noisy = terms.release_sum(problem.contribution_sum(np.zeros(0), clip), multiplier, release)
     d = len(columns)
     upper = np.triu_indices(d)
@@ -116,9 +118,9 @@ def whitening(
     noise = terms.sum_sensitivity * multiplier * clip / n_users * math.sqrt(2.0 * d)
     values, vectors = np.linalg.eigh(second)
     values = np.maximum(values, 0.0)
-    floor = noise + 1e-9 * float(values.sum())
-    matrix = vectors * (1.0 / np.sqrt(values + floor))
-    return matrix, math.sqrt(max(float((values / (values + floor)).sum()), 1.0))
+    least = max(noise, max(floor, 1e-9) * float(values.mean()), 1e-300)
+    matrix = vectors * (1.0 / np.sqrt(values + least))
+    return matrix, math.sqrt(max(float((values / (values + least)).sum()), 1.0))
 
 
 def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
