@@ -149,7 +149,9 @@ def main():
         for train, test in splits:
             plain.fit(prepared[train], y[train])
             predicted = plain.predict(prepared[test])
-            reference.append(auc(plain, prepared[test], y[test]) if classifies else r2_score(y[test], predicted))
+            reference.append(
+                auc(plain, prepared[test], y[test]) if classifies else r2_score(y[test], predicted)
+            )
             balanced.append(balanced_accuracy_score(y[test], predicted) if classifies else np.nan)
         row = [name, "non-private", *[f"{np.median(reference):.4f}"] * len(args.epsilons), "", ""]
         table.append(row)
@@ -164,7 +166,9 @@ def main():
                     model.fit(X[train], y[train], user_ids=None if users is None else users[train])
                     seconds.append(time.perf_counter() - start)
                     scores.append(
-                        auc(model, X[test], y[test]) if classifies else r2_score(y[test], model.predict(X[test]))
+                        auc(model, X[test], y[test])
+                        if classifies
+                        else r2_score(y[test], model.predict(X[test]))
                     )
                 row.append(f"{np.median(scores):.4f}")
                 worst = min(worst, min(scores)) if epsilon == 1.0 else worst

@@ -134,7 +134,8 @@ class Descent(Mechanism):
     def split(self) -> BudgetSplit:
         return split_budget(
             self.terms,
-            n_numbers=self.objective.n_coef * (self.given_steps or self.most_steps) + n_moments(self._n_whitened),
+            n_numbers=self.objective.n_coef * (self.given_steps or self.most_steps)
+            + n_moments(self._n_whitened),
             scales=int(self.select_scale),
             clip=self.select_clip,
         )
@@ -176,7 +177,9 @@ class Descent(Mechanism):
         if self.terms.n_users is None:
             return WHITENING_SHARE_PRIVATE_COUNT
         for share in WHITENING_SHARES:
-            noise = relative_noise(self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users)
+            noise = relative_noise(
+                self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users
+            )
             if noise <= SMALL_NOISE:
                 return share
         return share if noise <= MOST_NOISE else 0.0
@@ -196,7 +199,9 @@ class Descent(Mechanism):
 
     def plan(self, n_users: float, radius: float, reach: float, row_norm: float) -> DescentPlan:
         """The steps for so many users, within a radius, to a point that is probably not farther than ``reach``."""
-        left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - self.whitening_share) * WIDER)
+        left = replace(
+            self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - self.whitening_share) * WIDER
+        )
         wide = self.clip_growth / math.sqrt(self.split.level(n_users, self.objective.n_coef))
         return DescentPlan(
             left if self.whitening_share else self.split,
@@ -256,8 +261,11 @@ class Descent(Mechanism):
         first = radius
         if self.shrink_radius:
             first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
-            radius = max(first, radius * GROW_LEVEL / level)
-        course = self._descend(objective, data, self.plan(n_users, radius, first, row_norm or 1.0), level, release)
+            # A radius from the target's order of magnitude is wide, unless features are small against the target.
+            radius = first if price is not None else max(first, radius * GROW_LEVEL / level)
+        course = self._descend(
+            objective, data, self.plan(n_users, radius, first, row_norm or 1.0), level, release
+        )
         # A radius from the scale of the target should not be met: then features are small against it.
         drift = course.drift(math.inf if self.select_scale and not scale_missed else radius)
         coef = course.coef.reshape(self.objective.n_outputs, -1)

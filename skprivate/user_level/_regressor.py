@@ -56,7 +56,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         "sgd" descends on all users in every step; "phased" solves a sequence of ever more strongly regularised
         problems on disjoint users (Algorithm 5; with "add-remove" it needs ``user_ids``); "moments" releases the
         users' mean second moments once and solves for the coefficients (squared loss only). "auto" is "moments" where
-        their noise is at most a twentieth of the sampling error, and "sgd" elsewhere.
+        their noise is at most a twentieth of the sampling error, unless users are averaged robustly, and "sgd"
+        elsewhere.
     accounting : {"tight", "paper"}, default="tight"
         "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
     aggregation : {"auto", "robust", "mean"}, default="auto"
@@ -274,8 +275,12 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         squared = isinstance(self.loss, str) and self.loss == "squared_error"
         if self.solver == "moments" and not squared:
             raise ValueError("solver='moments' needs loss='squared_error'.")
-        if self.solver == "auto" and self.accounting == "tight" and squared:
-            return noise_is_negligible(terms, n_coef) and n_moments(n_coef) * (terms.n_users or 0) <= MOST_NUMBERS
+        mean = self.aggregation != "robust"
+        if self.solver == "auto" and self.accounting == "tight" and squared and mean:
+            return (
+                noise_is_negligible(terms, n_coef)
+                and n_moments(n_coef) * (terms.n_users or 0) <= MOST_NUMBERS
+            )
         return bool(self.solver == "moments")
 
     def predict(self, X):

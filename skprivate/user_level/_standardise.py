@@ -175,7 +175,10 @@ class Standardisation:
             np.subtract(column, centre, out=out)
             out /= scale
         row_norm = select_median_scale(
-            _row_norms(mapped, groups, self.centred), epsilon=self.norm_epsilon, release=release, monotone=self.terms.monotone
+            _row_norms(mapped, groups, self.centred),
+            epsilon=self.norm_epsilon,
+            release=release,
+            monotone=self.terms.monotone,
         )
         if not useful:
             return data, frame
@@ -248,9 +251,7 @@ def plan_standardisation(
 
 def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
     """Whether features seem to have about mean 0 and deviation 1 as they are: then somebody chose their scales."""
-    return bool(
-        np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE
-    )
+    return bool(np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE)
 
 
 def _median_price(terms: Terms, n_users: float) -> float:

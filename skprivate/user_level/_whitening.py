@@ -76,7 +76,15 @@ def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> f
 
 
 def whitening(
-    data: UserData, *, row_norm: float, constant: bool, multiplier: float, n_users: float, terms: Terms, floor: float, release: Any
+    data: UserData,
+    *,
+    row_norm: float,
+    constant: bool,
+    multiplier: float,
+    n_users: float,
+    terms: Terms,
+    floor: float,
+    release: Any,
 ) -> tuple[FloatArray, float]:
     """Draw the second moments.
 
