@@ -95,6 +95,17 @@ def _user_level_regressors():
     moments = modes(kind, solver=("moments",), adjacency=BOTH, weight_cap=(1, 3), fit_intercept=(True, False))
     known = modes(kind, adjacency=BOTH, n_users=(8,), solver=("sgd", "moments"), alpha=(None, 0.0, 0.5))
     chosen = modes(kind, adjacency=BOTH, radius=(None, 2.0), fit_intercept=(True, False), epsilon=(0.2, 2.0))
+    # Budgets that let eight users find centres and scales, and one that does not.
+    scaled = modes(
+        kind,
+        fixed={"max_iter": 3},
+        epsilon=(1e4, 1e5),
+        adjacency=BOTH,
+        standardize=(True, False),
+        aggregation=("auto", "mean"),
+        solver=("sgd", "moments"),
+        fit_intercept=(True, False),
+    )
     paper = modes(
         kind,
         fixed={"accounting": "paper", "max_iter": 3},
@@ -105,6 +116,7 @@ def _user_level_regressors():
     return (
         spread(descents, _USER_DATA, 1)
         + spread(chosen, _USER_DATA, 1)
+        + spread(scaled, _USER_DATA, 1)
         + spread(moments + known + paper, (*_USER_DATA[:4], names_of_users), 1)
     )
 
@@ -127,6 +139,15 @@ def _user_level_classifiers():
         loss=("log_loss", "smoothed_hinge"),
         solver=("sgd", "phased"),
     )
+    scaled = modes(
+        kind,
+        fixed={"classes": [0, 1], "max_iter": 3},
+        epsilon=(1e4, 1e5),
+        adjacency=BOTH,
+        standardize=(True, False),
+        solver=("sgd", "phased"),
+        fit_intercept=(True, False),
+    )
     known = modes(
         kind,
         fixed={"classes": [0, 1]},
@@ -144,6 +165,7 @@ def _user_level_classifiers():
     return (
         spread(two, _USER_DATA, 1)
         + [(each, (three_classes,)) for each in three]
+        + spread(scaled, _USER_DATA, 1)
         + spread(known + paper, (*_USER_DATA[:4], names_of_users), 1)
     )
 

@@ -49,12 +49,15 @@ class Terms:
     adjacency : Adjacency
     n_users : int or None
         Public number of users; None to release it with noise.
+    earlier : tuple of (PrivacyEvent, int)
+        What is drawn before from the same budget.
     """
 
     epsilon: float
     delta: float
     adjacency: Adjacency
     n_users: int | None
+    earlier: tuple[tuple[PrivacyEvent, int], ...] = ()
 
     @property
     def sum_sensitivity(self) -> float:
@@ -119,7 +122,7 @@ class BudgetSplit:
     @property
     def other(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """Events beside the Gaussian sums."""
-        events: list[tuple[PrivacyEvent, int]] = []
+        events: list[tuple[PrivacyEvent, int]] = [*self.terms.earlier]
         if self.count_multiplier is not None:
             events.append((GaussianEvent(self.count_multiplier), 1))
         if self.scale_epsilon is not None:

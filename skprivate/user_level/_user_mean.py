@@ -92,14 +92,15 @@ class UserMean(Mechanism):
     terms : Terms
     n_features : int
     reach : bool
-        Whether the ball about the centre reaches over the tail of the users (`tail_radius`); otherwise its radius is
-        their median distance.
+        Whether the ball about the centre reaches over the tail of the users (`tail_radius`).
     tau : float or None
         Public radius about their centre in which the users' means lie; None to select it privately.
     bound : float or None
         Public range [−B, B] in which the centre's coordinates are searched; None if it is near the origin anyway.
     n_scales : int
         Number of scales that are selected; more than that of the vectors if the caller needs others.
+    least_radius : float, default=1.0
+        Least radius of the ball, in units of the users' median distance; the radius itself where it does not reach further.
     """
 
     terms: Terms
@@ -108,6 +109,7 @@ class UserMean(Mechanism):
     tau: float | None = None
     bound: float | None = None
     n_scales: int = 1
+    least_radius: float = 1.0
     theorem = "winsorised mean about a private centre, docs/user_level.md"
 
     def __post_init__(self) -> None:
@@ -251,7 +253,8 @@ class UserMean(Mechanism):
             upper = found if self.split.at_least(n_users) > 2 * rank else 0.0
         if not self.terms.decides(price, self.split.at_least(n_users)):
             return None
-        return tail_radius(median, upper, self.split.level(n_users, self.n_features), self.n_features)
+        found = tail_radius(median, upper, self.split.level(n_users, self.n_features), self.n_features)
+        return max(found, self.least_radius * median)
 
     def _centre_plan(self, n_users: float, scale: float) -> DescentPlan:
         # The centre's descent gets its share of the Gaussian budget: its multipliers are widened by 1/√share.

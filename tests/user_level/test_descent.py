@@ -22,7 +22,8 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._tape import run_tape
 from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor
-from skprivate.user_level._descent import Descent, project
+from skprivate.user_level._descent import project
+from skprivate.user_level._linear_descent import Descent
 from skprivate.user_level._losses import SquaredLoss
 from skprivate.user_level._moments import MomentsRegression
 from skprivate.user_level._paper import PaperPlan, winsorized_descent
@@ -42,6 +43,14 @@ class Centre:
 
     n_coef: int
     alpha: float = 0.0
+    metric: object = None
+    loss = None
+    n_outputs = 1
+    fit_intercept = False
+
+    @property
+    def n_features(self):
+        return self.n_coef
 
     def problem(self, data):
         return MeanProblem(np.ascontiguousarray(data.X.T), data.groups)
