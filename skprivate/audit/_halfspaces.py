@@ -237,6 +237,7 @@ class _Bound:
             if not plane:
                 return best
             self._line = TurningLine(self._points)
-        _, upper, direction = self._line.largest(r)
+        _, upper, directions = self._line.largest(r)
+        direction = directions[0]
         offset, value = best_offset(self._points @ direction, r)
         return HalfspaceSum(value, upper, direction, offset)

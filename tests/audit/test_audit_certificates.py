@@ -157,7 +157,7 @@ def test_turning_line_finds_the_best_half_plane(kind, seed):
     if seed % 2:
         r -= r.mean()
     best = largest_by_enumeration(points, r)
-    value, upper, normal = TurningLine(points).largest(r)
+    value, upper, (normal,) = TurningLine(points).largest(r)
     assert value == pytest.approx(best, rel=1e-9, abs=1e-12)
     assert best <= upper <= best + 1e-12
     if kind in ("general", "a grid", "decimals") and seed % 2:  # elsewhere float64 has no such direction
