@@ -69,13 +69,13 @@ class TurningLine:
             angles = np.divide(dx, dy, out=dx)  # rises from −1 to 1 as the direction turns by π
         angles[np.arange(pivots.size), pivots] = -2.0
         order = np.argsort(angles, axis=1)[:, 1:]
-        angles = np.take_along_axis(angles, order, axis=1)
-        above = np.take_along_axis(above, order, axis=1)
-        near = np.diff(angles, axis=1) <= _SURE
+        places = order + np.arange(0, angles.size, m)[:, None]
+        angles, above = angles.take(places, mode="clip"), above.take(places, mode="clip")
+        near = angles[:, 1:] - angles[:, :-1] <= _SURE
         if near.any():
             self._settle(pivots, order, above, near)
             self._together[block] = near
-        self._passed[block] = order + m * above
+        np.add(order, m * above, out=self._passed[block], casting="unsafe")
 
     def _settle(self, pivots: Any, order: Any, above: Any, near: Any) -> None:
         """Order exactly what float64 cannot tell apart; ``near`` becomes what is on one line."""
