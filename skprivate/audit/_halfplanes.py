@@ -120,7 +120,8 @@ class TurningLine:
         directions : array of shape (at most count, 2)
             Normals, the best first; where directions are denser than float64, near to them.
         """
-        weights = np.bincount(self._inverse.ravel(), weights=r, minlength=len(self.points))
+        weights: Array = np.zeros(len(self.points))
+        np.add.at(weights, self._inverse.ravel(), r)
         total, m = float(weights.sum()), len(self.points)
         passed = np.concatenate([weights, -weights])
         extents = [self._extents(block, passed, weights[block], total)[0] for block in self._blocks]

@@ -94,7 +94,7 @@ def largest_halfspace_sum(
         push(np.eye(q), 1.0 - np.eye(q), np.full(q, np.inf))
         while nodes + 2 <= max_nodes and best[0] <= refuted:
             target = max(enough, best[0] + boxes.margin)
-            worst = []
+            worst: list[tuple[float, int, Array, Array, int]] = []
             while (
                 heap
                 and -heap[0][0] > target
