@@ -25,7 +25,7 @@ MAX_DEPTH = 22
 #: What is added to the depth for data in one, two, and more columns.
 FURTHER_SPLITS = {1: -0.7, 2: 1.0, 3: 2.35}
 #: Depth added for every split of the list of combinations of categories.
-GROUP_SHARE = 0.6
+GROUP_SHARE = 0.3
 #: Levels with a smaller share of the budget than this are not counted at all.
 _LEAST_SHARE = 0.02
 #: About the sum of the integer weights of all levels.
