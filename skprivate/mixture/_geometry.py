@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +127,8 @@ def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFr
     noise = 1e-12 * largest
     constant = deviation <= noise
     scale = np.where(constant, 1.0, np.where(spread > noise, spread, deviation))
-    radius, triangle = 1.0, np.zeros((0, n_features))
+    radius = 1.0
+    triangle: Any = np.zeros((0, n_features))
     for low in range(0, chosen.size, BLOCK):
         centered = np.where(constant, 0.0, (X[chosen[low : low + BLOCK]] - center) / scale)
         radius = max(radius, float(np.sqrt((centered**2).sum(axis=1).max())))

@@ -103,7 +103,7 @@ def plan_search(
     factor = 1.0 if monotone else 2.0
     effective_rows = problem.effective_rows
     joint_size = 1
-    n_directions = np.count_nonzero(n_cuts)
+    n_directions = int(np.count_nonzero(n_cuts))
     for size in range(2, min(MOST_JOINT, max_halfspaces, n_directions) + 1):
         n_sets = count_cut_intersections(n_cuts, size)
         n_groups = comb(n_directions, size)
