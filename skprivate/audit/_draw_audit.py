@@ -166,7 +166,7 @@ def audit_draws(
     epsilon, delta : float or None, default=None
         The claim in numbers, where there is no guarantee or another one is to be tested.
     distance : float or None, default=None
-        Between the data and ``neighbours``, under metric adjacency.
+        Between the data and ``neighbours``: needed under metric adjacency, refused elsewhere.
     n_neighbours : int, default=20
         Changes of values that are tried where ``neighbours`` is None.
     n_repetitions : int, default=300
@@ -184,7 +184,7 @@ def audit_draws(
     Raises
     ------
     ValueError
-        If nothing is drawn through a release, there is no claim, or a parameter is out of range.
+        If nothing is drawn through a release, there is no claim, or a parameter is out of range or at odds with it.
 
     Examples
     --------
@@ -196,10 +196,8 @@ def audit_draws(
     >>> audit.violated, bool(audit.largest_share <= 1)
     (False, True)
     """
-    for name, value in (("n_neighbours", n_neighbours), ("n_repetitions", n_repetitions)):
-        number(
-            name, value, "an integer >= 8" if name == "n_repetitions" else "an integer >= 1", lambda n: n >= 1
-        )
+    number("n_neighbours", n_neighbours, "an integer >= 1", lambda n: n >= 1)
+    number("n_repetitions", n_repetitions, "an integer >= 8", lambda n: n >= 8)
     number("false_alarm", false_alarm, "a number in (0, 1)", lambda p: 0 < p < 1)
     rng = public_generator(random_state)
     data = CheckData(_array(X), None if y is None else np.asarray(y), dict(fit_params or {}))
@@ -309,6 +307,11 @@ def _around(
     at_most: int,
     rng: np.random.Generator,
 ) -> list[Neighbour]:
+    if (claim.adjacency == Adjacency.METRIC and neighbours is not None) != (distance is not None):
+        allowed = "given with neighbours under adjacency 'metric', and nowhere else"
+        raise ValueError(must_be("distance", allowed, distance, f"This adjacency is {claim.adjacency}."))
+    if distance is not None:
+        positive("distance", distance)
     if neighbours is None:
         if not isinstance(data.X, np.ndarray):
             raise ValueError(must_be("neighbours", "given where X is no array of numbers", None))

@@ -80,6 +80,7 @@ def pair_loss(
     differing: Counter[PrivacyEvent] = Counter()
     complaints = []
     evaluations = _Evaluations()
+    length = 1.0 if distance is None else distance
     for number, (one, other, result) in enumerate(zip(first, second, results, strict=False)):
         share, complaint = excess(one, other, distance)
         if complaint:
@@ -92,11 +93,12 @@ def pair_loss(
         if share > 0:
             differing.update(one.events)
             for event, count in one.events.items():
-                attained.update({at_share(event, share): count} if share < math.inf else {})
+                attained.update({at_share(event, share * length): count} if share < math.inf else {})
     attained.update(evaluations.attained)
     differing.update(evaluations.attained)
     endless = largest == math.inf
-    epsilon = math.inf if endless else compose_epsilon(attained, delta) if attained else 0.0
+    # At this distance, and only then per unit of it: under a δ the one is not a multiple of the other.
+    epsilon = math.inf if endless else compose_epsilon(attained, delta) / length if attained else 0.0
     return PairLoss(realised, known, epsilon, largest, dict(differing), tuple(complaints))
 
 

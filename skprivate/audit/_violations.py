@@ -154,7 +154,7 @@ def find_violation(
         ``make_data(rng, n) -> (X, y)``: further data that pairs are made of.
     pairs : iterable or None, default=None
         Neighbouring inputs of your own, looked at first: ``((X, y, params), (X, y, params))``, with the distance as a
-        third entry under a metric.
+        third entry under a metric. Without a norm's name in the metric, and ``distance``, nothing else is looked at.
     settings : dict or list of dict or None, default=None
         Public parameters: arguments of a function; for an estimator, set before each fit. A list is searched
         through. ``None``: the parameters given, and bounds that are narrow, wide or far from zero, switches and
@@ -166,6 +166,7 @@ def find_violation(
         the norm that the guarantee's metric names.
     epsilon, delta : float or None, default=None
         The claim. ``None``: the guarantee of a run (``privacy_guarantee_`` or ``guarantee``), else the parameters.
+        Under a metric: P(A) ≤ exp(``epsilon`` · distance) P(B) + ``delta``.
     unit : {"row", "private row", "user", "label", "data set"} or None, default=None
     adjacency : {"replace-one", "add-remove", "metric"} or None, default=None
         ``None``: from the guarantee, else one row, replace-one. Where rows are protected and user identifiers are
@@ -191,7 +192,8 @@ def find_violation(
     Raises
     ------
     ValueError
-        If nothing is claimed, or neighbours cannot be built for the unit or the metric.
+        If nothing is claimed, neighbours cannot be built for the unit or the metric, or ``pairs`` hold something else,
+        a distance that is no finite number, or one that the claim knows nothing of.
 
     Notes
     -----

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -53,18 +55,21 @@ def _as_given(low: Any, high: Any) -> tuple[Any, Any]:
     return (float(low), float(high)) if low.ndim == 0 else (low.tolist(), high.tolist())
 
 
+def names_norm(metric: str) -> bool:
+    """Whether distances of rows can be told from a metric's name."""
+    return any(norm in metric for norm in ("l1", "l2", "linf"))
+
+
 def norm_of(metric: str, difference: Any) -> float:
-    """Distance of two rows in the norm that a metric names, ℓ1 if none."""
+    """Distance of two rows in the norm that a metric names."""
     gap = np.abs(np.asarray(difference, dtype=np.float64)).ravel()
     if "linf" in metric:
         return float(gap.max(initial=0.0))
     return float(math.hypot(*gap)) if "l2" in metric else float(gap.sum())
 
 
-def metric_pair(
-    place: Surroundings, settings: dict[str, Any], row_wise: bool, distance: Any, rng: Any
-) -> Pair:
-    """One row, alone or among others, and where it moves to.
+def metric_pair(place: Surroundings, settings: dict[str, Any], row_wise: bool, rng: Any) -> Pair:
+    """One row, alone or among others, and where it moves to; its distance is yet to be measured.
 
     Places are corners, the centre and any point of the bounds, or of any size; integers stay integers.
     """
@@ -83,7 +88,7 @@ def metric_pair(
         moved = start.copy()
         moved[0, int(rng.integers(d))] += move
         whole_words: dict[str, Any] = {"start": int(start.ravel()[0]), "move": move}
-        return Pair(Inputs(X), Inputs(moved), settings, float(move), whole_words)
+        return Pair(Inputs(X), Inputs(moved), settings, 0.0, whole_words)
     width = np.ones(d) if box is None else box[1] - box[0]
     base = np.zeros(d) if box is None else box[0]
     share = {"corner": np.zeros(d), "centre": np.full(d, 0.5)}.get(kind, rng.random(d))
@@ -101,7 +106,7 @@ def metric_pair(
     moved = X.copy()
     moved[0] = end if box is None else np.clip(end, *box)
     words = {"rows": n, "columns": d, "start": kind, "move": how, "size": float(step * size)}
-    return with_distance(Pair(Inputs(X), Inputs(moved), settings, 0.0, words), place.claim, distance)
+    return Pair(Inputs(X), Inputs(moved), settings, 0.0, words)
 
 
 def with_distance(pair: Pair, claim: Claim, distance: Any) -> Pair:
@@ -120,11 +125,64 @@ def with_distance(pair: Pair, claim: Claim, distance: Any) -> Pair:
 
 
 def halves(pair: Pair, claim: Claim, distance: Any) -> list[Pair]:
-    """The way from one input to the other in two steps; none if there is nothing between them."""
+    """The way from one input to the other in two steps; none if nothing lies between, or it is unknown how far."""
     a, b = np.asarray(pair.first.X), np.asarray(pair.second.X)
+    if a.dtype.kind not in "fiu" or a.shape != b.shape or (distance is None and not names_norm(claim.metric)):
+        return []
     middle = a + (b - a) // 2 if a.dtype.kind in "iu" else a + (b - a) / 2.0
     if np.array_equal(middle, a) or np.array_equal(middle, b):
         return []
     between = Inputs(middle, pair.first.y, pair.first.params)
     steps = (replace(pair, second=between), replace(pair, first=between))
     return [with_distance(step, claim, distance) for step in steps]
+
+
+def pairs_of_the_caller(
+    pairs: Iterable[Any], settings: dict[str, Any], claim: Claim, distance: Any
+) -> list[Pair]:
+    """Pairs as they were given, checked, and under a metric with their distances.
+
+    Raises
+    ------
+    ValueError
+        If an item is no pair of inputs, its distance is no finite number, there is none where the metric names no norm
+        of rows, or there is one where the claim knows of none.
+    """
+    metric = claim.adjacency == "metric"
+    found = []
+    for item in pairs:
+        if len(item) not in (2, 3) or not all(isinstance(side, tuple | Inputs) for side in item[:2]):
+            raise ValueError(
+                "pairs must hold two tuples (X, y, params) each, under a metric followed by their distance, got "
+                f"{[type(part).__name__ for part in item]}."
+            )
+        one, other = (side if isinstance(side, Inputs) else Inputs(*side) for side in item[:2])
+        if len(item) == 3 and not metric:
+            raise ValueError(
+                f"pairs must come without distances where the claim is {claim.adjacency}, got {item[2]!r}. Pass "
+                "adjacency='metric' for a claim per unit of distance."
+            )
+        pair = Pair(one, other, settings, None, {"given": "by the caller"})
+        if len(item) == 3:
+            if not (isinstance(item[2], Real) and 0.0 <= float(item[2]) < math.inf):
+                raise ValueError(f"The distance of pairs must be a finite number >= 0, got {item[2]!r}.")
+            pair = replace(pair, distance=float(item[2]))
+        elif metric:
+            if distance is None and not names_norm(claim.metric):
+                raise ValueError(f"{_no_norm(claim)} give each of pairs its distance, or pass distance=.")
+            pair = with_distance(pair, claim, distance)
+        found.append(pair)
+    return found
+
+
+def _no_norm(claim: Claim) -> str:
+    return f"The metric {claim.metric!r} names no norm of rows:"
+
+
+def check_source(claim: Claim, distance: Any, pairs: list[Pair]) -> bool:
+    """Whether pairs can be built under this claim; raises ValueError where there are none at all."""
+    if claim.adjacency != "metric" or distance is not None or names_norm(claim.metric):
+        return True
+    if not pairs:
+        raise ValueError(f"{_no_norm(claim)} pass distance= (and pairs= where rows are not numbers).")
+    return False

@@ -257,11 +257,14 @@ def _build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any]
     if recipe["rows"] == "given" and place.make_data is not None:
         X, y, params = (*place.make_data(rng, max(n, 4)), None, {})[:3]
         example = Inputs(np.asarray(X), None if y is None else np.asarray(y), dict(params or {}))
-    d = np.shape(example.X)[1] if recipe["d"] == "given" else recipe["d"]
+    given = recipe["rows"] == "given" and example.X is not None
+    d = (
+        np.shape(example.X)[1] if given or recipe["d"] == "given" else recipe["d"]
+    )  # of the victim's rows, too
     n = max(1, min(n, recipe["cells"] // max(1, d)))
     sizes = _rows_of_users(recipe, n, d)  # of the others
     pick = np.resize(np.arange(len(example.X)), sum(sizes)) if example.X is not None else None
-    if recipe["rows"] == "given" and pick is not None:
+    if given:
         others = np.asarray(example.X)[pick]
     else:
         others = _rows(recipe["rows"], sum(sizes), d, recipe["size"], settings.get("bounds"), rng)
@@ -297,9 +300,7 @@ def _rows_of_users(recipe: dict[str, Any], n: int, d: int) -> list[int]:
     sizes = [each] * n
     if recipe.get("users") == "unequal":
         sizes = [1 + (k % 5) * (k % 2) for k in range(n)]
-    if (
-        recipe.get("rows at") and recipe.get("users") != "absent"
-    ):  # all rows but the victim's: just below m·users·d
+    if recipe.get("rows at") and recipe.get("users") != "absent":  # of the others: just below m·users·d
         missing = recipe["rows at"] * (n + 1) * d - 2 - sum(sizes)
         if 0 < missing * d < 2 * recipe["cells"]:
             sizes[0] += missing

@@ -23,12 +23,15 @@ from skprivate.audit._violations_laws import (
     separation,
     value_indicators,
 )
-from skprivate.audit._violations_metric import halves, metric_pair, setting_variants, with_distance
-from skprivate.audit._violations_pairs import (
-    Pair,
-    Recipes,
-    Surroundings,
+from skprivate.audit._violations_metric import (
+    check_source,
+    halves,
+    metric_pair,
+    pairs_of_the_caller,
+    setting_variants,
+    with_distance,
 )
+from skprivate.audit._violations_pairs import Pair, Recipes, Surroundings
 from skprivate.audit._violations_target import Claim, Inputs, Target, same_release, table
 
 Array = npt.NDArray[np.float64]
@@ -120,14 +123,25 @@ class Search:
             own = {**parameters, **self.settings[0]}
             variants = setting_variants(self.target.subject, own, place.claim.adjacency == "metric")
             self.settings = [{**self.settings[0], **variant} for variant in variants]
-        known = any(norm in place.claim.metric for norm in ("l1", "l2", "linf", "rows"))
         self.metric = place.claim.adjacency == "metric"
-        if self.metric and not known and self.distance is None:
-            raise ValueError(
-                f"The metric {place.claim.metric!r} names no norm of rows: pass distance= (and pairs= where rows are "
-                "not numbers)."
-            )
+        if self.metric and parameters.get("bounds") is not None:  # distances may be relative to them
+            self.settings = [{"bounds": parameters["bounds"], **each} for each in self.settings]
         self.recipes = None if self.metric else Recipes(place, self.settings, self.rng)
+
+    def _same_kind(self, claim: Claim) -> bool:
+        """Whether a claim protects what pairs differ in: some options protect something else."""
+        unit = claim.unit
+        if unit == "row" and self.place.has_users and self.given["unit"] is None:
+            unit = "user"
+        return (unit, claim.adjacency) == (self.place.claim.unit, self.place.claim.adjacency)
+
+    def _measured(self, pair: Pair) -> Pair:
+        """With its distance, in the metric of its settings."""
+        try:
+            claim = self._claim(pair)
+        except Exception:  # refused: the look will say so
+            claim = self.place.claim
+        return with_distance(pair, claim, self.distance)
 
     def _claim(self, pair: Pair) -> Claim:
         """The claim under a pair's settings."""
@@ -164,9 +178,7 @@ class Search:
                 continue
             if self.spent - begun > _SLOW * self.max_seconds:
                 raise _TooSlowError
-            if self.target.seeded and same_release(
-                *runs
-            ):  # the same noise, and the change is not seen at all
+            if self.target.seeded and same_release(*runs):  # the change is not seen at all
                 return runs * len(seeds)
         return runs
 
@@ -179,7 +191,10 @@ class Search:
         Above 1 the pair is suspicious.
         """
         try:
-            epsilon, delta = self._claim(pair).at(pair.distance)
+            claim = self._claim(pair)
+            if not self._same_kind(claim):
+                return None
+            epsilon, delta = claim.at(pair.distance)
             if self.target.row_wise:
                 return self._look_at_rows(pair, epsilon, delta, _ROWS if n_seeds == _FIRST else 4 * _ROWS)
             seeds: list[int | None] = [self._seed() for _ in range(n_seeds)]
@@ -329,8 +344,12 @@ class Search:
 
     def go(self, pairs: Iterable[Any] | None) -> _Tested | None:
         """Search until a violation is found or the time is over."""
-        found = self._own_pairs(pairs)
-        while found is None and not self._over(0.75):
+        own = pairs_of_the_caller(pairs or (), self.settings[0], self.place.claim, self.distance)
+        builds = check_source(self.place.claim, self.distance, own)
+        found: _Tested | None = None
+        for pair in own:
+            found = found or self._try(pair)
+        while builds and found is None and not self._over(0.75):
             found = self._try(self._propose())
         # What was strongest and not yet tested.
         for _ in range(3):
@@ -340,22 +359,10 @@ class Search:
             found = self._test(max(rest, key=lambda item: item[0])[1])
         return found
 
-    def _own_pairs(self, pairs: Iterable[Any] | None) -> _Tested | None:
-        for item in pairs or ():
-            one, other = (Inputs(*side) for side in item[:2])
-            pair = Pair(
-                one, other, self.settings[0], item[2] if len(item) > 2 else None, {"given": "by the caller"}
-            )
-            if self.metric and pair.distance is None:
-                pair = with_distance(pair, self.place.claim, self.distance)
-            if found := self._try(pair):
-                return found
-        return None
-
     def _propose(self) -> Pair:
         if self.recipes is None:
             k = 0 if self.rng.random() < 0.5 else int(self.rng.integers(len(self.settings)))
-            return metric_pair(self.place, self.settings[k], self.target.row_wise, self.distance, self.rng)
+            return self._measured(metric_pair(self.place, self.settings[k], self.target.row_wise, self.rng))
         promising = [pair for _, pair in self.elite if "n" in pair.genes]
         if promising and self.n_pairs > 40 and self.rng.random() < 0.5:
             parent = promising[int(self.rng.integers(len(promising)))]
@@ -390,7 +397,7 @@ class Search:
         for _ in range(70):
             steps = [
                 (self.look(step, _FIRST) or 0.0, step)
-                for step in halves(pair, self.place.claim, self.distance)
+                for step in halves(pair, self._claim(pair), self.distance)
             ]
             self.n_pairs += len(steps)
             if not steps or self._over(0.75):

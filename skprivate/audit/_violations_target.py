@@ -38,7 +38,10 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Claim:
-    """What is promised for a pair of inputs: P(A) ≤ exp(epsilon·distance)·P(B) + delta, both ways."""
+    """What is promised for a pair of inputs: P(A) ≤ exp(epsilon·distance)·P(B) + delta, both ways.
+
+    Under a metric ε grows with the distance, δ does not.
+    """
 
     epsilon: float
     delta: float = 0.0
@@ -119,7 +122,7 @@ class Target:
             warnings.simplefilter("ignore")
             out = np.asarray(model.transform(np.repeat(row, n, axis=0)))
         if out.dtype.kind not in "fiub":
-            out = np.unique(out, return_inverse=True)[1].reshape(out.shape)
+            out = _codes(out)
         return _finite(out.reshape(n, -1))
 
     def claim(self, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any]) -> Claim | None:
@@ -232,10 +235,16 @@ def _numbers(value: Any) -> Array | None:
     if array.size == 0 or array.size > _MOST_NUMBERS:
         return np.array([float(array.size)])
     if array.dtype.kind in "US":
-        array = np.array([zlib.crc32(str(item).encode()) for item in array.ravel()[:1000]])
+        array = _codes(array.ravel()[:1000])
     if array.dtype.kind not in "fiub":
         return None
     return _finite(array.ravel())
+
+
+def _codes(values: Any) -> Array:
+    """A number for each value that is none; the same one in every sample, whatever else a sample holds."""
+    names, which = np.unique(values.astype(str), return_inverse=True)
+    return np.array([float(zlib.crc32(name.encode())) for name in names])[which].reshape(values.shape)
 
 
 def _finite(array: Any) -> Array:

@@ -460,3 +460,29 @@ def test_errors():
         audit_draws(Counts(), X, neighbours=[])
     with pytest.raises(ValueError, match="n_repetitions"):
         audit_draws(Counts(), X, n_repetitions=0)
+    with pytest.raises(ValueError, match="n_repetitions must be an integer >= 8"):
+        audit_draws(Counts(), X, n_repetitions=7)
+
+
+@pytest.mark.parametrize("delta", [None, 1e-3])
+def test_neighbours_at_a_distance(delta):
+    """Under a metric the price is per unit of distance, with a δ beside it or not; elsewhere there is no distance."""
+    X = np.zeros((3, 2))
+    moved = X.copy()
+    moved[0] = 3.0, 4.0
+    claim = {} if delta is None else {"epsilon": 1.0, "delta": delta}
+    options = {"neighbours": (moved, None), "random_state": 0, **claim}
+    audit = audit_draws(MetricPrivatizer(), X, distance=5.0, **options)
+    # ε of a pure mechanism at δ is ε₀ + log(1 − δ(1 + e^−ε₀)): at this distance, and then per unit of it.
+    attained = 1.0 + math.log1p(-(delta or 0.0) * (1.0 + math.exp(-5.0))) / 5.0
+    assert not audit.violated and audit.epsilon_attained == pytest.approx(attained, rel=1e-6)
+    assert audit.claimed_delta == (delta or 0.0)
+    near = audit_draws(MetricPrivatizer(), X, distance=2.5, **options)
+    assert near.violated and near.largest_share == pytest.approx(2.0, rel=1e-6)
+    for wrong in (None, 0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="distance must be"):
+            audit_draws(MetricPrivatizer(), X, distance=wrong, **options)
+    with pytest.raises(ValueError, match="distance must be given with neighbours under adjacency 'metric'"):
+        audit_draws(Counts(), X, neighbours=(moved, None), distance=2.0, random_state=0)
+    with pytest.raises(ValueError, match="distance must be given with neighbours"):
+        audit_draws(MetricPrivatizer(), X, distance=2.0, random_state=0)
