@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,28 @@ class CellDesign:
     def set_of_cell(self) -> NDArray[np.int64]:
         """Number of the feature set of every cell."""
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+
+    def merged(self, cell_of_cell: NDArray[np.int64], offsets: NDArray[np.int64]) -> CellDesign:
+        """The design whose cells are unions of cells of the same set.
+
+        Parameters
+        ----------
+        cell_of_cell : ndarray of int64, shape (n_cells,)
+            New cell of every cell, numbered through all sets.
+        offsets : ndarray of int64, shape (n_sets + 1,)
+            As the attribute, of the new cells.
+        """
+        merged = copy(self)
+        merged.offsets = offsets
+        merged._groups = []
+        for group in self._groups:
+            members = []
+            for j, sub in group.members:
+                local = cell_of_cell[self.offsets[j] : self.offsets[j + 1]] - offsets[j]
+                members.append((j, (local if sub is None else local[sub]).astype(np.intp)))
+            merged._groups.append(replace(group, members=tuple(members)))
+        merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1]))
+        return merged
 
     def scores(self, coef: FloatArray) -> FloatArray:
         """Scores of the distinct rows.

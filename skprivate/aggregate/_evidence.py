@@ -19,10 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, lapack, solve_triangular
+from scipy.linalg import blas, cholesky, lapack, solve_triangular
 
 from skprivate._progress import steps
 from skprivate.aggregate._design import CellDesign
+from skprivate.aggregate._filter import INTERCEPT_VARIANCE, filtered_mode, merge_rare
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
 from skprivate.aggregate._solvers import constant_start, fit_tables
 
@@ -33,9 +34,9 @@ _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
 _PRIOR_WEIGHT = 0.1
 _START_VARIANCE = (0.5, 0.005)
 #: Prior scores of standard deviation 3 around 0, in place of a free intercept where label sums are noisy.
-_NOISY_INTERCEPT_PENALTY = 1 / 9
-#: Beyond this many cells the posterior covariance is approximated by its diagonal.
-DENSE_CELLS = 3000
+_NOISY_INTERCEPT_PENALTY = 1 / INTERCEPT_VARIANCE
+#: Up to this many cells the posterior covariance is formed; each update of the penalties takes its cube.
+DENSE_CELLS = 1500
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,21 @@ def fit_evidence(
     -------
     EvidenceFit
     """
+    if design.n_cells > DENSE_CELLS and np.any(noise):
+        return _fit_many_cells(design, loss, sums, noise, order, square_sum, tol, max_iter)
+    return _fit_penalties(design, loss, sums, noise, order, square_sum, tol, max_iter)
+
+
+def _fit_penalties(
+    design: CellDesign,
+    loss: LossName,
+    sums: FloatArray,
+    noise: FloatArray,
+    order: NDArray[np.int64],
+    square_sum: float | None,
+    tol: float,
+    max_iter: int,
+) -> EvidenceFit:
     total = total_sum(design, sums, noise)
     linear = np.column_stack([sums, total])
     coef = constant_start(design, loss, linear)
@@ -90,14 +106,14 @@ def fit_evidence(
     scale = dispersion
     start = scale * np.where(order == 1, *_START_VARIANCE)
     variances = start.copy()
-    dense = design.n_cells <= DENSE_CELLS
+    dense = design.n_cells <= DENSE_CELLS or bool(np.any(noise))
     with steps("penalties", max_iter) as step:
         for iteration in range(max_iter):
             ridge = 1.0 / variances[set_of_cell]
             if dense:
                 coef, spread = _posterior(design, loss, sums, noise, coef, ridge, dispersion)
             else:
-                coef, spread = _diagonal_posterior(design, loss, linear, noise, coef, ridge, dispersion)
+                coef, spread = _diagonal_posterior(design, loss, linear, coef, ridge, dispersion)
             squares = np.bincount(set_of_cell, (coef[:, :-1] ** 2).sum(axis=0), n_sets)
             trace = np.bincount(set_of_cell, spread.sum(axis=0), n_sets)
             n_coef = size * coef.shape[0]
@@ -122,6 +138,35 @@ def fit_evidence(
     elif dense:
         coef, _ = _posterior(design, loss, sums, noise, coef, ridge, dispersion)
     return EvidenceFit(coef, variances, dispersion, iteration + 1)
+
+
+def _fit_many_cells(
+    design: CellDesign,
+    loss: LossName,
+    sums: FloatArray,
+    noise: FloatArray,
+    order: NDArray[np.int64],
+    square_sum: float | None,
+    tol: float,
+    max_iter: int,
+) -> EvidenceFit:
+    """Penalties from the cells that say most, rare ones merged; then the coefficients of all cells."""
+    cell_of_cell, offsets = merge_rare(design, noise, max(DENSE_CELLS - order.size, 0))
+    n_merged = int(offsets[-1])
+    fit = _fit_penalties(
+        design.merged(cell_of_cell, offsets),
+        loss,
+        np.stack([np.bincount(cell_of_cell, row, n_merged) for row in sums]),
+        np.bincount(cell_of_cell, noise, n_merged),
+        order,
+        square_sum,
+        tol,
+        max_iter,
+    )
+    start = np.column_stack([fit.coef[:, cell_of_cell], fit.coef[:, -1]])
+    prior = fit.variances[design.set_of_cell()]
+    coef = filtered_mode(design, loss, sums, noise, start, prior, fit.dispersion)
+    return EvidenceFit(coef, fit.variances, fit.dispersion, fit.n_iter)
 
 
 def total_sum(design: CellDesign, sums: FloatArray, noise: FloatArray) -> FloatArray:
@@ -166,7 +211,7 @@ def _posterior(
             least = 1e-12 * float(np.max(np.diag(gram)))
             factor = cholesky(gram + np.diag(np.maximum(scaled_noise, least)), lower=True)
             half = solve_triangular(factor, gram, lower=True)
-            information = half.T @ half
+            information = _gram_of(half)
             pull = half.T @ solve_triangular(factor, pull, lower=True)
         # The intercept's column of the design is the sum of any one set's columns.
         column = information[:, first_set].sum(axis=1)
@@ -194,20 +239,17 @@ def _diagonal_posterior(
     design: CellDesign,
     loss: LossName,
     linear: FloatArray,
-    noise: FloatArray,
     coef: FloatArray,
     ridge: FloatArray,
     dispersion: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """The same with G taken as diagonal against N: a ridge that grows with noise over information."""
+    """Posterior of exact sums: the mode, and variances from the diagonal of the information."""
     _, mean = partition(loss, design.scores(coef))
     multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
     own = design.scatter(variance(loss, mean) * multiplicity)[:, :-1] / dispersion
-    average = np.maximum(own.mean(axis=0), 1e-12)
-    generalised = ridge * (1.0 + noise / dispersion**2 / average)
-    penalty = np.append(dispersion * generalised, 0.0)
+    penalty = np.append(dispersion * ridge, 0.0)
     new = fit_tables(design, loss, linear, penalty, tol=1e-4, start=coef).coef
-    return new, 1.0 / (own**2 / (own + noise / dispersion**2 + 1e-300) + ridge)
+    return new, 1.0 / (own + ridge)
 
 
 def _start_dispersion(
@@ -252,6 +294,12 @@ def _dispersion(
     return float(np.clip(residual, min(floor, ceiling), ceiling))
 
 
+def _gram_of(half: FloatArray) -> FloatArray:
+    """BᵀB by half the operations of a general product."""
+    lower: FloatArray = blas.dsyrk(1.0, half, trans=1, lower=1)
+    return lower + np.tril(lower, -1).T
+
+
 def _solve_with_variances(matrix: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Solution and the diagonal of the inverse."""
     size = matrix.shape[0]
@@ -263,4 +311,5 @@ def _solve_with_variances(matrix: FloatArray, right: FloatArray) -> tuple[FloatA
         jitter = max(10 * jitter, 1e-10 * float(np.max(np.diag(matrix))))
     solution, _ = lapack.dpotrs(factor, right, lower=1)
     root, _ = lapack.dtrtri(factor, lower=1)
-    return solution, np.einsum("ij,ij->j", np.tril(root), np.tril(root))
+    root = np.tril(root)
+    return solution, np.einsum("ij,ij->j", root, root)
