@@ -36,7 +36,7 @@ _START_VARIANCE = (0.5, 0.005)
 #: Prior scores of standard deviation 3 around 0, in place of a free intercept where label sums are noisy.
 _NOISY_INTERCEPT_PENALTY = 1 / INTERCEPT_VARIANCE
 #: Up to this many cells the posterior covariance is formed; each update of the penalties takes its cube.
-DENSE_CELLS = 1500
+DENSE_CELLS = 1000
 
 
 @dataclass(frozen=True, eq=False)

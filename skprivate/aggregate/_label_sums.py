@@ -125,6 +125,11 @@ class ClassSums(Mechanism):
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         return [] if self.noise is None else [(self.noise.event(self.bags.n_bags * self.n_outputs), 1)]
 
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in each count; 0 for exact ones."""
+        return 0.0 if self.noise is None else self.noise.variance
+
     def exact(self, indicators: FloatArray) -> ReleasedSums:
         """Counts without noise of indicators (n_outputs, n_samples)."""
         return ReleasedSums(self.bags.label_sums(indicators))
@@ -204,6 +209,11 @@ class NumberSums(Mechanism):
             return []
         found = [] if self.finding is None else [(range_event(self.finding), 1)]
         return [(self.noise.event(self.bags.n_bags * self.n_outputs + self.with_squares), 1), *found]
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in each sum, in squares of the width of the interval; 0 for exact ones."""
+        return 0.0 if self.noise is None else self.noise.variance / LABEL_STEPS**2
 
     def exact(self, labels: NDArray[Any]) -> ReleasedSums:
         """Sums without noise of labels (n_outputs, n_samples)."""
