@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,11 +111,15 @@ class CellDesign:
         merged.offsets = offsets
         merged._groups = []
         for group in self._groups:
-            members = []
+            cells = []
             for j, sub in group.members:
-                local = cell_of_cell[self.offsets[j] : self.offsets[j + 1]] - offsets[j]
-                members.append((j, (local if sub is None else local[sub]).astype(np.intp)))
-            merged._groups.append(replace(group, members=tuple(members)))
+                local = (cell_of_cell[self.offsets[j] : self.offsets[j + 1]] - offsets[j]).astype(np.intp)
+                cells.append(local if sub is None else local[sub])
+            # Joint values that only merged cells told apart become one.
+            joint, renumber = np.unique(np.stack(cells), axis=1, return_inverse=True)
+            codes = _narrow(renumber.reshape(-1)[group.codes], joint.shape[1])
+            members = tuple((j, own) for (j, _), own in zip(group.members, joint, strict=True))
+            merged._groups.append(_Group(codes, joint.shape[1], members))
         merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1]))
         return merged
 
@@ -214,11 +218,16 @@ class CellDesign:
                 second = self._groups[b]
                 if a == b:
                     joint: Any = sparse.diags_array(_sum_by_code(first.codes, weight, first.span))
+                elif first.span * second.span <= _ROWS_PER_JOINT_VALUE * self.n_rows:
+                    pair_codes = first.codes.astype(np.intp) * second.span + second.codes
+                    joint = np.bincount(pair_codes, weight, first.span * second.span)
+                    joint = joint.reshape(first.span, second.span)
                 else:
                     pair = (first.codes.astype(np.int32), second.codes.astype(np.int32))
                     joint = sparse.coo_array((weight, pair), shape=(first.span, second.span)).tocsr()
                 (left, left_cells), (right, right_cells) = spread[a], spread[b]
-                block = (left.T @ (joint @ right)).toarray()
+                block = left.T @ (joint @ right)
+                block = block.toarray() if sparse.issparse(block) else block
                 out[np.ix_(left_cells, right_cells)] = block
                 out[np.ix_(right_cells, left_cells)] = block.T
         return out
