@@ -12,6 +12,8 @@ bound.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +21,8 @@ from skprivate._progress import steps
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
 
-#: Prior scores of standard deviation 3 around 0, in place of a free intercept where label sums are noisy.
-INTERCEPT_VARIANCE = 9.0
+#: Prior scores of standard deviation 3, in place of a free intercept where label sums are noisy.
+_INTERCEPT_VARIANCE = 9.0
 #: Bound on the error of all coefficients together, in prior standard deviations.
 _ERROR = 0.1
 #: Gauss–Newton steps for losses that are not quadratic.
@@ -28,6 +30,22 @@ _NEWTON_STEPS = 12
 #: Products with S: at most so many a fit, and fewer where rows and groups are many.
 _MOST_PRODUCTS = 1500
 _MOST_GATHERS = 1e10
+
+
+def intercept_prior(loss: LossName, label_bounds: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Mean and variance of the intercept a priori, from public numbers; None is a free one.
+
+    Means of labels of an interval are taken to be in its middle, give or take a quarter of it.
+    """
+    if loss in ("log", "multinomial"):
+        return 0.0, _INTERCEPT_VARIANCE
+    if label_bounds is None:
+        return None if loss == "squared" else (0.0, _INTERCEPT_VARIANCE)
+    low, high = label_bounds
+    middle = low / 2 + high / 2
+    if loss == "squared":
+        return middle, (high - low) ** 2 / 16
+    return math.log(middle), _INTERCEPT_VARIANCE
 
 
 def merge_rare(
@@ -70,6 +88,7 @@ def filtered_mode(
     start: FloatArray,
     prior: FloatArray,
     dispersion: float,
+    intercept: tuple[float, float] | None,
 ) -> FloatArray:
     """Posterior mode of the coefficients of all cells; ``start`` where it cannot be had within the work allowed.
 
@@ -84,6 +103,8 @@ def filtered_mode(
     prior : ndarray, shape (n_cells,)
         Prior variances.
     dispersion : float
+    intercept : (float, float) or None
+        Mean and variance of the intercept's prior; None leaves it as free as rounding allows.
 
     Returns
     -------
@@ -95,11 +116,11 @@ def filtered_mode(
     coef, solutions = start.copy(), np.zeros_like(sums)
     scaled = np.maximum(noise / dispersion**2, 1e-12 * float(np.max(design.counts)) / dispersion)
     centre = np.zeros((coef.shape[0], design.n_cells + 1))
-    if loss == "squared":
-        centre[:, -1] = start[:, -1]
-        spread = np.append(prior, 100.0 * dispersion)
+    if intercept is None:
+        centre[:, -1], free = start[:, -1], 100.0 * max(dispersion, 1.0)
     else:
-        spread = np.append(prior, INTERCEPT_VARIANCE)
+        centre[:, -1], free = intercept
+    spread = np.append(prior, free)
     length = 0.7 if loss == "multinomial" else 1.0
     with steps("noise filter", n_steps) as step:
         for _ in range(n_steps):
@@ -133,6 +154,8 @@ class _System:
     ) -> None:
         self.design, self.curvature, self.spread = design, curvature, spread
         self.root = np.sqrt(noise)
+        own = design.scatter(curvature[np.newaxis])[0, :-1]
+        self.diagonal = 1.0 + (own + spread[:-1] * own**2) / noise
 
     def expected(self, coef: FloatArray) -> FloatArray:
         """G coef: sums that coefficients of all cells and the intercept lead to."""
@@ -152,21 +175,26 @@ class _System:
         x = start.copy()
         target = right / self.root
         residual = target - self.product(x)
-        direction = residual.copy()
-        size = float(residual @ residual)
+        direction = fall = self._rough(residual)
+        size = float(residual @ fall)
         spent = 1
-        while size > _ERROR**2 and spent < most:
+        while float(residual @ residual) > _ERROR**2 and spent < most:
             image = self.product(direction)
             length = size / float(direction @ image)
             x += length * direction
             residual -= length * image
-            new = float(residual @ residual)
-            direction = residual + (new / size) * direction
+            fall = self._rough(residual)
+            new = float(residual @ fall)
+            direction = fall + (new / size) * direction
             size = new
             spent += 1
         # The recurrence drifts from the residual: the bound is claimed for the residual itself.
         residual = target - self.product(x)
         return x, bool(residual @ residual <= (2 * _ERROR) ** 2), spent + 1
+
+    def _rough(self, residual: FloatArray) -> FloatArray:
+        """Residual over the diagonal of S, as far as it comes from the cell itself."""
+        return residual / self.diagonal
 
     def _sums(self, coef: FloatArray) -> FloatArray:
         scores = self.design.scores(coef[np.newaxis])

@@ -19,15 +19,16 @@ from skprivate.aggregate._bag_plan import plan_bags
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
 from skprivate.aggregate._columns import CodeArray, encode_columns, learn_columns
+from skprivate.aggregate._constant_check import flattery_of_ridge, no_worse_than_constant
 from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags, no_privacy
 from skprivate.aggregate._design import CellDesign
-from skprivate.aggregate._evidence import fit_evidence, total_sum
+from skprivate.aggregate._evidence import DENSE_CELLS, fit_evidence, total_sum
 from skprivate.aggregate._input import categorical_mask, read_columns
 from skprivate.aggregate._label_noise import MECHANISMS
 from skprivate.aggregate._label_sums import ClassSums, NumberSums
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._membership import Membership, match_rows, project_table
-from skprivate.aggregate._solvers import fit_tables
+from skprivate.aggregate._solvers import constant_start, fit_tables
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 
 GAM_CONSTRAINTS: dict[str, list[Any]] = {
@@ -199,7 +200,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             coef = fitted.coef
             self.penalties_, self.n_iter_ = None, fitted.n_iter
         else:
-            coef = self._fit_crosses(design, indexes, sums, noise, report.square_sum)
+            coef = self._fit_crosses(design, indexes, sums, noise, report)
         self.bags_ = replace(report, tables=tuple(tables))
         self.feature_sets_ = [table.feature_set for table in tables]
         self.intercept_ = coef[:, -1]
@@ -213,12 +214,21 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         indexes: list[CellIndex],
         sums: FloatArray,
         noise: FloatArray,
-        square_sum: Any,
+        report: CuratedBags,
     ) -> FloatArray:
         loss = self._loss()
         order = np.array([len(index.columns) for index in indexes])
         if isinstance(self.penalty, str):
-            found = fit_evidence(design, loss, sums, noise, order, square_sum=square_sum, tol=self.tol)
+            found = fit_evidence(
+                design,
+                loss,
+                sums,
+                noise,
+                order,
+                square_sum=report.square_sum,
+                label_bounds=report.label_bounds,
+                tol=self.tol,
+            )
             self.penalties_ = found.dispersion / found.variances
             self.n_iter_ = found.n_iter
             return found.coef
@@ -232,7 +242,11 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         ridge = np.append(self.penalties_[design.set_of_cell()], 0.0)
         solution = fit_tables(design, loss, linear, ridge, tol=self.tol, max_iter=self.max_iter)
         self.n_iter_ = solution.n_passes
-        return solution.coef
+        if not np.any(noise) or design.n_cells > DENSE_CELLS:
+            return solution.coef
+        flattery = flattery_of_ridge(design, loss, noise, solution.coef, ridge[:-1])
+        constant = constant_start(design, loss, linear)
+        return no_worse_than_constant(design, loss, linear, noise, solution.coef, constant, flattery)
 
     def _modelled_sets(
         self, membership: Membership, report: CuratedBags

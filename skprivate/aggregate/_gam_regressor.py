@@ -188,9 +188,11 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         Returns
         -------
         ndarray of shape (n_samples,)
+            Within the interval of the labels where one was given or found.
         """
         scores = self._scores(X)[:, 0]
-        return scores if self.loss == "squared" else np.exp(np.minimum(scores, 300.0))
+        predicted = scores if self.loss == "squared" else np.exp(np.minimum(scores, 300.0))
+        return predicted if self.bags_.label_bounds is None else np.clip(predicted, *self.bags_.label_bounds)
 
     def _loss(self) -> LossName:
         return "poisson" if self.loss == "poisson" else "squared"

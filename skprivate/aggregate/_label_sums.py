@@ -19,10 +19,8 @@ from skprivate.aggregate._label_noise import (
     LabelSensitivity,
     NoiseName,
     plan_label_noise,
-    plan_range_noise,
-    private_label_bound,
-    range_event,
 )
+from skprivate.aggregate._label_range import plan_range_noise, private_label_bounds, range_event
 from skprivate.aggregate._labels import LABEL_STEPS, Bounds, number_contributions, square_contributions
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import Mechanism, PrivacyEvent, Release, exact_sum
@@ -151,7 +149,7 @@ class NumberSums(Mechanism):
     n_outputs : int
         Numbers per row; replacing a row's labels may replace all of them.
     label_bounds : (float, float) or None
-        Public. With None and noise, a tenth of the budget finds a symmetric interval (or one from 0).
+        Public. With None and noise, a tenth of the budget finds an interval.
     noise, finding : LabelNoise or None
         Of the sums, in steps of the interval, and of the counts that find it.
     nonnegative : bool
@@ -228,8 +226,7 @@ class NumberSums(Mechanism):
         assert self.noise is not None
         bounds = self.label_bounds
         if self.finding is not None:
-            high = private_label_bound(labels, self.finding, release)
-            bounds = (0.0 if self.nonnegative else -high, high)
+            bounds = private_label_bounds(labels, self.finding, release, nonnegative=self.nonnegative)
         assert bounds is not None
         steps = number_contributions(labels, *bounds)
         sums = self.bags.integer_sums(steps)

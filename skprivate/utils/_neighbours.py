@@ -325,7 +325,9 @@ def _moves(
             norm = {"l1": gap.sum(), "linf": gap.max(), "l2": math.hypot(*gap)}[ground]
             if "great-circle" in metric:
                 norm = _great_circle(data.X[row], moved, estimator.coordinates == "latitude-longitude")
-            if not math.isfinite(norm):  # in bounds of a few subnormals; nothing is promised at such a distance
+            if not math.isfinite(
+                norm
+            ):  # in bounds of a few subnormals; nothing is promised at such a distance
                 continue
             yield Change(
                 f"row {row} moved by {norm:.3g}",

@@ -148,7 +148,10 @@ def test_pandas_polars_and_arrays_agree():
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.integers(0, 10**6), st.integers(2, 20), st.lists(st.floats(0.02, 0.9), max_size=3), st.integers(30, 400)
+    st.integers(0, 10**6),
+    st.integers(2, 20),
+    st.lists(st.floats(0.02, 0.9), max_size=3),
+    st.integers(30, 400),
 )
 def test_frequent_values_are_buckets_of_their_own(seed, n_bins, shares, n):
     rng = np.random.default_rng(seed)
@@ -166,6 +169,6 @@ def test_frequent_values_are_buckets_of_their_own(seed, n_bins, shares, n):
 def test_a_column_that_is_mostly_zero_keeps_its_other_values():
     rng = np.random.default_rng(0)
     values = np.where(rng.random(10_000) < 0.95, 0.0, rng.exponential(1000.0, 10_000))
-    (column,), (codes,) = learn_columns([values], ["v"], categorical=[False], n_bins=16)
+    _, (codes,) = learn_columns([values], ["v"], categorical=[False], n_bins=16)
     assert np.bincount(codes)[0] == np.sum(values == 0)
     assert np.bincount(codes)[1:].max() < 0.15 * np.sum(values > 0)

@@ -109,9 +109,10 @@ def test_the_iterative_filter_finds_the_mode_of_the_dense_one(loss):
     prior = np.repeat([0.5, 0.2, 0.05], np.diff(design.offsets))
     start = constant_start(design, loss, np.column_stack([sums, total_sum(design, sums, noise)]))
     dense = start
+    intercept = (0.3, 4.0)
     for _ in range(40):
-        dense, _ = _posterior(design, loss, sums, noise, dense, 1 / prior, 1.0)
-    found = filtered_mode(design, loss, sums, noise, start, prior, 1.0)
+        dense, _ = _posterior(design, loss, sums, noise, dense, 1 / prior, 1.0, intercept)
+    found = filtered_mode(design, loss, sums, noise, start, prior, 1.0, intercept)
 
     def apart(a, b):
         """In prior standard deviations, all cells together; a shift common to all classes changes nothing."""
@@ -130,7 +131,7 @@ def test_the_filter_gives_up_for_the_start_within_its_work(monkeypatch):
     noise, prior = np.full(design.n_cells, 9.0), np.full(design.n_cells, 0.5)
     start = np.zeros((1, design.n_cells + 1))
     monkeypatch.setattr(filter_module, "_MOST_PRODUCTS", 3)
-    assert filtered_mode(design, "log", sums, noise, start, prior, 1.0) is start
+    assert filtered_mode(design, "log", sums, noise, start, prior, 1.0, (0.0, 9.0)) is start
 
 
 def test_rare_cells_are_merged_by_public_numbers():
