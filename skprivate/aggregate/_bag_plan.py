@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skprivate.aggregate._aggregation import plan_membership
-from skprivate.aggregate._cells import index_cells
+from skprivate.aggregate._cells import CellIndex, IntArray, index_cells
 from skprivate.aggregate._columns import CodeArray, Column
 from skprivate.aggregate._membership import Membership
 
@@ -58,7 +58,9 @@ def plan_bags(
 
 def _larger_crosses(membership: Membership, least: int) -> Membership:
     n_codes = [column.n_codes for column in membership.columns]
-    indexes, cells, counts = [], [], []
+    indexes: list[CellIndex] = []
+    cells: list[CodeArray] = []
+    counts: list[IntArray] = []
     for index, own_cells, own_counts in zip(
         membership.indexes, membership.cells, membership.counts, strict=True
     ):
@@ -67,8 +69,9 @@ def _larger_crosses(membership: Membership, least: int) -> Membership:
             found = index_cells(membership.codes, n_codes, index.columns, min_size=least)
             if found[0].n_cells < 2:
                 continue
-        for kept, part in zip((indexes, cells, counts), found, strict=True):
-            kept.append(part)
+        indexes.append(found[0])
+        cells.append(found[1])
+        counts.append(found[2])
     if not indexes:
         return membership
     return Membership(membership.columns, membership.codes, indexes, cells, counts)

@@ -72,9 +72,14 @@ def no_worse_than_constant(
 
 
 def flattery_of_ridge(
-    design: CellDesign, loss: LossName, noise: FloatArray, coef: FloatArray, ridge: FloatArray
+    design: CellDesign,
+    loss: LossName,
+    noise: FloatArray,
+    coef: FloatArray,
+    ridge: FloatArray,
+    dispersion: float = 1.0,
 ) -> float:
-    """Trace of ∂θ/∂z (G + N) for a penalised fit to the sums as they are, ∂θ/∂z = (G + R)⁻¹."""
+    """Trace of ∂θ/∂z (G + N) for a penalised fit to the sums as they are, where ∂θ/∂z is (AᵀWA + R)⁻¹."""
     _, mean = partition(loss, design.scores(coef))
     total = 0.0
     for weight in variance(loss, mean):
@@ -84,5 +89,5 @@ def flattery_of_ridge(
             factor = cho_factor(gram + np.diag(ridge + floor))
         except LinAlgError:
             return 0.0
-        total += float(np.trace(cho_solve(factor, gram + np.diag(noise))))
+        total += float(np.trace(cho_solve(factor, dispersion * gram + np.diag(noise))))
     return total

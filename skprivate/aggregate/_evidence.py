@@ -34,9 +34,9 @@ _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
 #: More of it keeps useless crosses alive.
 _PRIOR_WEIGHT = 0.1
 _START_VARIANCE = (0.5, 0.005)
-#: Standard deviations of the scores come from a prior of mean 1/4 (in those of the labels, for squares): of a set that
+#: Standard deviations of the scores come from a prior of mean 1/2 (in those of the labels, for squares): of a set that
 #: says little, noise alone would find a large one now and then.
-_SCALE_PRIOR = 4.0
+_SCALE_PRIOR = 2.0
 #: Up to this many cells the posterior covariance is formed; each update of the penalties takes its cube.
 DENSE_CELLS = 1000
 
@@ -106,7 +106,7 @@ def _fit_penalties(
     linear = np.column_stack([sums, total])
     intercept = intercept_prior(loss, label_bounds) if np.any(noise) else None
     coef = constant = _start(design, loss, linear, noise, label_bounds)
-    dispersion = _start_dispersion(design, loss, sums, noise, square_sum)
+    dispersion = start_dispersion(design, loss, sums, noise, square_sum)
     set_of_cell = design.set_of_cell()
     n_sets = order.size
     size = np.bincount(set_of_cell, minlength=n_sets)
@@ -169,7 +169,7 @@ def _fit_many_cells(
         design.merged(cell_of_cell, offsets),
         loss,
         np.stack([np.bincount(cell_of_cell, row, n_merged) for row in sums]),
-        np.bincount(cell_of_cell, noise, n_merged),
+        np.bincount(cell_of_cell, noise, n_merged).astype(np.float64, copy=False),
         order,
         square_sum,
         label_bounds,
@@ -313,9 +313,10 @@ def _diagonal_posterior(
     return new, 1.0 / (own + ridge)
 
 
-def _start_dispersion(
+def start_dispersion(
     design: CellDesign, loss: LossName, sums: FloatArray, noise: FloatArray, square_sum: float | None
 ) -> float:
+    """Variance of the labels about their mean for the squared loss, else 1."""
     if loss != "squared":
         return 1.0
     n = design.n_samples

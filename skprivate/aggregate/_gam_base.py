@@ -22,7 +22,7 @@ from skprivate.aggregate._columns import CodeArray, encode_columns, learn_column
 from skprivate.aggregate._constant_check import flattery_of_ridge, no_worse_than_constant
 from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags, no_privacy
 from skprivate.aggregate._design import CellDesign
-from skprivate.aggregate._evidence import DENSE_CELLS, fit_evidence, total_sum
+from skprivate.aggregate._evidence import DENSE_CELLS, fit_evidence, start_dispersion, total_sum
 from skprivate.aggregate._input import categorical_mask, read_columns
 from skprivate.aggregate._label_noise import MECHANISMS
 from skprivate.aggregate._label_sums import ClassSums, NumberSums
@@ -244,9 +244,10 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         self.n_iter_ = solution.n_passes
         if not np.any(noise) or design.n_cells > DENSE_CELLS:
             return solution.coef
-        flattery = flattery_of_ridge(design, loss, noise, solution.coef, ridge[:-1])
+        spread = start_dispersion(design, loss, sums, noise, report.square_sum)
+        flattery = flattery_of_ridge(design, loss, noise, solution.coef, ridge[:-1], spread)
         constant = constant_start(design, loss, linear)
-        return no_worse_than_constant(design, loss, linear, noise, solution.coef, constant, flattery)
+        return no_worse_than_constant(design, loss, linear, noise, solution.coef, constant, flattery, spread)
 
     def _modelled_sets(
         self, membership: Membership, report: CuratedBags

@@ -73,6 +73,7 @@ def case(seed):
     return found, constant, factor * error
 
 
+@pytest.mark.filterwarnings("ignore:the fit was worse than a constant")
 @pytest.mark.parametrize("seed", range(24))
 def test_held_out_loss_is_no_worse_than_a_constant_but_for_noise(seed):
     # The noise of the labels' total alone makes a constant worse by `noise`; that of a cell is larger.
@@ -117,9 +118,9 @@ def test_a_fit_to_noise_is_drawn_to_the_constant_and_says_so():
     ridge = np.append(np.full(design.n_cells, 0.01), 0.0)
     fit = fit_tables(design, "squared", linear, ridge).coef
     constant = constant_start(design, "squared", linear)
-    flattery = flattery_of_ridge(design, "squared", noise, fit, ridge[:-1])
+    flattery = flattery_of_ridge(design, "squared", noise, fit, ridge[:-1], 0.25)
     with pytest.warns(UserWarning, match="worse than a constant"):
-        kept = no_worse_than_constant(design, "squared", linear, noise, fit, constant, flattery)
+        kept = no_worse_than_constant(design, "squared", linear, noise, fit, constant, flattery, 0.25)
 
     def risk(coef):
         return design.value_and_gradient(coef, "squared", true, np.zeros_like(ridge))[0]
@@ -132,9 +133,9 @@ def test_a_good_fit_is_left_alone():
     design, linear, noise, _ = noisy_table(1, 4.0)
     ridge = np.append(np.full(design.n_cells, 30.0), 0.0)
     fit = fit_tables(design, "squared", linear, ridge).coef
-    flattery = flattery_of_ridge(design, "squared", noise, fit, ridge[:-1])
+    flattery = flattery_of_ridge(design, "squared", noise, fit, ridge[:-1], 0.25)
     constant = constant_start(design, "squared", linear)
-    assert no_worse_than_constant(design, "squared", linear, noise, fit, constant, flattery) is fit
+    assert no_worse_than_constant(design, "squared", linear, noise, fit, constant, flattery, 0.25) is fit
 
 
 @pytest.mark.parametrize(
