@@ -68,7 +68,8 @@ def no_worse_than_constant(
             UserWarning,
         )
     best = min(_SHARES, key=estimate)
-    return constant + best * change
+    drawn: FloatArray = constant + best * change
+    return drawn
 
 
 def flattery_of_ridge(

@@ -120,7 +120,9 @@ class CellDesign:
             codes = _narrow(renumber.reshape(-1)[group.codes], joint.shape[1])
             members = tuple((j, own) for (j, _), own in zip(group.members, joint, strict=True))
             merged._groups.append(_Group(codes, joint.shape[1], members))
-        merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1]))
+        merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1])).astype(
+            np.float64, copy=False
+        )
         return merged
 
     def scores(self, coef: FloatArray) -> FloatArray:
@@ -226,7 +228,7 @@ class CellDesign:
                     pair = (first.codes.astype(np.int32), second.codes.astype(np.int32))
                     joint = sparse.coo_array((weight, pair), shape=(first.span, second.span)).tocsr()
                 (left, left_cells), (right, right_cells) = spread[a], spread[b]
-                block = left.T @ (joint @ right)
+                block: Any = left.T @ (joint @ right)
                 block = block.toarray() if sparse.issparse(block) else block
                 out[np.ix_(left_cells, right_cells)] = block
                 out[np.ix_(right_cells, left_cells)] = block.T

@@ -194,7 +194,8 @@ class _System:
 
     def _rough(self, residual: FloatArray) -> FloatArray:
         """Residual over the diagonal of S, as far as it comes from the cell itself."""
-        return residual / self.diagonal
+        rough: FloatArray = residual / self.diagonal
+        return rough
 
     def _sums(self, coef: FloatArray) -> FloatArray:
         scores = self.design.scores(coef[np.newaxis])
