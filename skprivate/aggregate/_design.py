@@ -229,7 +229,7 @@ class CellDesign:
                     joint = sparse.coo_array((weight, pair), shape=(first.span, second.span)).tocsr()
                 (left, left_cells), (right, right_cells) = spread[a], spread[b]
                 block: Any = left.T @ (joint @ right)
-                block = block.toarray() if sparse.issparse(block) else block
+                block = block if isinstance(block, np.ndarray) else block.toarray()
                 out[np.ix_(left_cells, right_cells)] = block
                 out[np.ix_(right_cells, left_cells)] = block.T
         return out

@@ -159,7 +159,8 @@ class _System:
 
     def expected(self, coef: FloatArray) -> FloatArray:
         """G coef: sums that coefficients of all cells and the intercept lead to."""
-        return self._sums(coef)[:-1]
+        sums: FloatArray = self._sums(coef)[:-1]
+        return sums
 
     def pulled(self, x: FloatArray) -> FloatArray:
         """Gᵀ x for the solution in units of the noise."""
@@ -199,4 +200,5 @@ class _System:
 
     def _sums(self, coef: FloatArray) -> FloatArray:
         scores = self.design.scores(coef[np.newaxis])
-        return self.design.scatter(scores * self.curvature)[0]
+        sums: FloatArray = self.design.scatter(scores * self.curvature)[0]
+        return sums
