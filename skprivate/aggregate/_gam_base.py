@@ -19,16 +19,15 @@ from skprivate.aggregate._bag_plan import plan_bags
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
 from skprivate.aggregate._columns import CodeArray, encode_columns, learn_columns
-from skprivate.aggregate._constant_check import flattery_of_ridge, no_worse_than_constant
 from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags, no_privacy
 from skprivate.aggregate._design import CellDesign
-from skprivate.aggregate._evidence import DENSE_CELLS, fit_evidence, start_dispersion, total_sum
+from skprivate.aggregate._evidence import fit_evidence, total_sum
 from skprivate.aggregate._input import categorical_mask, read_columns
 from skprivate.aggregate._label_noise import MECHANISMS
 from skprivate.aggregate._label_sums import ClassSums, NumberSums
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._membership import Membership, match_rows, project_table
-from skprivate.aggregate._solvers import constant_start, fit_tables
+from skprivate.aggregate._solvers import fit_tables
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 
 GAM_CONSTRAINTS: dict[str, list[Any]] = {
@@ -242,12 +241,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         ridge = np.append(self.penalties_[design.set_of_cell()], 0.0)
         solution = fit_tables(design, loss, linear, ridge, tol=self.tol, max_iter=self.max_iter)
         self.n_iter_ = solution.n_passes
-        if not np.any(noise) or design.n_cells > DENSE_CELLS:
-            return solution.coef
-        spread = start_dispersion(design, loss, sums, noise, report.square_sum)
-        flattery = flattery_of_ridge(design, loss, noise, solution.coef, ridge[:-1], spread)
-        constant = constant_start(design, loss, linear)
-        return no_worse_than_constant(design, loss, linear, noise, solution.coef, constant, flattery, spread)
+        return solution.coef
 
     def _modelled_sets(
         self, membership: Membership, report: CuratedBags
