@@ -34,9 +34,9 @@ _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
 #: More of it keeps useless crosses alive.
 _PRIOR_WEIGHT = 0.1
 _START_VARIANCE = (0.5, 0.005)
-#: Standard deviations of the scores come from a prior of mean 2 (in those of the labels, for squares): of a set that
+#: Standard deviations of the scores come from a prior of mean 4 (in those of the labels, for squares): of a set that
 #: says little, noise alone would find a large one now and then.
-_SCALE_PRIOR = 0.5
+_SCALE_PRIOR = 0.25
 #: Up to this many cells the posterior covariance is formed; each update of the penalties takes its cube.
 DENSE_CELLS = 1000
 
