@@ -34,6 +34,9 @@ _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
 #: More of it keeps useless crosses alive.
 _PRIOR_WEIGHT = 0.1
 _START_VARIANCE = (0.5, 0.005)
+#: Standard deviations of the scores come from a prior of mean 4 (in those of the labels, for squares): of a set that
+#: says little, noise alone would find a large one now and then.
+_SCALE_PRIOR = 0.25
 #: Up to this many cells the posterior covariance is formed; each update of the penalties takes its cube.
 DENSE_CELLS = 1000
 
@@ -126,6 +129,8 @@ def _fit_penalties(
                 target = (squares + trace + _PRIOR_WEIGHT * start) / (n_coef + _PRIOR_WEIGHT)
             else:
                 effective = np.maximum(n_coef - trace / variances, 0.0)
+                if np.any(noise):
+                    effective = effective + _SCALE_PRIOR * np.sqrt(variances / scale)
                 target = (squares + _PRIOR_WEIGHT * start) / (effective + _PRIOR_WEIGHT)
             new = np.clip(target, scale * _SMALLEST_VARIANCE, scale * _LARGEST_VARIANCE)
             settled = bool(np.all(np.abs(np.log(new / variances)) < 0.1))
