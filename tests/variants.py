@@ -175,7 +175,9 @@ def _selectors():
     linear, columnwise, constant = linear_candidates(), columnwise_candidates(), constant_candidates()
     losses = ("squared_error", "absolute_error", quartic)
     votes = modes(kind, estimators=(linear, columnwise), rule=("votes",), adjacency=BOTH, loss=losses)
-    differences = modes(kind, estimators=(linear, columnwise), epsilon=(1.0, 100.0), adjacency=BOTH, loss=losses)
+    differences = modes(
+        kind, estimators=(linear, columnwise), epsilon=(1.0, 100.0), adjacency=BOTH, loss=losses
+    )
     means = modes(kind, estimators=(columnwise,), rule=("means",), loss=losses, tau=(1.0, 0.01))
     ranges = modes(kind, estimators=(linear,), rule=("means",), bound=(2.0, 1e12), epsilon=(0.3, 10.0))
     batch = modes(kind, estimators=(columnwise,), predict_by=("batch",), adjacency=BOTH, loss=losses)
