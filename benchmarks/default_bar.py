@@ -29,8 +29,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import RESULTS, ROOT, parse_args, require_data, save_figure, write_table
+from _common import RESULTS, ROOT, parse_args, require_data
 from default_bar_peer import DELTA, FOREST, LINEAR, LOGISTIC, score
+from default_bar_render import GAM, LIMIT, OPEN, OURS, SAME, render
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from scipy.special import expit, softmax
@@ -47,18 +48,13 @@ from skprivate import (
 )
 from skprivate.datasets import load_adult, load_credit_default
 
-EPSILONS = (0.1, 0.5, 1.0, 3.0, 10.0, 1e4)
-LIMIT = EPSILONS[-1]
+EPSILONS = (0.1, 0.5, 1.0, 3.0, 10.0, LIMIT)
 MOST_ROWS = 20_000
 HELD_OUT = 0.3
-OURS, SAME, GAM = "ours", "ours, the peers' features", "curated bags (labels only)"
-GD, OPEN = "DP-GD", "non-private"
+GD = "DP-GD"
 LINEAR_PEER, FOREST_PEER, EBM = "linear", "forest", "DP-EBM"
-PEERS = {LINEAR_PEER: "diffprivlib linear", FOREST_PEER: "diffprivlib forest", EBM: EBM, GD: GD}
 COLUMNS = ("case", "epsilon", "seed", "method", "config", "score", "balanced", "cpu_seconds")
 RUNS = RESULTS / "default_bar_runs.csv"
-#: Differences up to here count as none, whatever the seeds say: AUC, R².
-NOTHING = {"AUC": 0.002, "R2": 0.005}
 #: The additive model takes all pairs of columns by default; with more columns than this it is not run, for time.
 MOST_GAM_COLUMNS = 30
 #: Steps and clipping norm of DP-GD; the rest of its recipe follows from them.
@@ -107,7 +103,13 @@ def credit(args: Any) -> Case:
 def hospital(args: Any) -> Case:
     frame = pd.read_parquet(require_data(args, "diabetes130_hospital.parquet"))
     frame = frame.drop_duplicates("patient_nbr")  # one row a patient
-    names = ["time_in_hospital", "num_lab_procedures", "num_procedures", "num_medications", "number_diagnoses"]
+    names = [
+        "time_in_hospital",
+        "num_lab_procedures",
+        "num_procedures",
+        "num_medications",
+        "number_diagnoses",
+    ]
     visits = np.log1p(frame[["number_outpatient", "number_emergency", "number_inpatient"]].to_numpy(float))
     age = frame["age"].astype(str).str.extract(r"(\d+)")[0].to_numpy(float) / 16.0 - 4.0
     flags = [frame["discharge_disposition_id"] != 1, frame["insulin"] != "No", frame["diabetesMed"] == "Yes"]
@@ -118,7 +120,14 @@ def hospital(args: Any) -> Case:
 
 def rare(args: Any) -> Case:
     X, y = make_classification(
-        10_000, 20, n_informative=8, n_redundant=6, weights=[0.97], class_sep=1.2, flip_y=0.01, random_state=12
+        10_000,
+        20,
+        n_informative=8,
+        n_redundant=6,
+        weights=[0.97],
+        class_sep=1.2,
+        flip_y=0.01,
+        random_state=12,
     )
     return Case(StandardScaler().fit_transform(X), y, "prepared, 3 % positives")
 
@@ -143,7 +152,9 @@ def california(args: Any) -> Case:
 
 def flights(args: Any) -> Case:
     columns = ["distance", "dep_delay", "hour", "month", "air_time"]
-    frame = pd.read_parquet(require_data(args, "nycflights13.parquet"), columns=[*columns, "arr_delay"]).dropna()
+    frame = pd.read_parquet(
+        require_data(args, "nycflights13.parquet"), columns=[*columns, "arr_delay"]
+    ).dropna()
     X = (frame[columns].to_numpy(float) - [1000, 0, 13, 6.5, 150]) / [700, 40, 5, 3.5, 95]
     return Case(X, frame["arr_delay"].to_numpy(float), "prepared, target raw and skewed")
 
@@ -238,7 +249,9 @@ class NoisyGradientDescent:
         if hasattr(self, "scale"):
             return self.center + self.scale * s[:, 0], None
         binary = s.shape[1] == 1
-        return (s[:, 0] if binary else s), self.classes[(s[:, 0] > 0).astype(int) if binary else s.argmax(axis=1)]
+        return (s[:, 0] if binary else s), self.classes[
+            (s[:, 0] > 0).astype(int) if binary else s.argmax(axis=1)
+        ]
 
 
 def run_here(method: str, epsilon: float, seed: int, train: Case, test: Case) -> tuple[float, float]:
@@ -279,7 +292,12 @@ def peer_python(folder: Path) -> Path:
 def run_peers(jobs: list[list[Any]], seed: int, train: Case, test: Case, folder: Path) -> Iterator[list[Any]]:
     """Results of jobs [method, config, ε], one after the other, from the peers' environment."""
     scaler = StandardScaler().fit(train.X)
-    arrays = {"X": scaler.transform(train.X), "X_test": scaler.transform(test.X), "y": train.y, "y_test": test.y}
+    arrays = {
+        "X": scaler.transform(train.X),
+        "X_test": scaler.transform(test.X),
+        "y": train.y,
+        "y_test": test.y,
+    }
     if train.frame is not None:  # trees get a category as one column of codes
         for name, frame in (("tree", train.frame), ("tree_test", test.frame)):
             codes = [c.cat.codes if isinstance(c.dtype, pd.CategoricalDtype) else c for _, c in frame.items()]
@@ -376,8 +394,6 @@ def main() -> None:
     )
     warnings.simplefilter("ignore")
     if args.render:
-        from default_bar_render import render
-
         render(read_runs(), {name: CASES[name](args) for name in CASES})
     else:
         run(args)

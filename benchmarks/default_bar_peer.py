@@ -86,9 +86,7 @@ def run(method, config, epsilon, data, seed):
     if y.dtype.kind == "f":
         bounds = (y.min(), y.max()) if second == "range" else tuple(np.quantile(y, [0.01, 0.99]))
         z = float(first)
-        model = models.LinearRegression(
-            epsilon=epsilon, bounds_X=(-z, z), bounds_y=bounds, random_state=seed
-        )
+        model = models.LinearRegression(epsilon=epsilon, bounds_X=(-z, z), bounds_y=bounds, random_state=seed)
         model.fit(np.clip(X, -z, z), np.clip(y, *bounds))
         return score(y_test, model.predict(np.clip(X_test, -z, z)))
     norm = float(first) * np.sqrt(X.shape[1])
