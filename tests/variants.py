@@ -162,8 +162,23 @@ def _user_level_classifiers():
         loss=("log_loss", "smoothed_hinge"),
         convexity=("convex", "strongly-convex", "non-convex"),
     )
+    weighted = modes(
+        kind,
+        fixed={"classes": [0, 1], "max_iter": 2},
+        adjacency=BOTH,
+        class_weight=("balanced", {1: 3.0}),
+        weight_cap=(1, 3),
+    )
+    weighted_three = modes(
+        kind,
+        fixed={"classes": [0, 1, 2], "max_iter": 2, "class_weight": "balanced"},
+        loss=("log_loss", "smoothed_hinge"),
+        adjacency=BOTH,
+    )
     return (
         spread(two, _USER_DATA, 1)
+        + spread(weighted, _USER_DATA, 1)
+        + [(each, (three_classes,)) for each in weighted_three]
         + [(each, (three_classes,)) for each in three]
         + spread(scaled, _USER_DATA, 1)
         + spread(known + paper, (*_USER_DATA[:4], names_of_users), 1)

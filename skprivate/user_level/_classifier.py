@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -13,12 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
+from skprivate.user_level._class_weights import ClassCounts, given_weights
 from skprivate.user_level._losses import (
     LogisticLoss,
     MultinomialLoss,
     SmoothedHingeLoss,
     check_custom_loss,
 )
+from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
@@ -56,6 +59,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     classes : array-like of shape (n_classes,), optional
         Public set of labels. By default the labels found in ``y``, which is then stated as an assumption of the
         guarantee.
+    class_weight : dict, "balanced" or None, default=None
+        Public weights {class: weight} of the rows, 1 for classes that are not named. "balanced" weighs each class by
+        the inverse of a private count, for a twentieth of the budget: for rare classes whose members should be found.
     feature_norm : float > 0, optional
         Public typical Euclidean norm of a row; by default found privately where features are standardised, and
         √n_features elsewhere. Sets the clipping radius and the largest margin. Features are then taken as they are.
@@ -100,6 +106,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Intercepts.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
+    class_weight_ : ndarray of shape (n_classes,)
+        Weights of the classes as used: public, or from released counts.
     n_iter_ : int
         Number of steps.
     n_users_ : float
@@ -147,6 +155,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         "loss": [StrOptions({"log_loss", "smoothed_hinge"}), HasMethods("gradient")],
         "solver": [StrOptions({"auto", "sgd", "phased"})],
         "classes": ["array-like", None],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
         "feature_norm": [Interval(Real, 0, None, closed="neither"), None],
     }
 
@@ -157,6 +166,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         delta=1e-6,
         loss="log_loss",
         classes=None,
+        class_weight=None,
         feature_norm=None,
         solver="auto",
         accounting="tight",
@@ -180,6 +190,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.delta = delta
         self.loss = loss
         self.classes = classes
+        self.class_weight = class_weight
         self.feature_norm = feature_norm
         self.solver = solver
         self.accounting = accounting
@@ -226,6 +237,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         n_outputs = 1 if len(classes) == 2 else len(classes)
         loss, target = self._loss_and_target(codes, n_outputs)
         data, terms = self._users(X, target, user_ids)
+        terms, class_weights = self._class_weights(classes, terms)
         mechanism = self._descent(
             Objective(loss, X.shape[1], n_outputs, self.fit_intercept),
             terms,
@@ -240,12 +252,27 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             radius=LARGEST_MARGIN,
             row_norm=norm,
             user_ridge=1.0,
+            class_weights=class_weights,
         )
-        coef = self._run(mechanism, data, user_ids).coef.reshape(n_outputs, -1)
+        result = self._run(mechanism, data, user_ids)
+        coef = result.coef.reshape(n_outputs, -1)
+        self.class_weight_ = np.ones(len(classes)) if result.class_weights is None else result.class_weights
         self.classes_ = classes
         self.coef_ = coef[:, : X.shape[1]]
         self.intercept_ = coef[:, -1].copy() if self.fit_intercept else np.zeros(n_outputs)
         return self
+
+    def _class_weights(self, classes: np.ndarray, terms: Terms) -> tuple[Terms, Any]:
+        """Weights of the classes or how they are found, and the terms of what is drawn after that."""
+        if self.class_weight is None:
+            return terms, None
+        if not isinstance(self.loss, str) or self.accounting == "paper":
+            raise ValueError("class_weight needs a loss that is named and accounting='tight'.")
+        if not isinstance(self.class_weight, str):
+            return terms, given_weights(self.class_weight, classes)
+        signed = len(classes) == 2 or self.loss == "smoothed_hinge"
+        counts = ClassCounts(terms, len(classes), signed)
+        return replace(terms, earlier=(*terms.earlier, *counts.events)), counts
 
     def _encode(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Classes, and the class number of each row."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
+from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._losses import HuberLoss
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
@@ -71,6 +72,7 @@ class LinearResult:
     drift: float = 0.0
     at_bound: bool = False
     target_range: tuple[float, float] = (-math.inf, math.inf)
+    class_weights: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class Descent(Mechanism):
         How features and target are centred and scaled first.
     whitening_floor : float >= 0
         Second moments below this part of their average are not whitened.
+    class_weights : ndarray of shape (n_classes,), ClassCounts or None
+        Weights of the rows by class: public, or from private counts, which are among the ``earlier`` events.
     """
 
     terms: Terms
@@ -128,6 +132,7 @@ class Descent(Mechanism):
     row_norm: float | None = None
     standardisation: Standardisation | None = None
     whitening_floor: float = 0.0
+    class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
     theorem = "user-normalised descent, docs/user_level.md"
 
     @cached_property
@@ -220,7 +225,10 @@ class Descent(Mechanism):
         n_users = self.split.count(data.groups.n_users, release)
         level = self.split.level(n_users, self.objective.n_coef)
         frame, matrix, row_norm = identity(self.objective.n_features), None, self.row_norm
-        objective, scale_missed = self.objective, self.select_scale
+        scale_missed = self.select_scale
+        class_weights = self.class_weights
+        if isinstance(class_weights, ClassCounts):
+            class_weights = class_weights.run(data, release)
         if self.standardisation is not None:
             # Drawn in any case: which events are drawn must not depend on a released number of users.
             least = self.split.at_least(n_users)
@@ -233,7 +241,7 @@ class Descent(Mechanism):
                 matrix, norm = whitening(
                     data,
                     row_norm=frame.row_norm,
-                    constant=objective.fit_intercept,
+                    constant=self.objective.fit_intercept,
                     multiplier=self.whitening_multiplier,
                     n_users=n_users,
                     terms=self.terms,
@@ -241,11 +249,11 @@ class Descent(Mechanism):
                     release=release,
                 )
                 if found:
-                    data = whiten(data, matrix, objective.fit_intercept)
+                    data = whiten(data, matrix, self.objective.fit_intercept)
                     row_norm = None if row_norm is None else norm
                 else:
                     matrix = None
-        objective = self._objective(frame, matrix)
+        objective = self._objective(frame, matrix, class_weights)
         radius = self.radius / (row_norm or 1.0)
         price = self.split.scale_epsilon
         if price is not None:
@@ -281,11 +289,19 @@ class Descent(Mechanism):
             drift,
             course.at_bound(radius),
             frame.target_range(level),
+            class_weights,
         )
 
-    def _objective(self, frame: Frame, matrix: FloatArray | None) -> Objective:
+    def _objective(
+        self, frame: Frame, matrix: FloatArray | None, class_weights: FloatArray | None
+    ) -> Objective:
         """The objective in the coordinates of the descent."""
         objective = replace(self.objective, alpha=self.alpha)
+        if class_weights is not None:
+            # The dearest class weighs 1, so that clipping radii keep their meaning; the penalty goes along.
+            most = float(class_weights.max())
+            weighted = WeightedLoss(objective.loss, class_weights / most)  # type: ignore[arg-type]
+            objective = replace(objective, loss=weighted, alpha=self.alpha / most)
         if isinstance(objective.loss, HuberLoss):
             objective = replace(objective, loss=HuberLoss(objective.loss.threshold / frame.target_scale))
         d = self._n_whitened

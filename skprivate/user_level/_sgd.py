@@ -142,7 +142,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             centred=objective.fit_intercept,
             target=isinstance(objective.loss, (SquaredLoss, HuberLoss)),
         )
-        return (terms, None) if found is None else (replace(terms, earlier=found.events), found)
+        return (
+            (terms, None)
+            if found is None
+            else (replace(terms, earlier=(*terms.earlier, *found.events)), found)
+        )
 
     def _run(self, mechanism: Any, data: UserData, user_ids: Any) -> LinearResult:
         """Pay, draw, set the released attributes, warn by released numbers."""
