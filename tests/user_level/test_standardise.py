@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
@@ -144,12 +144,36 @@ def test_a_whitened_row_does_not_depend_on_other_rows():
     np.testing.assert_allclose(whole, np.column_stack([X, np.ones(50)]) @ matrix)
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_given_penalty_of_moments_is_one_of_the_features_as_they_came(intercept):
+    rng = public_generator(7)
+    X = rng.normal(size=(5000, 2)) * [10.0, 0.2]
+    y = 30.0 * (X @ [1.0, 20.0] + rng.normal(size=5000))
+    options = {"solver": "moments", "alpha": 0.05, "fit_intercept": intercept, "random_state": 0}
+    model = fitted(UserLevelSGDRegressor(1e4, **options), X, y)
+    assert np.isfinite(model.target_range_).all()  # features and target were scaled
+    ridge = Ridge(alpha=0.05 * len(X), fit_intercept=intercept).fit(X, y)
+    np.testing.assert_allclose(model.coef_, ridge.coef_, rtol=0.05)
+
+
+@pytest.mark.parametrize("at_least", [0.0, -40.0, 1e-300])
+def test_a_lower_bound_of_no_users_changes_nothing(at_least, recording_release):
+    terms = Terms(1.0, 1e-6, Adjacency.ADD_REMOVE, None)
+    plan = plan_standardisation(terms, n_features=6, centred=True, target=True)
+    X, y, _, users = rows(8, n_users=20)
+    data = UserData(X, y, UserGroups(users), np.arange(20))
+    release = recording_release()
+    same, frame = plan.run(data, at_least, release)
+    assert same is data and not frame.target_found and (frame.scales == 1.0).all()
+    assert len(release.draws) == sum(count for _, count in plan.events)
+
+
 class Draws:
     def __init__(self):
         self.names = []
 
     def draw(self, draw, sample):
-        self.names.append(type(draw).__name__)
+        self.names.append((draw.kind, draw.sensitivity, tuple(draw.events)))
         return sample()
 
 
