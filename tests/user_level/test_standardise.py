@@ -14,7 +14,7 @@ from skprivate.privacy import Adjacency, compose_epsilon, public_generator
 from skprivate.privacy._tape import run_tape
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
-from skprivate.user_level._standardise import Frame, plan_standardisation
+from skprivate.user_level._standardise import Frame, _row_norms, plan_standardisation
 from skprivate.user_level._users import UserGroups
 from skprivate.user_level._whitening import SecondMoments, whiten
 
@@ -128,6 +128,40 @@ def test_second_moments_are_sums_of_what_each_user_contributes_alone():
     z = columns[:, :1]
     (_, vectors), *_ = SecondMoments(z, UserGroups(np.zeros(1, dtype=int))).gradient_blocks(np.zeros(0))
     assert np.linalg.norm(vectors) == pytest.approx(float(z[:, 0] @ z[:, 0]))
+
+
+def own_statistics(X, groups, matrix, centre, scale):
+    """All that users contribute to a map of features and to whitening, before and after it."""
+    columns = groups.columns(X)
+    data = UserData((X - centre) / scale, np.zeros(len(X)), groups, np.arange(groups.n_users))
+    ordered = UserData(data.groups.columns(data.X).T, data.y, groups.sorted(), data.names)
+    white = SecondMoments(whiten(ordered, matrix, False).X.T, ordered.groups)
+    sums = [SecondMoments(columns, groups).contribution_sum(np.zeros(0), 2.0)]
+    sums.append(white.contribution_sum(np.zeros(0), 2.0))
+    return sums, [_row_norms(columns, ordered.groups, True), white.gradient_norms(np.zeros(0))]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_statistic_of_a_user_depends_on_who_else_is_there(seed, monkeypatch):
+    """Extreme numbers, maps that overflow, a user with 1000 rows, blocks of any size, rows in any order."""
+    rng = public_generator(seed)
+    monkeypatch.setattr("skprivate.user_level._whitening._BLOCK", [4, 300, 1 << 22][seed % 3])
+    monkeypatch.setattr("skprivate.user_level._users.BLOCK_ROWS", [8192, 4][seed % 2])
+    codes = rng.permutation(np.repeat(np.arange(9), [1, 1000, 1, 2, 3, 1, 17, 130, 1]))
+    extremes = [0.0, -0.0, 1.0, 1 / 3, 5e-324, 1.5e-162, 1e154, -1e160, 1e300, 1.7e308, -1.7e308]
+    size = (len(codes), 3)
+    X = rng.normal(size=size) if seed < 3 else rng.choice(extremes, size=size)
+    public = rng.normal(size=(3, 3)), rng.normal(size=3), 10.0 ** rng.integers(-19, 19, size=3)
+    with np.errstate(all="ignore"):
+        sums, numbers = own_statistics(X, UserGroups(codes), *public)
+        for user in range(9):
+            own = codes == user
+            alone, mine = own_statistics(X[own], UserGroups(np.zeros(own.sum(), np.int64)), *public)
+            assert all(sum(int(v) ** 2 for v in each) <= 2**60 for each in alone)
+            sums = [total - each for total, each in zip(sums, alone, strict=True)]
+            for together, single in zip(numbers, mine, strict=True):
+                np.testing.assert_array_equal(together[user], single[0])
+    assert not np.any(sums)
 
 
 def test_a_whitened_row_does_not_depend_on_other_rows():
