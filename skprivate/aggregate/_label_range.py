@@ -62,8 +62,8 @@ def private_label_bounds(
     """The interval between powers of two that spans the counts which stand out of the noise.
 
     Where none of either sign does, counts of absolute labels are tried, and give a symmetric interval. What lies beyond
-    has fewer rows than the noise can hide. Where none of those does either, a symmetric interval is guessed, and a warning
-    says so: by how probable it makes the counts, sizes near 1 being more probable a priori, and rather too narrow.
+    has fewer rows than the noise can hide. Where none of those stands out either, a symmetric interval is guessed from
+    how probable it makes the counts, sizes near 1 being more probable a priori; a warning says so.
 
     Parameters
     ----------

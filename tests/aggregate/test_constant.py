@@ -1,6 +1,7 @@
 """No private fit is worse than a constant by more than the noise explains."""
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from skprivate.aggregate._cells import index_cells
 from skprivate.aggregate._constant_check import flattery_of_ridge, no_worse_than_constant
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity
-from skprivate.aggregate._label_range import _guessed, _spanned
+from skprivate.aggregate._label_range import _guessed, _spanned, private_label_bounds
 from skprivate.aggregate._solvers import constant_start, fit_tables
 
 
@@ -212,3 +213,48 @@ def test_few_rows_get_a_wider_range():
     noisy[71 + 36] = 900
     noise = LabelNoise("laplace", LabelSensitivity(2), 0.1)
     assert _spanned(noisy, noise, 1000) == (16.0, 128.0)
+
+
+EXTREMES = [
+    0.0,
+    -0.0,
+    5e-324,
+    -5e-324,
+    2.0**-30,
+    -(2.0**-30),
+    1.0,
+    np.nextafter(1.0, 2),
+    -2.0,
+    2.0**41,
+    1e300,
+    -1e300,
+]
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_one_row_moves_two_counts_of_the_range_at_most(n_outputs, nonnegative):
+    class Kept:
+        sensitivity = LabelSensitivity(2, n_outputs)
+        variance = 1.0
+
+        def draw(self, sums, release):
+            self.sums = sums
+            return sums.astype(float)
+
+        def exceeded(self, probability):
+            return 0.5
+
+    counts = []
+    for labels in product(EXTREMES, repeat=n_outputs) if n_outputs == 1 else [[e] * 3 for e in EXTREMES]:
+        kept = Kept()
+        low, high = private_label_bounds(
+            np.column_stack([np.array(labels), np.ones(n_outputs)]), kept, None, nonnegative=nonnegative
+        )
+        counts.append(kept.sums)
+        assert kept.sums.dtype == np.int64 and kept.sums.sum() == 2 * n_outputs
+        inside = np.clip(labels, -(2.0**41), 2.0**41)
+        assert low < high and (nonnegative or np.all((low <= inside) & (inside <= high)))
+    moved = [np.abs(a - b) for a, b in product(counts, repeat=2)]
+    assert max(m.sum() for m in moved) == kept.sensitivity.l1
+    assert max(float(np.linalg.norm(m)) for m in moved) <= kept.sensitivity.l2
