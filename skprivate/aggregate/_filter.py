@@ -5,7 +5,7 @@ The model is that of the penalties: sums s = Gθ + e about the current fit, e ~ 
     θ = m + T Gᵀ x,    S x = s − G m,    S = N + G + G T Gᵀ,
 
 which needs products with G = AᵀWA only: two gathers and two scatters of the rows, and no matrix over the cells. Columns
-and the intercept have wide priors and many rows, so that S has a few hundred huge eigenvalues beside many moderate ones:
+and the intercept have wide priors and many rows, so that S has few huge eigenvalues beside many moderate ones:
 those cells' part of G T Gᵀ goes into the preconditioner, by Woodbury's formula. The noise N is a floor under S. Where r
 is the residual of x, the coefficients' error in prior standard deviations has a norm of at most ‖N^(-1/2) r‖: for
 Δ = S⁻¹r it is ‖T^(1/2) Gᵀ Δ‖ ≤ √(Δᵀ S Δ) = √(rᵀ S⁻¹ r). The iteration stops by this bound.
@@ -244,5 +244,6 @@ class _Rough:
 
     def solve(self, residual: FloatArray) -> FloatArray:
         first = residual / self.diagonal
-        rest: FloatArray = self.part @ cho_solve(self.factor, self.part.T @ first)
-        return first - rest / self.diagonal
+        rest = self.part @ cho_solve(self.factor, self.part.T @ first)
+        solution: FloatArray = first - rest / self.diagonal
+        return solution
