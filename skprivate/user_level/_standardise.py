@@ -35,6 +35,10 @@ REACH_SHARE = 0.04
 CENTRES = Grid(12)
 #: A reach is what so many of the users lie beyond: the fewer, the dearer.
 MOST_BEYOND, LEAST_BEYOND = 0.35, 0.01
+#: A scale below these, in units of the centre and in the column's own, is none. About the centre of a column that is
+#: mostly one value all distances are the error of the grid; and where about as many users as are sought have another
+#: value than 0, every number between the two is as good a reach.
+LEAST_RELATIVE, LEAST_SCALE = 2.0**-12, 2.0**-30
 #: Features with centres and scales of at most these sizes, and a scale that is not small, are left as they are.
 MOST_CENTRE, MOST_SCALE = 1.5, 3.0
 #: Predictions are kept within so many scales of the target about its centre, and within more below this noise level.
@@ -217,9 +221,8 @@ class Standardisation:
             sensitivity=UNIT_WEIGHT,
             epsilon=self.reach_epsilon,
         )
-        if chosen == 0:
-            return centre, 0.0
-        return centre, OCTAVES.value(int(chosen)) / float(norm.isf(0.5 * beyond))
+        scale = OCTAVES.value(int(chosen)) / float(norm.isf(0.5 * beyond))
+        return centre, scale if scale > max(LEAST_SCALE, LEAST_RELATIVE * abs(centre)) else 0.0
 
 
 def plan_standardisation(

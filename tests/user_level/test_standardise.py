@@ -14,7 +14,13 @@ from skprivate.privacy import Adjacency, compose_epsilon, public_generator
 from skprivate.privacy._tape import run_tape
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
-from skprivate.user_level._standardise import Frame, _row_norms, plan_standardisation
+from skprivate.user_level._standardise import (
+    _REACH_CANDIDATES,
+    MOST_BEYOND,
+    Frame,
+    _row_norms,
+    plan_standardisation,
+)
 from skprivate.user_level._users import UserGroups
 from skprivate.user_level._whitening import SecondMoments, whiten
 
@@ -232,3 +238,21 @@ def test_the_draws_do_not_depend_on_the_data():
             fitted(UserLevelSGDRegressor(3.0, adjacency="add-remove"), table, y, user_ids=users)
         seen.append(tape.names)
     assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize(("epsilon", "low", "about"), [(5.0, 0.0, (0.9, 1.1)), (1e4, -0.04, (0.3, 0.8))])
+def test_columns_that_are_mostly_one_value_do_no_harm(epsilon, low, about):
+    """Their distances to the centre are the error of its grid, or any number below the other value."""
+    n, rare = 4000, 30
+    terms = Terms(epsilon, 1e-6, Adjacency.REPLACE_ONE, n)
+    plan = plan_standardisation(terms, n_features=3 + rare, centred=True, target=False)
+    sought = min(_REACH_CANDIDATES * 2.0 / (plan.reach_epsilon * n), MOST_BEYOND)
+    rng = public_generator(9)
+    X = rng.normal(size=(n, 3 + rare))
+    shares = sought * np.linspace(*about, rare)
+    X[:, 3:] = np.where(rng.uniform(size=(n, rare)) < shares, 1.0, low)
+    labels = (X[:, :3].sum(axis=1) + 3.0 * X[:, 3:].sum(axis=1) + rng.logistic(size=n) > 0).astype(int)
+    reference = roc_auc_score(labels, LogisticRegression().fit(X, labels).decision_function(X))
+    X[:, 0] *= 1000.0  # features are not left as they are
+    model = fitted(UserLevelSGDClassifier(epsilon, random_state=0), X, labels)
+    assert roc_auc_score(labels, model.decision_function(X)) > reference - 0.05
