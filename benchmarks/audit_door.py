@@ -132,7 +132,7 @@ def audit(cls, recipe, name, epsilon, spent=None):
         *recipe["fit"],
         neighbours=neighbour(name, recipe),
         fit_params=recipe.get("fit_params"),
-        distance=1.0 if metric else None,
+        distance=recipe.get("distance", 1.0) if metric else None,
         epsilon=epsilon if spent else None,
         false_alarm=LEVEL,
     )

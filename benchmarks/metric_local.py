@@ -13,7 +13,8 @@ from _common import parse_args, save_figure, write_table
 
 from skprivate.datasets import load_locations
 from skprivate.metric import MetricPrivatizer
-from skprivate.metric._channels import best_exponential_channel, expected_loss, optimal_channel, remapped
+from skprivate.metric._channels import expected_loss, optimal_channel, remapped
+from skprivate.metric._exponential import best_exponential_channel
 
 
 def main() -> None:

@@ -71,11 +71,13 @@ def _user_level_means():
     kind = sp.UserLevelMean
     plain = modes(kind, adjacency=BOTH, aggregation=("mean", "robust"), weight_cap=(1, 3))
     known = modes(kind, adjacency=BOTH, tau=(0.5,), bound=(1e9, 10.0), n_users=(None, 8))
+    pure = modes(kind, delta=(0.0,), tau=(0.5, None), aggregation=("mean", "robust"), epsilon=(1e4,))
     wild = modes(kind, adjacency=BOTH, bound=(1e-3, 1e12), epsilon=(0.1, 20.0), delta=(1e-9,))
     return (
         spread(plain, (*_USER_DATA, names_of_users, far_rows), 3)
         + spread(known, _USER_DATA, 2)
         + spread(wild, _USER_DATA, 1)
+        + spread(pure, _USER_DATA, 2)
     )
 
 
@@ -93,6 +95,17 @@ def _user_level_regressors():
     moments = modes(kind, solver=("moments",), adjacency=BOTH, weight_cap=(1, 3), fit_intercept=(True, False))
     known = modes(kind, adjacency=BOTH, n_users=(8,), solver=("sgd", "moments"), alpha=(None, 0.0, 0.5))
     chosen = modes(kind, adjacency=BOTH, radius=(None, 2.0), fit_intercept=(True, False), epsilon=(0.2, 2.0))
+    # Budgets that let eight users find centres and scales, and one that does not.
+    scaled = modes(
+        kind,
+        fixed={"max_iter": 3},
+        epsilon=(1e4, 1e5),
+        adjacency=BOTH,
+        standardize=(True, False),
+        aggregation=("auto", "mean"),
+        solver=("sgd", "moments"),
+        fit_intercept=(True, False),
+    )
     paper = modes(
         kind,
         fixed={"accounting": "paper", "max_iter": 3},
@@ -103,6 +116,7 @@ def _user_level_regressors():
     return (
         spread(descents, _USER_DATA, 1)
         + spread(chosen, _USER_DATA, 1)
+        + spread(scaled, _USER_DATA, 1)
         + spread(moments + known + paper, (*_USER_DATA[:4], names_of_users), 1)
     )
 
@@ -125,6 +139,15 @@ def _user_level_classifiers():
         loss=("log_loss", "smoothed_hinge"),
         solver=("sgd", "phased"),
     )
+    scaled = modes(
+        kind,
+        fixed={"classes": [0, 1], "max_iter": 3},
+        epsilon=(1e4, 1e5),
+        adjacency=BOTH,
+        standardize=(True, False),
+        solver=("sgd", "phased"),
+        fit_intercept=(True, False),
+    )
     known = modes(
         kind,
         fixed={"classes": [0, 1]},
@@ -139,9 +162,25 @@ def _user_level_classifiers():
         loss=("log_loss", "smoothed_hinge"),
         convexity=("convex", "strongly-convex", "non-convex"),
     )
+    weighted = modes(
+        kind,
+        fixed={"classes": [0, 1], "max_iter": 2},
+        adjacency=BOTH,
+        class_weight=("balanced", {1: 3.0}),
+        weight_cap=(1, 3),
+    )
+    weighted_three = modes(
+        kind,
+        fixed={"classes": [0, 1, 2], "max_iter": 2, "class_weight": "balanced"},
+        loss=("log_loss", "smoothed_hinge"),
+        adjacency=BOTH,
+    )
     return (
         spread(two, _USER_DATA, 1)
+        + spread(weighted, _USER_DATA, 1)
+        + [(each, (three_classes,)) for each in weighted_three]
         + [(each, (three_classes,)) for each in three]
+        + spread(scaled, _USER_DATA, 1)
         + spread(known + paper, (*_USER_DATA[:4], names_of_users), 1)
     )
 
@@ -150,7 +189,10 @@ def _selectors():
     kind, data = sp.UserLevelSelector, (*_USER_DATA[:4], names_of_users)
     linear, columnwise, constant = linear_candidates(), columnwise_candidates(), constant_candidates()
     losses = ("squared_error", "absolute_error", quartic)
-    votes = modes(kind, estimators=(linear, columnwise), adjacency=BOTH, loss=losses)
+    votes = modes(kind, estimators=(linear, columnwise), rule=("votes",), adjacency=BOTH, loss=losses)
+    differences = modes(
+        kind, estimators=(linear, columnwise), epsilon=(1.0, 100.0), adjacency=BOTH, loss=losses
+    )
     means = modes(kind, estimators=(columnwise,), rule=("means",), loss=losses, tau=(1.0, 0.01))
     ranges = modes(kind, estimators=(linear,), rule=("means",), bound=(2.0, 1e12), epsilon=(0.3, 10.0))
     batch = modes(kind, estimators=(columnwise,), predict_by=("batch",), adjacency=BOTH, loss=losses)
@@ -158,7 +200,7 @@ def _selectors():
     classes = modes(
         kind, estimators=(constant,), adjacency=BOTH, predict_by=("user", "batch"), loss=("auto", "zero_one")
     )
-    return spread(votes + means + ranges + batch + classes, data, 2)
+    return spread(votes + differences + means + ranges + batch + classes, data, 2)
 
 
 def _gam_classifiers():

@@ -117,8 +117,10 @@ def learn_columns(
     names : sequence of str
     categorical : sequence of bool
         Whether each column is taken as it is. Other columns must be numeric; they are cut at the ``bin_edges`` given
-        for their name, else between their distinct values if there are at most ``n_bins``, else at their quantiles.
+        for their name, else between their distinct values if there are at most ``n_bins``. Else each value that at
+        least one in ``n_bins`` rows has is a bucket of its own, and the others are cut at their quantiles.
     n_bins : int
+        About as many buckets; up to two and a half times as many where frequent values cut others apart.
     bin_edges : mapping from str to increasing floats, optional
 
     Returns
@@ -240,13 +242,20 @@ def _checked_edges(edges: Sequence[float], name: str) -> tuple[float, ...]:
 
 
 def _quantile_edges(numbers: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
-    distinct = np.unique(numbers[np.isfinite(numbers)])
+    finite = numbers[np.isfinite(numbers)]
+    distinct, counts = np.unique(finite, return_counts=True)
     if distinct.size <= 1:
         return ()
     if distinct.size <= n_bins:
         # Halving first keeps the midpoint of two huge numbers finite.
         return tuple((distinct[1:] / 2 + distinct[:-1] / 2).tolist())
-    finite = numbers[np.isfinite(numbers)]
-    edges = np.unique(np.quantile(finite, np.linspace(0, 1, n_bins + 1)[1:-1], method="lower"))
+    # A value of many rows is a bucket of its own: quantiles alone put a column that is mostly zero into one bucket.
+    heavy = distinct[counts * n_bins >= counts.sum()]
+    others = finite[~np.isin(finite, heavy)]
+    n_cuts = max(n_bins - heavy.size, n_bins // 2)
+    above = np.searchsorted(distinct, heavy, side="right")
+    edges = [heavy, distinct[above[above < distinct.size]]]
+    if others.size:
+        edges.append(np.quantile(others, np.linspace(0, 1, n_cuts + 1)[1:-1], method="lower"))
     # An edge at the minimum would leave the first bucket empty.
-    return tuple(edges[edges > distinct[0]].tolist())
+    return tuple(edge for edge in np.unique(np.concatenate(edges)).tolist() if edge > distinct[0])

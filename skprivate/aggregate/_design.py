@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,34 @@ class CellDesign:
     def set_of_cell(self) -> NDArray[np.int64]:
         """Number of the feature set of every cell."""
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+
+    def merged(self, cell_of_cell: NDArray[np.int64], offsets: NDArray[np.int64]) -> CellDesign:
+        """The design whose cells are unions of cells of the same set.
+
+        Parameters
+        ----------
+        cell_of_cell : ndarray of int64, shape (n_cells,)
+            New cell of every cell, numbered through all sets.
+        offsets : ndarray of int64, shape (n_sets + 1,)
+            As the attribute, of the new cells.
+        """
+        merged = copy(self)
+        merged.offsets = offsets
+        merged._groups = []
+        for group in self._groups:
+            cells = []
+            for j, sub in group.members:
+                local = (cell_of_cell[self.offsets[j] : self.offsets[j + 1]] - offsets[j]).astype(np.intp)
+                cells.append(local if sub is None else local[sub])
+            # Joint values that only merged cells told apart become one.
+            joint, renumber = np.unique(np.stack(cells), axis=1, return_inverse=True)
+            codes = _narrow(renumber.reshape(-1)[group.codes], joint.shape[1])
+            members = tuple((j, own) for (j, _), own in zip(group.members, joint, strict=True))
+            merged._groups.append(_Group(codes, joint.shape[1], members))
+        merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1])).astype(
+            np.float64, copy=False
+        )
+        return merged
 
     def scores(self, coef: FloatArray) -> FloatArray:
         """Scores of the distinct rows.
@@ -191,11 +220,16 @@ class CellDesign:
                 second = self._groups[b]
                 if a == b:
                     joint: Any = sparse.diags_array(_sum_by_code(first.codes, weight, first.span))
+                elif first.span * second.span <= _ROWS_PER_JOINT_VALUE * self.n_rows:
+                    pair_codes = first.codes.astype(np.intp) * second.span + second.codes
+                    joint = np.bincount(pair_codes, weight, first.span * second.span)
+                    joint = joint.reshape(first.span, second.span)
                 else:
                     pair = (first.codes.astype(np.int32), second.codes.astype(np.int32))
                     joint = sparse.coo_array((weight, pair), shape=(first.span, second.span)).tocsr()
                 (left, left_cells), (right, right_cells) = spread[a], spread[b]
-                block = (left.T @ (joint @ right)).toarray()
+                block: Any = left.T @ (joint @ right)
+                block = block if isinstance(block, np.ndarray) else block.toarray()
                 out[np.ix_(left_cells, right_cells)] = block
                 out[np.ix_(right_cells, left_cells)] = block.T
         return out

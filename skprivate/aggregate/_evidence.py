@@ -19,10 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, lapack, solve_triangular
+from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_triangular
 
 from skprivate._progress import steps
+from skprivate.aggregate._constant_check import no_worse_than_constant
 from skprivate.aggregate._design import CellDesign
+from skprivate.aggregate._filter import filtered_mode, intercept_prior, merge_rare
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
 from skprivate.aggregate._solvers import constant_start, fit_tables
 
@@ -32,10 +34,11 @@ _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
 #: More of it keeps useless crosses alive.
 _PRIOR_WEIGHT = 0.1
 _START_VARIANCE = (0.5, 0.005)
-#: Prior scores of standard deviation 3 around 0, in place of a free intercept where label sums are noisy.
-_NOISY_INTERCEPT_PENALTY = 1 / 9
-#: Beyond this many cells the posterior covariance is approximated by its diagonal.
-DENSE_CELLS = 3000
+#: Standard deviations of the scores come from a prior of mean 4 (in those of the labels, for squares): of a set that
+#: says little, noise alone would find a large one now and then.
+_SCALE_PRIOR = 0.25
+#: Up to this many cells the posterior covariance is formed; each update of the penalties takes its cube.
+DENSE_CELLS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,7 @@ def fit_evidence(
     order: NDArray[np.int64],
     *,
     square_sum: float | None = None,
+    label_bounds: tuple[float, float] | None = None,
     tol: float = 1e-6,
     max_iter: int = 12,
 ) -> EvidenceFit:
@@ -73,6 +77,8 @@ def fit_evidence(
         Number of columns of each feature set.
     square_sum : float, optional
         Sum of squared labels, for the dispersion of the squared loss.
+    label_bounds : (float, float), optional
+        Interval of the labels: noisy sums do not place the intercept far outside.
     tol, max_iter
         Of the final fit, and of the penalties.
 
@@ -80,24 +86,41 @@ def fit_evidence(
     -------
     EvidenceFit
     """
+    if design.n_cells > DENSE_CELLS and np.any(noise):
+        return _fit_many_cells(design, loss, sums, noise, order, square_sum, label_bounds, tol, max_iter)
+    return _fit_penalties(design, loss, sums, noise, order, square_sum, label_bounds, tol, max_iter)
+
+
+def _fit_penalties(
+    design: CellDesign,
+    loss: LossName,
+    sums: FloatArray,
+    noise: FloatArray,
+    order: NDArray[np.int64],
+    square_sum: float | None,
+    label_bounds: tuple[float, float] | None,
+    tol: float,
+    max_iter: int,
+) -> EvidenceFit:
     total = total_sum(design, sums, noise)
     linear = np.column_stack([sums, total])
-    coef = constant_start(design, loss, linear)
-    dispersion = _start_dispersion(design, loss, sums, noise, square_sum)
+    intercept = intercept_prior(loss, label_bounds) if np.any(noise) else None
+    coef = constant = _start(design, loss, linear, noise, label_bounds)
+    dispersion = start_dispersion(design, loss, sums, noise, square_sum)
     set_of_cell = design.set_of_cell()
     n_sets = order.size
     size = np.bincount(set_of_cell, minlength=n_sets)
     scale = dispersion
     start = scale * np.where(order == 1, *_START_VARIANCE)
     variances = start.copy()
-    dense = design.n_cells <= DENSE_CELLS
+    dense = design.n_cells <= DENSE_CELLS or bool(np.any(noise))
     with steps("penalties", max_iter) as step:
         for iteration in range(max_iter):
             ridge = 1.0 / variances[set_of_cell]
             if dense:
-                coef, spread = _posterior(design, loss, sums, noise, coef, ridge, dispersion)
+                coef, spread = _posterior(design, loss, sums, noise, coef, ridge, dispersion, intercept)
             else:
-                coef, spread = _diagonal_posterior(design, loss, linear, noise, coef, ridge, dispersion)
+                coef, spread = _diagonal_posterior(design, loss, linear, coef, ridge, dispersion)
             squares = np.bincount(set_of_cell, (coef[:, :-1] ** 2).sum(axis=0), n_sets)
             trace = np.bincount(set_of_cell, spread.sum(axis=0), n_sets)
             n_coef = size * coef.shape[0]
@@ -106,6 +129,8 @@ def fit_evidence(
                 target = (squares + trace + _PRIOR_WEIGHT * start) / (n_coef + _PRIOR_WEIGHT)
             else:
                 effective = np.maximum(n_coef - trace / variances, 0.0)
+                if np.any(noise):
+                    effective = effective + _SCALE_PRIOR * np.sqrt(variances / scale)
                 target = (squares + _PRIOR_WEIGHT * start) / (effective + _PRIOR_WEIGHT)
             new = np.clip(target, scale * _SMALLEST_VARIANCE, scale * _LARGEST_VARIANCE)
             settled = bool(np.all(np.abs(np.log(new / variances)) < 0.1))
@@ -120,8 +145,42 @@ def fit_evidence(
         penalty = np.append(dispersion * ridge, 0.0)
         coef = fit_tables(design, loss, linear, penalty, tol=tol, start=coef).coef
     elif dense:
-        coef, _ = _posterior(design, loss, sums, noise, coef, ridge, dispersion)
+        coef, _ = _posterior(design, loss, sums, noise, coef, ridge, dispersion, intercept)
+        flattery = _flattery(design, loss, noise, coef, ridge, dispersion)
+        coef = no_worse_than_constant(design, loss, linear, noise, coef, constant, flattery, dispersion)
     return EvidenceFit(coef, variances, dispersion, iteration + 1)
+
+
+def _fit_many_cells(
+    design: CellDesign,
+    loss: LossName,
+    sums: FloatArray,
+    noise: FloatArray,
+    order: NDArray[np.int64],
+    square_sum: float | None,
+    label_bounds: tuple[float, float] | None,
+    tol: float,
+    max_iter: int,
+) -> EvidenceFit:
+    """Penalties from the cells that say most, rare ones merged; then the coefficients of all cells."""
+    cell_of_cell, offsets = merge_rare(design, noise, max(DENSE_CELLS - order.size, 0))
+    n_merged = int(offsets[-1])
+    fit = _fit_penalties(
+        design.merged(cell_of_cell, offsets),
+        loss,
+        np.stack([np.bincount(cell_of_cell, row, n_merged) for row in sums]),
+        np.bincount(cell_of_cell, noise, n_merged).astype(np.float64, copy=False),
+        order,
+        square_sum,
+        label_bounds,
+        tol,
+        max_iter,
+    )
+    start = np.column_stack([fit.coef[:, cell_of_cell], fit.coef[:, -1]])
+    prior = fit.variances[design.set_of_cell()]
+    intercept = intercept_prior(loss, label_bounds)
+    coef = filtered_mode(design, loss, sums, noise, start, prior, fit.dispersion, intercept)
+    return EvidenceFit(coef, fit.variances, fit.dispersion, fit.n_iter)
 
 
 def total_sum(design: CellDesign, sums: FloatArray, noise: FloatArray) -> FloatArray:
@@ -145,6 +204,7 @@ def _posterior(
     coef: FloatArray,
     ridge: FloatArray,
     dispersion: float,
+    intercept: tuple[float, float] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """One Gauss–Newton step of the posterior mode; the mode and the posterior variances per cell."""
     _, mean = partition(loss, design.scores(coef))
@@ -166,7 +226,7 @@ def _posterior(
             least = 1e-12 * float(np.max(np.diag(gram)))
             factor = cholesky(gram + np.diag(np.maximum(scaled_noise, least)), lower=True)
             half = solve_triangular(factor, gram, lower=True)
-            information = half.T @ half
+            information = _gram_of(half)
             pull = half.T @ solve_triangular(factor, pull, lower=True)
         # The intercept's column of the design is the sum of any one set's columns.
         column = information[:, first_set].sum(axis=1)
@@ -174,12 +234,13 @@ def _posterior(
         full[:-1, :-1] = information
         full[:-1, -1] = full[-1, :-1] = column
         full[-1, -1] = column[first_set].sum()
-        # A noisy total may lie outside what any mean can give; exact labels leave the intercept free.
-        free = _NOISY_INTERCEPT_PENALTY if np.any(noise) and loss != "squared" else 0.0
+        # Exact labels leave the intercept free.
+        centre, free = (0.0, 0.0) if intercept is None else (intercept[0], 1.0 / intercept[1])
         full_ridge = np.append(ridge, free)
         full[np.diag_indices_from(full)] += full_ridge
         full[-1, -1] += 1e-8 * (1.0 + full[-1, -1])
         gradient = np.append(pull, pull[first_set].sum()) - full_ridge * coef[k]
+        gradient[-1] += free * centre
         step, variances = _solve_with_variances(full, gradient)
         # Classes are stepped separately although softmax couples them: damped, as that overshoots by up to 2.
         length = 0.7 if loss == "multinomial" else 1.0
@@ -190,29 +251,72 @@ def _posterior(
     return new, spread
 
 
-def _diagonal_posterior(
+def _flattery(
     design: CellDesign,
     loss: LossName,
-    linear: FloatArray,
     noise: FloatArray,
     coef: FloatArray,
     ridge: FloatArray,
     dispersion: float,
+) -> float:
+    """By how much the posterior mode fits its own sums better than new ones: the trace of C G, see `_posterior`."""
+    _, mean = partition(loss, design.scores(coef))
+    total = 0.0
+    for weight in variance(loss, mean) / dispersion:
+        gram = design.gram(weight)
+        least = 1e-12 * float(np.max(np.diag(gram)))
+        factor = cholesky(gram + np.diag(np.maximum(noise / dispersion**2, least)), lower=True)
+        half = solve_triangular(factor, gram, lower=True)
+        posterior = _gram_of(half)
+        posterior[np.diag_indices_from(posterior)] += ridge
+        total += dispersion * float(np.trace(cho_solve(cho_factor(posterior), gram)))
+    return total
+
+
+def _start(
+    design: CellDesign,
+    loss: LossName,
+    linear: FloatArray,
+    noise: FloatArray,
+    label_bounds: tuple[float, float] | None,
+) -> FloatArray:
+    """The constant model, kept where labels can be: a noisy total may be negative, or above the number of rows."""
+    n = max(design.n_samples, 1)
+    if np.any(noise):
+        n_sets = design.offsets.size - 1
+        spread = np.bincount(design.set_of_cell(), noise, n_sets)
+        error = float(np.sqrt(1.0 / np.sum(1.0 / np.maximum(spread, 1e-300)))) / n
+        low, high = (-np.inf, np.inf) if label_bounds is None else label_bounds
+        if loss in ("log", "multinomial"):
+            low, high = min(error, 0.5 / linear.shape[0]), 1.0 - min(error, 0.5)
+        elif loss == "poisson":
+            low = min(max(low, error), high)
+        linear = linear.copy()
+        linear[:, -1] = n * np.clip(linear[:, -1] / n, low, high)
+    return constant_start(design, loss, linear)
+
+
+def _diagonal_posterior(
+    design: CellDesign,
+    loss: LossName,
+    linear: FloatArray,
+    coef: FloatArray,
+    ridge: FloatArray,
+    dispersion: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """The same with G taken as diagonal against N: a ridge that grows with noise over information."""
+    """Posterior of exact sums: the mode, and variances from the diagonal of the information."""
     _, mean = partition(loss, design.scores(coef))
     multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
     own = design.scatter(variance(loss, mean) * multiplicity)[:, :-1] / dispersion
-    average = np.maximum(own.mean(axis=0), 1e-12)
-    generalised = ridge * (1.0 + noise / dispersion**2 / average)
-    penalty = np.append(dispersion * generalised, 0.0)
+    penalty = np.append(dispersion * ridge, 0.0)
     new = fit_tables(design, loss, linear, penalty, tol=1e-4, start=coef).coef
-    return new, 1.0 / (own**2 / (own + noise / dispersion**2 + 1e-300) + ridge)
+    return new, 1.0 / (own + ridge)
 
 
-def _start_dispersion(
+def start_dispersion(
     design: CellDesign, loss: LossName, sums: FloatArray, noise: FloatArray, square_sum: float | None
 ) -> float:
+    """Variance of the labels about their mean for the squared loss, else 1."""
     if loss != "squared":
         return 1.0
     n = design.n_samples
@@ -252,6 +356,12 @@ def _dispersion(
     return float(np.clip(residual, min(floor, ceiling), ceiling))
 
 
+def _gram_of(half: FloatArray) -> FloatArray:
+    """BᵀB by half the operations of a general product."""
+    lower: FloatArray = blas.dsyrk(1.0, half, trans=1, lower=1)
+    return lower + np.tril(lower, -1).T
+
+
 def _solve_with_variances(matrix: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Solution and the diagonal of the inverse."""
     size = matrix.shape[0]
@@ -263,4 +373,5 @@ def _solve_with_variances(matrix: FloatArray, right: FloatArray) -> tuple[FloatA
         jitter = max(10 * jitter, 1e-10 * float(np.max(np.diag(matrix))))
     solution, _ = lapack.dpotrs(factor, right, lower=1)
     root, _ = lapack.dtrtri(factor, lower=1)
-    return solution, np.einsum("ij,ij->j", np.tril(root), np.tril(root))
+    root = np.tril(root)
+    return solution, np.einsum("ij,ij->j", root, root)

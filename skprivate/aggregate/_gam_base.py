@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import validate_data
-from skprivate.aggregate._aggregation import default_bins, plan_membership
+from skprivate.aggregate._aggregation import default_bins
+from skprivate.aggregate._bag_plan import plan_bags
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
 from skprivate.aggregate._columns import CodeArray, encode_columns, learn_columns
@@ -35,7 +36,7 @@ GAM_CONSTRAINTS: dict[str, list[Any]] = {
     "epsilon": [*PRIVACY_CONSTRAINTS["epsilon"], None],
     "delta": [Interval(Real, 0, 1, closed="left")],
     "feature_sets": [
-        StrOptions({"pairs", "singles"}),
+        StrOptions({"auto", "pairs", "singles"}),
         Interval(Integral, 0, None, closed="left"),
         list,
         tuple,
@@ -143,7 +144,9 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
                 found.append((report.feature_set, key, float(coefficient), int(count)))
         return sorted(found, key=lambda cell: -abs(cell[2]))[:n_cells]
 
-    def _make_membership(self, names: list[str], values: list[Any]) -> Membership:
+    def _make_membership(
+        self, names: list[str], values: list[Any], noise_variance: Callable[[Membership], float]
+    ) -> Membership:
         n = values[0].size
         columns, codes = learn_columns(
             values,
@@ -152,8 +155,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             n_bins=default_bins(n) if self.n_bins is None else self.n_bins,
             bin_edges=self.bin_edges,
         )
-        min_size = min(10, max(n // 10, 1)) if self.min_size is None else self.min_size
-        return plan_membership(columns, codes, self.feature_sets, min_size)
+        return plan_bags(columns, codes, self.feature_sets, self.min_size, noise_variance)
 
     def _aggregate(
         self,
@@ -197,7 +199,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             coef = fitted.coef
             self.penalties_, self.n_iter_ = None, fitted.n_iter
         else:
-            coef = self._fit_crosses(design, indexes, sums, noise, report.square_sum)
+            coef = self._fit_crosses(design, indexes, sums, noise, report)
         self.bags_ = replace(report, tables=tuple(tables))
         self.feature_sets_ = [table.feature_set for table in tables]
         self.intercept_ = coef[:, -1]
@@ -211,12 +213,21 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         indexes: list[CellIndex],
         sums: FloatArray,
         noise: FloatArray,
-        square_sum: Any,
+        report: CuratedBags,
     ) -> FloatArray:
         loss = self._loss()
         order = np.array([len(index.columns) for index in indexes])
         if isinstance(self.penalty, str):
-            found = fit_evidence(design, loss, sums, noise, order, square_sum=square_sum, tol=self.tol)
+            found = fit_evidence(
+                design,
+                loss,
+                sums,
+                noise,
+                order,
+                square_sum=report.square_sum,
+                label_bounds=report.label_bounds,
+                tol=self.tol,
+            )
             self.penalties_ = found.dispersion / found.variances
             self.n_iter_ = found.n_iter
             return found.coef

@@ -13,8 +13,10 @@ from skprivate._sklearn import _check_y, _fit_context, check_class_labels
 from skprivate.aggregate._aggregation import class_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
+from skprivate.aggregate._label_sums import ClassSums
 from skprivate.aggregate._labels import check_classes, check_label_types, encode_classes, keep_types, one_hot
 from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._membership import Membership
 
 
 class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
@@ -33,13 +35,15 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
     delta : float, default=1e-6
         Probability, in [0, 1), that the bound may fail. With 0, discrete Laplace noise is used; otherwise the noise
         with the smaller variance, which is Gaussian from about nine feature sets on.
-    feature_sets : {"pairs", "singles"}, int, or list, default="pairs"
+    feature_sets : {"auto", "pairs", "singles"}, int, or list, default="auto"
         "pairs": each column and each pair of columns; "singles": each column; an int: each column and that many
         pairs, chosen by the features' entropy; a list of sets, each a column or a tuple of columns by name or
-        position. The privacy budget is shared by all sets.
+        position. The privacy budget is shared by all sets: "auto" takes pairs (the 100 widest) where the rows are
+        many for the noise that so many tables need, else columns alone, by public numbers.
     min_size : int, optional
-        Bags of fewer rows are merged into one bag per set, by their public counts; by default 10, or a tenth of the
-        rows if there are fewer than 100.
+        Bags of fewer rows are merged into one bag per set, by their public counts. By default 10, or a tenth of the
+        rows if there are fewer than 100; of crosses that are not listed, a tenth of the noise variance of a sum (in
+        squares of the largest label) if that is more.
     penalty : "evidence", float, or (float, float), default="evidence"
         ℓ2 penalties. "evidence" estimates one per feature set from the (noisy) label sums by marginal likelihood,
         the noise variance being known: post-processing, which costs no budget. A pair is for (columns, crosses).
@@ -53,9 +57,10 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         Public class labels. By default the distinct labels of y, *taken as public*. With ``epsilon``, a label outside
         them counts as none of the classes (for two classes: not as the second): an error would tell that there is one.
     categorical_features : "from_dtype", "all" or list, default="from_dtype"
-        Columns taken as they are. Numeric columns are cut into bins at quantiles of the public features otherwise.
+        Columns taken as they are. Numeric columns are cut into bins otherwise: frequent values are bins of their own,
+        the others are cut at quantiles of the public features.
     n_bins : int, optional
-        Bins of a numeric column; by default the cube root of n_samples, between 2 and 16.
+        Bins of a numeric column, about; by default the cube root of n_samples, between 2 and 16.
     bin_edges : dict from column name to increasing floats, optional
         Public edges of the bins of numeric columns, in place of quantiles.
     mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
@@ -121,7 +126,7 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         epsilon=1.0,
         *,
         delta=1e-6,
-        feature_sets="pairs",
+        feature_sets="auto",
         min_size=None,
         penalty="evidence",
         submodel="crosses",
@@ -181,10 +186,14 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         if len(classes) < 2:
             raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
         codes = encode_classes(labels, classes, strict=self.epsilon is None)
-        membership = self._make_membership(names, values)
-        sums = class_sums(
-            membership, len(classes), epsilon=self.epsilon, delta=self.delta, mechanism=self.mechanism
-        )
+
+        def plan(membership: Membership) -> ClassSums:
+            return class_sums(
+                membership, len(classes), epsilon=self.epsilon, delta=self.delta, mechanism=self.mechanism
+            )
+
+        membership = self._make_membership(names, values, lambda m: plan(m).noise_variance)
+        sums = plan(membership)
         bags = self._aggregate(membership, sums, one_hot(codes, len(classes)), tuple(classes))
         self.classes_ = np.asarray(classes)
         self._learn(membership, bags)

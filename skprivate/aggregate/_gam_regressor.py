@@ -12,8 +12,10 @@ from skprivate._sklearn import StrOptions, _check_y, _fit_context
 from skprivate.aggregate._aggregation import number_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
+from skprivate.aggregate._label_sums import NumberSums
 from skprivate.aggregate._labels import check_bounds, check_label_types, check_numbers
 from skprivate.aggregate._losses import FloatArray, LossName
+from skprivate.aggregate._membership import Membership
 
 
 class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
@@ -34,11 +36,10 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
     label_bounds : (float, float), optional
         Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one
         privately, which needs some hundreds of rows at ε = 1.
-    feature_sets : {"pairs", "singles"}, int, or list, default="pairs"
+    feature_sets : {"auto", "pairs", "singles"}, int, or list, default="auto"
         As in `CuratedBagGAMClassifier`.
     min_size : int, optional
-        Bags of fewer rows are merged into one bag per set, by their public counts; by default 10, or a tenth of the
-        rows if there are fewer than 100.
+        As in `CuratedBagGAMClassifier`.
     penalty : "evidence", float, or (float, float), default="evidence"
         As in `CuratedBagGAMClassifier`.
     submodel, submodel_options, categorical_features, n_bins, bin_edges, mechanism, tol, max_iter
@@ -102,7 +103,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         delta=1e-6,
         loss="squared",
         label_bounds=None,
-        feature_sets="pairs",
+        feature_sets="auto",
         min_size=None,
         penalty="evidence",
         submodel="crosses",
@@ -159,16 +160,21 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         check_consistent_length(values[0], labels)
         if self.loss == "poisson" and self.epsilon is None and np.any(labels < 0):
             raise ValueError("y must not be negative for loss='poisson'.")
-        membership = self._make_membership(names, values)
-        sums = number_sums(
-            membership,
-            bounds,
-            nonnegative=self.loss == "poisson",
-            with_squares=self.loss == "squared",
-            epsilon=self.epsilon,
-            delta=self.delta,
-            mechanism=self.mechanism,
-        )
+
+        def plan(membership: Membership) -> NumberSums:
+            return number_sums(
+                membership,
+                bounds,
+                nonnegative=self.loss == "poisson",
+                with_squares=self.loss == "squared",
+                epsilon=self.epsilon,
+                delta=self.delta,
+                mechanism=self.mechanism,
+            )
+
+        # Labels of an interval spread less about their mean than the two labels of a class.
+        membership = self._make_membership(names, values, lambda m: 3.0 * plan(m).noise_variance)
+        sums = plan(membership)
         self._learn(membership, self._aggregate(membership, sums, labels[np.newaxis]))
         return self
 
@@ -182,9 +188,11 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         Returns
         -------
         ndarray of shape (n_samples,)
+            Within the interval of the labels where one was given or found.
         """
         scores = self._scores(X)[:, 0]
-        return scores if self.loss == "squared" else np.exp(np.minimum(scores, 300.0))
+        predicted = scores if self.loss == "squared" else np.exp(np.minimum(scores, 300.0))
+        return predicted if self.bags_.label_bounds is None else np.clip(predicted, *self.bags_.label_bounds)
 
     def _loss(self) -> LossName:
         return "poisson" if self.loss == "poisson" else "squared"

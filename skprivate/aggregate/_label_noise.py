@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import (
@@ -78,6 +79,12 @@ class LabelNoise:
         if self.mechanism == "laplace":
             return 2 * scale**2
         return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
+
+    def exceeded(self, probability: float) -> float:
+        """A number, in steps, that the noise in one sum exceeds with about this probability."""
+        if "gaussian" in self.mechanism:
+            return float(math.sqrt(self.variance) * -ndtri(probability))
+        return float(self.sensitivity.l1 / self.price * -math.log(2 * probability))
 
     def event(self, size: int) -> PrivacyEvent:
         """What drawing noise for ``size`` sums will cost."""
@@ -159,52 +166,3 @@ def plan_label_noise(
     if "discrete" in chosen.mechanism and chosen.variance > _LARGEST_SCALE**2:
         raise ValueError(f"epsilon={epsilon!r} is too small for mechanism={mechanism!r}: use a larger one.")
     return chosen
-
-
-#: Exponents of the powers of two between which absolute labels are counted to find their range.
-_EXPONENTS = np.arange(-30, 41)
-
-
-def plan_range_noise(
-    n_outputs: int, *, epsilon: float, delta: float, mechanism: str, share: float
-) -> LabelNoise:
-    """Noise of the counts that `private_label_bound` looks at, by the mechanism of the sums themselves.
-
-    All numbers of a row may leave one count together and enter another one: two counts move by ``n_outputs``.
-    """
-    name: Any = mechanism
-    return plan_label_noise(
-        LabelSensitivity(2, n_outputs),
-        _EXPONENTS.size,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=name,
-        share=share,
-    )
-
-
-def range_event(noise: LabelNoise) -> PrivacyEvent:
-    """What finding the range with that noise will cost."""
-    return noise.event(_EXPONENTS.size)
-
-
-def private_label_bound(labels: NDArray[Any], noise: LabelNoise, release: Release) -> float:
-    """A bound on most absolute labels from noisy counts between powers of two.
-
-    Counts within 3.5 standard deviations of zero are taken as empty; the bound is twice the power of two at the upper
-    quartile of the others. Twice the upper quartile is 2.3 standard deviations of a normal variable, and the power
-    of two adds up to as much again.
-
-    Returns
-    -------
-    float
-        Between 2⁻²⁹ and 2⁴¹; 2 if no count stands out.
-    """
-    magnitudes = np.abs(labels.astype(np.float64)).ravel()
-    place = np.searchsorted(np.exp2(_EXPONENTS[:-1]), magnitudes, side="left")
-    noisy = noise.draw(np.bincount(place, minlength=_EXPONENTS.size), release)
-    noisy[noisy < 3.5 * math.sqrt(noise.variance)] = 0.0
-    if not noisy.any():
-        return 2.0
-    quartile = int(np.searchsorted(np.cumsum(noisy), 0.75 * noisy.sum()))
-    return float(2 * np.exp2(_EXPONENTS[quartile]))

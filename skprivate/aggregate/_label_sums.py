@@ -19,10 +19,8 @@ from skprivate.aggregate._label_noise import (
     LabelSensitivity,
     NoiseName,
     plan_label_noise,
-    plan_range_noise,
-    private_label_bound,
-    range_event,
 )
+from skprivate.aggregate._label_range import plan_range_noise, private_label_bounds, range_event
 from skprivate.aggregate._labels import LABEL_STEPS, Bounds, number_contributions, square_contributions
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import Mechanism, PrivacyEvent, Release, exact_sum
@@ -125,6 +123,11 @@ class ClassSums(Mechanism):
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         return [] if self.noise is None else [(self.noise.event(self.bags.n_bags * self.n_outputs), 1)]
 
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in each count; 0 for exact ones."""
+        return 0.0 if self.noise is None else self.noise.variance
+
     def exact(self, indicators: FloatArray) -> ReleasedSums:
         """Counts without noise of indicators (n_outputs, n_samples)."""
         return ReleasedSums(self.bags.label_sums(indicators))
@@ -146,7 +149,7 @@ class NumberSums(Mechanism):
     n_outputs : int
         Numbers per row; replacing a row's labels may replace all of them.
     label_bounds : (float, float) or None
-        Public. With None and noise, a tenth of the budget finds a symmetric interval (or one from 0).
+        Public. With None and noise, a tenth of the budget finds an interval.
     noise, finding : LabelNoise or None
         Of the sums, in steps of the interval, and of the counts that find it.
     nonnegative : bool
@@ -205,6 +208,11 @@ class NumberSums(Mechanism):
         found = [] if self.finding is None else [(range_event(self.finding), 1)]
         return [(self.noise.event(self.bags.n_bags * self.n_outputs + self.with_squares), 1), *found]
 
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in each sum, in squares of the width of the interval; 0 for exact ones."""
+        return 0.0 if self.noise is None else self.noise.variance / LABEL_STEPS**2
+
     def exact(self, labels: NDArray[Any]) -> ReleasedSums:
         """Sums without noise of labels (n_outputs, n_samples)."""
         numbers = labels.astype(np.float64)
@@ -218,8 +226,7 @@ class NumberSums(Mechanism):
         assert self.noise is not None
         bounds = self.label_bounds
         if self.finding is not None:
-            high = private_label_bound(labels, self.finding, release)
-            bounds = (0.0 if self.nonnegative else -high, high)
+            bounds = private_label_bounds(labels, self.finding, release, nonnegative=self.nonnegative)
         assert bounds is not None
         steps = number_contributions(labels, *bounds)
         sums = self.bags.integer_sums(steps)

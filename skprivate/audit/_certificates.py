@@ -56,6 +56,8 @@ class AuditOutcome(NamedTuple):
     caveats: tuple[str, ...] = ()
 
 
+#: Boxes of normals that are bounded; in the plane only where there are too many rows for an exact bound.
+_BOXES, _BOXES_IN_THE_PLANE = 9000, 3000
 #: A duality gap that readers are told of.
 _LOOSE = 0.02
 
@@ -142,7 +144,7 @@ def certify_representation(
         return _certify_scalar(
             points[:, 0], s, assumption=assumption, variation=variation, loss=loss, increasing=increasing
         )
-    fit = fit_halfspaces(points, s, variation, rng)
+    fit = fit_halfspaces(points, s, variation, rng, max_nodes=_BOXES if q > 2 else _BOXES_IN_THE_PLANE)
     empirical = fit.loss if loss == "squared" else _log_loss(np.clip(fit.values, -0.999, 0.999), s)
     apart = fit.loss - fit.lower_bound
     caveats = (_loose_caveat(apart, q),) if apart > _LOOSE else ()

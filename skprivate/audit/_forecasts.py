@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.isotonic import isotonic_regression
 
 from skprivate.audit._wagers import Forecast
 
@@ -16,9 +17,9 @@ Mask = npt.NDArray[np.bool_]
 Score = Callable[[Array], Array]
 _LIMIT = 400
 _FOLDS = 4
-#: Numbers of groups of equal size into which scores are sorted; one expert each, the last also guesses.
+#: Numbers of groups of equal size into which scores are sorted, one expert each; another finds the groups itself.
 _GROUPS = (2, 5, 40, 14)
-N_EXPERTS = len(_GROUPS)
+N_EXPERTS = len(_GROUPS) + 1
 
 
 class Forecaster:
@@ -37,7 +38,7 @@ class Forecaster:
     Attributes
     ----------
     practice : Forecast
-        Of the former coins themselves, from scores that did not see them.
+        Of the former coins themselves, from scores and shares that did not see them.
     """
 
     def __init__(self, features: Array, coins: Mask, ratios: Array, rng: np.random.Generator):
@@ -60,8 +61,13 @@ class Forecaster:
         _, learn, scores = best
         score = learn(z, coins)
         self._score: Score = lambda rows: score(prepare(rows))
-        self._heads = [_histogram(scores, coins, groups) for groups in _GROUPS]
-        heads = np.array([histogram(scores) for histogram in self._heads])
+        self._heads = _experts(scores, coins)
+        heads = np.empty((N_EXPERTS, coins.size))
+        for f in range(_FOLDS):
+            inside = fold != f
+            heads[:, ~inside] = [
+                expert(scores[~inside]) for expert in _experts(scores[inside], coins[inside])
+            ]
         sure = np.maximum(heads[-1], 1.0 - heads[-1])
         self._shares = np.array([(sure > ratio / (1.0 + ratio)).mean() for ratio in ratios])
         self.practice = Forecast(heads, self._shares)
@@ -69,7 +75,7 @@ class Forecaster:
     def __call__(self, features: Array) -> Forecast:
         """A forecast for coins not yet seen."""
         scores = self._score(features)
-        return Forecast(np.array([histogram(scores) for histogram in self._heads]), self._shares)
+        return Forecast(np.array([expert(scores) for expert in self._heads]), self._shares)
 
 
 def _prepared(features: Array) -> Score:
@@ -96,6 +102,30 @@ def _histogram(scores: Array, coins: Mask, groups: int) -> Score:
     total = np.bincount(group, minlength=edges.size + 1)
     heads = (np.bincount(group, coins, edges.size + 1) + 0.5) / (total + 1.0)
     return lambda new: heads[np.searchsorted(edges, new, side="left")]
+
+
+def _experts(scores: Array, coins: Mask) -> list[Score]:
+    """From a score to the probability of heads; the last one also guesses."""
+    return [*(_histogram(scores, coins, groups) for groups in _GROUPS), _steps(scores, coins)]
+
+
+def _steps(scores: Array, coins: Mask) -> Score:
+    """The monotone steps that fit best (isotonic regression): their edges lie where the coins change sides.
+
+    Groups of equal size have theirs where half of the coins lie, which is somewhere else whenever these are not half
+    heads.
+    """
+    values, place = np.unique(scores, return_inverse=True)
+    total = np.bincount(place)
+    heads = np.bincount(place, coins)
+    ranks = (np.cumsum(total) - 0.5 * total)[place]
+    rising = ranks[coins].mean() >= ranks[~coins].mean() if 0 < coins.sum() < coins.size else True
+    level = isotonic_regression(heads / total, sample_weight=total, increasing=bool(rising))
+    block = np.concatenate([[0], np.cumsum(np.diff(level) != 0.0)])
+    shares = (np.bincount(block, heads) + 0.5) / (np.bincount(block, total) + 1.0)
+    last = np.flatnonzero(np.diff(block))
+    edges = 0.5 * (values[last] + values[last + 1])
+    return lambda new: shares[np.searchsorted(edges, new, side="left")]
 
 
 def _loss(heads: Array, coins: Mask) -> float:

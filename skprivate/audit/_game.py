@@ -27,6 +27,8 @@ _ENOUGH = 8000
 _PRACTICE, _BLOCK = 400, 200
 #: Shares of the time and of the fits after which practice ends: of draws, of designs of many coins, of pairs.
 _UNTIL = (0.2, 0.3, 0.4)
+#: Place of the claim of half the ε among the claims that are bet against, after the stated one.
+_HALF = 10
 #: By how much a later design must seem faster: practice is short, and groups come first.
 _CLEARLY = 1.3
 #: Total variation at which few rounds tell the claim from one twice as large, and the largest group tried.
@@ -191,11 +193,11 @@ class Player:
         cost = max(self.fits.seconds() - before, 1e-9)
         self._cost = cost / len(tosses)
         self._remember(tosses, features)
-        half = self.book.claims[10]
-        trial = Wagers([half], self.book.at, N_EXPERTS)
-        self._bet(trial, self._forecaster.practice, tosses)
+        rehearsed = Wagers(self.book.claims, self.book.at, N_EXPERTS)
+        self._bet(rehearsed, self._forecaster.practice, tosses)
+        self._wagers.favour(rehearsed)
         self.spent = self.fits.seconds() - start
-        return trial.best() / cost
+        return float(rehearsed.log_wealth()[_HALF]) / cost
 
     def affordable(self, rounds: int) -> int:
         """At most so many rounds, and no more than there is time for."""
@@ -291,7 +293,7 @@ class RedrawPlayer(Player):
         super().__init__(fits, game, pair, "draws")
 
     def prepare(self, seconds: float) -> bool:
-        self.fits.made += 2
+        self.fits.made += 3
         self.redraws = Redraws(self.fits.observer, self.design, self.fits.seed())
         return bool(self.redraws.steps)
 
@@ -341,7 +343,8 @@ def choose_players(options: list[Design], fits: Fits, game: Game, observable: An
     for alike in (groups, singles):
         if alike and not growth > 0.0 and (rival is None or observable == "all"):
             found = best([FitPlayer(design, fits, game) for design in alike], _UNTIL[2])
-            growth, player = max((growth, player), found, key=lambda each: each[0])
+            if player is None or found[0] > max(growth, 0.0):  # a pair that shows nothing either is no better
+                growth, player = found
     players = [each for each in (player, rival) if each is not None]
     if observable == "mechanism":  # both look at the same draws
         players = [rival if again > growth else player]

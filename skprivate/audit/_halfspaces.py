@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate._progress import steps
+from skprivate.audit._collinear import power_of_two_scale
 from skprivate.audit._halfplanes import TurningLine
 from skprivate.audit._halfspace_bound import HalfspaceSum, best_offset, largest_halfspace_sum
 
@@ -31,26 +32,38 @@ Array = npt.NDArray[np.float64]
 
 #: Points in the plane for which a turning line is tried: n² orders of 4 bytes are kept.
 _MOST_TURNED = 5000
+#: So few that the turning line is the search as well.
+_FEW_TURNED = 1200
+#: How well the masses are fitted, as a share of what the half-spaces leave unexplained.
+_SHARE = 0.5
+#: Where rows are put that lie further away than all that the fit has seen, which is scaled to lie within 1.
+_FAR = 2.0**500
+#: Half-spaces that enter the fit at a time.
+_AT_ONCE = 8
 #: Half-spaces taken from bounds, each of which costs as much as all that the search finds.
 _MOST_ROUNDS = 12
+_MANY_ROUNDS = 40
 #: Boxes of a bound that only says whether the fit is done.
 _FEW_NODES = 300
 
 
 class HalfspaceFit(NamedTuple):
-    """The function ``intercept + Σ masses_j 1[directions_j · t ≥ offsets_j]`` and its optimality."""
+    """The function ``intercept + Σ masses_j 1[directions_j · u ≥ offsets_j]``, u = t / 2**exponents; its optimality."""
 
     intercept: float
     masses: Array
     directions: Array
     offsets: Array
+    exponents: npt.NDArray[np.intp]
     values: Array
     loss: float
     lower_bound: float
 
     def predict(self, t: Array) -> Array:
         """Values of the function at the rows of ``t``."""
-        return self.intercept + (t @ self.directions.T >= self.offsets) @ self.masses
+        with np.errstate(over="ignore"):
+            scaled = np.clip(np.ldexp(t, -self.exponents), -_FAR, _FAR)
+        return self.intercept + (scaled @ self.directions.T >= self.offsets) @ self.masses
 
 
 class _Directions:
@@ -80,12 +93,16 @@ class _Directions:
         if self.ties:
             sums[:, :-1][self.tied] = 0.0
         reached = np.maximum(sums.max(axis=1), -sums.min(axis=1))
-        return [self._refine(self.normals[i], r) for i in np.argsort(reached)[::-1][:count]]
+        chosen = np.argsort(reached)[::-1][:count]
+        return [
+            self._refine(self.normals[i], r, turns)
+            for i, turns in zip(chosen, [6, 6, 6, *[0] * count], strict=False)
+        ]
 
-    def _refine(self, normal: Array, r: Array) -> HalfspaceSum:
+    def _refine(self, normal: Array, r: Array, turns: int) -> HalfspaceSum:
         offset, value = best_offset(self.points @ normal, r)
         reach = 0.05
-        for _ in range(6):
+        for _ in range(turns):
             turn = self._rng.normal(size=normal.size) / self._spread
             candidate = _unit((normal + reach * np.linalg.norm(normal) * _unit(turn[None])[0])[None])[0]
             at, found = best_offset(self.points @ candidate, r)
@@ -138,7 +155,7 @@ def fit_halfspaces(
     mass: float,
     rng: np.random.Generator,
     *,
-    max_atoms: int = 60,
+    max_atoms: int = 100,
     tol: float = 1e-3,
     max_nodes: int = 3000,
 ) -> HalfspaceFit:
@@ -153,7 +170,7 @@ def fit_halfspaces(
         D, the largest total mass.
     rng : numpy.random.Generator
         Public randomness for the search directions; the certificate does not depend on it.
-    max_atoms : int, default=60
+    max_atoms : int, default=100
         Most half-spaces.
     tol : float, default=1e-3
         Stop when the duality gap is below it.
@@ -166,13 +183,14 @@ def fit_halfspaces(
         ``lower_bound`` is a proven lower bound on the minimum over the class, in any dimension.
     """
     n, q = points.shape
+    points, exponents = power_of_two_scale(points)
     distinct, inverse = np.unique(points, axis=0, return_inverse=True)
     inverse = inverse.ravel()
     weight = np.bincount(inverse) / n
     target = np.bincount(inverse, weights=s) / n  # the mean of s at a point, times its weight
     mean = float(s.mean())
-    search = _Directions(distinct, rng)
     bound = _Bound(distinct, max_nodes)
+    search = None if bound.cheap else _Directions(distinct, rng)
     features = np.empty((len(distinct), 0))
     directions, offsets, masses = np.empty((0, q)), np.empty(0), np.empty(0)
     values = np.full(len(distinct), mean)
@@ -182,18 +200,18 @@ def fit_halfspaces(
         while True:
             r = target - weight * values
             explained = float(r @ values)
-            found = search.best(r, 3)
-            full = masses.size >= max_atoms or rounds == _MOST_ROUNDS - 1
-            if full or 2.0 * (mass * found[0].value - explained) <= tol / 2.0:
+            found = [] if search is None else search.best(r, _AT_ONCE)
+            full = masses.size >= max_atoms or rounds == (_MANY_ROUNDS if bound.cheap else _MOST_ROUNDS) - 1
+            missed = 2.0 * (mass * max((half.value for half in found), default=math.inf) - explained)
+            if full or bound.cheap or missed <= tol / 2.0:
                 enough = (explained + tol / 2.0) / mass if mass else math.inf
-                certain = bound.largest(r, enough, math.inf if full else enough)
-                gap = 2.0 * (mass * certain.upper - explained) + 4.0 * abs(float(r.sum()))
+                found = bound.largest(r, enough, math.inf if full else enough)
+                gap = 2.0 * (mass * found[0].upper - explained) + 4.0 * abs(float(r.sum()))
                 lower = max(lower, 1.0 - float((2.0 * target - weight * values) @ values) - max(gap, 0.0))
-                missed = 2.0 * (mass * certain.value - explained)
+                missed = 2.0 * (mass * max(half.value for half in found) - explained)
                 rounds += 1
-                if full or missed <= tol / 2.0:
+                if full or missed <= tol / 2.0 or gap <= tol:
                     break
-                found = [certain]
             new = [half for half in found if 2.0 * (mass * half.value - explained) > 0.0]
             columns = [(distinct @ half.direction >= half.offset).astype(float) for half in new]
             features = np.column_stack([features, *columns])
@@ -202,7 +220,7 @@ def fit_halfspaces(
             centred = features - weight @ features
             start = np.append(masses, np.zeros(len(new)))
             gram = centred.T @ (weight[:, None] * centred)
-            masses = _corrective(gram, centred.T @ target, start, mass, tol / 10.0)
+            masses = _corrective(gram, centred.T @ target, start, mass, max(tol, _SHARE * missed) / 10.0)
             kept = masses != 0.0
             features, directions, offsets, masses = (
                 features[:, kept],
@@ -216,7 +234,7 @@ def fit_halfspaces(
     intercept = mean - float((weight @ features) @ masses) if masses.size else mean
     fitted = values[inverse]
     loss = float((s - fitted) @ (s - fitted) / n)
-    return HalfspaceFit(intercept, masses, directions, offsets, fitted, loss, min(lower, loss))
+    return HalfspaceFit(intercept, masses, directions, offsets, exponents, fitted, loss, min(lower, loss))
 
 
 class _Bound:
@@ -224,19 +242,23 @@ class _Bound:
 
     def __init__(self, points: Array, max_nodes: int) -> None:
         self._points, self._max_nodes = points, max_nodes
-        self._line: TurningLine | None = None
+        self._plane = points.shape[1] == 2 and len(points) <= _MOST_TURNED
+        self.cheap = self._plane and len(points) <= _FEW_TURNED
+        self._line = TurningLine(points) if self.cheap else None
 
-    def largest(self, r: Array, enough: float, refuted: float) -> HalfspaceSum:
-        """The best half-space found, and a bound on all: below ``enough`` unless one holds more than ``refuted``."""
-        plane = self._points.shape[1] == 2 and len(self._points) <= _MOST_TURNED
+    def largest(self, r: Array, enough: float, refuted: float) -> list[HalfspaceSum]:
+        """Good half-spaces, and a bound on all: below ``enough`` unless one holds more than ``refuted``."""
         if self._line is None:
-            for nodes in (_FEW_NODES,) if plane else (_FEW_NODES, self._max_nodes):
+            for nodes in (_FEW_NODES,) if self._plane else (_FEW_NODES, self._max_nodes):
                 best = largest_halfspace_sum(self._points, r, enough=enough, refuted=refuted, max_nodes=nodes)
                 if best.value > refuted or best.upper <= max(enough, best.value * (1.0 + 1e-9)):
-                    return best
-            if not plane:
-                return best
+                    return [best]
+            if not self._plane:
+                return [best]
             self._line = TurningLine(self._points)
-        _, upper, direction = self._line.largest(r)
-        offset, value = best_offset(self._points @ direction, r)
-        return HalfspaceSum(value, upper, direction, offset)
+        _, upper, directions = self._line.largest(r, _AT_ONCE)
+        return [
+            HalfspaceSum(value, upper, direction, offset)
+            for direction in directions
+            for offset, value in [best_offset(self._points @ direction, r)]
+        ]

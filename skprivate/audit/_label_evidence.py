@@ -40,6 +40,9 @@ def default_evidence(release: Any, X: Any, labels: Labels) -> Array:
     bags = _random_bags(release, len(labels.law))
     if bags is not None:
         return _from_bags(bags, labels)
+    tables = _curated_tables(release, X)
+    if tables:
+        return _from_tables(release.bags_, tables, labels)
     if hasattr(release, "predict_proba"):
         return _from_probabilities(release, X, labels)
     return _from_predictions(release, X, labels)
@@ -60,11 +63,7 @@ def _from_bags(bags: Any, labels: Labels) -> Array:
     n, k = labels.law.shape
     width = bags.label_sums.shape[1]
     vectors = _as_sums(labels.candidates, bags.classes, width)
-    mean = np.einsum("nk,nkw->nw", labels.law, vectors)
-    # Every row stands with its label where that is known, and with its expectation where it is not.
-    is_known = ~labels.targets
-    picked = np.argmax(labels.candidates == labels.known[:, None], axis=1)
-    stands = np.where(is_known[:, None], vectors[np.arange(n), picked], mean)
+    stands, _ = _as_known(vectors, labels)
     bag = np.repeat(np.arange(bags.sizes.size), bags.sizes)
     totals = np.zeros((bags.sizes.size, width))
     np.add.at(totals, bag, stands[bags.members])
@@ -75,6 +74,47 @@ def _from_bags(bags: Any, labels: Labels) -> Array:
         if labels.targets[row]:
             said[row] -= np.abs(rest[of] + stands[row] - vectors[row]).sum(axis=1) / scale
     return said
+
+
+def _curated_tables(release: Any, X: Any) -> list[tuple[Any, npt.NDArray[np.intp]]]:
+    """Noisy tables of curated bags, each with the bag of every row; none where X is not what they were made from."""
+    tables = getattr(getattr(release, "bags_", None), "tables", ())
+    if not tables or not hasattr(release, "_locate"):
+        return []
+    placed = list(zip(tables, release._locate(X), strict=False))
+    fits = len(placed) == len(tables) and all(
+        table.noise_variance > 0.0
+        and bag.min(initial=0) >= 0
+        and np.array_equal(np.bincount(bag, minlength=table.n_bags), table.counts)
+        for table, bag in placed
+    )
+    return placed if fits else []
+
+
+def _from_tables(bags: Any, placed: list[tuple[Any, npt.NDArray[np.intp]]], labels: Labels) -> Array:
+    """Laplace likelihoods of what is left of the sums of a row's bags; labels that nobody knows widen the noise."""
+    n, k = labels.law.shape
+    vectors = _as_sums(labels.candidates, bags.classes, bags.n_outputs)
+    stands, spread = _as_known(vectors, labels)
+    said = np.zeros((n, k))
+    for table, bag in placed:
+        totals, variance = np.zeros((2, *table.label_sums.shape))
+        np.add.at(totals, bag, stands)
+        np.add.at(variance, bag, spread)
+        rest = (table.label_sums - totals)[bag] + stands
+        scale = np.sqrt((table.noise_variance + variance[bag] - spread) / 2.0)
+        said -= (np.abs(rest[:, None] - vectors) / scale[:, None]).sum(axis=2)
+    return said
+
+
+def _as_known(vectors: Array, labels: Labels) -> tuple[Array, Array]:
+    """Each row's label where that is known and its expectation where it is not, with the variance of what is left."""
+    mean = np.einsum("nk,nkw->nw", labels.law, vectors)
+    variance = np.einsum("nk,nkw->nw", labels.law, (vectors - mean[:, None]) ** 2)
+    picked = np.argmax(labels.candidates == labels.known[:, None], axis=1)
+    target = labels.targets[:, None]
+    stands = np.where(target, mean, vectors[np.arange(len(picked)), picked])
+    return stands, np.where(target, variance, 0.0)
 
 
 def _as_sums(candidates: npt.NDArray[Any], classes: Any, width: int) -> Array:

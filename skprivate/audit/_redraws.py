@@ -60,8 +60,8 @@ class Redraws:
 
     def __init__(self, observer: Observer, pair: Design, seed: int | None):
         first = _Path()
-        second = _Path(first.path)
-        for coin, tape in ((False, first), (True, second)):
+        second, again = _Path(first.path), _Path(first.path)
+        for coin, tape in ((False, first), (True, second), (False, again)):
             with run_tape(tape):
                 data = pair.make(np.array([coin]))
                 model = observer.fit(data, seed)
@@ -69,6 +69,12 @@ class Redraws:
                     model.transform(data.X)
         if len(first.steps) != len(second.steps):
             raise ValueError("the two fits do not ask for the same draws.")
+        # Public choices, as of the rows of a bag, are made afresh by each fit: then more than the units differs.
+        for (draw, _), (same, _) in zip(first.steps, again.steps, strict=True):
+            if not np.array_equal(draw.statistic, same.statistic):
+                raise ValueError(
+                    "fits on one input make different public choices; simulate=True repeats them."
+                )
         self.steps: list[Any] = []
         self._choices: dict[str, int] = {}
         strength: list[float] = []

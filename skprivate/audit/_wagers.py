@@ -143,6 +143,19 @@ class Wagers:
         self.ratio = np.exp(at)
         self.on_odds = np.zeros((len(claims), n_experts))
         self.on_curve = np.zeros((len(claims), at.size, _KELLY.size))
+        # Half on guesses of every coin, which tell most of Gaussian noise; half on odds, where the claim bounds them.
+        weights = np.where(np.arange(at.size) == 0, 0.5, 0.5 / max(at.size - 1, 1)) / _KELLY.size
+        curve = np.repeat(weights, _KELLY.size) * np.where(np.isinf(self.odds), 1.0, 0.5)[:, None]
+        odds = np.repeat(np.where(np.isinf(self.odds), 0.0, 0.5 / n_experts)[:, None], n_experts, axis=1)
+        self._weights = np.hstack([odds, curve])
+
+    def favour(self, practice: Wagers) -> None:
+        """Before the first bet: half of the wealth goes to where it would have been after practice."""
+        after = np.where(self._weights > 0.0, practice._all(), -np.inf)
+        self._weights = 0.5 * self._weights + 0.5 * np.exp(after - logsumexp(after, axis=1, keepdims=True))
+
+    def _all(self) -> Array:
+        return np.hstack([self.on_odds, self.on_curve.reshape(len(self.odds), -1)])
 
     def settle(self, forecast: Forecast, coins: Mask, *, of_one_fit: bool) -> None:
         """Bet on coins, all of one fit or each of a fit of its own, and look at them."""
@@ -192,15 +205,6 @@ class Wagers:
             slack = (1.0 + ratio) * math.sqrt(r) / (4.0 * m)
             self.on_curve[:, k] += np.log1p(_KELLY * (mean / (self.deltas[:, k, None] + slack) - 1.0))
 
-    def best(self) -> float:
-        """Of the bets against the first claim the one that did best, with hindsight: to compare designs by."""
-        curve = float(self.on_curve[0].max())
-        return curve if math.isinf(self.odds[0]) else max(curve, float(self.on_odds[0].max()))
-
     def log_wealth(self) -> Array:
-        """For each claim: the average of all wealths; half on the odds, where the claim bounds them."""
-        n_ratios = self.ratio.size  # half on guesses of every coin, which tell most of Gaussian noise
-        weights = np.where(np.arange(n_ratios) == 0, 0.5, 0.5 / max(n_ratios - 1, 1)) / _KELLY.size
-        curve = logsumexp(self.on_curve, axis=(1, 2), b=weights[:, None])
-        odds = logsumexp(self.on_odds, axis=1) - math.log(self.on_odds.shape[1])
-        return np.asarray(np.where(np.isinf(self.odds), curve, np.logaddexp(odds, curve) - math.log(2.0)))
+        """For each claim: the average of all wealths, by weights that were fixed before the first bet."""
+        return np.asarray(logsumexp(self._all(), axis=1, b=self._weights))

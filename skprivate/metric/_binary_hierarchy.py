@@ -22,6 +22,10 @@ IntArray = NDArray[np.int64]
 
 #: No hierarchy is deeper: 2^22 boxes.
 MAX_DEPTH = 22
+#: What is added to the depth for data in one, two, and more columns.
+FURTHER_SPLITS = {1: -0.7, 2: 1.0, 3: 2.35}
+#: Depth added for every split of the list of combinations of categories.
+GROUP_SHARE = 0.3
 #: Levels with a smaller share of the budget than this are not counted at all.
 _LEAST_SHARE = 0.02
 #: About the sum of the integer weights of all levels.
@@ -308,27 +312,31 @@ def consistent_leaves(
     return values
 
 
-def extra_depth(pilot: FloatArray, n_features: int) -> int:
+def extra_depth(pilot: FloatArray, n_features: int, group_bits: int = 0) -> int:
     """Further splits that concentrated data are worth, from a released pilot measure.
 
     `choose_depth` counts on data that fill the cube. Real rows fill a part of it: with D bits of entropy less than the
     uniform measure has on the pilot's boxes, empty boxes are cut off by nonnegativity and the rest is worth finer
-    ones.
+    ones. Splits of categories use depth up that the numeric columns need as well.
 
     Parameters
     ----------
     pilot : ndarray
         Nonnegative leaf values of a coarse hierarchy.
     n_features : int
+    group_bits : int
+        Splits of the list of combinations of categories.
 
     Returns
     -------
     int
-        0.6·D − 0.7, or 0.6·D + 0.65 for three and more features, rounded, at least 0. Fitted on made data.
+        0.6·D + c + `GROUP_SHARE`·``group_bits``, rounded, at least 0, with c from `FURTHER_SPLITS`. Fitted
+        (benchmarks/metric_depth.py, benchmarks/metric_mixed.py).
     """
     total = float(pilot.sum())
     if total <= 0:
         return 0
     share = pilot[pilot > 0] / total
     deficit = math.log2(pilot.size) + float(share @ np.log2(share))
-    return max(round(0.6 * deficit + (0.65 if n_features >= 3 else -0.7)), 0)
+    constant = FURTHER_SPLITS[min(max(n_features, 1), 3)] + GROUP_SHARE * group_bits
+    return max(round(0.6 * deficit + constant), 0)

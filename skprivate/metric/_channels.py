@@ -13,7 +13,6 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, eye_array, kron
 from scipy.sparse.csgraph import connected_components
 
-from skprivate.metric._finite_metric import separated_net
 from skprivate.privacy._channel import channel_price, quantise_channel
 
 FloatArray = NDArray[np.float64]
@@ -22,88 +21,9 @@ IntArray = NDArray[np.int64]
 #: Largest number of states of the linear programme.
 MAX_LP_STATES = 64
 #: ε is lowered by this much before a channel is designed, so that rounding never makes it dearer than asked.
-_MARGIN = 1e-7
+MARGIN = 1e-7
 #: Share of the uniform law that a channel has at least.
 _LEAST_MIXING = 2.0**-40
-
-
-def exponential_channel(distances: FloatArray, net: IntArray, epsilon: float) -> FloatArray:
-    """P(y|x) ∝ exp(−(ε/2) ρ(x, y)) for y in a net (Lemma 4.1); zero outside of it.
-
-    The exponent changes by at most (ε/2) ρ(x, x′), and so does the logarithm of the normaliser.
-
-    Parameters
-    ----------
-    distances : ndarray of shape (n, n)
-        ρ, or a relaxed distance ρ̃ that is 1-Lipschitz in x with respect to ρ.
-    net : ndarray of int
-    epsilon : float
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-    """
-    exponent = -0.5 * epsilon * distances[:, net]
-    weights = np.exp(exponent - exponent.max(axis=1, keepdims=True))
-    channel = np.zeros_like(distances)
-    channel[:, net] = weights / weights.sum(axis=1, keepdims=True)
-    return channel
-
-
-def relaxed_distances(first: FloatArray, second: FloatArray, scale: float) -> FloatArray:
-    """ρ̃(x, y): ρ1-distance from x to the ρ2-ball of radius ``scale`` around y (Theorem 5.1)."""
-    relaxed = np.empty_like(first)
-    # In an ultrametric the balls are a partition: few are different.
-    columns: dict[bytes, FloatArray] = {}
-    for y, ball in enumerate(second <= scale):
-        key = np.packbits(ball).tobytes()
-        if key not in columns:
-            columns[key] = first[:, ball].min(axis=1)
-        relaxed[:, y] = columns[key]
-    return relaxed
-
-
-def net_scales(distances: FloatArray, most: int = 32) -> FloatArray:
-    """Scales at which nets differ: 0 and up to ``most`` quantiles of the positive distances."""
-    values = np.unique(distances[distances > 0])
-    if values.size > most:
-        values = values[np.linspace(0, values.size - 1, most).astype(int)]
-    return np.concatenate([[0.0], values])
-
-
-def best_exponential_channel(
-    distances: FloatArray, epsilon: float, *, accuracy: FloatArray | None = None, relaxed: bool = False
-) -> FloatArray:
-    """Exponential mechanism on the net with the smallest worst-case expected error.
-
-    The scale Δ of the net is searched instead of set to the entropic scale with its constants: nets and errors are
-    public geometry, and the choice can only improve on Lemma 4.1.
-
-    Parameters
-    ----------
-    distances : ndarray of shape (n, n)
-        Privacy metric ρ1.
-    epsilon : float
-    accuracy : ndarray of shape (n, n), optional
-        Accuracy metric ρ2; nets are separated in it.
-    relaxed : bool, default=False
-        Use ρ̃ in the exponent (Theorem 5.1).
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-    """
-    second = distances if accuracy is None else accuracy
-    best: tuple[float, FloatArray] | None = None
-    for scale in net_scales(second):
-        net = separated_net(second, float(scale))
-        exponent = relaxed_distances(distances, second, float(scale)) if relaxed else distances
-        channel = exponential_channel(exponent, net, epsilon * (1 - _MARGIN))
-        error = worst_error(channel, second)
-        if best is None or error < best[0]:
-            best = (error, channel)
-    assert best is not None
-    return affordable(best[1], distances, epsilon)
 
 
 def optimal_channel(
@@ -136,7 +56,7 @@ def optimal_channel(
     weights = np.full(n, 1 / n) if prior is None else prior
     cost = (weights[:, None] * (distances if loss is None else loss)).ravel()
     pairs = essential_pairs(distances)
-    factor = np.exp(np.minimum(epsilon * (1 - _MARGIN) * distances[pairs[:, 0], pairs[:, 1]], 600.0))
+    factor = np.exp(np.minimum(epsilon * (1 - MARGIN) * distances[pairs[:, 0], pairs[:, 1]], 600.0))
     row = np.arange(len(pairs))
     # e^{−ερ} P(y|x) − P(y|x′) ≤ 0 for every y: written on rows of P, then repeated for the outputs.
     relation = coo_array(
@@ -179,8 +99,7 @@ def affordable(channel: FloatArray, distances: FloatArray, epsilon: float) -> Fl
     -------
     ndarray of shape (n, m)
     """
-    alike = connected_components(csr_array(distances == 0), directed=False)[1]
-    channel = channel[np.unique(alike, return_index=True)[1][alike]]
+    channel = channel[representatives(distances)]
     used = (channel > 0).any(axis=0)
     uniform = used / np.count_nonzero(used)
     mixing = _LEAST_MIXING
@@ -190,6 +109,13 @@ def affordable(channel: FloatArray, distances: FloatArray, epsilon: float) -> Fl
             return mixed
         mixing *= 4
     return np.tile(uniform, (channel.shape[0], 1))
+
+
+def representatives(distances: FloatArray) -> IntArray:
+    """For each state the first one that is at distance 0 from it, directly or by others."""
+    alike = connected_components(csr_array(distances == 0), directed=False)[1]
+    first: IntArray = np.unique(alike, return_index=True)[1][alike]
+    return first
 
 
 def essential_pairs(distances: FloatArray) -> IntArray:

@@ -114,9 +114,8 @@ class BinaryHierarchy(Mechanism):
             np.full(pilot_depth + 1, 1.0),
             n_leaves=self._n_leaves(pilot_depth),
         )
-        depth = min(
-            choose_depth(size, rest, self.n_features) + extra_depth(coarse, self.n_features), MAX_DEPTH
-        )
+        further = extra_depth(coarse, self.n_features, self.bits)
+        depth = min(choose_depth(size, rest, self.n_features) + further, MAX_DEPTH)
         return pilot, depth if self.n_groups is None else max(depth, pilot_depth)
 
     def _n_leaves(self, depth: int) -> int:

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.metric._channels import best_exponential_channel
+from skprivate.metric._exponential import best_exponential_channel
 from skprivate.metric._transport import wasserstein_matrix
 
 FloatArray = NDArray[np.float64]

@@ -15,7 +15,8 @@ from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._box import check_box
-from skprivate.metric._channels import best_exponential_channel, optimal_channel
+from skprivate.metric._channels import optimal_channel
+from skprivate.metric._exponential import best_exponential_channel
 from skprivate.metric._finite_metric import check_metric, tree_distances
 from skprivate.metric._sphere import METRIC, latitude_column, sphere_map
 from skprivate.metric._states import check_prior, leaves_of, state_numbers
@@ -49,7 +50,8 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         two columns in degrees, a matrix ``distances`` between ``states``, or the ultrametric of a tree.
     mechanism : {"auto", "k-norm", "exponential", "relaxed", "optimal"}, default="auto"
         "k-norm": noise with density ∝ e^{−ε‖z‖} (norms). "exponential": exponential mechanism on a separated net
-        (Lemma 4.1). "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
+        (Lemma 4.1), as steep as its measured price allows; under a norm the nearest point of a grid to a place with
+        "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
         least expected loss under ``prior``, by linear programming, for at most 64 states. "auto": the first one
         allowed.
     bounds : dict {column: (low, high)} or pair (lower, upper), optional
@@ -297,6 +299,12 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         axes = [(np.arange(self.resolution) + 0.5) / self.resolution] * d
         return box.from_unit(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, d))
 
+    def _nearest_of_net(self, noisy):
+        """The nearest point of the grid, in all three norms: post-processing."""
+        shape = (self.resolution,) * noisy.shape[1]
+        cells = np.minimum((self._box.to_unit(noisy) * self.resolution).astype(np.int64), self.resolution - 1)
+        return self.net_[np.ravel_multi_index(tuple(cells.T), shape)]
+
     def _finite_metric(self):
         if self.metric == "tree":
             if self.parents is None:
@@ -351,13 +359,11 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
                 index, channel=self.channel_, distances=self._distances, epsilon=self.epsilon
             )
             result = self.states_[drawn][:, None]
-        elif hasattr(self, "net_"):
-            ends = (self._box.lower, self._box.upper)
-            chosen = release.nearest(X, points=self.net_, bounds=ends, norm=self.metric, epsilon=self.epsilon)
-            result = self.net_[chosen]
         else:
             result = release.k_norm(X, norm=self.metric, epsilon=self.epsilon)
-            if self._box is not None:
+            if hasattr(self, "net_"):
+                result = self._nearest_of_net(result)
+            elif self._box is not None:
                 # Clipping to a box is the projection in all three norms, and post-processing.
                 result = np.clip(result, self._box.lower, self._box.upper)
         return result, release.close()

@@ -190,7 +190,8 @@ def predicted_accuracy(
     -------
     Bracket
     """
-    from skprivate.metric._channels import best_exponential_channel, worst_error
+    from skprivate.metric._channels import worst_error
+    from skprivate.metric._exponential import best_exponential_channel
 
     first, second = _two_metrics(space, distance, accuracy)
     _check_positive(epsilon=epsilon)

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._progress import steps
-from skprivate.mixture._geometry import Floats, products
+from skprivate.mixture._geometry import Floats
 from skprivate.mixture._selection import Integers, merge_occurrences, occurrences
 
 #: Fraction of the public points that a cut leaves in. Most of the public population is to be called public.
@@ -28,12 +28,17 @@ FINE_KEPT_FRACTIONS = (
 )
 #: Sums that are gathered before they are counted.
 GATHER = 2**20
-#: Projections (rows times directions) formed at a time.
-PROJECTIONS = 2**22
+#: Rows whose products with one direction after another are formed while they are in the cache.
+ROWS = 2**13
 #: Thresholds up to which a value is compared with each.
 FEW_CUTS = 32
+#: Rows times last directions that are counted in one call.
+BATCH = 2**17
 #: Parts of the enumeration whose histograms are kept for the second pass.
 CHECKPOINTS = 16
+
+#: Leading directions, and last directions that are joined to them one by one.
+Batch: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +62,49 @@ class CutCandidates:
     def n_cuts(self) -> tuple[int, ...]:
         return tuple(len(cuts) for cuts in self.thresholds)
 
+    @property
+    def offered_directions(self) -> Floats:
+        """Those that have a cut, or all where none has."""
+        offered = np.array(self.n_cuts) > 0
+        return self.directions[offered] if offered.any() else self.directions
+
     def bins(self, scaled: Floats) -> NDArray[Any]:
         """For each direction and row the first cut that contains the row, of shape (n_directions, n_rows).
 
         The number of cuts stands for none. The integer type is as small as that number allows.
         """
-        n_rows = scaled.shape[0]
         dtype = np.min_scalar_type(max(self.n_cuts, default=0))
-        bins = np.empty((len(self.thresholds), n_rows), dtype=dtype)
-        step = max(1, PROJECTIONS // max(1, len(self.thresholds)))
-        for low in range(0, n_rows, step):
-            projections = products(self.directions, scaled[low : low + step])
-            for k, cuts in enumerate(self.thresholds):
-                bins[k, low : low + step] = _count_below(cuts + self.slack, projections[k])
+        bins = np.empty((len(self.thresholds), scaled.shape[0]), dtype=dtype)
+        for part, projections in self.projections(scaled):
+            for k, projection in enumerate(projections):
+                bins[k, part] = _count_below(self.thresholds[k] + self.slack, projection)
         return bins
+
+    def counts(self, scaled: Floats) -> list[Integers]:
+        """How many rows each cut of each direction contains."""
+        totals = [np.zeros(count, dtype=np.int64) for count in self.n_cuts]
+        for _, projections in self.projections(scaled):
+            for k, projection in enumerate(projections):
+                for cut, threshold in enumerate((self.thresholds[k] + self.slack).tolist()):
+                    totals[k][cut] += np.count_nonzero(projection <= threshold)
+        return totals
+
+    def projections(self, scaled: Floats) -> Iterator[tuple[slice, Iterator[Floats]]]:
+        """Blocks of rows and their products with the directions, one after another: as `products` forms them."""
+        used = [np.flatnonzero(direction).tolist() for direction in self.directions]
+        for low in range(0, scaled.shape[0], ROWS):
+            part = slice(low, min(low + ROWS, scaled.shape[0]))
+            columns = np.ascontiguousarray(scaled[part].T)
+            yield part, self._along(columns, used)
+
+    def _along(self, columns: Floats, used: list[list[int]]) -> Iterator[Floats]:
+        result, term = np.empty(columns.shape[1]), np.empty(columns.shape[1])
+        for direction, axes in zip(self.directions, used, strict=True):
+            result[:] = 0.0
+            for axis in axes:
+                np.multiply(columns[axis], direction[axis], out=term)
+                np.add(result, term, out=result)
+            yield result
 
     def halfspace(self, direction: int, cut: int) -> tuple[Floats, float]:
         """Normal and intercept of a cut as {z : ⟨normal, z⟩ + intercept ≥ 0}."""
@@ -103,6 +137,27 @@ def quantile_cuts(public: Floats, directions: Floats, kept: tuple[float, ...], s
         outside = column[np.minimum(following, len(column) - 1)]
         thresholds.append(np.where(following < len(column), (inside + outside) / 2, inside))
     return CutCandidates(directions, tuple(thresholds), slack)
+
+
+def without_repetition(cuts: CutCandidates, public: Floats) -> CutCandidates:
+    """Leave out what repeats another cut, or cuts nothing off, along columns with two public values.
+
+    A one-hot column has one cut, between its values: along one sense of the axis or the other. A cut that leaves both
+    values in says nothing that the column can say, and two columns of opposite values say the same.
+    """
+    two_valued = np.array([np.unique(column).size == 2 for column in public.T])
+    seen: set[bytes] = set()
+    thresholds = []
+    for direction, offered in zip(cuts.directions, cuts.thresholds, strict=True):
+        axes = np.flatnonzero(direction)
+        if offered.size and axes.size == 1 and two_valued[axes[0]]:
+            values = public[:, axes[0]] * direction[axes[0]]
+            members = [values <= threshold + cuts.slack for threshold in offered]
+            kept = [not m.all() and np.packbits(m).tobytes() not in seen for m in members]
+            seen.update(np.packbits(m).tobytes() for m in members)
+            offered = offered[kept]
+        thresholds.append(offered)
+    return CutCandidates(cuts.directions, tuple(thresholds), cuts.slack)
 
 
 def point_cuts(public: Floats, slack: float) -> CutCandidates:
@@ -161,9 +216,12 @@ class CutIntersections:
         if int(np.abs(weights).sum()) >= 2**53:
             raise ValueError("The weights add up to too much for exact sums.")
         self._weights = weights.astype(np.float64)
-        self._groups = [
-            group for size in range(self.max_size + 1) for group in combinations(range(len(n_cuts)), size)
-        ]
+        cuts = np.array(n_cuts, dtype=np.int64)
+        self._batches = list(
+            _batches(np.flatnonzero(cuts), self.max_size, max(1, BATCH // max(1, weights.size)))
+        )
+        most = max((len(lasts) for _, lasts in self._batches), default=1)
+        self._tiled = np.tile(self._weights, most) if most > 1 else self._weights
         self._checkpoints: list[tuple[slice, Integers, Integers]] = []
 
     def __len__(self) -> int:
@@ -171,10 +229,10 @@ class CutIntersections:
 
     def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
         """Numbers of errors that occur, ascending, and how many sets make each (pass 1)."""
-        size = max(1, -(-len(self._groups) // CHECKPOINTS))
+        size = max(1, -(-len(self._batches) // CHECKPOINTS))
         self._checkpoints = []
-        with steps("hypotheses", -(-len(self._groups) // size)) as step:
-            for low in range(0, len(self._groups), size):
+        with steps("hypotheses", -(-len(self._batches) // size)) as step:
+            for low in range(0, len(self._batches), size):
                 part = slice(low, low + size)
                 self._checkpoints.append((part, *self._count(part)))
                 step()
@@ -190,21 +248,26 @@ class CutIntersections:
             if remaining >= held:
                 remaining -= held
                 continue
-            for group, numbers in self._blocks(part):
+            for batch, numbers in self._blocks(part):
                 positions = np.flatnonzero(numbers == errors)
                 if remaining < positions.size:
-                    return self._describe(group, int(positions[remaining]))
+                    return self._describe(*batch, int(positions[remaining]))
                 remaining -= positions.size
         raise IndexError(f"Fewer than {member + 1} sets make {errors} errors.")
 
     def all_errors(self) -> Iterator[tuple[tuple[int, ...], int]]:
         """Every set with its errors, one by one: for tests and very small families."""
-        for group, numbers in self._blocks(slice(None)):
+        for batch, numbers in self._blocks(slice(None)):
             for position, errors in enumerate(numbers):
-                yield self._describe(group, position), int(errors)
+                yield self._describe(*batch, position), int(errors)
 
-    def _describe(self, group: tuple[int, ...], position: int) -> tuple[int, ...]:
-        shape = tuple(self.n_cuts[k] for k in group)
+    def _describe(self, head: tuple[int, ...], lasts: tuple[int, ...], position: int) -> tuple[int, ...]:
+        group, shape = head, tuple(self.n_cuts[k] for k in head)
+        for last in lasts:
+            group, shape = (*head, last), (*(self.n_cuts[k] for k in head), self.n_cuts[last])
+            if position < prod(shape):
+                break
+            position -= prod(shape)
         cuts = np.unravel_index(position, shape) if group else ()
         return tuple(int(value) for pair in zip(group, cuts, strict=True) for value in pair)
 
@@ -222,27 +285,49 @@ class CutIntersections:
             merged.append(occurrences(np.concatenate(gathered)))
         return merge_occurrences(merged)
 
-    def _blocks(self, part: slice) -> Iterator[tuple[tuple[int, ...], Integers]]:
-        """Errors of all sets along each group of directions; the last direction's cut varies fastest."""
-        head: tuple[int, ...] = ()
-        code: NDArray[np.intp] = np.zeros(self._weights.size, dtype=np.intp)
-        buffer = np.empty_like(code)
-        for group in self._groups[part]:
-            shape = tuple(self.n_cuts[k] + 1 for k in group)
-            if group[:-1] != head:
-                # Groups follow in order, so all that share their leading directions share this.
-                head = group[:-1]
-                code = np.zeros(self._weights.size, dtype=np.intp)
+    def _blocks(self, part: slice) -> Iterator[tuple[Batch, Integers]]:
+        """Errors of all sets of each batch, direction by direction; the last direction's cut varies fastest."""
+        n_rows = self._weights.size
+        code: NDArray[np.intp] = np.zeros(n_rows, dtype=np.intp)
+        buffer = np.empty(self._tiled.size, dtype=np.intp)
+        present: tuple[int, ...] = ()
+        for head, lasts in self._batches[part]:
+            if head != present:
+                # Batches follow in order, so all that share their leading directions share this.
+                present = head
+                code = np.zeros(n_rows, dtype=np.intp)
                 for k in head:
                     code *= self.n_cuts[k] + 1
                     code += self.bins[k]
-            cells = code
-            if group:
-                np.multiply(code, shape[-1], out=buffer)
-                cells = np.add(buffer, self.bins[group[-1]], out=buffer)
-            sums = np.bincount(cells, weights=self._weights, minlength=prod(shape)).reshape(shape)
-            for axis in range(len(shape)):
+            cuts = np.array([self.n_cuts[k] for k in lasts], dtype=np.int64)
+            width = int(cuts.max(initial=0)) + 1
+            shape = (max(len(lasts), 1), *(self.n_cuts[k] + 1 for k in head), width)
+            cells = buffer[: shape[0] * n_rows].reshape(shape[0], n_rows)
+            np.multiply(code, width, out=cells)
+            if lasts:
+                cells += self.bins[list(lasts)]
+            cells += (np.arange(shape[0]) * prod(shape[1:]))[:, None]
+            sums = np.bincount(cells.ravel(), weights=self._tiled[: cells.size], minlength=prod(shape))
+            sums = sums.reshape(shape)
+            for axis in range(1, len(shape)):
                 np.cumsum(sums, axis=axis, out=sums)
-            inside = sums[tuple(slice(self.n_cuts[k]) for k in group)]
+            inside = sums[(slice(None), *(slice(self.n_cuts[k]) for k in head))]
+            if lasts:
+                inside = inside[..., : width - 1]
+                if cuts.min() < width - 1:
+                    offered = np.arange(width - 1) < cuts[:, None]
+                    offered = offered.reshape(len(lasts), *[1] * len(head), width - 1)
+                    inside = inside[np.broadcast_to(offered, inside.shape)]
             errors = inside.astype(np.int64).ravel() + self.offset
-            yield group, errors // self.resolution if self.resolution > 1 else errors
+            yield (head, lasts), errors // self.resolution if self.resolution > 1 else errors
+
+
+def _batches(directions: NDArray[np.intp], max_size: int, most: int) -> Iterator[Batch]:
+    """All sets of directions as (all but the last, some of the last), the empty set as ((), ())."""
+    yield (), ()
+    numbers = directions.tolist()
+    for size in range(max_size):
+        for places in combinations(range(len(numbers)), size):
+            head = tuple(numbers[place] for place in places)
+            for low in range(places[-1] + 1 if places else 0, len(numbers), most):
+                yield head, tuple(numbers[low : low + most])

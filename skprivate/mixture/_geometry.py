@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ SPAN_TOLERANCE = 1e-9
 BOUNDARY_TOLERANCE = 1e-9
 #: Scaled features are clipped to ± this value, so that no finite input overflows.
 LARGEST_COORDINATE = 1e12
+#: Public rows whose span is found at a time.
+BLOCK = 2**14
 
 
 def products(directions: Floats, rows: Floats) -> Floats:
@@ -78,8 +81,10 @@ class PublicFrame:
     def scaled(self, X: Floats) -> Floats:
         """Center and scale rows; a row's image depends on that row alone."""
         with np.errstate(over="ignore"):
-            scaled = (X - self.center) / self.scale
-        return np.clip(scaled, -LARGEST_COORDINATE, LARGEST_COORDINATE)
+            scaled = X - self.center
+            scaled /= self.scale
+        np.clip(scaled, -LARGEST_COORDINATE, LARGEST_COORDINATE, out=scaled)
+        return scaled
 
     def transform(self, X: Floats) -> tuple[Floats, Floats]:
         """Coordinates of shape (n, dimension) of the projections on V, and distances of shape (n,) to V.
@@ -104,33 +109,43 @@ class PublicFrame:
         return coefficients, intercepts - coefficients @ self.center
 
 
-def public_frame(public: Floats) -> PublicFrame:
-    """Center, scale and affine span of public rows of shape (n_public, n_features)."""
-    n_public, n_features = public.shape
-    if n_public == 0:
+def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFrame:
+    """Center, scale and affine span of public rows: those numbered ``chosen``, or all; no copy of them is made."""
+    n_features = X.shape[1]
+    chosen = np.arange(len(X)) if chosen is None else chosen
+    if chosen.size == 0:
         nothing = np.zeros(n_features)
         return PublicFrame(
             nothing, nothing + 1.0, np.zeros((0, n_features)), np.eye(n_features), radius=1.0, empty=True
         )
-    with np.errstate(over="ignore", invalid="ignore"):
-        center = public.mean(axis=0)
-        deviation = public.std(axis=0)
-        low, high = np.quantile(public, [0.1, 0.9], axis=0)
-        spread = high - low
-    if not (np.isfinite(center).all() and np.isfinite(deviation).all() and np.isfinite(spread).all()):
+    columns = np.array([_column_scale(X[chosen, j]) for j in range(n_features)]).reshape(n_features, 4)
+    center, deviation, spread, largest = columns.T
+    if not np.isfinite(columns).all():
         raise ValueError("The public rows of X are too large: their mean or standard deviation overflows.")
     # A spread at the level of rounding is a constant column: dividing by it would blow rounding up to a
     # feature.
-    noise = 1e-12 * np.abs(public).max(axis=0)
+    noise = 1e-12 * largest
     constant = deviation <= noise
     scale = np.where(constant, 1.0, np.where(spread > noise, spread, deviation))
-    centered = np.where(constant, 0.0, (public - center) / scale)
-    radius = max(1.0, float(np.sqrt((centered**2).sum(axis=1).max())))
-    # R of a QR has the singular values and right singular vectors of the tall matrix.
-    triangle = np.linalg.qr(centered, mode="r") if n_public > n_features else centered
+    radius = 1.0
+    triangle: Any = np.zeros((0, n_features))
+    for low in range(0, chosen.size, BLOCK):
+        centered = np.where(constant, 0.0, (X[chosen[low : low + BLOCK]] - center) / scale)
+        radius = max(radius, float(np.sqrt((centered**2).sum(axis=1).max())))
+        # R of a QR has the singular values and right singular vectors of the tall matrix, block by block.
+        triangle = np.concatenate([triangle, centered])
+        if len(triangle) > n_features:
+            triangle = np.linalg.qr(triangle, mode="r")
     _, singular, right = np.linalg.svd(triangle, full_matrices=True)
-    rank = int((singular > SPAN_TOLERANCE * radius * np.sqrt(n_public)).sum())
-    return PublicFrame(center, scale, right[:rank], right[rank:], radius, empty=False)
+    rank = int((singular > SPAN_TOLERANCE * radius * np.sqrt(chosen.size)).sum())
+    return PublicFrame(center.copy(), scale, right[:rank], right[rank:], radius, empty=False)
+
+
+def _column_scale(column: Floats) -> tuple[float, float, float, float]:
+    """Mean, standard deviation, distance of the 10 % and 90 % quantiles, largest absolute value."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = np.quantile(column, [0.1, 0.9])
+        return column.mean(), column.std(), high - low, np.abs(column).max()
 
 
 @dataclass(frozen=True, eq=False)

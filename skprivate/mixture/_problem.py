@@ -41,8 +41,8 @@ class Problem:
         `ErrorWeights.signed` of these rows.
     offset : int
         Errors of the hypothesis that calls every row private.
-    public : ndarray of shape (n_public, n_features)
-        Public points of the public label, in scaled units.
+    supports : ndarray of int, shape (n_public,)
+        Which rows of ``X`` are public points of the public label.
     unit : int
         Errors are counted in this unit, rounded down.
     sensitivity : int
@@ -60,7 +60,7 @@ class Problem:
     scaled: Floats
     signed: Integers
     offset: int
-    public: Floats
+    supports: Integers
     unit: int
     sensitivity: int
     planning_rows: int
@@ -78,7 +78,7 @@ class Problem:
     ) -> Problem:
         """Set up the problem from all rows; ``size_is_public`` under replace-one adjacency."""
         supports = ~private & ~has_private_label
-        frame = public_frame(X[supports])
+        frame = public_frame(X, np.flatnonzero(supports))
         scaled = frame.scaled(X)
         on_span = frame.distance(scaled) <= frame.slack
         signed = weights.signed(has_private_label)
@@ -97,12 +97,28 @@ class Problem:
             scaled=scaled if on_span.all() else scaled[on_span],
             signed=signed[on_span],
             offset=-int(signed[~has_private_label].sum()),
-            public=scaled[supports],
+            supports=np.flatnonzero(supports),
             unit=unit,
             sensitivity=weights.sensitivity // unit,
             planning_rows=planning_rows,
             effective_rows=effective / weights.sensitivity,
         )
+
+    @property
+    def n_public(self) -> int:
+        return len(self.supports)
+
+    @property
+    def public(self) -> Floats:
+        """Public points of the public label, in scaled units."""
+        return self.frame.scaled(self.X[self.supports])
+
+    def some_public(self, at_most: int, rng: np.random.Generator) -> Floats:
+        """All of them, or a uniform sample."""
+        chosen = self.supports
+        if len(chosen) > at_most:
+            chosen = chosen[rng.choice(len(chosen), at_most, replace=False)]
+        return self.frame.scaled(self.X[chosen])
 
 
 @dataclass(frozen=True, eq=False)

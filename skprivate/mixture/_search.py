@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from skprivate.mixture._cuts import (
     FINE_KEPT_FRACTIONS,
-    PROJECTIONS,
+    ROWS,
     CutCandidates,
     CutIntersections,
     count_cut_intersections,
@@ -103,9 +103,10 @@ def plan_search(
     factor = 1.0 if monotone else 2.0
     effective_rows = problem.effective_rows
     joint_size = 1
-    for size in range(2, min(MOST_JOINT, max_halfspaces, len(n_cuts)) + 1):
+    n_directions = int(np.count_nonzero(n_cuts))
+    for size in range(2, min(MOST_JOINT, max_halfspaces, n_directions) + 1):
         n_sets = count_cut_intersections(n_cuts, size)
-        n_groups = comb(len(n_cuts), size)
+        n_groups = comb(n_directions, size)
         affordable = factor * log(n_sets) / epsilon <= LARGEST_LOSS * effective_rows
         if affordable and n_sets <= max_candidates and n_groups * problem.planning_rows <= MOST_WORK:
             joint_size = size
@@ -216,7 +217,7 @@ class HalfspaceSearch(Mechanism):
         if n_present < plan.max_halfspaces:
             slots.append(n_present)
         per_slot = max(1, MOVE_DIRECTIONS // max(1, len(slots)))
-        public = some_rows(problem.public, MOVE_POINTS, release.public_rng)
+        public = problem.some_public(MOVE_POINTS, release.public_rng)
         options: list[tuple[int, CutCandidates]] = []
         stay = problem.offset
         if not present.all_private:
@@ -227,7 +228,7 @@ class HalfspaceSearch(Mechanism):
                 directions = neighbouring_directions(-present.normals[slot], per_slot)
                 others = np.all(np.delete(inside, slot, axis=0), axis=0)
             else:
-                directions = candidates.directions[:per_slot]
+                directions = candidates.offered_directions[:per_slot]
                 others = np.all(inside, axis=0)
             cuts = quantile_cuts(public, directions, FINE_KEPT_FRACTIONS, candidates.slack)
             options.append((slot, cuts))
@@ -246,17 +247,12 @@ class HalfspaceSearch(Mechanism):
 
 def errors_with(problem: Problem, cuts: CutCandidates, others: NDArray[np.bool_]) -> Integers:
     """Errors of each cut intersected with the other halfspaces, direction by direction."""
-    rows = np.flatnonzero(others)
-    weights = problem.signed[rows].astype(np.float64)
-    totals = [np.zeros(count) for count in cuts.n_cuts]
-    step = max(1, PROJECTIONS // len(totals))
-    for low in range(0, rows.size, step):
-        part = slice(low, low + step)
-        bins = cuts.bins(problem.scaled[rows[part]])
-        for k, count in enumerate(cuts.n_cuts):
-            sums = np.bincount(bins[k], weights=weights[part], minlength=count + 1)
-            totals[k] += np.cumsum(sums[:count])
-    return problem.offset + np.concatenate(totals).astype(np.int64)
+    totals = np.zeros(sum(cuts.n_cuts), dtype=np.int64)
+    for weight in np.unique(problem.signed).tolist():  # two: of the labels
+        rows = np.flatnonzero(others & (problem.signed == weight))
+        for low in range(0, rows.size, ROWS):
+            totals += weight * np.concatenate(cuts.counts(problem.scaled[rows[low : low + ROWS]]))
+    return problem.offset + totals
 
 
 def _moved(present: Hypothesis, options: list[tuple[int, CutCandidates]], chosen: int) -> Hypothesis:
@@ -274,13 +270,6 @@ def _moved(present: Hypothesis, options: list[tuple[int, CutCandidates]], chosen
                 )
             chosen -= n_cuts
     raise AssertionError("The release chose an option that was not offered.")
-
-
-def some_rows(rows: Floats, at_most: int, rng: np.random.Generator) -> Floats:
-    """All (public) rows, or a uniform sample of them."""
-    if len(rows) <= at_most:
-        return rows
-    return rows[rng.choice(len(rows), at_most, replace=False)]
 
 
 def neighbouring_directions(direction: Floats, at_most: int) -> Floats:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts
+from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts, without_repetition
 from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, ExactDraw, count_exact_hypotheses
 from skprivate.mixture._problem import Problem
-from skprivate.mixture._search import CUT_POINTS, HalfspaceSearch, plan_search, public_directions, some_rows
+from skprivate.mixture._search import CUT_POINTS, HalfspaceSearch, plan_search, public_directions
 from skprivate.privacy import SelectionRule
 from skprivate.privacy._selection import MAX_FLIPS
 
@@ -21,9 +21,9 @@ def choose_strategy(
     selection: SelectionRule,
 ) -> str:
     """Resolve "auto", and refuse an exact strategy that is too large."""
-    n_points = (
-        len(np.unique(problem.public, axis=0)) if len(problem.public) <= MOST_PAIRS else len(problem.public)
-    )
+    n_points = problem.n_public
+    if n_points <= MOST_PAIRS:
+        n_points = len(np.unique(problem.public, axis=0))
     dimension = problem.frame.dimension
     largest = dimension if max_halfspaces is None else max_halfspaces
     n_hypotheses, n_pairs = count_exact_hypotheses(n_points, dimension, largest)
@@ -60,8 +60,9 @@ def make_search(
     if strategy == "exact":
         size = problem.frame.dimension if max_halfspaces is None else max_halfspaces
         return ExactDraw(epsilon, size, rule, monotone, n_jobs)
-    public = some_rows(problem.public, CUT_POINTS, rng)
+    public = problem.some_public(CUT_POINTS, rng)
     candidates = quantile_cuts(public, public_directions(public, rng), KEPT_FRACTIONS, problem.frame.slack)
+    candidates = without_repetition(candidates, public)
     plan = plan_search(
         candidates.n_cuts,
         problem,

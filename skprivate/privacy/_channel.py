@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -13,6 +15,9 @@ Int64Array = NDArray[np.int64]
 CHANNEL_BITS = 62
 # A log-ratio per distance takes seven operations in float64, each good to four units in the last place: 28·2⁻⁵³.
 _ROUNDED_UP = 1.0 + 2.0**-48
+# Bound of the error of a difference of two logarithms in float64 of integers below 2⁶².
+_SLACK = 2.0**-44
+_BLOCK = 1 << 15
 
 
 def quantise_channel(channel: ArrayLike) -> Int64Array:
@@ -65,19 +70,45 @@ def channel_price(weights: Int64Array, distances: ArrayLike) -> float:
     """
     rho = _check_distances(distances, weights.shape[0])
     weights = np.ascontiguousarray(weights[:, weights.max(axis=0) > 0])
-    real = weights.astype(np.float64)
+    weights, rho = _different_rows(weights, rho)
+    if weights.shape[0] > 1 and weights.min() == 0:
+        return math.inf  # possible here, impossible there, at a finite distance
+    logs = np.log(weights.astype(np.float64))
     price = 0.0
+    step = max(1, _BLOCK // logs.shape[1])
     for x in range(1, weights.shape[0]):
-        # log(a/b) = log1p((a − b)/b) with a − b exact: small ratios keep their digits.
-        gap = np.abs(weights[:x] - weights[x])
-        excess = np.zeros(gap.shape)
-        with np.errstate(divide="ignore"):
-            np.divide(gap, np.minimum(real[:x], real[x]), out=excess, where=gap > 0)
-        worst = np.log1p(excess.max(axis=1))
-        with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
-            ratios = np.where(worst > 0, np.nextafter(worst / rho[x, :x] * _ROUNDED_UP, np.inf), 0.0)
-        price = max(price, float(ratios.max()))
+        for start in range(0, x, step):
+            others = np.arange(start, min(start + step, x))
+            about = np.abs(logs[others] - logs[x])
+            worst = about.max(axis=1)
+            # Logarithms up to 43 err by less than 2⁻⁴⁵: exactly priced are pairs, and of them outputs, that may matter.
+            with np.errstate(divide="ignore", over="ignore"):
+                pairs = np.flatnonzero((worst + _SLACK) / rho[x, others] * _ROUNDED_UP >= price)
+            if pairs.size:
+                pair, output = np.nonzero(about[pairs] >= worst[pairs, None] - 2 * _SLACK)
+                other = others[pairs[pair]]
+                price = max(price, _exact_price(weights[x, output], weights[other, output], rho[x, other]))
     return price
+
+
+def _exact_price(first: Int64Array, second: Int64Array, rho: NDArray[np.float64]) -> float:
+    """The largest |log(first/second)|/ρ of some pairs of positive weights, rounded up."""
+    # log(a/b) = log1p((a − b)/b) with a − b exact: small ratios keep their digits.
+    losses = np.log1p(np.abs(first - second) / np.minimum(first, second).astype(np.float64))
+    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
+        ratios = np.where(losses > 0, np.nextafter(losses / rho * _ROUNDED_UP, np.inf), 0.0)
+    return float(ratios.max())
+
+
+def _different_rows(weights: Int64Array, rho: NDArray[np.float64]) -> tuple[Int64Array, NDArray[np.float64]]:
+    """Rows without repetition, and the least distance between the states that have them."""
+    rows, labels = np.unique(weights, axis=0, return_inverse=True)
+    if rows.shape[0] == weights.shape[0]:
+        return weights, rho
+    order = np.argsort(labels, kind="stable")
+    starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
+    rho = np.minimum.reduceat(rho[order], starts, axis=0)
+    return rows, np.minimum.reduceat(rho[:, order], starts, axis=1)
 
 
 def _check_distances(distances: ArrayLike, n: int) -> NDArray[np.float64]:

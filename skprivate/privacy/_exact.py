@@ -73,6 +73,27 @@ def below_exp(prefix: int, bits: int, gamma: Fraction, source: BitSource) -> boo
         prefix, bits = (prefix << 64) | source.bits(64), bits + 64
 
 
+def share_below_exp(prefix: int, bits: int, count: int, gamma: Fraction, source: BitSource) -> bool:
+    """Decide prefix + V < 2^bits·count·e^{-gamma} for a uniform V of [0, 1), drawing its digits on ties.
+
+    ``bits`` may be negative. With f = ⌊2^k·e^{-gamma}⌋ the number 2^k·count·e^{-gamma} lies in
+    [count·f, count·(f + 1)).
+    """
+    if bits < 0:
+        prefix, bits = (prefix << -bits) | source.bits(-bits), 0
+    while True:
+        extra = count.bit_length() + 10
+        while True:
+            floor = exp_floor(gamma, bits + extra)
+            low = count * floor >> extra
+            if gamma == 0 or low == (count * (floor + 1) - 1) >> extra:
+                break
+            extra *= 2
+        if prefix != low or gamma == 0:
+            return prefix < low
+        prefix, bits = (prefix << 64) | source.bits(64), bits + 64
+
+
 def geometric_quantile(prefix: int, bits: int, scale: Fraction, two_sided: bool, source: BitSource) -> int:
     """Return the value whose upper tail probability X falls into, drawing further digits on ties.
 

@@ -6,6 +6,7 @@ the probabilities e^{-rate·cost} are well-defined numbers and are met exactly, 
 
 from __future__ import annotations
 
+import math
 import operator
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy._exact import below_exp, exp_floor
+from skprivate.privacy._exact import below_exp, exp_floor, share_below_exp
 from skprivate.privacy._lattice import rational
 from skprivate.privacy._randomness import BitSource
 
@@ -28,6 +29,10 @@ _WEIGHT_BITS = 52
 _MAX_COST = 2**62
 #: Below so many members the weights are summed in int64, with at least 33 binary digits each.
 _VECTORISED = 1 << 28
+#: Binary digits of all weights together where each is that of a whole category.
+_MASS_BITS = 60
+#: Categories of at least so many members leave the range of float64.
+_HUGE = 1 << 900
 #: Categories of at most so many members have their coins tossed one by one.
 _FEW = 1 << 10
 #: Elements handled at a time where one array of all of them would be large.
@@ -115,7 +120,8 @@ def exponential_select(
 
     Integers C_e above 2^b·e^{-rate·cost} carve a line into segments of multiplicity_e pieces of length C_e.
     A uniform point of the line falls into one piece and is accepted if it lies below 2^b·e^{-rate·cost}
-    there, which float64 bounds decide almost always and exact arithmetic with further digits otherwise.
+    there, which float64 bounds decide almost always and exact arithmetic with further digits otherwise. Where members
+    are many the pieces of a category are one, and its member is drawn afterwards.
 
     Parameters
     ----------
@@ -142,7 +148,9 @@ def exponential_select(
     if n_members < _VECTORISED:
         return _select_vectorised(cost, exact_rate, counts, n_members, source)
     assert counts is not None
-    # Many members far from the best one: the slack of one unit for each must stay small against 2^bits.
+    if max(counts) < _HUGE:
+        return _select_by_mass(cost, exact_rate, counts, source)
+    # The slack of one unit for each member must stay small against 2^bits.
     bits = _WEIGHT_BITS + n_members.bit_length()
     uppers = [exp_floor(exact_rate * c, bits) + 1 for c in cost.tolist()]
     ends = list(accumulate(map(operator.mul, counts, uppers)))
@@ -169,6 +177,45 @@ def _select_vectorised(
         gamma = rate * int(cost[category])
         if rest < _lower(height) or below_exp(rest, bits, gamma, source):
             return category, member
+
+
+def _masses(cost: Int64Array, rate: Fraction, counts: list[int]) -> tuple[Int64Array, int]:
+    """Integers M_e > 2^s·c_e·e^{-γ_e}, by no more than 1 and 2^-39 of it, for γ_e = rate·cost_e, and s.
+
+    Proof, with u = 2^-53, for 0 < γ ≤ 700. float64 rounds cost (below 2^63), rate and their product by a
+    relative u each, so γ' = γ(1 + θ) with |θ| ≤ 3.01u, and |γ' - γ| ≤ 2108u < 2^-41.9. An exponential function
+    whose relative error is below 2^-44, 500 units in the last place (libraries promise 4 at most), returns e^{-γ}
+    times a factor within 1 ± 2^-41.5. c_e, its product with that, and the product with 1 + 2^-40 are rounded by
+    u each, the addition of 1 by u again; scaling by 2^s is exact or, below 2^-1022, covered by the 1 that is
+    added. In all the factor lies between (1 - 2^-41.4)(1 + 2^-40) > 1 + 2^-41 and (1 + 2^-41.4)(1 + 2^-40) <
+    1 + 2^-39. Rounding down what exceeds x + 1 leaves more than x. Rates so small that float64 rounds them by
+    more make γ itself below 2^-900. For γ > 700 the weight is taken at 700: less than 2^-100 before the addition,
+    as c_e < 2^900 and s ≤ 60 (and more than the truth). The sum of all float64 masses is below 2^60·(1 + 2^-39),
+    so that of the integers is below 2^61 for fewer than 2^59 categories.
+    """
+    gamma = np.minimum(cost * float(min(rate, Fraction(1000))), 700.0)
+    mass = np.exp(-gamma) * np.array(counts, dtype=np.float64)
+    scale = _MASS_BITS - math.frexp(float(mass.sum()))[1]
+    integers: Int64Array = (np.ldexp(mass, scale) * (1.0 + 2.0**-40) + 1.0).astype(np.int64)
+    integers[mass == 0.0] = 0  # nobody: a member's weight is at least e^{-700}
+    return integers, scale
+
+
+def _select_by_mass(
+    cost: Int64Array, rate: Fraction, counts: list[int], source: BitSource
+) -> tuple[int, int]:
+    """A category in proportion to count·e^{-rate·cost} by rejection under `_masses`, and one of its members."""
+    masses, scale = _masses(cost, rate, counts)
+    ends = np.cumsum(masses)
+    while True:
+        point = source.integer_below(int(ends[-1]))
+        category = int(np.searchsorted(ends, point, side="right"))
+        height = int(masses[category])
+        rest = point - (int(ends[category]) - height)
+        if rest < _lower(height) or share_below_exp(
+            rest, scale, counts[category], rate * int(cost[category]), source
+        ):
+            return category, source.integer_below(counts[category])
 
 
 def exponential_select_rows(costs: ArrayLike, rate: float | int | Fraction, source: BitSource) -> Int64Array:

@@ -2,18 +2,29 @@
 
 from skprivate.user_level._classifier import UserLevelSGDClassifier
 from skprivate.user_level._losses import CustomLoss
+from skprivate.user_level._lower_bounds import user_level_lower_bound
 from skprivate.user_level._mean import UserLevelMean
+from skprivate.user_level._planning import MeanErrors, user_level_mean_errors, user_level_sample_size
+from skprivate.user_level._private_range import private_range
 from skprivate.user_level._regressor import UserLevelSGDRegressor
 from skprivate.user_level._selector import UserLevelSelector
 from skprivate.user_level._settled import UnscaledFeaturesWarning
 from skprivate.user_level._sgd import TooFewUsersWarning
+from skprivate.user_level._winsorized_mean import winsorized_mean, winsorized_mean_1d
 
 __all__ = [
     "CustomLoss",
+    "MeanErrors",
     "TooFewUsersWarning",
     "UnscaledFeaturesWarning",
     "UserLevelMean",
     "UserLevelSGDClassifier",
     "UserLevelSGDRegressor",
     "UserLevelSelector",
+    "private_range",
+    "user_level_lower_bound",
+    "user_level_mean_errors",
+    "user_level_sample_size",
+    "winsorized_mean",
+    "winsorized_mean_1d",
 ]

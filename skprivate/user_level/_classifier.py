@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -13,19 +14,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
+from skprivate.user_level._class_weights import ClassCounts, given_weights
 from skprivate.user_level._losses import (
     LogisticLoss,
     MultinomialLoss,
     SmoothedHingeLoss,
     check_custom_loss,
 )
+from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
 MOST_STEPS = 40
 #: Clipping radius in units of the typical norm of a row.
-CLIP = {"robust": 0.2, "mean": 1.0}
+CLIP = {"auto": 0.2, "robust": 0.2, "mean": 1.0}
+#: The same, over the inverse root of the noise level.
+CLIP_GROWTH = 0.02
 #: Projection radius times the typical norm of a row: margins up to this size.
 LARGEST_MARGIN = 20.0
 
@@ -39,7 +44,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         \Big)
 
     with the logistic loss (multinomial for several classes) or a smoothed hinge (one class against the rest), by
-    full-batch descent ("SGD" notwithstanding) on one vector per user and step. Features must be on comparable scales.
+    full-batch descent ("SGD" notwithstanding) on one vector per user and step. Features are centred and scaled within
+    the budget where users are enough. At large n·ε the result is that of scikit-learn's ``LogisticRegression``.
 
     Parameters
     ----------
@@ -53,27 +59,34 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     classes : array-like of shape (n_classes,), optional
         Public set of labels. By default the labels found in ``y``, which is then stated as an assumption of the
         guarantee.
+    class_weight : dict, "balanced" or None, default=None
+        Public weights {class: weight} of the rows, 1 for classes that are not named. "balanced" weighs each class by
+        the inverse of a private count, for a twentieth of the budget: for rare classes whose members should be found.
     feature_norm : float > 0, optional
-        Public typical Euclidean norm of a row; by default √n_features, that of standardised features. Sets the
-        clipping radius and the largest margin.
+        Public typical Euclidean norm of a row; by default found privately where features are standardised, and
+        √n_features elsewhere. Sets the clipping radius and the largest margin. Features are then taken as they are.
     solver : {"auto", "sgd", "phased"}, default="auto"
         See `UserLevelSGDRegressor`.
     accounting : {"tight", "paper"}, default="tight"
         "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
-    aggregation : {"robust", "mean"}, default="robust"
+    aggregation : {"auto", "robust", "mean"}, default="auto"
         "robust" clips users at a fifth of the largest gradient of a typical row: least noise. "mean" clips hardly
         anybody, so that the result minimises the mean objective; take it if probabilities of rare classes matter.
+        "auto" begins as "robust" and clips ever farther out as noise gets small.
+    standardize : bool, default=True
+        Centre and scale features within the budget, see `UserLevelSGDRegressor`. Not done with ``feature_norm``.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
         Public number of users under ``adjacency="add-remove"``; by default it is released with noise.
     fit_intercept : bool, default=True
         Whether the model has an intercept.
-    alpha : float >= 0, default=0.0
-        Strength of the ℓ2 penalty.
+    alpha : float >= 0, optional
+        Strength of the ℓ2 penalty on the coefficients of the features as they are given. By default one over the number
+        of users where that is public, on those of standardised features: the default of ``LogisticRegression``.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included; by default 20/feature_norm, less where noise
-        is large.
+        is large and more where it is small.
     max_iter : int >= 1, optional
         Number of steps; by default chosen from public numbers.
     weight_cap : int >= 1, default=1
@@ -93,6 +106,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Intercepts.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
+    class_weight_ : ndarray of shape (n_classes,)
+        Weights of the classes as used: public, or from released counts.
     n_iter_ : int
         Number of steps.
     n_users_ : float
@@ -100,7 +115,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
-        Projection and clipping radius as used: public, or selected privately.
+        Projection and clipping radius as used, in the coordinates of the descent.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -116,8 +131,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     attributes are released values, except ``classes_`` where ``classes`` is not given. Labels outside ``classes`` are
     refused.
 
-    Scale features to about mean 0 and deviation 1 before, by public numbers or within the budget (see
-    `UserLevelSGDRegressor`); `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
+    Features with about mean 0 and deviation 1 by public numbers are best (see `UserLevelSGDRegressor`);
+    `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
 
     References
     ----------
@@ -140,6 +155,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         "loss": [StrOptions({"log_loss", "smoothed_hinge"}), HasMethods("gradient")],
         "solver": [StrOptions({"auto", "sgd", "phased"})],
         "classes": ["array-like", None],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
         "feature_norm": [Interval(Real, 0, None, closed="neither"), None],
     }
 
@@ -150,14 +166,16 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         delta=1e-6,
         loss="log_loss",
         classes=None,
+        class_weight=None,
         feature_norm=None,
         solver="auto",
         accounting="tight",
-        aggregation="robust",
+        aggregation="auto",
+        standardize=True,
         adjacency="replace-one",
         n_users=None,
         fit_intercept=True,
-        alpha=0.0,
+        alpha=None,
         radius=None,
         max_iter=None,
         weight_cap=1,
@@ -172,10 +190,12 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.delta = delta
         self.loss = loss
         self.classes = classes
+        self.class_weight = class_weight
         self.feature_norm = feature_norm
         self.solver = solver
         self.accounting = accounting
         self.aggregation = aggregation
+        self.standardize = standardize
         self.adjacency = adjacency
         self.n_users = n_users
         self.fit_intercept = fit_intercept
@@ -217,6 +237,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         n_outputs = 1 if len(classes) == 2 else len(classes)
         loss, target = self._loss_and_target(codes, n_outputs)
         data, terms = self._users(X, target, user_ids)
+        terms, class_weights = self._class_weights(classes, terms)
         mechanism = self._descent(
             Objective(loss, X.shape[1], n_outputs, self.fit_intercept),
             terms,
@@ -225,15 +246,33 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             most_steps=MOST_STEPS,
             # The median gradient is that of well classified users, no yardstick for the others (rare classes).
             select_clip=False,
-            clip_radius=CLIP[self.aggregation] * norm,
+            clip_radius=CLIP[self.aggregation],
+            clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
             select_scale=False,
-            radius=LARGEST_MARGIN / norm,
+            radius=LARGEST_MARGIN,
+            row_norm=norm,
+            user_ridge=1.0,
+            class_weights=class_weights,
         )
-        coef = self._run(mechanism, data, user_ids).reshape(n_outputs, -1)
+        result = self._run(mechanism, data, user_ids)
+        coef = result.coef.reshape(n_outputs, -1)
+        self.class_weight_ = np.ones(len(classes)) if result.class_weights is None else result.class_weights
         self.classes_ = classes
         self.coef_ = coef[:, : X.shape[1]]
         self.intercept_ = coef[:, -1].copy() if self.fit_intercept else np.zeros(n_outputs)
         return self
+
+    def _class_weights(self, classes: np.ndarray, terms: Terms) -> tuple[Terms, Any]:
+        """Weights of the classes or how they are found, and the terms of what is drawn after that."""
+        if self.class_weight is None:
+            return terms, None
+        if not isinstance(self.loss, str) or self.accounting == "paper":
+            raise ValueError("class_weight needs a loss that is named and accounting='tight'.")
+        if not isinstance(self.class_weight, str):
+            return terms, given_weights(self.class_weight, classes)
+        signed = len(classes) == 2 or self.loss == "smoothed_hinge"
+        counts = ClassCounts(terms, len(classes), signed)
+        return replace(terms, earlier=(*terms.earlier, *counts.events)), counts
 
     def _encode(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Classes, and the class number of each row."""

@@ -10,11 +10,12 @@ from sklearn.base import BaseEstimator
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
-from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.privacy import Adjacency, PrivacyUnit
 from skprivate.user_level._plan import Terms
+from skprivate.user_level._pure_mean import PureUserMean, pure_mean
 from skprivate.user_level._sgd import warn_if_hopeless
-from skprivate.user_level._user_mean import UserMean, clip_factor
+from skprivate.user_level._user_mean import UserMean
 from skprivate.user_level._users import UserGroups, encode_users
 
 
@@ -28,12 +29,14 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     ----------
     epsilon : float > 0, default=1.0
         Privacy budget ε of one fit.
-    delta : float in (0, 1), default=1e-6
-        Privacy budget δ of one fit; well below one over the number of users.
+    delta : float in [0, 1), default=1e-6
+        Privacy budget δ of one fit; well below one over the number of users. 0: pure differential privacy by the
+        published Algorithm 2 for every coordinate, with noise that grows as d in place of √d; under "replace-one" and
+        with ``weight_cap=1`` only.
     aggregation : {"mean", "robust"}, default="mean"
-        Users are pulled into a ball about the private centre: of max(2, 1 + 3/√d) times the private median distance
-        ("mean": hardly anybody is pulled unless tails are heavy), or of the median distance itself ("robust": half
-        the noise or less, and a result between mean and spatial median).
+        Users are pulled into a ball about the private centre. "mean": its radius follows the tail of the users'
+        distances, found privately, and grows with n·ε, so that the bias vanishes for any law with a mean, however
+        skewed. "robust": the median distance, for half the noise or less and a result between mean and spatial median.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
@@ -63,7 +66,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     noise_scale_ : float
         Standard deviation of the privacy noise per feature; ``nan`` if users were too few to find a radius.
     clip_radius_ : float
-        Radius of the ball (released).
+        Radius of the ball (released); with ``delta=0`` half the side of the cube in its place.
     n_users_ : float
         Number of users as used: public, or released with noise.
     privacy_guarantee_ : PrivacyGuarantee
@@ -77,7 +80,8 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     -----
     Guarantee: (ε, δ)-differential privacy for a user, or for a row where ``user_ids`` is not given, computed from the
     draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, and selections by the
-    exponential mechanism. Beyond Algorithm 3 of the reference; derivation in docs/user_level.md.
+    exponential mechanism. Beyond Algorithm 3 of the reference; derivation in docs/user_level.md. With ``delta=0``
+    ε-differential privacy: Algorithm 2 of the reference at ε/d for every coordinate.
 
     References
     ----------
@@ -98,7 +102,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
-        **DELTA_CONSTRAINT,
+        "delta": [Interval(Real, 0, 1, closed="left")],
         "aggregation": [StrOptions({"mean", "robust"})],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
         "n_users": [Interval(Integral, 1, None, closed="left"), None],
@@ -156,13 +160,26 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         groups = UserGroups(encode_users(user_ids, len(X))[0], self.weight_cap)
         adjacency = Adjacency(self.adjacency)
         n_users = groups.n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
-        mechanism = UserMean(
-            Terms(self.epsilon, self.delta, adjacency, n_users),
-            X.shape[1],
-            clip_factor(self.aggregation, X.shape[1]),
-            self.tau,
-            self.bound,
-        )
+        mechanism: UserMean | PureUserMean
+        if self.delta == 0:
+            mechanism = pure_mean(
+                self.epsilon,
+                groups.n_users,
+                X.shape[1],
+                aggregation=self.aggregation,
+                tau=self.tau,
+                bound=self.bound,
+                adjacency=adjacency,
+                weight_cap=self.weight_cap,
+            )
+        else:
+            mechanism = UserMean(
+                Terms(self.epsilon, self.delta, adjacency, n_users),
+                X.shape[1],
+                self.aggregation == "mean",
+                self.tau,
+                self.bound,
+            )
         with self._releasing(
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,

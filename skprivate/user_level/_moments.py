@@ -11,17 +11,25 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.privacy import Mechanism, PrivacyEvent, gaussian_noise_multiplier
-from skprivate.user_level._descent import LinearResult, project
+from skprivate.user_level._descent import project
+from skprivate.user_level._linear_descent import LinearResult
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import UserData, second_moments
-from skprivate.user_level._user_mean import MeanResult, UserMean, clip_factor
+from skprivate.user_level._standardise import Standardisation, identity
+from skprivate.user_level._user_mean import MeanResult, UserMean
 from skprivate.user_level._users import user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
 
 #: "auto" releases moments if their privacy noise is at most this part of the sampling noise.
 NEGLIGIBLE = 0.05
+#: "auto" forms at most so many numbers of all users' moments.
+MOST_NUMBERS = 1 << 26
+#: Radius of the ball about the private centre in median distances, and the same over the inverse root of the noise
+#: level of the sum.
+LEAST_CLIP = 1.0
+CLIP_GROWTH = 0.3
 
 
 def n_moments(n_coef: int) -> int:
@@ -63,6 +71,7 @@ class MomentsRegression(Mechanism):
     alpha: float
     aggregation: str
     radius: float = math.inf
+    standardisation: Standardisation | None = None
     n_steps = 1
     theorem = "winsorised mean of second moments, docs/user_level.md"
 
@@ -74,7 +83,22 @@ class MomentsRegression(Mechanism):
     @cached_property
     def mean(self) -> UserMean:
         """The mean of the moments, with two scales to select: that of y and that of the moments."""
-        return UserMean(self.terms, self.size, clip_factor(self.aggregation, self.size), n_scales=2)
+        return UserMean(
+            self.terms,
+            self.size,
+            self.aggregation == "mean" or (self.aggregation == "auto" and self.terms.n_users is None),
+            least_radius=self._least_radius,
+            n_scales=2 if self.standardisation is None else 1,
+        )
+
+    @property
+    def _least_radius(self) -> float:
+        """Radius about the private centre in median distances."""
+        if self.aggregation != "auto" or self.terms.n_users is None:
+            return LEAST_CLIP
+        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        level = self.terms.sum_sensitivity * multiplier * math.sqrt(self.size) / self.terms.n_users
+        return max(LEAST_CLIP, CLIP_GROWTH / math.sqrt(level))
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -86,7 +110,11 @@ class MomentsRegression(Mechanism):
         split, groups = self.mean.split, data.groups
         n_users = split.count(groups.n_users, release)
         scale = 1.0
-        if split.scale_epsilon is not None:
+        frame = identity(self.n_features)
+        if self.standardisation is not None:
+            data, frame = self.standardisation.run(data, split.at_least(n_users), release)
+            groups = data.groups
+        elif split.scale_epsilon is not None:
             found = select_median_scale(
                 user_magnitudes(data.y, groups),
                 epsilon=split.scale_epsilon,
@@ -98,8 +126,16 @@ class MomentsRegression(Mechanism):
                 scale = found
         moments = second_moments(data.X, data.y / scale, groups, self.fit_intercept)
         result = self.mean.mean_of_vectors(moments, groups, n_users, release)
-        coef = project(scale * self._solve(result), self.radius)
-        return LinearResult(coef, n_users, self.radius, result.clip_radius, result.noise_level)
+        found = frame.coefficients(scale * self._solve(result)[None], self.fit_intercept)[0]
+        coef = project(found, self.radius)
+        return LinearResult(
+            coef,
+            n_users,
+            self.radius,
+            result.clip_radius,
+            result.noise_level,
+            target_range=frame.target_range(result.noise_level),
+        )
 
     def _solve(self, result: MeanResult) -> FloatArray:
         """Coefficients from released moments."""

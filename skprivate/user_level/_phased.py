@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from skprivate._identifiers import hash_identifiers
 from skprivate.privacy import open_branches
-from skprivate.user_level._descent import Descent, adaptive_descent
+from skprivate.user_level._descent import adaptive_descent
+from skprivate.user_level._linear_descent import Descent
 from skprivate.user_level._plan import DescentPlan
-from skprivate.user_level._problems import UserData
+from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._settled import Course
 
 FloatArray = npt.NDArray[np.float64]
@@ -53,7 +54,9 @@ class PhasedDescent(Descent):
         count = n_phases(self.split.level(self.terms.n_users, self.objective.n_coef))
         return super().n_draws + (count - 1) * self.n_steps
 
-    def _descend(self, data: UserData, plan: DescentPlan, level: float, release: Any) -> Course:
+    def _descend(
+        self, objective: Objective, data: UserData, plan: DescentPlan, level: float, release: Any
+    ) -> Course:
         count = n_phases(level)
         phases = assign_phases(data.names, count, release.public_rng)
         branches = open_branches(release, count, plan.sums, fixed_assignment=True)
@@ -68,7 +71,7 @@ class PhasedDescent(Descent):
                 first_step=plan.first_step * 0.25**s,
                 most_momentum=0.0,
             )
-            problem = self._problem(data.subset(np.flatnonzero(phases == s)))
+            problem = objective.problem(data.subset(np.flatnonzero(phases == s)))
             pull = 4.0 ** (s + 1) * base if s else 0.0
             w = adaptive_descent(problem, phase, branch, start=w, pull=pull).coef
         assert w is not None

@@ -16,12 +16,14 @@ from skprivate.privacy import (
     compose_epsilon,
     gaussian_noise_multiplier,
 )
-from skprivate.user_level._private_range import COARSE_SCALES, SCALES, selection_epsilon
+from skprivate.user_level._clipping import tail_rank
+from skprivate.user_level._private_range import COARSE_SCALES, FINE_SCALES, SCALES, selection_epsilon
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
 SCALE_SHARE = 0.12
 CLIP_SHARE = 0.05
+TAIL_SHARE = 0.05
 MEDIANS_SHARE = 0.15
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
 MEDIAN_BITS = 44
@@ -47,12 +49,15 @@ class Terms:
     adjacency : Adjacency
     n_users : int or None
         Public number of users; None to release it with noise.
+    earlier : tuple of (PrivacyEvent, int)
+        What is drawn before from the same budget.
     """
 
     epsilon: float
     delta: float
     adjacency: Adjacency
     n_users: int | None
+    earlier: tuple[tuple[PrivacyEvent, int], ...] = ()
 
     @property
     def sum_sensitivity(self) -> float:
@@ -94,6 +99,8 @@ class BudgetSplit:
     scale_epsilon, clip_epsilon : float or None
         Prices of the selections of a target scale, of which ``n_scales`` are made, and of a clipping radius; None if
         they are not made.
+    tail_epsilon : float or None
+        Price of the selection of an upper quantile beside the clipping radius.
     median_epsilon : float or None
         Price of the median of one coordinate, of which ``n_medians`` are found.
     """
@@ -103,6 +110,7 @@ class BudgetSplit:
     count_multiplier: float | None = None
     scale_epsilon: float | None = None
     clip_epsilon: float | None = None
+    tail_epsilon: float | None = None
     median_epsilon: float | None = None
     n_scales: int = 1
     n_medians: int = 0
@@ -114,13 +122,15 @@ class BudgetSplit:
     @property
     def other(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """Events beside the Gaussian sums."""
-        events: list[tuple[PrivacyEvent, int]] = []
+        events: list[tuple[PrivacyEvent, int]] = [*self.terms.earlier]
         if self.count_multiplier is not None:
             events.append((GaussianEvent(self.count_multiplier), 1))
         if self.scale_epsilon is not None:
             events.append((BoundedRangeEvent(self.scale_epsilon), self.n_scales))
         if self.clip_epsilon is not None:
             events.append((BoundedRangeEvent(self.clip_epsilon), 1))
+        if self.tail_epsilon is not None:
+            events.append((BoundedRangeEvent(self.tail_epsilon), 1))
         if self.median_epsilon is not None:
             events.append((BoundedRangeEvent(self.median_epsilon), self.n_medians))
         return tuple(events)
@@ -139,7 +149,7 @@ class BudgetSplit:
 
 
 def split_budget(
-    terms: Terms, *, n_numbers: int, scales: int = 0, clip: bool = False, medians: int = 0
+    terms: Terms, *, n_numbers: int, scales: int = 0, clip: bool = False, tail: bool = False, medians: int = 0
 ) -> BudgetSplit:
     """Divide a budget by public numbers alone.
 
@@ -153,6 +163,8 @@ def split_budget(
         Number of scales that are to be selected.
     clip : bool
         Whether a clipping radius is to be selected.
+    tail : bool
+        Whether an upper quantile is to be selected beside it, if there are users for that.
     medians : int
         Number of coordinates whose medians are wanted.
     """
@@ -168,12 +180,18 @@ def split_budget(
         needed = selection_epsilon(terms.n_users, n_candidates, monotone=terms.monotone)
         return needed if needed <= affordable else None
 
+    clip_epsilon, tail_epsilon = price(CLIP_SHARE, int(clip)), None
+    if tail and clip_epsilon is not None:
+        tail_epsilon = math.sqrt(8.0 * TAIL_SHARE * rho)
+        if terms.n_users is not None and terms.n_users <= 2 * tail_rank(tail_epsilon, len(FINE_SCALES)):
+            tail_epsilon = None
     draft = BudgetSplit(
         terms,
         alone,
         count_multiplier=alone / math.sqrt(COUNT_SHARE) if terms.n_users is None else None,
         scale_epsilon=price(SCALE_SHARE, scales, len(COARSE_SCALES)),
-        clip_epsilon=price(CLIP_SHARE, int(clip)),
+        clip_epsilon=clip_epsilon,
+        tail_epsilon=tail_epsilon,
         median_epsilon=price(MEDIANS_SHARE, medians, 2.0**MEDIAN_BITS),
         n_scales=scales,
         n_medians=medians,

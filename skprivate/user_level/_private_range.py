@@ -77,6 +77,7 @@ def private_range(
     tau, bound : float
         Public concentration radius τ and bound B on |x|, in the units of ``x``. B/τ at most 2⁶².
     release : Release
+        Where the draw is paid for (`skprivate.privacy.open_release`).
     monotone : bool, default=False
         Neighbours differ by one added value rather than a replaced one.
 
@@ -84,6 +85,22 @@ def private_range(
     -------
     low, high : float
         [midpoint − 2τ, midpoint + 2τ]; one point where 2τ is below the precision of float64 there.
+
+    Raises
+    ------
+    ValueError
+        If the radius or the bound is out of range; nothing is drawn then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.privacy import open_release
+    >>> from skprivate.user_level import private_range
+    >>> x = 5000.0 + np.random.default_rng(0).normal(size=400)
+    >>> with open_release(epsilon=1.0, unit="user", adjacency="replace-one") as release:
+    ...     low, high = private_range(x, epsilon=1.0, tau=4.0, bound=1e6, release=release)
+    >>> low < 5000 < high
+    True
     """
     middle = private_middle(x, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
     return middle - 2.0 * tau, middle + 2.0 * tau
@@ -108,6 +125,8 @@ def _runs(
 
 #: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
 SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
+#: Candidates of an upper quantile: every power of 2^¼.
+FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
 #: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
 COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 
@@ -132,6 +151,28 @@ def select_median_scale(
     costs = np.maximum(below, len(magnitudes) - below - counts)
     index = release.select(-costs, sensitivity=1, epsilon=epsilon, monotone=monotone)
     return float(scales[int(index)])
+
+
+def select_upper_scale(
+    magnitudes: FloatArray, rank: int, *, epsilon: float, release: Any, scales: FloatArray
+) -> float:
+    """Scale that about ``rank`` of non-negative numbers, one per user, exceed, by the exponential mechanism.
+
+    Magnitudes are snapped as in `select_median_scale`; a scale costs what its number of users above exceeds
+    ``rank`` by, or what its number of users at or above falls short of it. Replacing, adding or removing a user moves
+    every cost by at most 1, some up and some down.
+
+    Returns
+    -------
+    scale : float
+        One of ``scales``.
+    """
+    midpoints = np.sqrt(scales[1:] * scales[:-1])
+    snapped = np.searchsorted(midpoints, np.nan_to_num(magnitudes, nan=np.inf))
+    counts = np.bincount(snapped, minlength=len(scales))
+    reached = np.cumsum(counts[::-1])[::-1]
+    costs = np.maximum(np.maximum(reached - counts - rank, rank - reached), 0)
+    return float(scales[int(release.select(-costs, sensitivity=1, epsilon=epsilon))])
 
 
 def selection_epsilon(

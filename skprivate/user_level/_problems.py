@@ -11,7 +11,7 @@ coordinates, never by BLAS. So it does not depend, to the last bit, on who else 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -138,6 +138,9 @@ class Objective:
     fit_intercept : bool
     alpha : float
         Strength of the ℓ2 penalty, which is part of every user's objective and spares the intercept.
+    metric : ndarray of shape (n_coef / n_outputs,) * 2, optional
+        The penalty of the coefficients w of an output is alpha/2·wᵀ·metric·w; by default their squares but the
+        intercept's.
     """
 
     loss: LinearLoss | CustomLoss
@@ -145,18 +148,21 @@ class Objective:
     n_outputs: int
     fit_intercept: bool
     alpha: float = 0.0
+    metric: FloatArray | None = field(default=None, compare=False)
 
     @property
     def n_coef(self) -> int:
         return self.n_outputs * (self.n_features + self.fit_intercept)
 
-    @property
-    def penalty(self) -> FloatArray:
-        """Strength of the penalty of every coefficient."""
-        weights = np.full((self.n_outputs, self.n_features + self.fit_intercept), self.alpha)
+    def penalty(self, w: FloatArray) -> FloatArray:
+        """Gradient of the penalty, a public vector."""
+        coef = w.reshape(self.n_outputs, -1)
+        if self.metric is not None:
+            return np.asarray(self.alpha * (coef @ self.metric)).ravel()
+        gradient = self.alpha * coef
         if self.fit_intercept:
-            weights[:, -1] = 0.0
-        return weights.ravel()
+            gradient[:, -1] = 0.0
+        return gradient.ravel()
 
     def problem(self, data: UserData) -> UserProblem:
         """The users' mean gradients. Which way a user's is computed depends on the user's own rows alone."""
@@ -198,7 +204,7 @@ class _ObjectiveProblem(UserProblem):
         self.groups = data.groups
 
     def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        penalty = (self.objective.penalty * w)[:, None]
+        penalty = self.objective.penalty(w)[:, None]
         for users, vectors in self._loss_blocks(w):
             if self.objective.alpha > 0.0:
                 vectors += penalty

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skprivate.privacy import Mechanism, PrivacyEvent
-from skprivate.user_level._descent import LinearResult
+from skprivate.user_level._linear_descent import LinearResult
 from skprivate.user_level._paper import PaperDescent, PaperPlan
 from skprivate.user_level._problems import Objective, UserData
 

@@ -12,13 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_loss
-from skprivate.user_level._moments import MomentsRegression, noise_is_negligible
+from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
 MOST_STEPS = 50
+#: Clipping radius in median gradient norms, over the inverse root of the noise level.
+CLIP_GROWTH = 0.3
+#: Directions of less than this part of the average second moment are not whitened: there a few rows far out may lie,
+#: which clipping hides.
+WHITENING_FLOOR = 0.1
 #: Projection radius where the scale of the target is not known: that of a target of unit scale.
 UNIT_RADIUS = 2.0
 
@@ -32,7 +37,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         \Big)
 
     by full-batch descent ("SGD" notwithstanding) on one vector per user and step. No range, clipping radius or step
-    has to be guessed: they are found privately within the stated budget. Features must be on comparable scales.
+    has to be guessed: they are found privately within the stated budget, and so are centres and scales of features and
+    target where users are enough. The more budget, the closer the result is to that without privacy: at large n·ε it
+    is least squares.
 
     Parameters
     ----------
@@ -48,13 +55,21 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     solver : {"auto", "sgd", "phased", "moments"}, default="auto"
         "sgd" descends on all users in every step; "phased" solves a sequence of ever more strongly regularised
         problems on disjoint users (Algorithm 5; with "add-remove" it needs ``user_ids``); "moments" releases the
-        users' mean second moments once and solves for the coefficients (squared loss only).
+        users' mean second moments once and solves for the coefficients (squared loss only). "auto" is "moments" where
+        their noise is at most a twentieth of the sampling error, unless users are averaged robustly, and "sgd"
+        elsewhere.
     accounting : {"tight", "paper"}, default="tight"
         "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
-    aggregation : {"robust", "mean"}, default="robust"
+    aggregation : {"auto", "robust", "mean"}, default="auto"
         How users are averaged. "robust" clips at the median gradient norm: least noise, and the result is a robust
-        centre of the users, which differs from the mean if users or errors are skewed. "mean" clips far above the
-        median, so that the result is the minimiser of the mean objective up to a few clipped users.
+        centre of the users, which differs from the mean if users or errors are skewed. "mean" clips at three times
+        the median. "auto" begins as "robust" and clips ever farther out as noise gets small (0.3 ν^(−1/2) medians
+        at noise level ν), so that the result tends to the minimiser of the mean objective.
+    standardize : bool, default=True
+        Centre and scale features and target by private medians and quantiles within the budget, where users are
+        enough for that (public numbers decide), unless features turn out to be prepared already, and whiten them by
+        private second moments where the noise allows. Not done with ``radius``, with a custom loss and with
+        ``accounting="paper"``.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
@@ -63,8 +78,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     fit_intercept : bool, default=True
         Whether the model has an intercept.
     alpha : float >= 0, optional
-        Strength of the ℓ2 penalty. By default 0, and where each row is its own user 3 d ν² with the noise level
-        ν = Δ z √d/n of the fit (public numbers): about the ratio of noise to signal for standardised features.
+        Strength of the ℓ2 penalty on the coefficients of the features as they are given. By default 0, and where each
+        row is its own user 3 d ν² with the noise level ν = Δ z √d/n of the fit (public numbers), on those of
+        standardised features: about the ratio of noise to signal.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included. By default found from the private scale of
         the target; where users are too few for that, a warning says so and the target is taken to be of unit scale.
@@ -95,10 +111,13 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Number of steps.
     n_users_ : float
         Number of users as used: public, or released with noise.
+    target_range_ : tuple of (float, float)
+        Predictions beyond these are set to them: six released scales of the target on both sides of its released
+        centre, and more where there is hardly any noise. Infinite where the target was not standardised.
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
-        Projection and clipping radius as used: public, or selected privately.
+        Projection and clipping radius as used, in the coordinates of the descent: public, or selected privately.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -113,9 +132,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     own rows alone, and selections by the exponential mechanism. All fitted attributes are released values. A custom
     loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that.
 
-    Scale features to about mean 0 and deviation 1 before, by public numbers (`~skprivate.preprocessing.PublicScaler`)
-    or within the budget (`~skprivate.preprocessing.PrivateStandardScaler`): the descent treats all directions alike.
-    `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
+    Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best:
+    nothing has to be found out about them. Where users are too few to standardise privately, features are taken as they
+    are, and `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
 
     ``concentration``, ``gradient_bound``, ``step_size`` and ``convexity`` serve ``accounting="paper"`` only.
 
@@ -153,7 +172,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         huber_threshold=1.35,
         solver="auto",
         accounting="tight",
-        aggregation="robust",
+        aggregation="auto",
+        standardize=True,
         adjacency="replace-one",
         n_users=None,
         fit_intercept=True,
@@ -175,6 +195,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self.solver = solver
         self.accounting = accounting
         self.aggregation = aggregation
+        self.standardize = standardize
         self.adjacency = adjacency
         self.n_users = n_users
         self.fit_intercept = fit_intercept
@@ -213,13 +234,17 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
         data, terms = self._users(X, y, user_ids)
-        coef = self._run(self._mechanism(X.shape[1], terms, user_ids is None), data, user_ids)
+        result = self._run(self._mechanism(X.shape[1], terms, user_ids is None), data, user_ids)
+        coef = result.coef
+        self.target_range_ = result.target_range
         self.coef_ = coef[: X.shape[1]]
         self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
         return self
 
     def _mechanism(self, n_features: int, terms: Terms, record_level: bool) -> Any:
         if self._uses_moments(n_features + self.fit_intercept, terms):
+            objective = Objective(SquaredLoss(), n_features, 1, self.fit_intercept)
+            terms, standardisation = self._standardisation(objective, terms)
             return MomentsRegression(
                 terms,
                 n_features,
@@ -227,6 +252,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
                 self.alpha or 0.0,
                 self.aggregation,
                 np.inf if self.radius is None else self.radius,
+                standardisation,
             )
         loss: Any = self.loss
         if isinstance(loss, str):
@@ -239,20 +265,26 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             most_steps=MOST_STEPS,
             select_clip=True,
             clip_radius=0.0,
+            clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
             select_scale=True,
             radius=UNIT_RADIUS,
+            whitening_floor=WHITENING_FLOOR,
         )
 
     def _uses_moments(self, n_coef: int, terms: Terms) -> bool:
         squared = isinstance(self.loss, str) and self.loss == "squared_error"
         if self.solver == "moments" and not squared:
             raise ValueError("solver='moments' needs loss='squared_error'.")
-        if self.solver == "auto" and self.accounting == "tight" and self.aggregation == "mean":
-            return squared and noise_is_negligible(terms, n_coef)
+        mean = self.aggregation != "robust"
+        if self.solver == "auto" and self.accounting == "tight" and squared and mean:
+            return (
+                noise_is_negligible(terms, n_coef)
+                and n_moments(n_coef) * (terms.n_users or 0) <= MOST_NUMBERS
+            )
         return bool(self.solver == "moments")
 
     def predict(self, X):
-        """Predict the target.
+        """Predict the target, within ``target_range_``.
 
         Parameters
         ----------
@@ -264,7 +296,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return X @ self.coef_ + self.intercept_
+        return np.clip(X @ self.coef_ + self.intercept_, *self.target_range_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

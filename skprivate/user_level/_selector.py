@@ -19,6 +19,7 @@ from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.privacy import PrivacyUnit
 from skprivate.user_level._candidate_losses import check_one_kind, one_kind_of_targets, user_losses
+from skprivate.user_level._difference_selection import DifferenceSelection
 from skprivate.user_level._user_selection import MeanSelection, VoteSelection
 from skprivate.user_level._users import encode_users
 
@@ -48,10 +49,13 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         `sklearn.base.clone`.
     epsilon : float > 0, default=1.0
         Privacy budget of the choice, pure.
-    rule : {"votes", "means"}, default="votes"
-        "votes": a candidate scores the number of users who lose no more with it than with its strongest opponent;
-        chosen by permute-and-flip. Needs no bound on losses. "means": least winsorised mean of the users' losses
-        with Liu and Talwar's selection, as published; needs ``tau`` and ``bound``.
+    rule : {"differences", "votes", "means"}, default="differences"
+        "differences": least mean risk. A candidate scores the sum over users of what they lose less with it than with
+        its strongest opponent, clipped where the tail of the users' differences ends, which is found privately;
+        chosen by permute-and-flip. Where users are too few for that, "votes". "votes": the number of users who lose
+        no more with it than with its strongest opponent: least noise, but the choice of a majority, which may have a
+        greater mean risk. "means": least winsorised mean of the users' losses with Liu and Talwar's selection, as
+        published; needs ``tau`` and ``bound``.
     loss : {"auto", "squared_error", "absolute_error", "zero_one"} or callable, default="auto"
         Loss of a row; a callable takes ``(y_true, y_pred)`` and returns one number a row; targets that are
         numbers come as float64. "auto" is "zero_one" for
@@ -95,9 +99,11 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
     Notes
     -----
     Guarantee: pure ε-differential privacy. The unit is a user with all rows, or a row if ``fit`` gets no ``user_ids``;
-    neighbours replace one unit, or add or remove one, as ``adjacency`` says. "votes": permute-and-flip on counts of
-    users with sensitivity 1 (McKenna and Sheldon 2020). "means": at most three times the price of one evaluation,
-    whatever the number of candidates (Liu and Talwar 2019, theorem 3.2). The candidates' own budgets are not included.
+    neighbours replace one unit, or add or remove one, as ``adjacency`` says. "differences": two selections of
+    quantiles and permute-and-flip on exact sums of integers, to which a user adds at most 2²⁹ steps. "votes":
+    permute-and-flip on counts of users with sensitivity 1 (McKenna and Sheldon 2020). "means": at most three times the
+    price of one evaluation, whatever the number of candidates (Liu and Talwar 2019, theorem 3.2). The candidates'
+    own budgets are not included.
 
     With ``predict_by="user"`` a call of ``predict`` costs 0.1 to 0.5 ms for a linear scikit-learn model and some
     milliseconds for a forest, so 10,000 users with a linear candidate take a few seconds. Elementwise models, trees
@@ -130,7 +136,7 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         "estimators": [list],
-        "rule": [StrOptions({"votes", "means"})],
+        "rule": [StrOptions({"differences", "votes", "means"})],
         "loss": [StrOptions({"auto", "squared_error", "absolute_error", "zero_one"}), callable],
         "predict_by": [StrOptions({"user", "batch"})],
         "tau": [Interval(Real, 0, None, closed="neither")],
@@ -145,7 +151,7 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         estimators,
         *,
         epsilon=1.0,
-        rule="votes",
+        rule="differences",
         loss="auto",
         predict_by="user",
         tau=1.0,
@@ -187,8 +193,8 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             X, y = validate_data(self, X, y, dtype=np.float64, order="C")
             y = one_kind_of_targets(y)
-        mechanism = self._mechanism()
         codes = encode_users(user_ids, len(X))[0]
+        mechanism = self._mechanism(int(codes.max()) + 1)
         by_user = self.predict_by == "user"
         losses = np.column_stack(
             gather(
@@ -206,7 +212,7 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
             if by_user
             else "candidates and loss treat every row by itself, to the last bit",
         ]
-        if self.rule == "means":
+        if self.rule == "means" or (self.rule == "differences" and self.adjacency == "replace-one"):
             assumptions.append("the number of users is public")
         with self._releasing(
             mechanism,
@@ -221,12 +227,15 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
             self.classes_ = self.best_estimator_.classes_
         return self
 
-    def _mechanism(self) -> VoteSelection | MeanSelection:
-        """The selection, from parameters alone."""
+    def _mechanism(self, n_users: int) -> DifferenceSelection | VoteSelection | MeanSelection:
+        """The selection, from parameters and, under replace-one, the number of users."""
         if not self.estimators:
             raise ValueError("estimators must hold at least one (name, fitted estimator).")
         for _, model in self.estimators:
             check_is_fitted(model)
+        if self.rule == "differences":
+            public = n_users if self.adjacency == "replace-one" else None
+            return DifferenceSelection(self.epsilon, len(self.estimators), public)
         if self.rule == "votes":
             return VoteSelection(self.epsilon, monotone=self.adjacency == "add-remove")
         if self.adjacency != "replace-one":

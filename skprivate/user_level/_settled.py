@@ -26,6 +26,9 @@ LEAST_STEPS = 10
 #: From this part of the projection radius on, a solution is taken to lie at the bound.
 AT_BOUND = 0.9
 
+#: Where the average of the iterates may begin.
+TAILS = (0.0, 0.25, 0.5, 0.75, 0.9)
+
 #: What a warning says, and what to do.
 UNSETTLED = (
     "The descent has not settled: the mean of its released directions is {drift:.2g} times what noise explains. Most "
@@ -107,3 +110,27 @@ class Course:
         outward = self.coef / float(np.linalg.norm(self.coef))
         # The iterate moves against the direction.
         return direction - min(float(direction @ outward), 0.0) * outward
+
+
+def average(iterates: FloatArray, directions: FloatArray, noise: float, clip_radius: float) -> Course:
+    """Mean of the last iterates: of as many as have a mean direction that noise explains.
+
+    With much noise these are all of them. The less there is, the more what is left of the start counts, and the fewer
+    are averaged; without noise the last few.
+
+    Parameters
+    ----------
+    iterates, directions : ndarray of shape (n_steps, n_coef)
+        Each iterate, and the released direction of the step to it.
+    noise : float
+        Standard deviation of the noise of each entry of a direction.
+    clip_radius : float
+        As in `Course`.
+    """
+    n_steps, d = directions.shape
+    quantile = noise * float(norm.isf(0.5 * FALSE_ALARM / d))
+    for part in TAILS:
+        first = int(part * n_steps)
+        if np.abs(directions[first:].mean(axis=0)).max() <= quantile / math.sqrt(n_steps - first):
+            break
+    return Course(iterates[first:].mean(axis=0), clip_radius, directions, noise)

@@ -14,19 +14,21 @@ from sklearn.base import BaseEstimator
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.privacy import Adjacency, PrivacyUnit, warn_caller
-from skprivate.user_level._descent import Descent, LinearResult
+from skprivate.user_level._linear_descent import Descent, LinearResult
+from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._paper import PaperPlan
 from skprivate.user_level._phased import PhasedDescent
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._published import PublishedDescent
 from skprivate.user_level._settled import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
+from skprivate.user_level._standardise import Standardisation, plan_standardisation
 from skprivate.user_level._users import UserGroups, encode_users
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Clipping radius in units of the private median of the users' gradient norms.
-CLIP_FACTORS = {"robust": 1.0, "mean": 3.0}
+CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
 #: Noise level (norm of all noise against a unanimous vote) above which a fit warns.
 HOPELESS_LEVEL = 0.5
 
@@ -45,7 +47,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         **DELTA_CONSTRAINT,
         "solver": [StrOptions({"auto", "sgd", "phased", "moments"})],
         "accounting": [StrOptions({"tight", "paper"})],
-        "aggregation": [StrOptions({"robust", "mean"})],
+        "aggregation": [StrOptions({"auto", "robust", "mean"})],
+        "standardize": ["boolean"],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
         "n_users": [Interval(Integral, 1, None, closed="left"), None],
         "fit_intercept": ["boolean"],
@@ -109,9 +112,13 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         if self.solver == "phased" or self.radius is not None:
             defaults["select_clip"] &= self.solver != "phased"
             defaults["select_scale"] &= self.radius is None
+        terms, standardisation = self._standardisation(objective, terms)
+        if standardisation is not None:
+            defaults["select_scale"] = False
         kind = PhasedDescent if self.solver == "phased" else Descent
         return kind(
             terms=terms,
+            standardisation=standardisation,
             objective=objective,
             given_alpha=self.alpha,
             given_steps=self.max_iter,
@@ -121,8 +128,28 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             **defaults,
         )
 
-    def _run(self, mechanism: Any, data: UserData, user_ids: Any) -> FloatArray:
-        """Pay, draw, set the released attributes, warn by released numbers; returns the coefficients."""
+    def _standardisation(self, objective: Objective, terms: Terms) -> tuple[Terms, Standardisation | None]:
+        """How features are centred and scaled, and the terms of what is drawn after that.
+
+        Whoever gives a custom loss or a public number of the features means them as they are.
+        """
+        taken_as_given = self.radius is not None or getattr(self, "feature_norm", None) is not None
+        if not self.standardize or taken_as_given or hasattr(objective.loss, "gradient"):
+            return terms, None
+        found = plan_standardisation(
+            terms,
+            n_features=objective.n_features,
+            centred=objective.fit_intercept,
+            target=isinstance(objective.loss, (SquaredLoss, HuberLoss)),
+        )
+        return (
+            (terms, None)
+            if found is None
+            else (replace(terms, earlier=(*terms.earlier, *found.events)), found)
+        )
+
+    def _run(self, mechanism: Any, data: UserData, user_ids: Any) -> LinearResult:
+        """Pay, draw, set the released attributes, warn by released numbers."""
         with self._releasing(
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
@@ -149,7 +176,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         self.alpha_ = mechanism.alpha
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
-        return result.coef
+        return result
 
     def _assumptions(self) -> tuple[str, ...]:
         assumptions = ["features were transformed by public rules only"]

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2, norm
 
-from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
+from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, gaussian_noise_multiplier
+from skprivate.user_level._clipping import tail_radius, tail_rank
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._plan import (
     MEDIAN_BITS,
@@ -26,7 +27,13 @@ from skprivate.user_level._plan import (
     default_steps,
     split_budget,
 )
-from skprivate.user_level._private_range import COARSE_SCALES, private_range, select_median_scale
+from skprivate.user_level._private_range import (
+    COARSE_SCALES,
+    FINE_SCALES,
+    private_range,
+    select_median_scale,
+    select_upper_scale,
+)
 from skprivate.user_level._problems import MeanProblem, vector_norms
 from skprivate.user_level._users import UserGroups
 
@@ -34,18 +41,12 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Share of the Gaussian budget that finds the centre before the sum about it.
 CENTRE_SHARE = 0.2
+#: A sum about the centre is taken from so many users on, per noise multiplier and sensitivity: where they decide the
+#: selection of its radius.
+FEWEST = 64.0
 CENTRE_STEPS = 25
 #: Public radii and ranges lie between these.
 _LEAST, _MOST = 2.0**-900, 2.0**900
-
-
-def clip_factor(aggregation: str, n_features: int) -> float:
-    """Radius of the ball about the private centre, in units of the private median distance.
-
-    Distances of Gaussian vectors are within 1 + 3/√d medians but for 4 standard deviations; at least 2 leaves room for
-    users with fewer rows than others.
-    """
-    return 1.0 if aggregation == "robust" else max(2.0, 1.0 + 3.0 / math.sqrt(n_features))
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class MeanResult:
     """What a private mean released.
 
     ``winsorised`` tells whether the mean is that of the vectors pulled into the ball of ``clip_radius`` about the
-    centre; otherwise there were too few users to find a radius, and the mean is the centre itself.
+    centre; otherwise there were too few users to find a radius, and the mean is the centre itself or on the way from
+    there.
     """
 
     mean: FloatArray
@@ -89,22 +91,25 @@ class UserMean(Mechanism):
     ----------
     terms : Terms
     n_features : int
-    clip_factor : float
-        Radius of the ball in units of the median distance from the centre.
+    reach : bool
+        Whether the ball about the centre reaches over the tail of the users (`tail_radius`).
     tau : float or None
         Public radius about their centre in which the users' means lie; None to select it privately.
     bound : float or None
         Public range [−B, B] in which the centre's coordinates are searched; None if it is near the origin anyway.
     n_scales : int
         Number of scales that are selected; more than that of the vectors if the caller needs others.
+    least_radius : float, default=1.0
+        Of the ball, in units of the users' median distance; the radius itself where it does not reach further.
     """
 
     terms: Terms
     n_features: int
-    clip_factor: float
+    reach: bool
     tau: float | None = None
     bound: float | None = None
     n_scales: int = 1
+    least_radius: float = 1.0
     theorem = "winsorised mean about a private centre, docs/user_level.md"
 
     def __post_init__(self) -> None:
@@ -114,12 +119,31 @@ class UserMean(Mechanism):
                 raise ValueError(f"{name} must lie between 2**-900 and 2**900, got {value!r}.")
 
     @cached_property
+    def weight(self) -> float:
+        """Weight of the sum about the centre: from 0 to 1 while users grow from `FEWEST` by half.
+
+        The centre estimates a spatial median, with less noise than any sum. Going over to the sum at once would make
+        more users a worse answer.
+        """
+        if self.tau is not None or self.terms.n_users is None:
+            return 1.0
+        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        users = self.terms.n_users / (FEWEST * self.terms.sum_sensitivity * multiplier)
+        return min(1.0, max(0.0, 2.0 * (users - 1.0)))
+
+    @property
+    def centre_share(self) -> float:
+        """Share of the Gaussian budget that finds the centre."""
+        return 1.0 - (1.0 - CENTRE_SHARE) * self.weight if self.sums else 1.0
+
+    @cached_property
     def split(self) -> BudgetSplit:
         return split_budget(
             self.terms,
             n_numbers=self.n_features * (CENTRE_STEPS + 1),
             scales=self.n_scales,
-            clip=self.tau is None,
+            clip=self.tau is None and self.weight > 0.0,
+            tail=self.tau is None and self.reach,
             medians=0 if self.bound is None else self.n_features,
         )
 
@@ -131,7 +155,7 @@ class UserMean(Mechanism):
     @property
     def sum_multiplier(self) -> float:
         """Noise multiplier of the sum about the centre."""
-        return self.split.multiplier / math.sqrt(1.0 - CENTRE_SHARE) * WIDER
+        return self.split.multiplier / math.sqrt((1.0 - CENTRE_SHARE) * self.weight) * WIDER
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -182,7 +206,7 @@ class UserMean(Mechanism):
             total = problem.contribution_sum(centre, radius or 0.0)
             noisy = self.terms.release_sum(total, self.sum_multiplier, release)
             if radius is not None:
-                offset = noisy * (-radius / n_users)
+                offset = noisy * (-self.weight * radius / n_users)
                 noise_scale = self.terms.sum_sensitivity * self.sum_multiplier * radius / n_users
         return MeanResult(
             mean=start + centre + offset,
@@ -190,7 +214,7 @@ class UserMean(Mechanism):
             clip_radius=radius or 0.0,
             noise_scale=noise_scale,
             offset=float(np.linalg.norm(offset)),
-            winsorised=radius is not None,
+            winsorised=radius is not None and self.weight == 1.0,
             noise_level=split.level(n_users, self.n_features),
             count_noise=split.count_multiplier or 0.0,
         )
@@ -222,11 +246,19 @@ class UserMean(Mechanism):
         if price is None:
             return None
         median = select_median_scale(distances, epsilon=price, release=release, monotone=self.terms.monotone)
-        return self.clip_factor * median if self.terms.decides(price, self.split.at_least(n_users)) else None
+        tail, upper = self.split.tail_epsilon, 0.0
+        if tail is not None:
+            rank = tail_rank(tail, len(FINE_SCALES))
+            found = select_upper_scale(distances, rank, epsilon=tail, release=release, scales=FINE_SCALES)
+            upper = found if self.split.at_least(n_users) > 2 * rank else 0.0
+        if not self.terms.decides(price, self.split.at_least(n_users)):
+            return None
+        found = tail_radius(median, upper, self.split.level(n_users, self.n_features), self.n_features)
+        return max(found, self.least_radius * median)
 
     def _centre_plan(self, n_users: float, scale: float) -> DescentPlan:
         # The centre's descent gets its share of the Gaussian budget: its multipliers are widened by 1/√share.
-        share = BudgetSplit(self.terms, self.split.multiplier / math.sqrt(CENTRE_SHARE if self.sums else 1.0))
+        share = BudgetSplit(self.terms, self.split.multiplier / math.sqrt(self.centre_share))
         steps = CENTRE_STEPS
         if self.terms.n_users is not None:
             steps = default_steps(share.level(self.terms.n_users, self.n_features), CENTRE_STEPS)

@@ -69,6 +69,12 @@ class UserGroups:
         rows = self.order[np.repeat(self.starts[users], sizes) + within]
         return rows, UserGroups(np.repeat(np.arange(len(users)), sizes), self.weight_cap)
 
+    def sorted(self) -> UserGroups:
+        """The same users where rows are sorted by user."""
+        if self.in_order:
+            return self
+        return UserGroups(np.repeat(np.arange(self.n_users), self.sizes), self.weight_cap)
+
     def columns(self, X: FloatArray) -> FloatArray:
         """Rows sorted by user, coordinates first: shape (n_columns, n_rows). No copy where X is that already."""
         if self.in_order and X.T.flags.c_contiguous:
@@ -101,6 +107,10 @@ class UserGroups:
             return values
         begins = self.starts[users] - self.starts[users.start]
         return np.asarray(np.add.reduceat(values, begins, axis=-1) / self.sizes[users])
+
+    def block_means_of(self, column: FloatArray) -> FloatArray:
+        """Mean of each user's numbers, from numbers sorted by user."""
+        return self.block_means(column, slice(0, self.n_users))
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Mean of each user's rows.

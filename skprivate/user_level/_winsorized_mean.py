@@ -81,14 +81,35 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
     tau, bound : float
         Public concentration radius and bound, in the units of ``x``.
     release : Release
+        Where the draws are paid for (`skprivate.privacy.open_release`).
+
+    Returns
+    -------
+    float
+        The mean of the clipped numbers, with noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.privacy import open_release
+    >>> from skprivate.user_level import winsorized_mean_1d
+    >>> x = 5000.0 + np.random.default_rng(0).normal(size=400)
+    >>> with open_release(epsilon=1.0, unit="user", adjacency="replace-one") as release:
+    ...     mean = winsorized_mean_1d(x, epsilon=1.0, tau=4.0, bound=1e6, release=release)
+    >>> abs(mean - 5000) < 3
+    True
     """
     middle = private_middle(x, epsilon=epsilon / 2.0, tau=tau, bound=bound, release=release)
-    half = 2.0 * tau
+    return clipped_mean(x, middle, 2.0 * tau, epsilon=epsilon / 2.0, release=release)
+
+
+def clipped_mean(x: FloatArray, middle: float, half: float, *, epsilon: float, release: Any) -> float:
+    """Mean of numbers clipped to a released middle ± half, with Laplace noise of scale 2·half/(nε)."""
     with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
         offsets = np.asarray(x, dtype=np.float64) - middle
         contributions = interval_contributions(offsets, -half, half, bits=CONTRIBUTION_BITS)
     total = exact_sum(contributions)
-    noisy: float = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon / 2.0)
+    noisy: float = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon)
     return middle + half * (noisy * 2.0 * CONTRIBUTION_STEP / len(x))
 
 
@@ -119,10 +140,13 @@ def winsorized_mean(
     gamma : float
         Probability with which concentration may fail (utility only).
     release : Release
+        Where the draws are paid for (`skprivate.privacy.open_release`): as many selections and Laplace draws as
+        coordinates, rounded up to a power of two, each at half of ε/√(8 d ln(1/δ)).
 
     Returns
     -------
     mean : ndarray of shape (d,)
+        The mean of the vectors, with noise.
 
     Notes
     -----

@@ -144,3 +144,31 @@ def test_pandas_polars_and_arrays_agree():
     assert [t["label_sums"] for t in bags.to_dict()["tables"]] == [
         t["label_sums"] for t in reference[0]["tables"]
     ]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(2, 20),
+    st.lists(st.floats(0.02, 0.9), max_size=3),
+    st.integers(30, 400),
+)
+def test_frequent_values_are_buckets_of_their_own(seed, n_bins, shares, n):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=n)
+    for value, share in zip((0.0, -5.0, 7.0), shares, strict=False):
+        values[rng.random(n) < share] = value
+    (column,), (codes,) = learn_columns([values], ["v"], categorical=[False], n_bins=n_bins)
+    assert column.n_codes - 1 <= 2 * n_bins + n_bins // 2 and np.all(np.diff(column.edges) > 0)
+    assert np.unique(codes).size == column.n_codes - 1  # all buckets but that of missing values are in use
+    distinct, counts = np.unique(values, return_counts=True)
+    for value in distinct[counts * n_bins >= n]:
+        assert np.unique(values[codes == codes[values == value][0]]).size == 1 or distinct.size <= n_bins
+
+
+def test_a_column_that_is_mostly_zero_keeps_its_other_values():
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(10_000) < 0.95, 0.0, rng.exponential(1000.0, 10_000))
+    _, (codes,) = learn_columns([values], ["v"], categorical=[False], n_bins=16)
+    assert np.bincount(codes)[0] == np.sum(values == 0)
+    assert np.bincount(codes)[1:].max() < 0.15 * np.sum(values > 0)

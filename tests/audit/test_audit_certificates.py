@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.stats import binom
 
 from skprivate.audit import FiniteAdversaryAuditor
+from skprivate.audit._collinear import Turns, power_of_two_scale
 from skprivate.audit._concentration import (
     LN2,
     bernstein_lower_bound,
@@ -133,6 +134,11 @@ def degenerate(kind, n, rng):
         "a sloping line": np.column_stack([x, 0.1 * x]),
         "decimals": np.round(rng.random((n, 2)), 1),
         "nearly a line": np.column_stack([x * 1e-3, x * 1e-4 + rng.integers(-1, 2, n) * 1e-19]) + 0.3,
+        "two probabilities": np.column_stack([x, 1 - x]),
+        "near overflow": rng.choice([1.7e308, -1.7e308, 3e307, 1.0, 0.0], size=(n, 2)),
+        "subnormal": rng.integers(-3, 4, size=(n, 2)) * 5e-324,
+        "powers of two": 2.0 ** rng.integers(-500, 501, size=(n, 2)),
+        "last digits": 1.0 + rng.integers(0, 3, size=(n, 2)) * 2.0**-52,
         "subnormal and large": rng.normal(size=(n, 2)) * np.array([5e-324, 1e150]) * 3,
     }[kind]
 
@@ -146,6 +152,7 @@ KINDS = (
     "nearly a line",
     "subnormal and large",
 )
+EXTREME = ("two probabilities", "near overflow", "subnormal", "powers of two", "last digits")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -157,11 +164,61 @@ def test_turning_line_finds_the_best_half_plane(kind, seed):
     if seed % 2:
         r -= r.mean()
     best = largest_by_enumeration(points, r)
-    value, upper, normal = TurningLine(points).largest(r)
+    value, upper, (normal,) = TurningLine(points).largest(r)
     assert value == pytest.approx(best, rel=1e-9, abs=1e-12)
     assert best <= upper <= best + 1e-12
     if kind in ("general", "a grid", "decimals") and seed % 2:  # elsewhere float64 has no such direction
         assert best_offset(points @ normal, r)[1] == pytest.approx(best, rel=1e-9, abs=1e-12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(KINDS + EXTREME), st.integers(1, 12), st.integers(0, 10**6))
+def test_turning_line_is_exact_for_integer_masses(kind, n, seed):
+    rng = np.random.default_rng(seed)
+    points, r = degenerate(kind, n, rng), rng.integers(-4, 5, size=n).astype(float)
+    value, _, normals = TurningLine(points).largest(r, 3)
+    assert value == largest_by_enumeration(points, r)
+    assert np.isfinite(normals).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(("nearly a line", "two probabilities", "powers of two", "last digits")),
+    st.integers(0, 10**6),
+)
+def test_directions_are_ordered_as_in_rational_arithmetic(kind, seed):
+    """All points around one of them as a single run: their order and which of them are equal."""
+    rng = np.random.default_rng(seed)
+    points = np.unique(power_of_two_scale(degenerate(kind, 12, rng))[0], axis=0)
+    pivot = int(rng.integers(len(points)))
+    exact = [tuple(map(Fraction, point)) for point in points.tolist()]
+    away = [(x - exact[pivot][0], y - exact[pivot][1]) for x, y in exact]
+    # A run spans a right angle at most.
+    quadrant = [k for k, (dx, dy) in enumerate(away) if (dx > 0 and dy >= 0) or (dx < 0 and dy <= 0)]
+    if not quadrant:
+        return
+    others = rng.permutation(quadrant)
+    above = np.array([away[k] > (0, 0) for k in others])
+    zeros = np.zeros(others.size, dtype=int)
+    order, together = Turns(points).order(zeros + pivot, others, above, zeros)
+    # dy/dx rises with the direction from 0 to a right angle.
+    slopes = [away[k][1] / away[k][0] for k in others[order]]
+    assert slopes == sorted(slopes)
+    assert together.tolist() == [a == b for a, b in itertools.pairwise(slopes)]
+
+
+def test_scales_that_float64_cannot_hold_are_refused():
+    with pytest.raises(ValueError, match="within a factor of 2"):
+        TurningLine(np.array([[1e308, 0.0], [5e-324, 1.0]]))
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-1, 1, size=(200, 2))
+    s = np.where(points[:, 0] > 0, 1.0, -1.0)
+    plain = fit_halfspaces(points, s, 2.0, rng)
+    for scale in (2.0**1023, 2.0**-1000):
+        scaled = fit_halfspaces(points * scale, s, 2.0, rng)
+        assert scaled.lower_bound == plain.lower_bound and scaled.loss == plain.loss
+        assert (scaled.predict(points * scale) == plain.predict(points)).all()
+    assert np.isfinite(scaled.predict(np.full((1, 2), 1e308))).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)

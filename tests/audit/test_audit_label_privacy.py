@@ -9,7 +9,7 @@ from scipy.stats import binom
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
-from skprivate import RandomBagClassifier, RandomBagRegressor
+from skprivate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor
 from skprivate.audit import audit_labels, epsilon_lower_bound
 from skprivate.audit._label_bound import (
     _sum_of_coins,
@@ -18,6 +18,7 @@ from skprivate.audit._label_bound import (
     label_p_value,
     reconstruction_limit,
 )
+from skprivate.audit._label_evidence import _from_predictions, _from_probabilities
 from skprivate.privacy import PrivacyGuarantee
 from skprivate.utils.estimator_checks import half_noise
 
@@ -162,6 +163,36 @@ def test_half_the_noise_is_caught_in_one_fit(make, values, epsilon):
     assert sound.epsilon_lower_bound > 0.2 * epsilon
     assert broken.violated and broken.accuracy > sound.accuracy
     assert "VIOLATED" in str(broken) and "not refuted" in str(sound)
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers", "shared bags"])
+def test_sums_of_curated_bags_are_evidence(kind):
+    """A bag to each row, twice, or bags of two rows: the sums say more than the additive model fitted to them."""
+    rows = np.arange(1500)
+    rows = rows // 2 if kind == "shared bags" else rows
+    X = np.tile(rows[:, None], 2).astype(str)
+    options = {
+        "delta": 0.0,
+        "feature_sets": "singles",
+        "categorical_features": "all",
+        "min_size": 1,
+        "penalty": 1.0,
+    }
+    if kind == "numbers":
+        model = CuratedBagGAMRegressor(epsilon=2.0, label_bounds=(-3.0, 5.0), **options)
+    else:
+        model = CuratedBagGAMClassifier(epsilon=2.0, classes=["a", "b"], **options)
+    values = [-3.0, 5.0] if kind == "numbers" else ["a", "b"]
+    given = {"values": values, "simulate": True, "random_state": 0, "n_fits": 3, "confidence": 0.999}
+    if kind == "shared bags":
+        given["targets"] = np.arange(1500) % 2 == 0
+    sound = audit_labels(model, X, **given)
+    assert not sound.violated and sound.epsilon_lower_bound > (0.8 if kind == "numbers" else 1.2)
+    with half_noise():
+        assert audit_labels(model, X, **given).violated
+    if kind != "classes":
+        by_model = {**given, "evidence": _from_probabilities if kind == "shared bags" else _from_predictions}
+        assert sound.epsilon_lower_bound > audit_labels(model, X, **by_model).epsilon_lower_bound + 0.1
 
 
 def test_bound_reaches_randomised_response():

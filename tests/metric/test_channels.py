@@ -7,16 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skprivate.metric import tree_distances
+from skprivate.metric import boolean_cube_accuracy, tree_distances
 from skprivate.metric._channels import (
-    best_exponential_channel,
     essential_pairs,
     expected_loss,
-    exponential_channel,
     optimal_channel,
-    relaxed_distances,
     remapped,
     worst_error,
+)
+from skprivate.metric._exponential import (
+    NetMechanism,
+    best_exponential_channel,
+    exponential_channel,
+    relaxed_distances,
 )
 from skprivate.metric._finite_metric import check_metric, is_ultrametric, separated_net
 from skprivate.metric._measure_net import exponential_on_measures
@@ -110,6 +113,55 @@ def test_lemma_4_1_on_all_measures():
         assert price(channel, wasserstein) <= epsilon
         errors.append(worst_error(channel, wasserstein))
     assert errors[0] > errors[1] > errors[2]
+
+
+GRID = np.array(list(itertools.product(range(4), range(4))), dtype=float)
+CUBE = np.array(list(itertools.product(range(2), repeat=3)), dtype=float)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(2, 12), st.floats(0.1, 15.0), st.booleans())
+def test_exponent_is_as_steep_as_its_price_allows(seed, n, epsilon, tree):
+    distances = random_tree(seed, n) if tree else random_metric(seed, n)
+    channel = best_exponential_channel(distances, epsilon, relaxed=tree)
+    paid = price(channel, distances)
+    assert paid <= epsilon
+    # The normaliser of a tree can be levelled out: nothing of ε is left, unless one answer fits all states.
+    if tree and np.count_nonzero(channel.max(axis=0) > 1e-9) > 1:
+        assert paid >= epsilon * (1 - 1e-6)
+    for scale in (0.0, float(np.median(distances))):
+        published = exponential_channel(distances, separated_net(distances, scale), epsilon)
+        assert worst_error(channel, distances) <= worst_error(published, distances) + 1e-6
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_levelled_channel_of_the_cube_is_randomised_response(epsilon):
+    hamming = np.abs(CUBE[:, None] - CUBE[None]).sum(axis=2)
+    best = boolean_cube_accuracy(3, epsilon)
+    assert worst_error(best_exponential_channel(hamming, epsilon), hamming) == pytest.approx(best, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("distances", "epsilon"),
+    [(np.linalg.norm(GRID[:, None] - GRID[None], axis=2), 4.0), (random_tree(3, 18), 12.0)],
+)
+def test_levelled_channel_is_the_optimum_of_the_linear_programme(distances, epsilon):
+    channel = best_exponential_channel(distances, epsilon)
+    optimum = expected_loss(optimal_channel(distances, epsilon), distances)
+    assert expected_loss(channel, distances) == pytest.approx(optimum, rel=1e-4)
+
+
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_price_in_the_search_is_the_price_of_the_channel(relaxed):
+    first, second = random_metric(5, 9), random_tree(5, 9)
+    exponents = relaxed_distances(first, second, 0.25) if relaxed else first
+    mechanism = NetMechanism.on(exponents, separated_net(second, 0.25), first)
+    for slope in (0.3, 2.0):
+        for weights in (mechanism.equal_weights(slope), mechanism.levelling_weights(slope)):
+            channel = exponential_channel(exponents, mechanism.net, slope, factor=1.0, weights=weights)
+            exact = price(channel, first)
+            assert mechanism.refined().price(slope, weights) == pytest.approx(exact, rel=1e-9)
+            assert mechanism.price(slope, weights) >= exact * (1 - 1e-9)
 
 
 def test_mutated_mechanism_is_found_out():

@@ -225,6 +225,30 @@ def test_channel_price_is_the_exact_log_ratio():
     assert channel_price(quantise_channel([[0.6, 0.4], [0.5, 0.5]]), np.zeros((2, 2))) == math.inf
 
 
+def exact_price(weights, distances):
+    """By definition, pair by pair, in 60 digits."""
+    worst = Fraction(0)
+    for (row, x), (other, y) in itertools.combinations(zip(weights, itertools.count()), 2):
+        for a, b in zip(row, other, strict=True):
+            if a != b:
+                worst = max(worst, Fraction(abs(log(Fraction(int(a), int(b))))) / Fraction(distances[x, y]))
+    return worst
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.integers(2, 7), st.integers(1, 5), st.sampled_from([1.0, 1e-7, 1e-13]))
+def test_channel_price_of_rows_that_repeat_and_nearly_tie(seed, n, m, gap):
+    rng = public_generator(seed)
+    matrix = (0.5 + gap * rng.random((4, m)))[rng.integers(4, size=n)]
+    matrix = np.column_stack([matrix, matrix[:, ::-1]])
+    weights = quantise_channel(matrix / matrix.sum(axis=1, keepdims=True))
+    points = rng.random(n)
+    distances = np.abs(points[:, None] - points) + 0.1 * (1 - np.eye(n))
+    with localcontext(CONTEXT):
+        exact = exact_price(weights, distances)
+    assert exact <= Fraction(channel_price(weights, distances)) <= exact * (1 + Fraction(1, 2**47))
+
+
 def test_channel_draws_its_probabilities():
     rng = public_generator(0)
     matrix = rng.dirichlet(np.ones(5), size=3)

@@ -199,10 +199,10 @@ def test_empty_and_constant_data():
 
 
 def test_extra_depth_follows_the_entropy():
-    assert extra_depth(np.ones(128), 2) == 0
+    assert [extra_depth(np.ones(128), d) for d in (0, 1, 2, 3, 8)] == [0, 0, 1, 2, 2]
     assert extra_depth(np.zeros(128), 2) == 0
-    assert extra_depth(np.ones(128), 3) == 1
-    assert extra_depth(np.eye(256)[0], 2) == 4  # eight bits less than uniform
+    assert extra_depth(np.eye(256)[0], 2) == 6  # eight bits less than uniform
+    assert extra_depth(np.ones(128), 2, group_bits=10) == 4
     prices = [event.epsilon for event, _ in BinaryHierarchy(1.0, 2).events]
     assert prices == pytest.approx([SIZE_SHARE, PILOT_SHARE, 1 - SIZE_SHARE - PILOT_SHARE])
 

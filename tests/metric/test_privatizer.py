@@ -41,17 +41,41 @@ def test_projection_to_bounds(metric):
         model.set_params(out_of_bounds="raise").fit(X).transform(3 * X)
 
 
+def cells_of_noise(metric, epsilon, x, resolution):
+    """Probability that x with noise ∝ e^(−ε‖z‖) is nearest to each point of a grid: along rays, then by angle."""
+    order = {"l1": 1, "l2": 2, "linf": np.inf}[metric]
+    angles = (np.arange(20_000) + 0.5) / 20_000 * 2 * np.pi
+    rays = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    rays /= np.linalg.norm(rays, order, axis=1)[:, None]
+    area = 1 / np.linalg.norm(np.stack([np.cos(angles), np.sin(angles)], axis=1), order, axis=1) ** 2
+    ends = np.arange(1, resolution) / resolution
+    # Where a ray meets the lines between the cells; the radius has the law of Gamma(2).
+    with np.errstate(divide="ignore"):
+        meets = np.concatenate([(ends - x[k]) / rays[:, [k]] for k in range(2)], axis=1)
+    meets = np.sort(np.where(meets > 0, meets, np.inf), axis=1)
+    meets = np.column_stack([np.zeros(len(rays)), meets, np.full(len(rays), np.inf)])
+    mass = np.diff(stats.gamma(2, scale=1 / epsilon).cdf(meets), axis=1) * (area / area.sum())[:, None]
+    middle = np.where(np.isinf(meets[:, 1:]), meets[:, :-1] + 1.0, 0.5 * (meets[:, :-1] + meets[:, 1:]))
+    places = x + np.where(mass > 0, middle, 0.0)[:, :, None] * rays[:, None]
+    cells = np.clip((places * resolution).astype(int), 0, resolution - 1)
+    return np.bincount((cells[..., 0] * resolution + cells[..., 1]).ravel(), mass.ravel(), resolution**2)
+
+
 @pytest.mark.parametrize("metric", ["l1", "l2", "linf"])
-def test_exponential_mechanism_on_a_net(metric):
+def test_draws_from_a_net_take_all_of_epsilon(metric):
     X = np.tile([[0.2, 0.7]], (30_000, 1))
     model = MetricPrivatizer(5.0, metric=metric, mechanism="exponential", bounds=(0, 1), resolution=4).fit(X)
     assert model.net_.shape == (16, 2)
-    distances = np.linalg.norm(model.net_ - X[0], {"l1": 1, "l2": 2, "linf": np.inf}[metric], axis=1)
-    expected = np.exp(-2.5 * distances)
     drawn = model.transform(X)
     counts = np.array([(drawn == point).all(axis=1).sum() for point in model.net_])
-    assert stats.chisquare(counts, expected / expected.sum() * len(X)).pvalue > 1e-7
+    expected = cells_of_noise(metric, 5.0, X[0], 4)
+    assert expected.sum() == pytest.approx(1)
+    assert stats.chisquare(counts, expected * len(X)).pvalue > 1e-7
     assert model.privacy_guarantee_.epsilon == 5.0
+    # The exponential mechanism on the points themselves has half of ε for the exponent (Lemma 4.1).
+    distances = np.linalg.norm(model.net_ - X[0], {"l1": 1, "l2": 2, "linf": np.inf}[metric], axis=1)
+    published = np.exp(-2.5 * distances)
+    assert expected @ distances < 0.95 * (published @ distances / published.sum())
 
 
 @pytest.mark.parametrize("mechanism", ["relaxed", "exponential", "optimal"])

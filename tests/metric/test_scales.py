@@ -25,7 +25,8 @@ from skprivate.metric import (
     tree_distances,
     ultrametric_sequences_scale,
 )
-from skprivate.metric._channels import best_exponential_channel, optimal_channel, worst_error
+from skprivate.metric._channels import optimal_channel, worst_error
+from skprivate.metric._exponential import best_exponential_channel
 from skprivate.metric._scales import lower_bound
 from skprivate.privacy import public_generator
 

@@ -14,7 +14,9 @@ from skprivate.mixture._cuts import (
     count_cut_intersections,
     point_cuts,
     quantile_cuts,
+    without_repetition,
 )
+from skprivate.mixture._geometry import products
 
 
 def family_and_naive(rng, n_rows, n_cuts, max_size, offset=0, resolution=1):
@@ -33,9 +35,13 @@ def family_and_naive(rng, n_rows, n_cuts, max_size, offset=0, resolution=1):
     return family, naive
 
 
+@pytest.mark.parametrize("batch", [1, 30, 10**6])
 @pytest.mark.parametrize("max_size", [0, 1, 2, 3])
 @pytest.mark.parametrize("n_cuts", [(), (3,), (2, 0, 4), (1, 2, 3, 2)])
-def test_every_set_appears_once_with_its_errors(n_cuts, max_size):
+def test_every_set_appears_once_with_its_errors(monkeypatch, n_cuts, max_size, batch):
+    monkeypatch.setattr(
+        _cuts, "BATCH", batch
+    )  # last directions are joined one by one, by two, or all at once
     family, naive = family_and_naive(np.random.default_rng(0), 15, n_cuts, max_size)
     streamed = list(family.all_errors())
     assert dict(streamed) == naive
@@ -79,6 +85,42 @@ def test_bins_agree_with_halfspaces():
             np.testing.assert_array_equal(bins[direction] <= cut, rows @ normal + intercept >= 0)
 
 
+def test_counts_are_those_of_the_bins(monkeypatch):
+    monkeypatch.setattr(_cuts, "ROWS", 30)
+    rng = np.random.default_rng(2)
+    rows = rng.integers(-3, 4, size=(101, 4)).astype(float)  # ties with the cuts
+    cuts = quantile_cuts(
+        rows[:50], np.concatenate([np.eye(4), rng.normal(size=(5, 4))]), (0.3, 0.8, 1.0), 1e-9
+    )
+    for line, counts in zip(cuts.bins(rows), cuts.counts(rows), strict=True):
+        np.testing.assert_array_equal(
+            counts, np.cumsum(np.bincount(line, minlength=len(counts)))[: len(counts)]
+        )
+
+
+def test_two_valued_columns_have_one_cut_between_their_values():
+    rng = np.random.default_rng(0)
+    category = rng.integers(0, 5, 200)
+    one_hot = (category[:, None] == np.arange(5)).astype(float)
+    public = np.column_stack([rng.normal(size=200), one_hot, 1 - one_hot[:, 0]])
+    directions = np.concatenate([np.eye(7), -np.eye(7)])
+    every = quantile_cuts(public, directions, (0.3, 0.5, 0.7, 0.9, 0.98), 1e-9)
+    cuts = without_repetition(every, public)
+    assert cuts.n_cuts[0] == cuts.n_cuts[7] == 5  # numbers keep all of theirs
+    sets = [
+        np.packbits(line <= cut).tobytes()
+        for line, n in zip(cuts.bins(public), cuts.n_cuts, strict=True)
+        for cut in range(n)
+    ]
+    assert len(sets) == len(set(sets)) == 10 + 5  # x = 0 of each category; the last column repeats the second
+    kept = {
+        np.packbits(line <= c).tobytes()
+        for line, n in zip(every.bins(public), every.n_cuts, strict=True)
+        for c in range(n)
+    }
+    assert kept - set(sets) == {np.packbits(np.ones(200, dtype=bool)).tobytes()}
+
+
 def test_cuts_keep_the_stated_fractions():
     public = np.random.default_rng(0).normal(size=(1000, 2))
     kept = (0.3, 0.5, 0.95, 1.0)
@@ -118,12 +160,12 @@ def test_a_row_has_the_same_bins_wherever_it_stands(monkeypatch):
     directions = rng.normal(size=(9, 17))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     # Cuts exactly at some rows' projections.
-    exact = _cuts.products(directions, rows)
+    exact = products(directions, rows)
     cuts = CutCandidates(directions, tuple(np.sort(line[::50]) for line in exact), 0.0)
     together = cuts.bins(rows)
     for order in (rng.permutation(301), np.arange(1, 301), np.arange(0, 301, 7), [17], [300, 0]):
         np.testing.assert_array_equal(cuts.bins(rows[order]), together[:, order])
-        np.testing.assert_array_equal(_cuts.products(directions, rows[order]), exact[:, order])
+        np.testing.assert_array_equal(products(directions, rows[order]), exact[:, order])
 
 
 def test_occurrences_sparse_and_dense_agree():

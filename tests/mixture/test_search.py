@@ -20,7 +20,6 @@ from skprivate.mixture._search import (
     neighbouring_directions,
     plan_search,
     public_directions,
-    some_rows,
 )
 from skprivate.mixture._selection import ErrorWeights, selection_event
 from skprivate.privacy import open_release
@@ -283,10 +282,11 @@ def test_neighbours_change_one_coordinate():
 
 def test_samples_of_public_rows():
     rng = np.random.default_rng(0)
-    rows = np.arange(20.0)[:, None]
-    assert some_rows(rows, 20, rng) is rows
-    sample = some_rows(rows, 7, rng)
-    assert len(np.unique(sample)) == 7
+    _, problem = make_problem(n_public=20, n_private=30)
+    everything = {tuple(row) for row in problem.public}
+    assert np.array_equal(problem.some_public(20, rng), problem.public)
+    sample = {tuple(row) for row in problem.some_public(7, rng)}
+    assert len(sample) == 7 and sample < everything and problem.n_public == len(everything) == 20
 
 
 def test_effective_rows():

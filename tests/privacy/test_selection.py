@@ -74,15 +74,16 @@ def test_weights_bracket_the_truth(cost, rate, bits):
 
 
 @pytest.mark.parametrize("multiplicity", [None, [1, 1, 4, 2, 0, 3], [5, 0, 3, 1, 0, 2]])
-@pytest.mark.parametrize("vectorised", [True, False])
-def test_exponential_mechanism_by_enumeration(monkeypatch, multiplicity, vectorised):
+@pytest.mark.parametrize("way", ["vectorised", "exact"])
+def test_exponential_mechanism_by_enumeration(monkeypatch, multiplicity, way):
     """With weights of 6 digits the line is short: each member's accepted part is 2^6·e^{-rate·cost}, exactly."""
-    if multiplicity is None and not vectorised:
+    if multiplicity is None and way == "exact":
         multiplicity = [1] * 6
     monkeypatch.setattr(_selection, "_WEIGHT_BITS", 6)
-    monkeypatch.setattr(_selection, "_VECTORISED", 1 << 28 if vectorised else 0)
+    monkeypatch.setattr(_selection, "_VECTORISED", 1 << 28 if way == "vectorised" else 0)
+    monkeypatch.setattr(_selection, "_HUGE", 0)
     counts = multiplicity or [1] * 6
-    bits = 6 if vectorised else 6 + sum(counts).bit_length()
+    bits = 6 if way == "vectorised" else 6 + sum(counts).bit_length()
     best = min(c for c, m in zip(COSTS, counts, strict=True) if m)
     p = [exp(RATE * int(c - best)) if m else 0 for c, m in zip(COSTS, counts, strict=True)]
     for tie, extra in [(0, 1), (2**64 - 1, 0)]:  # a tie is settled by 64 further digits
@@ -101,6 +102,57 @@ def test_exponential_mechanism_by_enumeration(monkeypatch, multiplicity, vectori
                 whole = floor(p[category], bits)
                 assert accepted.pop((category, member), 0) == whole + (0 if p[category] == 1 else extra)
         assert not accepted
+
+
+@pytest.mark.parametrize("counts", [[1, 1, 4, 2, 0, 3], [5, 0, 3, 1, 0, 2], [300, 7, 2000, 10**4, 0, 1]])
+@pytest.mark.parametrize("bits", [4, 7, 11])
+def test_masses_by_enumeration(monkeypatch, counts, bits):
+    """The accepted part of a category is 2^s·count·e^{-rate·cost}, exactly, whether 2^s is above or below 1."""
+    monkeypatch.setattr(_selection, "_VECTORISED", 0)
+    monkeypatch.setattr(_selection, "_MASS_BITS", bits)
+    best = min(c for c, m in zip(COSTS, counts, strict=True) if m)
+    weights = [m * exp(RATE * int(c - best)) for c, m in zip(COSTS, counts, strict=True)]
+    masses, scale = _selection._masses(COSTS - best, RATE, counts)
+    assert 2 ** (bits - 2) < sum(weights) * Fraction(2) ** scale < 2**bits
+    line = int(masses.sum())
+    assert line not in counts
+
+    class Line(ScriptedSource):
+        def integer_below(self, n):
+            return 0 if n != line else self.points.pop()  # a second point of the line is not there
+
+    coarse = max(0, -scale)  # digits of a point that are drawn in any case where members outnumber the line
+    for tie, extra in [(0, 1), (2**64 - 1, 0)]:
+        accepted = np.zeros(6, dtype=int)
+        for first, point in product(range(2**coarse), range(line)):
+            source = Line(further=[first] * bool(coarse) + [tie], points=[point])
+            try:
+                accepted[exponential_select(COSTS, RATE, source, counts)[0]] += 1
+            except IndexError:  # refused
+                continue
+        for category, weight in enumerate(weights):
+            whole = floor(weight, scale + coarse)
+            exact = weight == int(weight)
+            assert accepted[category] == whole + (0 if exact else extra)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    costs=st.lists(st.integers(0, 2**62) | st.integers(0, 1000), min_size=1, max_size=5),
+    counts=st.lists(st.integers(1, 2**62) | st.integers(1, 2**899), min_size=5, max_size=5),
+    rate=st.fractions(0, 50, max_denominator=10**9)
+    | st.floats(0, 2.0**-40).map(Fraction)
+    | st.just(Fraction(10**400)),
+)
+def test_masses_bracket_the_truth(costs, counts, rate):
+    cost = np.array(costs) - min(costs)
+    masses, scale = _selection._masses(cost, rate, counts[: len(costs)])
+    for mass, c, count in zip(masses.tolist(), cost.tolist(), counts, strict=False):
+        gamma = rate * c
+        truth = count * Fraction(2) ** scale * (exp(gamma) if gamma < 10**6 else Fraction(1, 2**2000))
+        assert truth < mass <= truth * (1 + Fraction(1, 2**39)) + 2
+        assert mass < 3 or _selection._lower(mass) + 1 <= truth or gamma > 700
+    assert int(masses.sum()) < 2**61
 
 
 def test_rows_by_enumeration(monkeypatch):

@@ -22,7 +22,8 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._tape import run_tape
 from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor
-from skprivate.user_level._descent import Descent, project
+from skprivate.user_level._descent import project
+from skprivate.user_level._linear_descent import Descent
 from skprivate.user_level._losses import SquaredLoss
 from skprivate.user_level._moments import MomentsRegression
 from skprivate.user_level._paper import PaperPlan, winsorized_descent
@@ -42,6 +43,14 @@ class Centre:
 
     n_coef: int
     alpha: float = 0.0
+    metric: object = None
+    loss = None
+    n_outputs = 1
+    fit_intercept = False
+
+    @property
+    def n_features(self):
+        return self.n_coef
 
     def problem(self, data):
         return MeanProblem(np.ascontiguousarray(data.X.T), data.groups)
@@ -143,8 +152,8 @@ def mechanisms(terms):
     yield descent(objective=linear, **options), rows
     yield descent(objective=linear, select_clip=False, select_scale=False, **options), rows
     yield MomentsRegression(terms, 2, True, 0.0, "mean"), rows
-    yield UserMean(terms, 2, 2.0, bound=1e9), lambda n: (rows(n).X, rows(n).groups)
-    yield UserMean(terms, 2, 2.0, tau=0.5), lambda n: (rows(n).X, rows(n).groups)
+    yield UserMean(terms, 2, True, bound=1e9), lambda n: (rows(n).X, rows(n).groups)
+    yield UserMean(terms, 2, True, tau=0.5), lambda n: (rows(n).X, rows(n).groups)
     if terms.adjacency is REPLACE:
         plan = PaperPlan(1.0, 1e-6, 2, 1.0, 10.0, 0.05, 0.5, math.inf, "convex")
         yield PublishedDescent(linear, plan), rows

@@ -42,7 +42,7 @@ def test_selector_chooses_the_better_model():
         (str(k), FrozenEstimator(LinearRegression().fit(X[:200], X[:200] @ (w + k))))
         for k in (2.0, 0.0, -1.0)
     ]
-    for rule in ("votes", "means"):
+    for rule in ("differences", "votes", "means"):
         selector = UserLevelSelector(models, rule=rule, tau=5.0, random_state=0).fit(X, y, user_ids=users)
         assert selector.best_name_ == "0.0"
         assert selector.privacy_guarantee_.epsilon <= 1.0 and selector.privacy_guarantee_.delta == 0.0
@@ -68,7 +68,7 @@ def choices_with(first_loss, n_runs, first):
     y = np.array([first_loss, 0.0, 0.0, 1.0, 1.0, 1.0])
     X = np.zeros((6, 1))
     return [
-        UserLevelSelector(models, epsilon=1.0, random_state=first + seed).fit(X, y).best_index_
+        UserLevelSelector(models, epsilon=1.0, rule="votes", random_state=first + seed).fit(X, y).best_index_
         for seed in range(n_runs)
     ]
 
@@ -133,7 +133,7 @@ def scores_of(models, X, y, **parameters):
     """What the vote of a fit is drawn from."""
     tape = FrozenDraws()
     with run_tape(tape):
-        UserLevelSelector(models, adjacency="add-remove", **parameters).fit(X, y)
+        UserLevelSelector(models, rule="votes", adjacency="add-remove", **parameters).fit(X, y)
     return tape.kinds("select")[0].statistic
 
 

@@ -90,9 +90,9 @@ def warned(model, X, y, users):
 def test_badly_scaled_features_are_noticed_and_good_ones_are_not(kind):
     for seed, adjacency in enumerate(("replace-one", "add-remove")):
         X, y, labels, users = rows(kind, seed)
-        regressor = UserLevelSGDRegressor(3.0, adjacency=adjacency, random_state=seed)
+        regressor = UserLevelSGDRegressor(3.0, standardize=False, adjacency=adjacency, random_state=seed)
         assert warned(regressor, X, y, users) == (kind in ("scales", "far", "small"))
-        classifier = UserLevelSGDClassifier(10.0, classes=[0, 1], random_state=seed)
+        classifier = UserLevelSGDClassifier(10.0, standardize=False, classes=[0, 1], random_state=seed)
         # The classifier's radius does not come from the data, and its intercept has a scale of its own.
         if kind not in ("small", "other units"):
             assert warned(classifier, X, labels, users) == (kind in ("scales", "far"))
@@ -103,9 +103,9 @@ def test_the_message_says_what_to_do():
     with pytest.warns(
         UnscaledFeaturesWarning, match=r"not settled.*PublicScaler\.from_bounds.*PrivateStandardScaler"
     ):
-        UserLevelSGDRegressor(3.0, random_state=0).fit(X, y, user_ids=users)
+        UserLevelSGDRegressor(3.0, standardize=False, random_state=0).fit(X, y, user_ids=users)
     X, y, _, users = rows("plain", 0)
-    model = UserLevelSGDRegressor(3.0, random_state=0)
+    model = UserLevelSGDRegressor(3.0, standardize=False, random_state=0)
     with pytest.warns(
         UnscaledFeaturesWarning, match=r"at their bound, .* most targets are 0.* given as radius"
     ):
@@ -128,7 +128,7 @@ class Replay:
 def test_the_warning_depends_on_released_numbers_alone():
     X, y, _, users = rows("far", 0)
     first = Replay()
-    model = UserLevelSGDRegressor(3.0, random_state=0)
+    model = UserLevelSGDRegressor(3.0, standardize=False, random_state=0)
     with run_tape(first):
         assert warned(model, X, y, users)
     with run_tape(Replay(first.results)):

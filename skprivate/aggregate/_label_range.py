@@ -1,0 +1,99 @@
+"""An interval that holds most labels, from noisy counts between powers of two of both signs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity, plan_label_noise
+from skprivate.aggregate._labels import Bounds
+from skprivate.aggregate._losses import FloatArray
+from skprivate.privacy import PrivacyEvent, Release
+
+#: Powers of two between which absolute labels are counted: cell 0 is up to the first, the last one beyond the last.
+_EXPONENTS = np.arange(-30, 41)
+_CELLS = _EXPONENTS.size
+#: A count stands out if noise alone would let one of all cells do so in one fit of a thousand.
+_FALSE_CELLS = 1e-3
+#: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
+_HIDDEN = 0.05
+
+
+def plan_range_noise(
+    n_outputs: int, *, epsilon: float, delta: float, mechanism: str, share: float
+) -> LabelNoise:
+    """Noise of the counts that `private_label_bounds` looks at, by the mechanism of the sums themselves.
+
+    All numbers of a row may leave one count together and enter another one: two counts move by ``n_outputs``.
+    """
+    name: Any = mechanism
+    return plan_label_noise(
+        LabelSensitivity(2, n_outputs),
+        2 * _CELLS + 1,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=name,
+        share=share,
+    )
+
+
+def range_event(noise: LabelNoise) -> PrivacyEvent:
+    """What finding the range with that noise will cost."""
+    return noise.event(2 * _CELLS + 1)
+
+
+def private_label_bounds(
+    labels: NDArray[Any], noise: LabelNoise, release: Release, *, nonnegative: bool = False
+) -> Bounds:
+    """The interval between powers of two that spans the counts which stand out of the noise.
+
+    Where none of either sign does, counts of absolute labels are tried, and give a symmetric interval. What lies beyond
+    has fewer rows than the noise can hide.
+
+    Parameters
+    ----------
+    labels : ndarray, shape (n_outputs, n_samples)
+    noise : LabelNoise
+        From `plan_range_noise`.
+    release : Release
+    nonnegative : bool
+        Whether the interval is to begin at 0.
+
+    Returns
+    -------
+    (low, high)
+        Between ±2⁴¹; (-2, 2) if no count stands out.
+    """
+    numbers = labels.astype(np.float64).ravel()
+    place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
+    signed = np.where(numbers < 0, 0 if nonnegative else -place, place)
+    size = 2 * _CELLS + 1
+    noisy = noise.draw(np.bincount(signed + _CELLS, minlength=size), release)
+    # From here on everything is released.
+    low, high = _spanned(noisy, noise, labels.shape[-1])
+    return (0.0 if nonnegative else low), high
+
+
+def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
+    least = noise.exceeded(_FALSE_CELLS / noisy.size)
+    cells = np.flatnonzero(noisy > least) - _CELLS
+    if not cells.size:
+        least *= math.sqrt(2.0)
+        either = noisy[_CELLS + 1 :] + noisy[_CELLS - 1 :: -1]
+        cells = np.flatnonzero(either > least) + 1
+        cells = np.concatenate([-cells, cells])
+    if not cells.size:
+        return -2.0, 2.0
+    first, last = int(cells.min()), int(cells.max())
+    if least > _HIDDEN * n_rows:
+        first, last = max(first - (first != 0), -_CELLS), min(last + (last != 0), _CELLS)
+    return -_largest(-first), _largest(last)
+
+
+def _largest(cell: int) -> float:
+    """Largest label of a cell: 2^(k − 30) for the k-th above zero, minus the lower end of the mirrored one below."""
+    exponent = int(_EXPONENTS[0]) + cell
+    return math.ldexp(1.0, exponent) if cell >= 0 else -math.ldexp(1.0, int(_EXPONENTS[0]) - cell - 1)

@@ -1,0 +1,323 @@
+"""A linear model by descent as a mechanism: count, standardisation, whitening, descent, all from one budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
+from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
+from skprivate.user_level._descent import adaptive_descent
+from skprivate.user_level._losses import HuberLoss
+from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
+from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
+from skprivate.user_level._problems import Objective, UserData, UserProblem
+from skprivate.user_level._settled import Course
+from skprivate.user_level._standardise import Frame, Standardisation, identity
+from skprivate.user_level._users import user_magnitudes
+from skprivate.user_level._whitening import n_moments, relative_noise, whiten, whitening
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Projection radius in units of the private scale of the target.
+RADIUS_FACTOR = 2.0
+#: First step in units of the projection radius, and its length where there is none.
+FIRST_STEP = 0.15
+FIRST_STEP_UNBOUNDED = 0.5
+#: Above this noise level a projection radius that is a default, not a bound, shrinks, down to a quarter.
+SHRINK_LEVEL = 0.15
+SHRINK_MOST = 0.25
+#: Below this noise level it grows, as its inverse.
+GROW_LEVEL = 0.1
+#: Shares of the Gaussian sums for whitening; the first is taken whose relative noise is small, or the last.
+WHITENING_SHARES = (0.02, 0.05, 0.1)
+WHITENING_SHARE_PRIVATE_COUNT = 0.08
+#: Relative noise of second moments that is small, and with which whitening is left out.
+SMALL_NOISE, MOST_NOISE = 0.1, 0.2
+#: Second moments of more numbers than that take too long.
+MOST_WHITENED = 200
+
+
+@dataclass(frozen=True)
+class LinearResult:
+    """What the fit of a linear model released.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_coef,)
+    n_users : float
+    radius, clip_radius : float
+        Projection and clipping radius as used.
+    noise_level : float
+        Norm of all the noise, where a unanimous vote of the users has norm 1.
+    scale_missed : bool
+        Whether the users were too few for the scale of the target that was wanted.
+    drift : float
+        `Course.drift` of the descent; above 1 if it has not settled.
+    at_bound : bool
+        Whether the coefficients lie at the projection radius.
+    """
+
+    coef: FloatArray
+    n_users: float
+    radius: float
+    clip_radius: float
+    noise_level: float = 0.0
+    scale_missed: bool = False
+    drift: float = 0.0
+    at_bound: bool = False
+    target_range: tuple[float, float] = (-math.inf, math.inf)
+    class_weights: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class Descent(Mechanism):
+    """A linear model by descent on all users: their number if it is private, a scale of the target, the steps.
+
+    Attributes
+    ----------
+    terms : Terms
+        ``earlier`` holds the events of ``standardisation``.
+    objective : Objective
+        Its ``alpha`` is replaced by `alpha`.
+    given_alpha : float or None
+        Strength of the penalty; None for ``record_ridge``·d·ν² with the noise level ν of the fit and
+        ``user_ridge``/n, where the number of users is public.
+    record_ridge, user_ridge : float
+    given_steps : int or None
+        Number of steps; None to choose by public numbers, at most ``most_steps``.
+    most_steps : int
+    select_clip : bool
+        Select a clipping radius privately if there are enough users; otherwise ``clip_radius``.
+    clip_factor : float
+        Clipping radius in units of the median gradient norm.
+    clip_radius : float
+    clip_growth : float
+        Clipping radius in the same units over ν^(−1/2), where that is larger; 0 if it does not depend on ν.
+    select_scale : bool
+        Find the projection radius from the users' magnitudes if there are enough users; otherwise ``radius``.
+    radius : float
+    shrink_radius : bool
+        Whether ``radius`` is a default rather than a bound, to be shrunk where noise is large and to grow where it is
+        small.
+    row_norm : float or None
+        Typical norm of a row, by which ``clip_radius`` is multiplied and ``radius`` divided; None if they are absolute.
+    standardisation : Standardisation or None
+        How features and target are centred and scaled first.
+    whitening_floor : float >= 0
+        Second moments below this part of their average are not whitened.
+    class_weights : ndarray of shape (n_classes,), ClassCounts or None
+        Weights of the rows by class: public, or from private counts, which are among the ``earlier`` events.
+    """
+
+    terms: Terms
+    objective: Objective
+    given_alpha: float | None
+    record_ridge: float
+    given_steps: int | None
+    most_steps: int
+    select_clip: bool
+    clip_factor: float
+    clip_radius: float
+    select_scale: bool
+    radius: float
+    shrink_radius: bool
+    clip_growth: float = 0.0
+    user_ridge: float = 0.0
+    row_norm: float | None = None
+    standardisation: Standardisation | None = None
+    whitening_floor: float = 0.0
+    class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
+    theorem = "user-normalised descent, docs/user_level.md"
+
+    @cached_property
+    def split(self) -> BudgetSplit:
+        return split_budget(
+            self.terms,
+            n_numbers=self.objective.n_coef * (self.given_steps or self.most_steps)
+            + n_moments(self._n_whitened),
+            scales=int(self.select_scale),
+            clip=self.select_clip,
+        )
+
+    @property
+    def size(self) -> int:
+        """Numbers of one sum."""
+        return self.objective.n_coef
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps. Events have to be known before a private number of users is released."""
+        if self.given_steps is not None:
+            return self.given_steps
+        if self.terms.n_users is None:
+            return self.most_steps
+        return default_steps(self.split.level(self.terms.n_users, self.objective.n_coef), self.most_steps)
+
+    @property
+    def alpha(self) -> float:
+        """Strength of the penalty."""
+        if self.given_alpha is not None:
+            return self.given_alpha
+        if self.terms.n_users is None:
+            return 0.0
+        n_coef, n_users = self.objective.n_coef, self.terms.n_users
+        return self.record_ridge * n_coef * self.split.level(n_users, n_coef) ** 2 + self.user_ridge / n_users
+
+    @property
+    def _n_whitened(self) -> int:
+        return self.objective.n_features + self.objective.fit_intercept
+
+    @cached_property
+    def whitening_share(self) -> float:
+        """Share of the Gaussian budget for second moments; 0 if none are released."""
+        d = self._n_whitened
+        if self.standardisation is None or d > MOST_WHITENED:
+            return 0.0
+        if self.terms.n_users is None:
+            return WHITENING_SHARE_PRIVATE_COUNT
+        for share in WHITENING_SHARES:
+            noise = relative_noise(
+                self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users
+            )
+            if noise <= SMALL_NOISE:
+                return share
+        return share if noise <= MOST_NOISE else 0.0
+
+    @property
+    def whitening_multiplier(self) -> float:
+        """Noise multiplier of the second moments."""
+        return self.split.multiplier / math.sqrt(self.whitening_share) * WIDER
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        moments: list[tuple[PrivacyEvent, int]] = []
+        if self.whitening_share:
+            moments = [(GaussianEvent(self.whitening_multiplier, n_moments(self._n_whitened)), 1)]
+        sums = self.plan(float(self.terms.n_users or 1), self.radius, self.radius, 1.0).sums
+        return [*self.split.other, *moments, *sums]
+
+    def plan(self, n_users: float, radius: float, reach: float, row_norm: float) -> DescentPlan:
+        """The steps for so many users, within a radius, to a point that is probably not farther than ``reach``."""
+        left = replace(
+            self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - self.whitening_share) * WIDER
+        )
+        wide = self.clip_growth / math.sqrt(self.split.level(n_users, self.objective.n_coef))
+        return DescentPlan(
+            left if self.whitening_share else self.split,
+            n_users,
+            self.n_steps,
+            self.objective.n_coef,
+            radius,
+            FIRST_STEP * reach if math.isfinite(reach) else FIRST_STEP_UNBOUNDED,
+            max(self.clip_factor, wide),
+            0.0 if self.clip_radius == 0.0 else max(self.clip_radius, wide) * row_norm,
+        )
+
+    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+    def run(self, data: UserData, release: Any) -> LinearResult:
+        """Draw: the number of users, a map of features and target, the descent."""
+        n_users = self.split.count(data.groups.n_users, release)
+        level = self.split.level(n_users, self.objective.n_coef)
+        frame, matrix, row_norm = identity(self.objective.n_features), None, self.row_norm
+        scale_missed = self.select_scale
+        class_weights = self.class_weights
+        if isinstance(class_weights, ClassCounts):
+            class_weights = class_weights.run(data, release)
+        if self.standardisation is not None:
+            # Drawn in any case: which events are drawn must not depend on a released number of users.
+            least = self.split.at_least(n_users)
+            data, frame = self.standardisation.run(data, least, release)
+            found = self.standardisation.decides(least)
+            scale_missed = self.standardisation.target and not found
+            if row_norm is not None and found:
+                row_norm = frame.row_norm
+            if self.whitening_share:
+                matrix, norm = whitening(
+                    data,
+                    row_norm=frame.row_norm,
+                    constant=self.objective.fit_intercept,
+                    multiplier=self.whitening_multiplier,
+                    n_users=n_users,
+                    terms=self.terms,
+                    floor=self.whitening_floor,
+                    release=release,
+                )
+                if found:
+                    data = whiten(data, matrix, self.objective.fit_intercept)
+                    row_norm = None if row_norm is None else norm
+                else:
+                    matrix = None
+        objective = self._objective(frame, matrix, class_weights)
+        radius = self.radius / (row_norm or 1.0)
+        price = self.split.scale_epsilon
+        if price is not None:
+            scale = select_median_scale(
+                user_magnitudes(data.y, data.groups),
+                epsilon=price,
+                release=release,
+                monotone=self.terms.monotone,
+                scales=COARSE_SCALES,
+            )
+            if self.terms.decides(price, self.split.at_least(n_users), len(COARSE_SCALES)):
+                radius, scale_missed = RADIUS_FACTOR * scale, False
+        first = radius
+        if self.shrink_radius:
+            first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
+            # A radius from the target's order of magnitude is wide, unless features are small against the target.
+            radius = first if price is not None else max(first, radius * GROW_LEVEL / level)
+        course = self._descend(
+            objective, data, self.plan(n_users, radius, first, row_norm or 1.0), level, release
+        )
+        # A radius from the scale of the target should not be met: then features are small against it.
+        drift = course.drift(math.inf if self.select_scale and not scale_missed else radius)
+        coef = course.coef.reshape(self.objective.n_outputs, -1)
+        if matrix is not None:
+            coef = coef @ matrix.T
+        return LinearResult(
+            frame.coefficients(coef, self.objective.fit_intercept).ravel(),
+            n_users,
+            radius,
+            course.clip_radius,
+            level,
+            scale_missed,
+            drift,
+            course.at_bound(radius),
+            frame.target_range(level),
+            class_weights,
+        )
+
+    def _objective(
+        self, frame: Frame, matrix: FloatArray | None, class_weights: FloatArray | None
+    ) -> Objective:
+        """The objective in the coordinates of the descent."""
+        objective = replace(self.objective, alpha=self.alpha)
+        if class_weights is not None:
+            # The dearest class weighs 1, so that clipping radii keep their meaning; the penalty goes along.
+            most = float(class_weights.max())
+            weighted = WeightedLoss(objective.loss, class_weights / most)  # type: ignore[arg-type]
+            objective = replace(objective, loss=weighted, alpha=self.alpha / most)
+        if isinstance(objective.loss, HuberLoss):
+            objective = replace(objective, loss=HuberLoss(objective.loss.threshold / frame.target_scale))
+        d = self._n_whitened
+        weights = np.ones(d)
+        if self.given_alpha:
+            # A given penalty is one of the coefficients of the features as they came.
+            weights[: len(frame.scales)] = 1.0 / frame.scales**2
+        if objective.fit_intercept:
+            weights[-1] = 0.0
+        if matrix is not None:
+            metric = (matrix.T * weights) @ matrix
+            return replace(objective, n_features=d, fit_intercept=False, metric=metric)
+        return replace(objective, metric=np.diag(weights)) if self.standardisation is not None else objective
+
+    def _descend(
+        self, objective: Objective, data: UserData, plan: DescentPlan, level: float, release: Any
+    ) -> Course:
+        problem: UserProblem = objective.problem(data)
+        return adaptive_descent(problem, plan, release)

@@ -1,0 +1,271 @@
+"""Centres and scales of features and target, found privately before a descent, where users are enough.
+
+A median and a reach of every column, each by one selection, and one more for the typical norm of a row. Centres and
+scales need not be exact: they only have to make all directions alike, so nothing is summed and nothing has a range.
+What a user contributes to a selection is one number: the mean of the user's values, or their root mean square about
+the released centre.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+
+from skprivate.privacy import Adjacency, BoundedRangeEvent, PrivacyEvent, gaussian_noise_multiplier
+from skprivate.privacy._cells import Grid, WeightedCells, weigh
+from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median, reach_costs
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._private_range import SCALES, select_median_scale, selection_epsilon
+from skprivate.user_level._problems import UserData
+from skprivate.user_level._users import UserGroups, user_magnitudes
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Largest share of the budget (in zCDP) for all columns where the number of users is public, and where it is not.
+SHARE = 0.25
+SHARE_PRIVATE_COUNT = 0.12
+#: What reaches may cost beyond the least, as a share of the budget.
+REACH_SHARE = 0.04
+#: Centres are found up to a relative 2⁻¹³: an offset of a thousand deviations is still removed.
+CENTRES = Grid(12)
+#: A reach is what so many of the users lie beyond: the fewer, the dearer.
+MOST_BEYOND, LEAST_BEYOND = 0.35, 0.01
+#: Features with centres and scales of at most these sizes, and a scale that is not small, are left as they are.
+MOST_CENTRE, MOST_SCALE = 1.5, 3.0
+#: Predictions are kept within so many scales of the target about its centre, and within more below this noise level.
+TARGET_REACH, RANGE_LEVEL = 6.0, 1e-5
+#: ln of the numbers of candidates, and of how rarely a selection misses.
+_MEDIAN_CANDIDATES = math.log(4 * 2 * 128 * 256)
+_MISSES = 9.0
+#: A priori the next larger reach is e^−_DECAY times as likely.
+_DECAY = 1.0 / 24.0
+_REACH_CANDIDATES = math.log(1.0 / _DECAY) + _MISSES
+
+
+class Frame(NamedTuple):
+    """Released affine map of features and target to about centre 0 and scale 1.
+
+    Attributes
+    ----------
+    centres, scales : ndarray of shape (n_features,)
+    target_centre, target_scale : float
+    row_norm : float
+        Typical Euclidean norm of a row after the map, with the constant 1 of an intercept.
+    target_found : bool
+        Whether the centre and the scale of the target were found.
+    """
+
+    centres: FloatArray
+    scales: FloatArray
+    target_centre: float
+    target_scale: float
+    row_norm: float
+    target_found: bool = False
+
+    def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
+        """Coefficients of the features as they came, from those after the map: shape (n_outputs, n_coef)."""
+        n_features = len(self.centres)
+        result = coef * self.target_scale
+        result[:, :n_features] /= self.scales
+        if fit_intercept:
+            result[:, -1] += self.target_centre - result[:, :n_features] @ self.centres
+        return result
+
+    def target_range(self, level: float) -> tuple[float, float]:
+        """Where predictions are meant to lie, for a fit of this noise level; everywhere if no scale was found."""
+        if not self.target_found:
+            return -math.inf, math.inf
+        reach = TARGET_REACH * max(1.0, RANGE_LEVEL / level) * self.target_scale
+        return self.target_centre - reach, self.target_centre + reach
+
+
+def identity(n_features: int) -> Frame:
+    """The map that changes nothing."""
+    return Frame(np.zeros(n_features), np.ones(n_features), 0.0, 1.0, math.sqrt(n_features))
+
+
+@dataclass(frozen=True)
+class Standardisation:
+    """What finding a `Frame` costs.
+
+    Attributes
+    ----------
+    terms : Terms
+    n_features : int
+    centred : bool
+        Whether an intercept can take up what centring removes.
+    target : bool
+        Whether the target is a number to be centred and scaled as well.
+    median_epsilon, reach_epsilon, norm_epsilon : float
+        Prices of each selection.
+    """
+
+    terms: Terms
+    n_features: int
+    centred: bool
+    target: bool
+    median_epsilon: float
+    reach_epsilon: float
+    norm_epsilon: float
+
+    @property
+    def n_columns(self) -> int:
+        return self.n_features + self.target
+
+    @property
+    def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
+        """All that `run` draws."""
+        medians = [(BoundedRangeEvent(self.median_epsilon), self.n_columns)] if self.centred else []
+        return (
+            *medians,
+            (BoundedRangeEvent(self.reach_epsilon), self.n_columns),
+            (BoundedRangeEvent(self.norm_epsilon), 1),
+        )
+
+    def decides(self, n_users: float) -> bool:
+        """Whether so many users decide all selections."""
+        return (
+            self.median_epsilon * (1.0 + 1e-12) >= _median_price(self.terms, n_users)
+            and self.reach_epsilon * (1.0 + 1e-12) >= _reach_price(MOST_BEYOND, n_users)
+            and self.terms.decides(self.norm_epsilon, n_users)
+        )
+
+    def run(self, data: UserData, n_users: float, release: Any) -> tuple[UserData, Frame]:
+        """Draw the map and apply it; nothing is changed where ``n_users`` are too few.
+
+        Parameters
+        ----------
+        data : UserData
+        n_users : float
+            So many users there are at least: public, or a lower bound that was released.
+        release : Release
+
+        Returns
+        -------
+        data : UserData
+            Rows sorted by user, as contiguous columns.
+        frame : Frame
+        """
+        groups = data.groups.sorted()
+        columns = data.groups.columns(data.X)
+        target = data.groups.columns(data.y[:, None])[0] if self.target else None
+        # The smallest tail that this price can tell from nobody.
+        beyond = min(_REACH_CANDIDATES * 2.0 / (self.reach_epsilon * n_users), MOST_BEYOND)
+        found = [
+            self._column(column, groups, beyond, n_users, release)
+            for column in (columns if target is None else [*columns, target])
+        ]
+        centres, scales = (np.array(numbers) for numbers in zip(*found, strict=True))
+        d = self.n_features
+        useful = self.decides(n_users)
+        frame = identity(d)
+        if useful and not _prepared(centres[:d], scales[:d]):
+            frame = frame._replace(centres=centres[:d], scales=np.where(scales[:d] > 0.0, scales[:d], 1.0))
+        if useful and self.target and scales[d] > 0.0:
+            frame = frame._replace(
+                target_centre=float(centres[d]), target_scale=float(scales[d]), target_found=True
+            )
+        mapped = np.empty((d, data.groups.n_rows))
+        for column, centre, scale, out in zip(columns, frame.centres, frame.scales, mapped, strict=True):
+            np.subtract(column, centre, out=out)
+            out /= scale
+        row_norm = select_median_scale(
+            _row_norms(mapped, groups, self.centred),
+            epsilon=self.norm_epsilon,
+            release=release,
+            monotone=self.terms.monotone,
+        )
+        if not useful:
+            return data, frame
+        y = data.y if data.groups.in_order else data.y[data.groups.order]
+        if target is not None:
+            y = (target - frame.target_centre) / frame.target_scale
+        return replace(data, X=mapped.T, y=y, groups=groups), frame._replace(row_norm=row_norm)
+
+    def _column(
+        self, column: FloatArray, groups: UserGroups, beyond: float, n_users: float, release: Any
+    ) -> tuple[float, float]:
+        """Centre and scale of a column; a scale of 0 if hardly a user differs from the centre."""
+        centre = 0.0
+        if self.centred:
+            cell = private_median(
+                weigh(CENTRES.cells(groups.block_means_of(column)), None, UNIT_WEIGHT),
+                grid=CENTRES,
+                total=UNIT_WEIGHT,
+                epsilon=self.median_epsilon,
+                adjacency=self.terms.adjacency,
+                release=release,
+                low=-CENTRES.last,
+                high=CENTRES.last,
+            )
+            centre = CENTRES.value(cell)
+        sizes = user_magnitudes(column - centre, groups)
+        cells = np.bincount(OCTAVES.cells(sizes), minlength=OCTAVES.last + 1)
+        occupied = np.flatnonzero(cells)
+        chosen = release.select(
+            -reach_costs(
+                WeightedCells(occupied, cells[occupied] * UNIT_WEIGHT),
+                target=math.ceil(beyond * n_users * UNIT_WEIGHT),
+                penalty=math.ceil(2.0 * _DECAY / self.reach_epsilon * UNIT_WEIGHT),
+            ),
+            sensitivity=UNIT_WEIGHT,
+            epsilon=self.reach_epsilon,
+        )
+        if chosen == 0:
+            return centre, 0.0
+        return centre, OCTAVES.value(int(chosen)) / float(norm.isf(0.5 * beyond))
+
+
+def plan_standardisation(
+    terms: Terms, *, n_features: int, centred: bool, target: bool
+) -> Standardisation | None:
+    """Prices by public numbers; None where users are known to be too few.
+
+    Parameters
+    ----------
+    terms : Terms
+    n_features : int
+    centred, target : bool
+        As in `Standardisation`.
+    """
+    rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
+    count = n_features + target
+    median, least = _median_price(terms, 1.0), _reach_price(MOST_BEYOND, 1.0)
+    typical = selection_epsilon(1.0, len(SCALES), monotone=terms.monotone)
+    needed = (count * (centred * median**2 + least**2) + typical**2) / 8.0  # ρ times the square of the users
+    share = SHARE_PRIVATE_COUNT if terms.n_users is None else SHARE
+    least_users = math.sqrt(needed / (share * rho))
+    if terms.n_users is not None and terms.n_users < least_users:
+        return None
+    n = least_users if terms.n_users is None else float(terms.n_users)
+    reach = least / n
+    if terms.n_users is not None:
+        reach = max(reach, min(math.sqrt(8.0 * REACH_SHARE * rho / count), _reach_price(LEAST_BEYOND, n)))
+    return Standardisation(terms, n_features, centred, target, median / n, reach, typical / n)
+
+
+def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
+    """Whether features seem to have about mean 0 and deviation 1 as they are: then somebody chose their scales."""
+    return bool(np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE)
+
+
+def _median_price(terms: Terms, n_users: float) -> float:
+    factor = 2.0 if terms.adjacency is Adjacency.ADD_REMOVE else 4.0
+    return factor * (_MEDIAN_CANDIDATES + _MISSES) / max(n_users, 1.0)
+
+
+def _reach_price(beyond: float, n_users: float) -> float:
+    return 2.0 * _REACH_CANDIDATES / (beyond * max(n_users, 1.0))
+
+
+def _row_norms(columns: FloatArray, groups: UserGroups, constant: bool) -> FloatArray:
+    """Root mean square of the norms of each user's rows, about; not finite ones are infinite."""
+    squares = np.full(groups.n_rows, float(constant))
+    for column in columns:
+        squares += column * column
+    return np.sqrt(groups.block_means_of(squares))

@@ -1,0 +1,151 @@
+"""Whitening by privately released second moments: a descent in whitened coordinates needs few steps.
+
+Every user contributes the mean of zzᵀ over the user's rows, z = (x, 1), clipped to the square of the typical norm of a
+row. Its eigenvalues are floored at what noise makes of 0, so that directions of which the release says nothing keep
+the scale that they had.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import UserData, UserProblem
+from skprivate.user_level._users import UserGroups
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Numbers of a block of users.
+_BLOCK = 1 << 22
+
+
+class SecondMoments(UserProblem):
+    """The upper triangle of each user's mean zzᵀ, off the diagonal times √2: its norm is that of the matrix.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (d, n_rows)
+        z of all rows, sorted by user.
+    groups : UserGroups
+        In order.
+    """
+
+    def __init__(self, columns: FloatArray, groups: UserGroups) -> None:
+        self.columns = columns
+        self.groups = groups
+        self.n_coef = n_moments(len(columns))
+
+    def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        d = len(self.columns)
+        starts = self.groups.starts
+        most = max(1, _BLOCK // self.n_coef)
+        first = 0
+        while first < self.groups.n_users:
+            limit = starts[first] + most
+            last = max(first + 1, int(np.searchsorted(starts, limit, side="right")) - 1)
+            users = slice(first, last)
+            rows = self.columns[:, int(starts[first]) : int(starts[last])]
+            vectors = np.empty((self.n_coef, last - first))
+            k = 0
+            for i in range(d):
+                scaled = rows[i] * math.sqrt(2.0)
+                vectors[k] = self.groups.block_means(rows[i] * rows[i], users)
+                vectors[k + 1 : k + d - i] = self.groups.block_means(rows[i + 1 :] * scaled, users)
+                k += d - i
+            yield users, vectors
+            first = last
+
+
+def n_moments(d: int) -> int:
+    """Distinct entries of zzᵀ."""
+    return d * (d + 1) // 2
+
+
+def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> float:
+    """Spectral norm of the noise on the second moments, in units of their average eigenvalue.
+
+    Entries have noise Δ z C/n with C = ‖z‖² ≈ d·λ for the average eigenvalue λ; a symmetric matrix of such entries has
+    norm √(2d) times that.
+    """
+    return terms.sum_sensitivity * multiplier * d * math.sqrt(2.0 * d) / n_users
+
+
+def whitening(
+    data: UserData,
+    *,
+    row_norm: float,
+    constant: bool,
+    multiplier: float,
+    n_users: float,
+    terms: Terms,
+    floor: float,
+    release: Any,
+) -> tuple[FloatArray, float]:
+    """Draw the second moments.
+
+    Parameters
+    ----------
+    data : UserData
+        In order, as contiguous columns.
+    row_norm : float
+        Released or public typical norm of z.
+    constant : bool
+        Whether z has a last entry 1.
+    multiplier : float
+        Noise multiplier.
+    n_users : float
+        Public or released.
+    terms : Terms
+    floor : float >= 0
+        Least eigenvalue that is whitened, in units of their mean.
+    release : Release
+
+    Returns
+    -------
+    matrix : ndarray of shape (d, d)
+        W: coordinates Wᵀz have about unit second moments.
+    row_norm : float
+        Their typical norm.
+    """
+    columns = data.groups.columns(data.X)
+    if constant:
+        columns = np.vstack([columns, np.ones(columns.shape[1])])
+    problem = SecondMoments(columns, data.groups)
+    clip = row_norm**2 * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, len(columns), n_users)))
+    noisy = terms.release_sum(problem.contribution_sum(np.zeros(0), clip), multiplier, release)
+    d = len(columns)
+    upper = np.triu_indices(d)
+    second = np.zeros((d, d))
+    second[upper] = noisy * (clip / n_users) / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    second = second + np.triu(second, 1).T
+    noise = terms.sum_sensitivity * multiplier * clip / n_users * math.sqrt(2.0 * d)
+    values, vectors = np.linalg.eigh(second)
+    values = np.maximum(values, 0.0)
+    least = max(noise, max(floor, 1e-9) * float(values.mean()), 1e-300)
+    matrix = vectors * (1.0 / np.sqrt(values + least))
+    return matrix, math.sqrt(max(float((values / (values + least)).sum()), 1.0))
+
+
+def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
+    """Rows in the coordinates Wᵀz, each from that row alone, column by column.
+
+    Parameters
+    ----------
+    data : UserData
+        In order, as contiguous columns.
+    matrix : ndarray of shape (d, d)
+    constant : bool
+    """
+    columns = data.groups.columns(data.X)
+    mapped = np.empty((matrix.shape[1], columns.shape[1]))
+    product = np.empty(columns.shape[1])
+    for out, weights in zip(mapped, matrix.T.tolist(), strict=True):
+        out[:] = weights[-1] if constant else 0.0
+        for column, weight in zip(columns, weights, strict=False):
+            out += np.multiply(column, weight, out=product)
+    return UserData(mapped.T, data.y, data.groups, data.names)

@@ -1,0 +1,121 @@
+"""Predictions beside simulations, lower bounds beside exact computations."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+from skprivate import UserLevelMean
+from skprivate.user_level import user_level_lower_bound, user_level_mean_errors, user_level_sample_size
+
+
+@pytest.mark.parametrize(
+    ("d", "n", "epsilon", "aggregation"),
+    [(5, 300, 1.0, "mean"), (5, 700, 1.0, "mean"), (10, 2000, 1.0, "robust"), (40, 3000, 1.0, "mean")],
+)
+def test_predicted_errors_are_within_a_factor_of_two(d, n, epsilon, aggregation):
+    """Root mean squares of 16 simulated errors of d ≥ 5 numbers: they stray by about 8 %."""
+    predicted = user_level_mean_errors(n, d, epsilon=epsilon, deviation=3.0, aggregation=aggregation)
+    squares = []
+    for seed in range(16):
+        X = 3.0 * np.random.default_rng([seed, n, d]).normal(size=(n, d))
+        model = UserLevelMean(epsilon, aggregation=aggregation, random_state=seed).fit(X)
+        squares.append(np.sum((model.mean_ - X.mean(axis=0)) ** 2))
+    measured = math.sqrt(np.mean(squares))
+    assert predicted.privacy / 2 < measured < 2 * predicted.privacy
+    assert predicted.sampling == pytest.approx(3.0 * math.sqrt(d / n))
+    assert predicted.total == math.hypot(predicted.privacy, predicted.sampling)
+
+
+def test_enough_users_are_enough_and_hardly_fewer():
+    for error, d in ((0.1, 10), (0.5, 2), (5.0, 1)):
+        n = user_level_sample_size(error, d, epsilon=0.7)
+        assert user_level_mean_errors(n, d, epsilon=0.7).total <= error
+        if n > 1:
+            assert user_level_mean_errors(max(1, int(0.99 * n)), d, epsilon=0.7).total > error
+    # Without privacy to speak of, sampling alone decides.
+    assert user_level_sample_size(0.1, 4, epsilon=1e5) <= 1.05 * 400
+    # Twice the deviation and twice the error is the same question.
+    assert user_level_sample_size(0.2, 3, epsilon=1.0, deviation=2.0) == user_level_sample_size(
+        0.1, 3, epsilon=1.0
+    )
+    with pytest.raises(ValueError, match="allow a larger one"):
+        user_level_sample_size(1e-7, 3, epsilon=1.0)
+
+
+def test_no_prediction_is_below_what_is_possible():
+    for d, n, epsilon in [(1, 100, 0.1), (3, 1000, 1.0), (10, 50_000, 0.05), (2, 10, 3.0)]:
+        bound = user_level_lower_bound(n, 1, d, epsilon=epsilon, delta=1e-6, radius=1.0)
+        assert bound < user_level_mean_errors(n, d, epsilon=epsilon).total
+
+
+def test_lower_bound_by_hand():
+    """Three users, known exactly, signs ±1: outputs move by tanh(3ε/2)."""
+    for d in (1, 4):
+        bound = user_level_lower_bound(3, math.inf, d, epsilon=0.8, radius=2.0)
+        assert bound == pytest.approx(2.0 * math.sqrt(d * (1 - math.tanh(1.2)) / 2))
+    # δ: three exchanges of (ε, δ) are (3ε, δ(1 + e^ε + e^2ε)).
+    move = math.exp(0.8)
+    group = 1e-3 * (1 + move + move**2)
+    moved = (move**3 - 1 + 2 * group) / (move**3 + 1)
+    bound = user_level_lower_bound(3, math.inf, epsilon=0.8, delta=1e-3, radius=1.0)
+    assert bound == pytest.approx(math.sqrt((1 - moved) / 2))
+    # Exchanging is a removal and an addition.
+    assert user_level_lower_bound(
+        3, math.inf, epsilon=0.4, radius=1.0, adjacency="add-remove"
+    ) == pytest.approx(user_level_lower_bound(3, math.inf, epsilon=0.8, radius=1.0))
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "epsilon", "radius"), [(5, 1, 0.3, 2.0), (400, 9, 0.1, 3.0), (200, 9, 1.0, 9.0)]
+)
+def test_lower_bound_by_enumeration(n, m, epsilon, radius):
+    """The sum over K written out, and the largest of many sizes of the signs."""
+    best, k = 0.0, np.arange(n + 1)
+    for size in radius * np.geomspace(1e-4, 1, 400):
+        one = 2 * norm.cdf(size * math.sqrt(m)) - 1
+        moved = float(binom.pmf(k, n, one) @ np.tanh(k * epsilon / 2))
+        plain = 2 * norm.cdf(size * math.sqrt(m * n)) - 1
+        best = max(best, size * math.sqrt((1 - min(moved, plain)) / 2))
+    bound = user_level_lower_bound(n, m, 7, epsilon=epsilon, radius=radius)
+    assert bound == pytest.approx(math.sqrt(7) * best, rel=2e-3)
+
+
+def test_lower_bound_has_the_rates_of_theorem_6():
+    def bound(n, m, epsilon=0.001):
+        return user_level_lower_bound(n, m, epsilon=epsilon, radius=10.0)
+
+    n = 50_000
+    assert bound(n, 1) / bound(2 * n, 1) == pytest.approx(2.0, rel=0.1)  # 1/n where privacy dominates
+    assert bound(n, 1) / bound(n, 16) == pytest.approx(4.0, rel=1e-3)  # 1/√m
+    assert bound(n, 1) / bound(n, 1, 0.002) == pytest.approx(2.0, rel=0.1)  # 1/ε
+    assert bound(n, 4, 5.0) / bound(4 * n, 4, 5.0) == pytest.approx(2.0, rel=0.01)  # 1/√n elsewhere
+    # Appendix A: for ever so many rows a term e^(−nε/2) stays.
+    far = [user_level_lower_bound(n, math.inf, epsilon=1.0, radius=1.0) for n in (5, 10)]
+    assert far[1] / far[0] == pytest.approx(math.exp(-2.5), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: user_level_mean_errors(0, epsilon=1.0), "n_users"),
+        (lambda: user_level_mean_errors(10, epsilon=0.0), "epsilon"),
+        (lambda: user_level_mean_errors(10, epsilon=1.0, delta=1.0), "delta"),
+        (lambda: user_level_mean_errors(10, epsilon=1.0, aggregation="median"), "aggregation"),
+        (lambda: user_level_mean_errors(10, epsilon=1.0, adjacency="row"), "adjacency"),
+        (lambda: user_level_mean_errors(10, epsilon=1.0, deviation=-1.0), "deviation"),
+        (lambda: user_level_sample_size(0.0, epsilon=1.0), "error"),
+        (lambda: user_level_lower_bound(10, 0.5, epsilon=1.0, radius=1.0), "rows_per_user"),
+        (lambda: user_level_lower_bound(10, 1, epsilon=1.0, radius=-1.0), "radius"),
+        (lambda: user_level_lower_bound(10, 1, 0, epsilon=1.0, radius=1.0), "n_features"),
+    ],
+)
+def test_odd_parameters_are_refused_by_name(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_counts_are_whole_numbers():
+    with pytest.raises(TypeError, match="n_users"):
+        user_level_mean_errors(10.5, epsilon=1.0)

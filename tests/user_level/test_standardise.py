@@ -1,0 +1,176 @@
+"""Centres, scales and whitening: what they cost, what one user moves, and that raw features no longer matter."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.privacy import Adjacency, compose_epsilon, public_generator
+from skprivate.privacy._tape import run_tape
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import UserData
+from skprivate.user_level._standardise import Frame, plan_standardisation
+from skprivate.user_level._users import UserGroups
+from skprivate.user_level._whitening import SecondMoments, whiten
+
+
+def rows(seed, n_users=2000, rows_each=4, d=6):
+    rng = public_generator(seed)
+    X = rng.normal(size=(n_users * rows_each, d))
+    f = X @ (np.arange(d) / d - 0.3)
+    y = f + 0.5 * rng.normal(size=len(f))
+    labels = (3.0 * f + rng.logistic(size=len(f)) > 0).astype(int)
+    return X, y, labels, np.repeat(np.arange(n_users), rows_each)
+
+
+def fitted(model, *data, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(*data, **options)
+
+
+RAW = {
+    "plain": lambda X: X,
+    "scales": lambda X: X * np.logspace(3, -3, X.shape[1]),
+    "far": lambda X: X + 10.0,
+}
+
+
+@pytest.mark.parametrize("kind", RAW)
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_units_of_features_and_target_hardly_matter(kind, adjacency):
+    for seed in range(2):
+        X, y, labels, users = rows(seed)
+        Z = RAW[kind](X)
+        options = {"adjacency": adjacency, "random_state": seed}
+        regressor = fitted(UserLevelSGDRegressor(3.0, **options), Z, 100.0 * y + 1e5, user_ids=users)
+        assert regressor.score(Z, 100.0 * y + 1e5) > LinearRegression().fit(X, y).score(X, y) - 0.01
+        classifier = fitted(UserLevelSGDClassifier(3.0, **options), Z, labels, user_ids=users)
+        reference = LogisticRegression().fit(X, labels).predict_proba(X)[:, 1]
+        auc = roc_auc_score(labels, classifier.predict_proba(Z)[:, 1])
+        assert auc > roc_auc_score(labels, reference) - 0.01
+
+
+@pytest.mark.parametrize("solver", ["auto", "sgd", "moments"])
+def test_without_noise_the_result_is_least_squares(solver):
+    X, y, _, users = rows(3, rows_each=1, n_users=1500)
+    X[:, 1] += 0.9 * X[:, 0]
+    y = y + public_generator(0).exponential(size=len(y))
+    plain = LinearRegression().fit(X, y)
+    model = fitted(UserLevelSGDRegressor(1e4, solver=solver, random_state=0), X, y, user_ids=users)
+    assert plain.score(X, y) - 0.005 < model.score(X, y) <= plain.score(X, y) + 1e-9
+
+
+def test_without_noise_the_result_is_logistic_regression():
+    X, _, labels, _ = rows(4, rows_each=1)
+    X[:, 1] += 3.0 * X[:, 0]
+    plain = LogisticRegression().fit(X, labels)
+    model = fitted(UserLevelSGDClassifier(1e4, random_state=0), X, labels)
+    auc, reference = (roc_auc_score(labels, m.predict_proba(X)[:, 1]) for m in (model, plain))
+    assert auc > reference - 0.002
+    assert np.corrcoef(model.coef_[0], plain.coef_[0])[0, 1] > 0.999
+
+
+def test_too_few_users_keep_their_budget():
+    terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 500)
+    assert plan_standardisation(terms, n_features=10, centred=True, target=True) is None
+    X, y, _, users = rows(0, n_users=300)
+    with_it, without = (
+        fitted(UserLevelSGDRegressor(0.5, standardize=each, random_state=0), X, y, user_ids=users)
+        for each in (True, False)
+    )
+    np.testing.assert_array_equal(with_it.coef_, without.coef_)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize("n_users", [3000, None, 10**6])
+def test_a_plan_costs_a_part_of_the_budget_and_decides(adjacency, n_users):
+    if adjacency not in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE):
+        return
+    plan = plan_standardisation(
+        Terms(1.0, 1e-6, adjacency, n_users), n_features=10, centred=True, target=True
+    )
+    assert compose_epsilon(plan.events, 1e-6) < 0.6
+    assert plan.decides(n_users or 3000) and not plan.decides(50)
+
+
+def test_coefficients_go_back_to_the_features_as_they_came():
+    rng = public_generator(1)
+    X, coef = rng.normal(size=(5, 3)), rng.normal(size=(1, 4))
+    frame = Frame(np.array([1.0, -2.0, 3.0]), np.array([0.5, 2.0, 4.0]), 7.0, 3.0, 1.0)
+    mapped = (X - frame.centres) / frame.scales
+    expected = 7.0 + 3.0 * (mapped @ coef[0, :3] + coef[0, 3])
+    back = frame.coefficients(coef, True)[0]
+    np.testing.assert_allclose(X @ back[:3] + back[3], expected)
+
+
+def test_second_moments_are_sums_of_what_each_user_contributes_alone():
+    rng = public_generator(2)
+    sizes = np.array([1, 3, 1, 2, 5])
+    columns = rng.normal(size=(4, sizes.sum())) * 10.0 ** rng.integers(-3, 4, size=(4, 1))
+    ends = np.cumsum(sizes)
+    groups = UserGroups(np.repeat(np.arange(5), sizes))
+    whole = SecondMoments(columns, groups).contribution_sum(np.zeros(0), 2.0)
+    alone = [
+        SecondMoments(columns[:, end - size : end], UserGroups(np.zeros(size, dtype=int))).contribution_sum(
+            np.zeros(0), 2.0
+        )
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+    np.testing.assert_array_equal(whole, np.sum(alone, axis=0))
+    assert all(sum(int(v) ** 2 for v in each) <= 2**60 for each in alone)
+    # The norm of the vector is that of the matrix.
+    z = columns[:, :1]
+    (_, vectors), *_ = SecondMoments(z, UserGroups(np.zeros(1, dtype=int))).gradient_blocks(np.zeros(0))
+    assert np.linalg.norm(vectors) == pytest.approx(float(z[:, 0] @ z[:, 0]))
+
+
+def test_a_whitened_row_does_not_depend_on_other_rows():
+    rng = public_generator(3)
+    X, matrix = rng.normal(size=(50, 3)), rng.normal(size=(4, 4))
+
+    def mapped(table):
+        n = len(table)
+        return whiten(UserData(table, np.zeros(n), UserGroups(np.arange(n)), np.arange(n)), matrix, True).X
+
+    whole = mapped(X)
+    for i in range(len(X)):
+        np.testing.assert_array_equal(mapped(X[i : i + 1])[0], whole[i])
+    np.testing.assert_allclose(whole, np.column_stack([X, np.ones(50)]) @ matrix)
+
+
+class Draws:
+    def __init__(self):
+        self.names = []
+
+    def draw(self, draw, sample):
+        self.names.append(type(draw).__name__)
+        return sample()
+
+
+def test_predictions_stay_within_the_released_range_of_the_target():
+    X, y, _, users = rows(5)
+    model = fitted(UserLevelSGDRegressor(3.0, random_state=0), X, y, user_ids=users)
+    low, high = model.target_range_
+    assert y.min() > low and y.max() < high and high - low < 50
+    assert set(model.predict([[1e9] * 6, [-1e9] * 6])) <= {low, high}
+    assert fitted(model.set_params(standardize=False), X, y, user_ids=users).target_range_ == (
+        -np.inf,
+        np.inf,
+    )
+
+
+def test_the_draws_do_not_depend_on_the_data():
+    X, y, _, users = rows(6)
+    seen = []
+    for table in (X, 0.0 * X, X * 1e200):
+        tape = Draws()
+        with run_tape(tape):
+            fitted(UserLevelSGDRegressor(3.0, adjacency="add-remove"), table, y, user_ids=users)
+        seen.append(tape.names)
+    assert seen[0] == seen[1] == seen[2]
