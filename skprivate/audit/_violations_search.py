@@ -376,8 +376,8 @@ class Search:
         if self.watch(pair) > ROUNDING:
             score = max(score, 1.0 + 1e-6)  # whatever a few runs show
         if self.metric and (score > 1.0 or "given" not in pair.genes):
-            score, pair = self._descend(score, pair)
-            if self.watch(pair) > ROUNDING:
+            before, (score, pair) = pair, self._descend(score, pair)
+            if pair is not before and self.watch(pair) > ROUNDING:
                 score = max(score, 1.0 + 1e-6)
         worst = min((item[0] for item in self.elite), default=0.0)
         if score < 0.05 or (len(self.elite) >= _ELITE and score <= worst):
