@@ -48,7 +48,10 @@ def current_subjects():
     search, steps = sp.model_selection.PrivateSearchCV, sp.preprocessing
     unit = {"bounds": (0.0, 1.0)}
     far = {"adjacency": "add-remove", "n_users": 30}
-    plain = {"loss": "squared", "label_bounds": (0.0, 1.0)}
+    few = {"feature_sets": [(0,), (0, 1)], "max_iter": 50}  # crosses of a thousand features take minutes
+    plain = {"loss": "squared", "label_bounds": (0.0, 1.0), **few}
+    plane = {"X": np.stack([line[:, 0], line[::-1, 0] ** 2], axis=1), "y": line[:, 0]}
+    two, three = ({**plane, "y": np.arange(16) % k} for k in (2, 3))
     named = {"strategy": "most_frequent", "categories": ["red", "green", "blue"]}
     transport = {**unit, "metric": "wasserstein", "resolution": 4}
     return {
@@ -64,37 +67,59 @@ def current_subjects():
             ),
             {},
         ),
-        "CuratedBagGAMClassifier": (gam(classes=[0, 1]), {}),
-        "CuratedBagGAMClassifier, Laplace": (gam(classes=[0, 1], mechanism="laplace"), {}),
-        "CuratedBagGAMRegressor": (sp.CuratedBagGAMRegressor(**plain), {}),
-        "CuratedBagGAMRegressor, Laplace": (sp.CuratedBagGAMRegressor(**plain, mechanism="laplace"), {}),
-        "CuratedBagGAMRegressor, Poisson": (
-            sp.CuratedBagGAMRegressor(loss="poisson", label_bounds=(0.0, 9.0)),
-            {},
+        "CuratedBagGAMClassifier": (gam(classes=[0, 1], **few), two),
+        "CuratedBagGAMClassifier, Laplace": (gam(classes=[0, 1], **few, mechanism="laplace"), two),
+        "CuratedBagGAMRegressor": (sp.CuratedBagGAMRegressor(**plain), plane),
+        "CuratedBagGAMRegressor, Laplace": (
+            sp.CuratedBagGAMRegressor(**plain, mechanism="laplace"),
+            plane,
         ),
-        "RandomBagClassifier": (sp.RandomBagClassifier(classes=[0, 1]), {}),
+        "CuratedBagGAMRegressor, Poisson": (
+            sp.CuratedBagGAMRegressor(loss="poisson", label_bounds=(0.0, 9.0), **few),
+            plane,
+        ),
+        "RandomBagClassifier": (sp.RandomBagClassifier(classes=[0, 1]), two),
         "RandomBagClassifier, overlapping bags": (
             sp.RandomBagClassifier(classes=[0, 1, 2], bag_size=3, disjoint=False),
-            {},
+            three,
         ),
-        "RandomBagRegressor": (sp.RandomBagRegressor(label_bounds=(0.0, 1.0)), {}),
-        "RandomBagRegressor, range chosen": (sp.RandomBagRegressor(bag_size=3, disjoint=False), {}),
+        "RandomBagRegressor": (sp.RandomBagRegressor(label_bounds=(0.0, 1.0)), plane),
+        "RandomBagRegressor, range chosen": (
+            sp.RandomBagRegressor(bag_size=3, disjoint=False),
+            plane,
+        ),
         "UserLevelSGDRegressor": (regressor(), {}),
         "UserLevelSGDRegressor, descent": (regressor(solver="sgd", max_iter=3), {}),
         "UserLevelSGDRegressor, phases": (regressor(solver="phased", max_iter=3), {}),
         "UserLevelSGDRegressor, three rows a user": (regressor(weight_cap=3, aggregation="mean"), {}),
         "UserLevelSGDRegressor, ridge off": (regressor(alpha=0.0, fit_intercept=False), {"settings": [{}]}),
         "UserLevelSGDRegressor, add-remove": (regressor(**far, fit_intercept=False), {}),
+        "UserLevelSGDRegressor, whitened": (regressor(30.0), {}),
+        "UserLevelSGDRegressor, descent, whitened": (regressor(30.0, solver="sgd", max_iter=3), {}),
+        "UserLevelSGDRegressor, add-remove, standardised": (regressor(30.0, **far), {}),
+        "UserLevelSGDRegressor, not standardised": (regressor(30.0, standardize=False), {}),
         "UserLevelSGDClassifier": (classifier(classes=[0, 1]), {}),
         "UserLevelSGDClassifier, three classes": (classifier(classes=[0, 1, 2], max_iter=3), {}),
         "UserLevelSGDClassifier, phases": (classifier(classes=[0, 1], solver="phased", max_iter=3), {}),
         "UserLevelSGDClassifier, add-remove": (classifier(classes=[0, 1], **far, max_iter=3), {}),
+        "UserLevelSGDClassifier, whitened": (classifier(30.0, classes=[0, 1], max_iter=3), {}),
+        "UserLevelSGDClassifier, class weights": (
+            classifier(30.0, classes=[0, 1], class_weight="balanced", max_iter=3),
+            {},
+        ),
         "UserLevelMean": (sp.UserLevelMean(), {}),
         "UserLevelMean, robust, scale known": (sp.UserLevelMean(tau=0.5, aggregation="robust"), {}),
         "UserLevelMean, add-remove": (sp.UserLevelMean(**far), {}),
+        "UserLevelMean, pure": (sp.UserLevelMean(30.0, delta=0.0), {}),
+        "UserLevelMean, place found": (sp.UserLevelMean(30.0), {}),
         "UserLevelSelector": (sp.UserLevelSelector(candidates()), choice),
         "UserLevelSelector, means": (sp.UserLevelSelector(candidates(), rule="means", bound=2.0), choice),
         "UserLevelSelector, add-remove": (sp.UserLevelSelector(candidates(), adjacency="add-remove"), choice),
+        "UserLevelSelector, mean risk": (sp.UserLevelSelector(candidates(), epsilon=30.0), choice),
+        "UserLevelSelector, mean risk, add-remove": (
+            sp.UserLevelSelector(candidates(), epsilon=30.0, adjacency="add-remove"),
+            choice,
+        ),
         "MetricPrivatizer": (privatizer(), {}),
         "MetricPrivatizer, l1": (privatizer(metric="l1"), {}),
         "MetricPrivatizer, linf": (privatizer(metric="linf"), {}),
@@ -131,17 +156,17 @@ def current_subjects():
                 scoring="neg_mean_absolute_error",
                 score_bounds=(-3.0, 0.0),
             ),
-            {},
+            {"settings": [{}]},  # a plan of its own for each setting takes seconds
         ),
         "PrivateSearchCV, labels": (
             search(
-                gam(classes=[0, 1], mechanism="laplace", max_iter=20),
+                gam(classes=[0, 1], mechanism="laplace", **few),
                 {"n_bins": [2, 4]},
                 epsilon=4.0,
                 delta=0.0,
                 n_iter=2,
             ),
-            {},
+            {**two, "settings": [{}]},
         ),
     }
 

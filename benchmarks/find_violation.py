@@ -1,6 +1,6 @@
 """Search the package for violations: as it is, or as it was at an older commit, with today's searcher.
 
-Usage: python benchmarks/find_violation.py [--old CHECKOUT] [--only NAME ...] [--seconds S] [--seeds K ...]
+Usage: python benchmarks/find_violation.py [--old CHECKOUT] [--only NAME ...] [--seconds S] [--seeds K ...] [--small]
 
 ``CHECKOUT`` is a worktree of that commit; known faults of it are searched for. Today's modules of the search are loaded
 beside the old package: the search needs nothing of it but binomial intervals and public randomness. Without it, every
@@ -43,11 +43,27 @@ def search(name, subject, arguments, seconds, seed, out):
         "tested": report.n_tested,
         "how": report.how[:500],
         "door_share": report.door_share,
+        "door_pair": report.door_pair[:300],
+        "watched": report.n_watched,
         "one_sided_refusals": report.one_sided_refusals[:3],
         "unit": report.unit,
         "event": report.event,
     }
     out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def only_small_data():
+    """At most 20 columns and 400 users, so that subjects whose fits are slow are given many neighbours."""
+    from skprivate.audit import _violations_pairs as pairs
+
+    every = pairs.gene_values
+
+    def few_columns(place):
+        genes = every(place)
+        return {**genes, "d": tuple(d for d in genes["d"] if d == "given" or d <= 20)}
+
+    pairs.gene_values, pairs._CROWDS = few_columns, (400,)
+    pairs.Recipes._wide = lambda self, recipe: None
 
 
 def main():
@@ -56,6 +72,7 @@ def main():
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0])
+    parser.add_argument("--small", action="store_true", help="no wide data, no crowds of thousands")
     parser.add_argument("--out")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -66,6 +83,8 @@ def main():
         skprivate.audit.__path__.append(str(HERE.parent / "skprivate" / "audit"))
     from _violation_subjects import current_subjects, old_subjects
 
+    if options.small:
+        only_small_data()
     name = "find_violation_old.json" if options.old else "find_violation.json"
     out = Path(options.out or HERE / "results" / name)
     for name, (subject, arguments) in (old_subjects() if options.old else current_subjects()).items():

@@ -130,7 +130,8 @@ def make_curated_bags(
         booleans or at most 20 integers; None treats labels as numbers. With ``epsilon``, a label outside given classes
         counts as none of them (for two classes: not as the second): an error would tell that there is one.
     label_bounds : (float, float), optional
-        Public interval that numbers are clipped to, within ±1e50; otherwise a tenth of the budget finds one.
+        Public interval that numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
+        half where n·ε is below 500, finds one.
     mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
     categorical_features : "from_dtype", "all", or iterable of names or positions, default="from_dtype"
         Columns taken as they are; "from_dtype" takes those that are not numeric. Others are cut into bins.

@@ -12,7 +12,7 @@ from skprivate.aggregate._columns import CodeArray, Column
 from skprivate.aggregate._membership import Membership
 
 #: Rows for each unit of noise variance from which on crosses are worth the noise that they bring to all tables.
-_ROWS_FOR_CROSSES = 2000
+_ROWS_FOR_CROSSES = 300
 #: Pairs that are taken at most by default.
 _MOST_PAIRS = 100
 #: Rows of a cross's bag for each unit of noise variance, at least: bags below say nothing one by one.

@@ -247,8 +247,9 @@ def _quantile_edges(numbers: NDArray[np.float64], n_bins: int) -> tuple[float, .
     if distinct.size <= 1:
         return ()
     if distinct.size <= n_bins:
-        # Halving first keeps the midpoint of two huge numbers finite.
-        return tuple((distinct[1:] / 2 + distinct[:-1] / 2).tolist())
+        # Halving first keeps the midpoint of two huge numbers finite. That of neighbours may be rounded to the lower.
+        middle = distinct[1:] / 2 + distinct[:-1] / 2
+        return tuple(np.where(middle > distinct[:-1], middle, distinct[1:]).tolist())
     # A value of many rows is a bucket of its own: quantiles alone put a column that is mostly zero into one bucket.
     heavy = distinct[counts * n_bins >= counts.sum()]
     others = finite[~np.isin(finite, heavy)]

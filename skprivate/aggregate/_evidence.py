@@ -163,7 +163,7 @@ def _fit_many_cells(
     max_iter: int,
 ) -> EvidenceFit:
     """Penalties from the cells that say most, rare ones merged; then the coefficients of all cells."""
-    cell_of_cell, offsets = merge_rare(design, noise, max(DENSE_CELLS - order.size, 0))
+    cell_of_cell, offsets = merge_rare(design, noise, order, max(DENSE_CELLS - order.size, 0))
     n_merged = int(offsets[-1])
     fit = _fit_penalties(
         design.merged(cell_of_cell, offsets),

@@ -4,10 +4,11 @@ The model is that of the penalties: sums s = Gθ + e about the current fit, e ~ 
 
     θ = m + T Gᵀ x,    S x = s − G m,    S = N + G + G T Gᵀ,
 
-which needs products with G = AᵀWA only: two gathers and two scatters of the rows, and no matrix over the cells. The
-noise N is a floor under S. Where r is the residual of x, the coefficients' error in prior standard deviations has a
-norm of at most ‖N^(-1/2) r‖: for Δ = S⁻¹r it is ‖T^(1/2) Gᵀ Δ‖ ≤ √(Δᵀ S Δ) = √(rᵀ S⁻¹ r). The iteration stops by this
-bound.
+which needs products with G = AᵀWA only: two gathers and two scatters of the rows, and no matrix over the cells. Columns
+and the intercept have wide priors and many rows, so that S has few huge eigenvalues beside many moderate ones:
+those cells' part of G T Gᵀ goes into the preconditioner, by Woodbury's formula. The noise N is a floor under S. Where r
+is the residual of x, the coefficients' error in prior standard deviations has a norm of at most ‖N^(-1/2) r‖: for
+Δ = S⁻¹r it is ‖T^(1/2) Gᵀ Δ‖ ≤ √(Δᵀ S Δ) = √(rᵀ S⁻¹ r). The iteration stops by this bound.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
 from skprivate._progress import steps
 from skprivate.aggregate._design import CellDesign
@@ -25,9 +27,12 @@ from skprivate.aggregate._losses import FloatArray, LossName, partition, varianc
 _INTERCEPT_VARIANCE = 9.0
 #: Bound on the error of all coefficients together, in prior standard deviations.
 _ERROR = 0.1
+#: Cells whose part of S is in the preconditioner, at most, and numbers that it may hold.
+_STRONG_CELLS = 200
+_MOST_NUMBERS = 2e7
 #: Gauss–Newton steps for losses that are not quadratic.
 _NEWTON_STEPS = 12
-#: Products with S: at most so many a fit, and fewer where rows and groups are many.
+#: Products with S: at most so many an output, and fewer where rows and groups are many.
 _MOST_PRODUCTS = 1500
 _MOST_GATHERS = 1e10
 
@@ -49,15 +54,19 @@ def intercept_prior(loss: LossName, label_bounds: tuple[float, float] | None) ->
 
 
 def merge_rare(
-    design: CellDesign, noise: FloatArray, n_cells: int
+    design: CellDesign, noise: FloatArray, order: NDArray[np.int64], n_cells: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Merge the cells with the fewest rows for their noise, one rest cell per set, until few enough are left.
+
+    Cells of crosses go first: rare values of a column are told by no other table, those of a cross by its columns.
 
     Parameters
     ----------
     design : CellDesign
     noise : ndarray, shape (n_cells,)
         Variance of the noise in each label sum.
+    order : ndarray of int, shape (n_sets,)
+        Number of columns of each feature set.
     n_cells : int
         Cells to keep, one per set aside.
 
@@ -69,7 +78,7 @@ def merge_rare(
     """
     said = design.counts / np.maximum(noise, 1e-300)
     keep = np.zeros(said.size, dtype=bool)
-    keep[np.argsort(-said, kind="stable")[:n_cells]] = True
+    keep[np.lexsort((-said, order[design.set_of_cell()]))[:n_cells]] = True
     cell_of_cell = np.empty(said.size, dtype=np.int64)
     offsets = [0]
     for start, stop in zip(design.offsets[:-1], design.offsets[1:], strict=True):
@@ -110,7 +119,11 @@ def filtered_mode(
     -------
     ndarray, shape (n_outputs, n_cells + 1)
     """
-    products = min(_MOST_PRODUCTS, int(_MOST_GATHERS / (design.n_rows * max(design.n_groups, 1))))
+    n_outputs = sums.shape[0]
+    work = design.n_rows * max(design.n_groups, 1)
+    products = min(_MOST_PRODUCTS * n_outputs, int(_MOST_GATHERS / work))
+    n_strong = min(_STRONG_CELLS, products // (4 * n_outputs), int(_MOST_NUMBERS / design.n_cells))
+    rough: list[_Rough | None] = [None] * n_outputs
     n_steps = 1 if loss == "squared" else _NEWTON_STEPS
     multiplicity = np.ones(design.n_rows) if design.multiplicity is None else design.multiplicity
     coef, solutions = start.copy(), np.zeros_like(sums)
@@ -127,11 +140,17 @@ def filtered_mode(
             _, mean = partition(loss, design.scores(coef))
             curvature = variance(loss, mean) * multiplicity / dispersion
             pull = (sums - design.scatter(mean * multiplicity)[:, :-1]) / dispersion
-            largest = 0.0
+            moved = 0.0
             for k in range(coef.shape[0]):
                 system = _System(design, curvature[k], scaled, spread)
+                inverse = rough[k]
+                if inverse is None:
+                    inverse = _Rough(system, n_strong)
+                    products -= inverse.n_products
                 right = pull[k] + system.expected(coef[k] - centre[k])
-                found, done, spent = system.solve(right, solutions[k], products)
+                found, done, spent = system.solve(right, solutions[k], inverse, products)
+                # It serves the next steps too, unless the curvature changes much.
+                rough[k] = inverse if spent < n_strong else None
                 products -= spent
                 if not done:
                     return start
@@ -139,9 +158,10 @@ def filtered_mode(
                 change = centre[k] + spread * system.pulled(found) - coef[k]
                 size = float(np.max(np.abs(change)))
                 coef[k] += change * (1.0 if loss == "squared" else length * min(1.0, 4.0 / max(size, 1e-300)))
-                largest = max(largest, size)
+                moved += float(np.sum(change**2 / spread))
             step()
-            if largest < 1e-2:
+            # Each step is known to so much only.
+            if moved < (3 * _ERROR) ** 2 * n_outputs:
                 break
     return coef
 
@@ -154,8 +174,7 @@ class _System:
     ) -> None:
         self.design, self.curvature, self.spread = design, curvature, spread
         self.root = np.sqrt(noise)
-        own = design.scatter(curvature[np.newaxis])[0, :-1]
-        self.diagonal = 1.0 + (own + spread[:-1] * own**2) / noise
+        self.own = design.scatter(curvature[np.newaxis])[0, :-1]
 
     def expected(self, coef: FloatArray) -> FloatArray:
         """G coef: sums that coefficients of all cells and the intercept lead to."""
@@ -171,12 +190,21 @@ class _System:
         product: FloatArray = x + self.expected(own + self.spread * self._sums(own)) / self.root
         return product
 
-    def solve(self, right: FloatArray, start: FloatArray, most: int) -> tuple[FloatArray, bool, int]:
+    def column(self, cell: int) -> FloatArray:
+        """One column of N^(-1/2) G T^(1/2)."""
+        unit = np.zeros(self.spread.size)
+        unit[cell] = np.sqrt(self.spread[cell])
+        column: FloatArray = self.expected(unit) / self.root
+        return column
+
+    def solve(
+        self, right: FloatArray, start: FloatArray, rough: _Rough, most: int
+    ) -> tuple[FloatArray, bool, int]:
         """Conjugate gradients; the solution, whether its error is within the bound, and the products it took."""
         x = start.copy()
         target = right / self.root
         residual = target - self.product(x)
-        direction = fall = self._rough(residual)
+        direction = fall = rough.solve(residual)
         size = float(residual @ fall)
         spent = 1
         while float(residual @ residual) > _ERROR**2 and spent < most:
@@ -184,7 +212,7 @@ class _System:
             length = size / float(direction @ image)
             x += length * direction
             residual -= length * image
-            fall = self._rough(residual)
+            fall = rough.solve(residual)
             new = float(residual @ fall)
             direction = fall + (new / size) * direction
             size = new
@@ -193,12 +221,29 @@ class _System:
         residual = target - self.product(x)
         return x, bool(residual @ residual <= (2 * _ERROR) ** 2), spent + 1
 
-    def _rough(self, residual: FloatArray) -> FloatArray:
-        """Residual over the diagonal of S, as far as it comes from the cell itself."""
-        rough: FloatArray = residual / self.diagonal
-        return rough
-
     def _sums(self, coef: FloatArray) -> FloatArray:
         scores = self.design.scores(coef[np.newaxis])
         sums: FloatArray = self.design.scatter(scores * self.curvature)[0]
         return sums
+
+
+class _Rough:
+    """A rough inverse of S: its diagonal, and the whole part of the cells whose own is largest."""
+
+    def __init__(self, system: _System, n_strong: int) -> None:
+        noise = system.root**2
+        strength = system.spread[:-1] * system.own**2 / noise
+        strong = np.argsort(-strength, kind="stable")[:n_strong]
+        strength[strong] = 0.0
+        self.diagonal = 1.0 + system.own / noise + strength
+        self.part = np.column_stack([system.column(cell) for cell in [*strong.tolist(), noise.size]])
+        self.n_products = (strong.size + 1) // 2
+        small = self.part.T @ (self.part / self.diagonal[:, np.newaxis])
+        small[np.diag_indices_from(small)] += 1.0
+        self.factor = cho_factor(small)
+
+    def solve(self, residual: FloatArray) -> FloatArray:
+        first = residual / self.diagonal
+        rest = self.part @ cho_solve(self.factor, self.part.T @ first)
+        solution: FloatArray = first - rest / self.diagonal
+        return solution

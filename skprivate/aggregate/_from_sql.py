@@ -46,14 +46,17 @@ class Query:
         What stands after FROM.
     keys : mapping from str to str
         SQL of every grouping column.
+    value : str
+        SQL of what a row's label says.
     sums : sequence of str
-        SQL of what is added up, integers.
+        SQL of what is added up, integers, from that as ``value``.
     sets : sequence of tuple of str
         The grouping columns of each table.
     """
 
     table: str
     keys: Mapping[str, str]
+    value: str
     sums: Sequence[str]
     sets: Sequence[tuple[str, ...]]
 
@@ -63,14 +66,15 @@ class Query:
         return list(dict.fromkeys(name for one in self.sets for name in one))
 
     def __str__(self) -> str:
-        keys = [f"{self.keys[name]} AS {quoted(name)}" for name in self.used]
-        sums = [f"{sql} AS s{j}" for j, sql in enumerate(self.sums)]
-        names = ", ".join(quoted(name) for name in self.used)
-        sets = ", ".join("(" + ", ".join(quoted(name) for name in one) + ")" for one in self.sets)
-        totals = ", ".join(f"SUM(s{j})" for j in range(len(self.sums)))
+        # Own names: those of a table may be any, and its columns are looked up in it first.
+        key = {name: f"key{j}" for j, name in enumerate(self.used)}
+        coded = [*(f"{self.keys[name]} AS {key[name]}" for name in self.used), f"{self.value} AS value"]
+        keys = ", ".join(key.values())
+        sets = ", ".join("(" + ", ".join(key[name] for name in one) + ")" for one in self.sets)
+        totals = ", ".join(f"SUM({sql})" for sql in self.sums)
         return (
-            f"SELECT GROUPING_ID({names}), {names}, COUNT(*), {totals} FROM "
-            f"(SELECT {', '.join([*keys, *sums])} FROM {self.table}) AS coded GROUP BY GROUPING SETS ({sets})"
+            f"SELECT GROUPING_ID({keys}), {keys}, COUNT(*), {totals} FROM "
+            f"(SELECT {', '.join(coded)} FROM {self.table}) AS coded GROUP BY GROUPING SETS ({sets})"
         )
 
     def marks(self) -> dict[int, int]:
@@ -171,7 +175,7 @@ def bags_from_sql(
         )
         keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}
         sets = _feature_sets(connection, table, names, keys, feature_sets)
-        query = Query(table, keys, _contributions(label, known, bounds), sets)
+        query = Query(table, keys, *_contributions(label, types[label], known, bounds), sets)
         with _quiet():
             rows = connection.execute(str(query)).fetchall()
     groups, totals = _groups(rows, query)
@@ -306,16 +310,27 @@ def _feature_sets(
     return [tuple(names[j] for j in one) for one in sets]
 
 
-def _contributions(label: str, classes: tuple[Any, ...] | None, bounds: tuple[int, int]) -> list[str]:
-    """Integers of one row, a function of its label alone: an indicator of each class, or the clipped number."""
+def _contributions(
+    label: str, kind: str, classes: tuple[Any, ...] | None, bounds: tuple[int, int]
+) -> tuple[str, list[str]]:
+    """What a label says, a function of it alone, and the integers of one row from that.
+
+    A label has the number of one class or none, of the first that it equals: a collation, or a type that rounds, may
+    make it equal to several, and still it counts once. Or it is the clipped number itself.
+    """
     name = quoted(label)
     if classes is None:
         low, high = bounds
         clipped = f"LEAST(GREATEST({name}, {literal(low)}), {literal(high)})"
         missing = literal(min(max(0, low), high))
-        return [f"CAST(CASE WHEN {name} IS NULL THEN {missing} ELSE {clipped} END AS BIGINT)"]
-    counted = classes[1:] if len(classes) == 2 else classes
-    return [f"CASE WHEN {name} = {literal(value)} THEN 1 ELSE 0 END" for value in counted]
+        return f"CAST(CASE WHEN {name} IS NULL THEN {missing} ELSE {clipped} END AS BIGINT)", ["value"]
+    written = [literal(one) for one in classes]
+    if kind == "FLOAT":  # in the precision of the label
+        written = [f"CAST({one} AS FLOAT)" for one in written]
+    # A list forms all comparisons for every row, so that one that fails does so whatever the labels are.
+    value = f"list_position([{', '.join(f'{name} = {one}' for one in written)}], TRUE)"
+    counted = range(1 if len(classes) == 2 else 0, len(classes))
+    return value, [f"CASE WHEN value = {j + 1} THEN 1 ELSE 0 END" for j in counted]
 
 
 def _groups(rows: Sequence[tuple[Any, ...]], query: Query) -> tuple[list[GroupTable], list[NDArray[Any]]]:

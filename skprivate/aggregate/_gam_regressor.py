@@ -34,8 +34,8 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
     loss : {"squared", "poisson"}, default="squared"
         "squared": the mean of y. "poisson": the mean of counts, with the logarithm as link.
     label_bounds : (float, float), optional
-        Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one
-        privately, which needs some hundreds of rows at ε = 1.
+        Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately,
+        up to a half where n·ε is below 500; where too few rows hide in the noise, one is guessed, with a warning.
     feature_sets : {"auto", "pairs", "singles"}, int, or list, default="auto"
         As in `CuratedBagGAMClassifier`.
     min_size : int, optional

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity, plan_label_noise
 from skprivate.aggregate._labels import Bounds
 from skprivate.aggregate._losses import FloatArray
-from skprivate.privacy import PrivacyEvent, Release
+from skprivate.privacy import PrivacyEvent, Release, warn_caller
 
 #: Powers of two between which absolute labels are counted: cell 0 is up to the first, the last one beyond the last.
 _EXPONENTS = np.arange(-30, 41)
@@ -20,6 +20,17 @@ _CELLS = _EXPONENTS.size
 _FALSE_CELLS = 1e-3
 #: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
 _HIDDEN = 0.05
+#: By how much less probable a priori each power of two away from (-2, 2) is, in the logarithm.
+_NATS = 0.75
+#: A guessed interval is too wide with about this probability, at most.
+_CAUTION = 0.1
+#: Share of the budget: so much divided by n·ε, within limits. Few rows need more to be seen.
+_SHARE, _LEAST_SHARE, _LARGEST_SHARE = 50.0, 0.1, 0.5
+
+
+def range_share(n_rows: int, epsilon: float) -> float:
+    """Share of the budget that finds an interval, by public numbers."""
+    return min(max(_SHARE / max(n_rows * epsilon, 1.0), _LEAST_SHARE), _LARGEST_SHARE)
 
 
 def plan_range_noise(
@@ -51,7 +62,8 @@ def private_label_bounds(
     """The interval between powers of two that spans the counts which stand out of the noise.
 
     Where none of either sign does, counts of absolute labels are tried, and give a symmetric interval. What lies beyond
-    has fewer rows than the noise can hide.
+    has fewer rows than the noise can hide. Where none of those stands out either, a symmetric interval is guessed from
+    how probable it makes the counts, sizes near 1 being more probable a priori; a warning says so.
 
     Parameters
     ----------
@@ -65,7 +77,7 @@ def private_label_bounds(
     Returns
     -------
     (low, high)
-        Between ±2⁴¹; (-2, 2) if no count stands out.
+        Between ±2⁴¹.
     """
     numbers = labels.astype(np.float64).ravel()
     place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
@@ -86,11 +98,35 @@ def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
         cells = np.flatnonzero(either > least) + 1
         cells = np.concatenate([-cells, cells])
     if not cells.size:
-        return -2.0, 2.0
+        guess = _guessed(np.append(noisy[_CELLS], either), noise, n_rows)
+        warn_caller(
+            f"no interval of the labels stands out of the noise; {guess:.3g} was guessed as their largest size: give "
+            "label_bounds, or use more rows or a larger epsilon.",
+            UserWarning,
+        )
+        return -guess, guess
     first, last = int(cells.min()), int(cells.max())
     if least > _HIDDEN * n_rows:
         first, last = max(first - (first != 0), -_CELLS), min(last + (last != 0), _CELLS)
     return -_largest(-first), _largest(last)
+
+
+def _guessed(sizes: FloatArray, noise: LabelNoise, n_rows: int) -> float:
+    """A low quantile of the largest size of labels a posteriori, were labels spread over three powers of two evenly.
+
+    Predictions within too narrow an interval are no worse than 0, those within too wide a one are noise.
+    """
+    n_numbers = n_rows * noise.sensitivity.steps
+    variance = np.full(sizes.size, 2.0 * noise.variance)
+    variance[0] /= 2.0
+    sizes = np.clip(sizes, -n_numbers, n_numbers)
+    known = -_NATS * np.abs(np.arange(sizes.size) + _EXPONENTS[0] - 1.0)
+    for cell in range(sizes.size):
+        own = slice(max(cell - 2, 0), cell + 1)
+        mean = n_numbers / (own.stop - own.start)
+        known[cell] += np.sum(mean * (sizes[own] - mean / 2) / variance[own])
+    share = np.cumsum(np.exp(known - known.max()))
+    return _largest(int(np.searchsorted(share, _CAUTION * share[-1])))
 
 
 def _largest(cell: int) -> float:

@@ -20,13 +20,16 @@ from skprivate.aggregate._label_noise import (
     NoiseName,
     plan_label_noise,
 )
-from skprivate.aggregate._label_range import plan_range_noise, private_label_bounds, range_event
+from skprivate.aggregate._label_range import (
+    plan_range_noise,
+    private_label_bounds,
+    range_event,
+    range_share,
+)
 from skprivate.aggregate._labels import LABEL_STEPS, Bounds, number_contributions, square_contributions
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import Mechanism, PrivacyEvent, Release, exact_sum
 
-#: Share of the budget for the range of numbers where none is given.
-RANGE_SHARE = 0.1
 #: Rows that are added up in float64 at a time: 2²² integers of at most 2³⁰ stay below 2⁵³.
 _EXACT_ROWS = 1 << 22
 
@@ -149,7 +152,7 @@ class NumberSums(Mechanism):
     n_outputs : int
         Numbers per row; replacing a row's labels may replace all of them.
     label_bounds : (float, float) or None
-        Public. With None and noise, a tenth of the budget finds an interval.
+        Public. With None and noise, a tenth of the budget finds an interval, up to a half for few rows.
     noise, finding : LabelNoise or None
         Of the sums, in steps of the interval, and of the counts that find it.
     nonnegative : bool
@@ -186,6 +189,9 @@ class NumberSums(Mechanism):
         """Choose the noise from public numbers; ``epsilon=None`` for exact sums."""
         noise = finding = None
         if epsilon is not None:
+            # Rows that are in no bag make this a lower bound of their number.
+            n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
+            finding_share = 0.0 if label_bounds is not None else range_share(n_rows, epsilon)
             # In steps of the interval: the price does not depend on it.
             noise = plan_label_noise(
                 LabelSensitivity(bags.appearances() * n_outputs + with_squares, LABEL_STEPS),
@@ -193,11 +199,11 @@ class NumberSums(Mechanism):
                 epsilon=epsilon,
                 delta=delta,
                 mechanism=mechanism,
-                share=1.0 if label_bounds is not None else 1.0 - RANGE_SHARE,
+                share=1.0 - finding_share,
             )
             if label_bounds is None:
                 finding = plan_range_noise(
-                    n_outputs, epsilon=epsilon, delta=delta, mechanism=noise.mechanism, share=RANGE_SHARE
+                    n_outputs, epsilon=epsilon, delta=delta, mechanism=noise.mechanism, share=finding_share
                 )
         return cls(bags, n_outputs, label_bounds, noise, finding, with_squares=with_squares, **said)
 

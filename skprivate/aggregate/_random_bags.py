@@ -308,7 +308,8 @@ def make_random_bags(
     numbers : bool, default=False
         Whether labels are numbers.
     label_bounds : (float, float), optional
-        Public interval that all numbers are clipped to, within ±1e50; otherwise a tenth of the budget finds one.
+        Public interval that all numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
+        half where n·ε is below 500, finds one.
     random_state : None, int or RandomState
     ledger : PrivacyLedger, optional
 

@@ -50,11 +50,13 @@ class ViolationReport:
     one_sided_refusals : tuple of str
         Pairs of which one input only was refused: a refusal tells something, too, unless what is refused is public.
     door_share : float or None
-        The furthest that a statistic was seen to move, in all pairs, as a share of its declared sensitivity: above
-        1 a proof has a gap, whether or not the releases show it. None if the draws do not pass this package's
-        door.
+        The furthest that a statistic was seen to move, in all pairs, as a share of its declared sensitivity, whatever
+        kind of draw it is: above 1 a proof has a gap, whether or not the releases show it. ``inf`` if the same releases
+        led to other draws or another result. None if no pair was measured: the draws do not pass this package's door.
     door_pair : str
         On which pair.
+    n_watched : int
+        Pairs that were measured at the door.
     confidence : float
     seconds : float
         CPU seconds of the search.
@@ -81,6 +83,7 @@ class ViolationReport:
     one_sided_refusals: tuple[str, ...] = field(repr=False)
     door_share: float | None
     door_pair: str = field(repr=False)
+    n_watched: int
     confidence: float
     seconds: float
 
@@ -92,7 +95,7 @@ class ViolationReport:
             f"{self.seconds:.1f} CPU seconds"
         )
         if self.door_share is not None:
-            tried += f"; at the door at most {self.door_share:.4g} of a sensitivity"
+            tried += f"; at the door at most {self.door_share:.4g} of a sensitivity, {self.n_watched} pairs"
             tried += f", on: {self.door_pair}" if self.door_share > ROUNDING else ""
         if not self.violated:
             return f"{self.name}: no violation found ({claim}, one {self.unit}, {self.adjacency}; {tried})"

@@ -272,6 +272,26 @@ def _radius(lattice: Array) -> Array:
     return np.stack([whole, np.cos(2 * np.pi * fraction)], axis=1)
 
 
+def row_views(
+    one: Any, other: Any, first: Array, second: Array, learn: int
+) -> tuple[list[tuple[str, Callable[..., Array]]], Array, Array]:
+    """Views of releases of two rows, and these with all their features.
+
+    Parameters
+    ----------
+    one, other : array of shape (1, d)
+    first, second : array of shape (n, d)
+        Releases of each.
+    learn : int
+        The views are learned on so many first ones of each side.
+    """
+    features, names = row_features(np.vstack([first, second]), one, other)
+    a, b = features[: len(first)], features[len(first) :]
+    views = Views(a[:learn], b[:learn], False, names).all()
+    views += [(name, lambda values, k=k: values[:, k]) for k, name in enumerate(names)]
+    return views + value_indicators(np.vstack([a[:learn], b[:learn]])), a, b
+
+
 def _lattice_step(values: Array) -> float:
     """The largest power of two that divides all of these numbers."""
     mantissa, exponent = np.frexp(values[values != 0.0])

@@ -19,9 +19,8 @@ from skprivate.audit._violations_laws import (
     best_event,
     epsilon_bound,
     event_p_value,
-    row_features,
+    row_views,
     separation,
-    value_indicators,
 )
 from skprivate.audit._violations_metric import (
     check_source,
@@ -44,16 +43,14 @@ _LOOKS = 3
 _ELITE = 12
 #: Share of the time that a run on both inputs may take: what takes longer is searched in other ways.
 _SLOW = 0.004
+#: And up to which such a pair is still measured at the door, which takes two runs.
+_TOO_SLOW = 0.1
 #: Shares of a sensitivity up to here may be the rounding of the shares themselves.
 ROUNDING = 1.0 + 1e-9
 
 
 class _TooSlowError(Exception):
     """A pair that costs more than it is likely to show."""
-
-
-def _column(k: int) -> Callable[[Array], Array]:
-    return lambda values: values[:, k]
 
 
 @dataclass(frozen=True)
@@ -86,12 +83,13 @@ class Search:
         self.confidence, self.max_pairs, self.rng = confidence, max_pairs, rng
         self.started = time.process_time()
         self.max_seconds = max_seconds
-        self.n_pairs = self.n_refused = self.n_tested = 0
+        self.n_pairs = self.n_refused = self.n_tested = self.n_watched = 0
         self.one_sided: list[str] = []
         self.claims: dict[str, Claim | None] = {}
         self.elite: list[tuple[float, Pair]] = []
         self.settled: set[int] = set()
         self.strongest: _Tested | None = None
+        self.slow = 0.0
         self.door: tuple[float, str] | None = None
 
     # --- what is searched ----------------------------------------------------------------------------------------
@@ -176,8 +174,10 @@ class Search:
                 runs.append(self.target.released(inputs, pair.settings, seed))
             if len(runs) > 2:
                 continue
-            if self.spent - begun > _SLOW * self.max_seconds:
+            self.slow = self.spent - begun
+            if self.slow > _SLOW * self.max_seconds:
                 raise _TooSlowError
+            self.slow = 0.0
             if self.target.seeded and same_release(*runs):  # the change is not seen at all
                 return runs * len(seeds)
         return runs
@@ -188,8 +188,9 @@ class Search:
     def look(self, pair: Pair, n_seeds: int) -> float | None:
         """By how much the pair's laws lie further apart than the claim allows, on a few runs; None if refused.
 
-        Above 1 the pair is suspicious.
+        Above 1 the pair is suspicious; 0 where runs take too long.
         """
+        self.slow = 0.0
         try:
             claim = self._claim(pair)
             if not self._same_kind(claim):
@@ -200,7 +201,7 @@ class Search:
             seeds: list[int | None] = [self._seed() for _ in range(n_seeds)]
             runs = self._sample(pair, n_seeds, seeds)
         except _TooSlowError:
-            return None
+            return 0.0
         except Exception as error:  # what a subject does not take is no neighbour; which side it was is noted
             self._refusal(pair, error)
             return None
@@ -212,18 +213,19 @@ class Search:
 
     def watch(self, pair: Pair) -> float:
         """The pair's share of a sensitivity at the door; 0 where nothing is seen."""
-        if not self.target.seeded:
+        if not self.target.seeded or self.slow > _TOO_SLOW * self.max_seconds:
             return 0.0
         seed = self._seed()
         try:
             share = door_share(
-                lambda inputs: self.target.run(inputs, pair.settings, seed),
+                lambda inputs: self.target.everything(inputs, pair.settings, seed),
                 pair.first,
                 pair.second,
                 pair.distance,
             )
         except Exception:  # a subject that cannot be watched is looked at from outside only
             return 0.0
+        self.n_watched += share is not None
         if share is not None and (self.door is None or share > self.door[0]):
             self.door = share, f"{pair}" + (f"; {pair.settings}" if pair.settings else "")
         return share or 0.0
@@ -242,22 +244,11 @@ class Search:
 
     def _look_at_rows(self, pair: Pair, epsilon: float, delta: float, n: int) -> float:
         first, second = self._sample(pair, n, [0])
-        views, a, b = self._row_views(pair, first, second, n // 2)
+        views, a, b = row_views(pair.first.X[:1], pair.second.X[:1], first, second, n // 2)
         event = best_event(views, a[: n // 2], b[: n // 2], epsilon, delta)[1]
         if event is None:
             return 0.0
         return best_event([(event.name, event.view)], a[n // 2 :], b[n // 2 :], epsilon, delta)[0] / 4.5
-
-    def _row_views(
-        self, pair: Pair, first: Array, second: Array, learn: int
-    ) -> tuple[list[Any], Array, Array]:
-        """Views learned on the first rows of each side, with all rows' features."""
-        both = np.vstack([first, second])
-        features, names = row_features(both, pair.first.X[:1], pair.second.X[:1])
-        a, b = features[: len(first)], features[len(first) :]
-        views = Views(a[:learn], b[:learn], False, names).all()
-        views += [(name, _column(k)) for k, name in enumerate(names)]
-        return views + value_indicators(np.vstack([a[:learn], b[:learn]])), a, b
 
     # --- testing -------------------------------------------------------------------------------------------------
 
@@ -298,11 +289,11 @@ class Search:
         if self.target.row_wise:
             n = _MANY_ROWS // 2
             first, second = self._sample(pair, n, [self._fresh()])
-            views, a, b = self._row_views(pair, first, second, n)
+            views, a, b = row_views(pair.first.X[:1], pair.second.X[:1], first, second, n)
 
             def draw(count: int) -> tuple[Array, Array]:
                 sides = self._sample(pair, count, [self._fresh()])
-                _, one, other = self._row_views(pair, sides[0], sides[1], 2)
+                _, one, other = row_views(pair.first.X[:1], pair.second.X[:1], sides[0], sides[1], 2)
                 return one, other
 
         else:
@@ -377,13 +368,17 @@ class Search:
         self.n_pairs += 1
         score = self.look(pair, _FIRST)
         if self.recipes is not None and "n" in pair.genes:
-            self.recipes.learn({**pair.genes, "settings": self._number_of(pair)}, score is not None)
+            self.recipes.learn(
+                {**pair.genes, "settings": self._number_of(pair)}, not (score is None or self.slow > 0.0)
+            )
         if score is None:
             return None
-        if not self.target.row_wise and self.watch(pair) > ROUNDING:
+        if self.watch(pair) > ROUNDING:
             score = max(score, 1.0 + 1e-6)  # whatever a few runs show
         if self.metric and (score > 1.0 or "given" not in pair.genes):
-            score, pair = self._descend(score, pair)
+            before, (score, pair) = pair, self._descend(score, pair)
+            if pair is not before and self.watch(pair) > ROUNDING:
+                score = max(score, 1.0 + 1e-6)
         worst = min((item[0] for item in self.elite), default=0.0)
         if score < 0.05 or (len(self.elite) >= _ELITE and score <= worst):
             return None
@@ -442,6 +437,7 @@ class Search:
             one_sided_refusals=tuple(self.one_sided[:20]),
             door_share=None if self.door is None else self.door[0],
             door_pair="" if self.door is None else self.door[1],
+            n_watched=self.n_watched,
             confidence=self.confidence,
             seconds=self.spent,
         )

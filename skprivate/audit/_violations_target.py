@@ -100,6 +100,11 @@ class Target:
             model.fit(*data, **inputs.params)
             return model
 
+    def everything(self, inputs: Inputs, settings: dict[str, Any], seed: int | None) -> Any:
+        """All that one run leaves behind, rows that it randomises included."""
+        result = self.run(inputs, settings, seed)
+        return [result, result.transform(inputs.X)] if self.row_wise else result
+
     def released(self, inputs: Inputs, settings: dict[str, Any], seed: int | None) -> dict[str, Array]:
         """Everything numeric that one run reveals, by name."""
         model = self.run(inputs, settings, seed)

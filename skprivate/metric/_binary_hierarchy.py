@@ -251,7 +251,8 @@ def level_variances(plan: HierarchyPlan, epsilon: float) -> FloatArray:
 
 def discrete_laplace_variance(epsilon: float) -> float:
     """Variance of P(k) ∝ exp(−ε|k|)."""
-    return 0.5 / math.sinh(0.5 * epsilon) ** 2 if epsilon < 1400 else 0.0
+    sinh = math.sinh(min(0.5 * epsilon, 700.0))
+    return 0.5 / sinh / sinh  # its square alone would overflow
 
 
 def consistent_leaves(

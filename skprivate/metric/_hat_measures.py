@@ -103,6 +103,13 @@ class HatMoments(Mechanism):
     levels: int
     theorem = "Laplace noise on hat moments (docs/metric.md, proposition 2)"
 
+    def __post_init__(self) -> None:
+        # What the sampler cannot draw is refused before anything is paid for.
+        if self.sensitivity > 2.0**51 * min(self.budgets):
+            raise ValueError(
+                f"epsilon={self.epsilon:g} is too small for {self.n_rows} rows: noise would pass 2**51 lattice steps."
+            )
+
     @property
     def budgets(self) -> list[float]:
         """Price of each level."""
@@ -122,6 +129,12 @@ class HatMoments(Mechanism):
         """W1 distance that noise on the corners of the box alone moves the measure by, in expectation, at most."""
         return hat_sensitivity(0, self.n_features, self.ground) * 2.0**self.n_features / self.epsilon
 
+    @property
+    def sensitivity(self) -> int:
+        """Of the steps on every level: one step of the lattice moves one step of mass from a node to another."""
+        side = 1 << (self.levels + self.bits)
+        return 2 * steps_per_distance(self.n_rows, side, self.n_features, self.ground)
+
     def run(self, data: FloatArray | Partitions, release: Release) -> FloatArray:
         """Measure fitted to noisy moments of ``n_rows`` rows in the unit cube, in memory or in blocks.
 
@@ -134,11 +147,9 @@ class HatMoments(Mechanism):
         for _ in range(self.levels):
             sums.append(restrict(sums[-1]))
         side = 1 << (self.levels + self.bits)
-        # One step of the lattice moves one step of mass from a node to another, on every level.
-        sensitivity = 2 * steps_per_distance(self.n_rows, side, self.n_features, self.ground)
         noisy = [
             release.laplace(
-                exact.ravel(), sensitivity=sensitivity, epsilon=budget, step=2.0**level / side
+                exact.ravel(), sensitivity=self.sensitivity, epsilon=budget, step=2.0**level / side
             ).reshape(exact.shape)
             / self.n_rows
             for level, (exact, budget) in enumerate(zip(reversed(sums), self.budgets, strict=True))

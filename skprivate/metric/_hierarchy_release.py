@@ -34,6 +34,8 @@ RANGE_SHARE = 0.1
 SIZE_SHARE = 0.05
 #: Share of the budget for coarse counts, which tell how much of the cube the rows fill.
 PILOT_SHARE = 0.1
+#: Below this price the noise, about 1200/epsilon in units of a weighted count, would pass 2⁵².
+LEAST_EPSILON = 2.0**-41
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,14 @@ class BinaryHierarchy(Mechanism):
     depth: int | None = None
     n_groups: int | None = None
     theorem = "discrete Laplace noise on the counts of a binary hierarchy (docs/metric.md, proposition 3)"
+
+    def __post_init__(self) -> None:
+        # What the sampler cannot draw is refused before anything is paid for.
+        if self.epsilon < LEAST_EPSILON:
+            raise ValueError(
+                f"epsilon must leave at least {LEAST_EPSILON:.3g} for the counts, got {self.epsilon:.3g}: more noise "
+                "than that cannot be drawn."
+            )
 
     @property
     def prices(self) -> list[float]:

@@ -27,6 +27,8 @@ _SELECTIONS = 4
 _STEPS_PER_OCTAVE = 4
 #: How much rarer twice the reach is a priori, in units of ln: what stops a range from being wider than its rows.
 _DECAY = 2.0
+#: With all steps of the reach this stays within the integers that selections take.
+_LARGEST_PENALTY = 2.0**50
 
 _POSITIVE: FloatArray = np.ldexp(
     1 + np.arange(1024)[np.newaxis] / 1024, np.arange(-40, 40)[:, np.newaxis].astype(np.int64)
@@ -174,7 +176,7 @@ def reach_costs(counts: IntArray, scale: int, price: float) -> IntArray:
     The penalty, about 2/price per doubling, is the logarithm of a prior: without it the many candidates beyond all
     values would win. One value more raises every cost by 0 or 1.
     """
-    penalty = math.ceil(_DECAY / (_STEPS_PER_OCTAVE * price))
+    penalty = math.ceil(min(_DECAY / (_STEPS_PER_OCTAVE * price), _LARGEST_PENALTY))
     upto = np.cumsum(counts)
     within = upto[scale:-1]
     costs: IntArray = upto[-1] - within + np.arange(within.size, dtype=np.int64) * penalty

@@ -371,7 +371,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
     def _reach(self):
         """The largest distance between two rows, by which a ledger of rows counts; None where there is none."""
         if self.metric not in _NUMERIC:
-            return float(self._distances.max())
+            return float(self._distances.max()) or 1.0  # all states are one: the channel ignores its input
         if self.metric == "haversine" or self._box is None:  # places outside of bounds stay there
             return None
         sides = self._box.upper - self._box.lower

@@ -188,6 +188,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             mechanism = self._hierarchy(n_features, box, resolution, columns)
             terms = {"unit": "row", "adjacency": "add-remove"}
             assumptions += () if columns is None else ("categories are public",)
+        elif n_rows == 0:
+            raise ValueError("X has no rows (0 samples): metric='wasserstein' needs one at least.")
         else:
             mechanism = self._flow_or_hats((n_rows, n_features), resolution)
             metric = f"Wasserstein-1 over {self.ground} distance in fractions of the bounds"

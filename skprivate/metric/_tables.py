@@ -133,13 +133,22 @@ def read_tables(estimator: Any, X: Any, read: Callable[..., NDArray[Any]]) -> tu
     blank.n_features_in_ = estimator.n_features_in_
     if hasattr(estimator, "feature_names_in_"):
         blank.feature_names_in_ = estimator.feature_names_in_
-    return schema_of(source.empty), source.map(partial(_read_block, blank=blank, read=read))
+    schema = schema_of(source.empty)
+    return schema, source.map(partial(_read_block, blank=blank, read=read, names=schema.names))
 
 
-def _read_block(block: Any, blank: Any, read: Callable[..., NDArray[Any]]) -> NDArray[Any]:
+def _read_block(
+    block: Any, blank: Any, read: Callable[..., NDArray[Any]], names: tuple[Any, ...] | None
+) -> NDArray[Any]:
     if block.shape[0] == 0:
         return np.empty((0, blank.n_features_in_), dtype=np.float64 if read is numeric_table else object)
-    return read(blank, block, reset=False)
+    rows = read(blank, block, reset=False)
+    # scikit-learn compares names that are text, where both have some.
+    if schema_of(block).names != names:
+        raise ValueError(
+            "blocks must all have the columns of the first one, in its order and by the same names."
+        )
+    return rows
 
 
 def numbers(cells: NDArray[Any], label: str) -> FloatArray:

@@ -112,9 +112,5 @@ class Blocks(Partitions):
                 yield contribute(block, self._functions, contribution)
 
         total = exact_sum(parts())
-        # Prices may rest on a public number of rows, and least squares on equal totals.
-        if self.__dict__.setdefault("_found", found) != found:
-            raise RuntimeError(
-                "source gave another number of rows than in an earlier pass: it must give the same each time."
-            )
+        self._check_found(found)
         return total

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.partitions._partitions import Contribution, Partitions, contribute
+from skprivate.partitions._partitions import Contribution, Partitions, block_size, contribute
 from skprivate.privacy import exact_sum
 
 #: Sums that one task adds up: a tree keeps the client's share small.
@@ -98,6 +98,8 @@ class DaskPartitions(Partitions):
         ------
         ValueError, TypeError
             What a function raised for a block, once all are visited.
+        RuntimeError
+            If there are not as many rows as in an earlier pass.
         """
         from dask import delayed
 
@@ -109,20 +111,25 @@ class DaskPartitions(Partitions):
         total = parts[0].compute()
         if isinstance(total, Failure):
             raise total.kind(total.text)
-        return np.asarray(total)
+        found, result = total
+        self._check_found(found)
+        return np.asarray(result)
 
 
 def _contribute_or_fail(
     block: Any, functions: tuple[Callable[[Any], Any], ...], contribution: Contribution
-) -> NDArray[Any] | Failure:
+) -> tuple[int, NDArray[Any]] | Failure:
     try:
-        return exact_sum([contribute(block, functions, contribution)])
+        return int(block_size(block)[0]), exact_sum([contribute(block, functions, contribution)])
     except Exception as error:
         return Failure(error)
 
 
-def _add(parts: list[NDArray[Any] | Failure]) -> NDArray[Any] | Failure:
+def _add(parts: list[tuple[int, NDArray[Any]] | Failure]) -> tuple[int, NDArray[Any]] | Failure:
+    found, sums = 0, []
     for part in parts:
         if isinstance(part, Failure):
             return part
-    return exact_sum([np.asarray(part)[..., np.newaxis] for part in parts])
+        found += part[0]
+        sums.append(np.asarray(part[1])[..., np.newaxis])
+    return found, exact_sum(sums)

@@ -69,6 +69,13 @@ class Partitions(ABC):
         mapped._functions = (*self._functions, function)
         return mapped
 
+    def _check_found(self, found: int) -> None:
+        """Refuse another number of rows: prices may rest on a public one, and least squares on equal totals."""
+        if self.__dict__.setdefault("_found", found) != found:
+            raise RuntimeError(
+                "source gave another number of rows than in an earlier pass: it must give the same each time."
+            )
+
     @cached_property
     def n_rows(self) -> int:
         """Number of rows."""

@@ -189,9 +189,9 @@ def _masses(cost: Int64Array, rate: Fraction, counts: list[int]) -> tuple[Int64A
     u each, the addition of 1 by u again; scaling by 2^s is exact or, below 2^-1022, covered by the 1 that is
     added. In all the factor lies between (1 - 2^-41.4)(1 + 2^-40) > 1 + 2^-41 and (1 + 2^-41.4)(1 + 2^-40) <
     1 + 2^-39. Rounding down what exceeds x + 1 leaves more than x. Rates so small that float64 rounds them by
-    more make γ itself below 2^-900. For γ > 700 the weight is taken at 700: less than 2^-100 before the addition,
-    as c_e < 2^900 and s ≤ 60 (and more than the truth). The sum of all float64 masses is below 2^60·(1 + 2^-39),
-    so that of the integers is below 2^61 for fewer than 2^59 categories.
+    more make γ itself below 2^-900. For γ > 700 the weight is taken at 700 (more than the truth): less than
+    2^-49 before the addition, as e^-700 < 2^-1009, c_e < 2^900 and s ≤ 60. The sum of all float64 masses is below
+    2^60·(1 + 2^-39), so that of the integers is below 2^61 for fewer than 2^59 categories.
     """
     gamma = np.minimum(cost * float(min(rate, Fraction(1000))), 700.0)
     mass = np.exp(-gamma) * np.array(counts, dtype=np.float64)

@@ -126,7 +126,9 @@ class MomentsRegression(Mechanism):
                 scale = found
         moments = second_moments(data.X, data.y / scale, groups, self.fit_intercept)
         result = self.mean.mean_of_vectors(moments, groups, n_users, release)
-        found = frame.coefficients(scale * self._solve(result)[None], self.fit_intercept)[0]
+        # A given penalty is one of the coefficients of the features as they came.
+        solved = self._solve(result, self.alpha / frame.scales**2)
+        found = frame.coefficients(scale * solved[None], self.fit_intercept)[0]
         coef = project(found, self.radius)
         return LinearResult(
             coef,
@@ -137,8 +139,8 @@ class MomentsRegression(Mechanism):
             target_range=frame.target_range(result.noise_level),
         )
 
-    def _solve(self, result: MeanResult) -> FloatArray:
-        """Coefficients from released moments."""
+    def _solve(self, result: MeanResult, penalty: FloatArray) -> FloatArray:
+        """Coefficients from released moments, with a penalty of each but the intercept."""
         d = self.n_features + self.fit_intercept
         upper = np.triu_indices(d)
         second = np.zeros((d, d))
@@ -150,7 +152,5 @@ class MomentsRegression(Mechanism):
         values, vectors = np.linalg.eigh(second)
         floor = max(noise * math.sqrt(2.0 * d), 1e-12)
         second = (vectors * np.maximum(values, floor)) @ vectors.T
-        penalty = np.full(d, self.alpha)
-        if self.fit_intercept:
-            penalty[-1] = 0.0
-        return np.asarray(np.linalg.solve(second + np.diag(penalty), result.mean[len(upper[0]) :]))
+        second[np.arange(self.n_features), np.arange(self.n_features)] += penalty
+        return np.asarray(np.linalg.solve(second, result.mean[len(upper[0]) :]))

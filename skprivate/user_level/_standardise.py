@@ -158,7 +158,8 @@ class Standardisation:
         groups = data.groups.sorted()
         columns = data.groups.columns(data.X)
         target = data.groups.columns(data.y[:, None])[0] if self.target else None
-        # The smallest tail that this price can tell from nobody.
+        # The smallest tail that this price can tell from nobody; a lower bound on the users may be 0 or less.
+        n_users = max(n_users, 1.0)
         beyond = min(_REACH_CANDIDATES * 2.0 / (self.reach_epsilon * n_users), MOST_BEYOND)
         found = [
             self._column(column, groups, beyond, n_users, release)

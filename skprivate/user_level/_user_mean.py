@@ -100,7 +100,8 @@ class UserMean(Mechanism):
     n_scales : int
         Number of scales that are selected; more than that of the vectors if the caller needs others.
     least_radius : float, default=1.0
-        Of the ball, in units of the users' median distance; the radius itself where it does not reach further.
+        Least radius of the ball, in units of the users' median distance; the radius itself where it does not reach
+        further.
     """
 
     terms: Terms

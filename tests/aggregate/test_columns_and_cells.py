@@ -172,3 +172,14 @@ def test_a_column_that_is_mostly_zero_keeps_its_other_values():
     _, (codes,) = learn_columns([values], ["v"], categorical=[False], n_bins=16)
     assert np.bincount(codes)[0] == np.sum(values == 0)
     assert np.bincount(codes)[1:].max() < 0.15 * np.sum(values > 0)
+
+
+@pytest.mark.parametrize(
+    "values", [np.arange(6) * 5e-324, 1.0 + np.arange(6) * 2.0**-52, [-1e300, 0.0, 1e300]]
+)
+def test_neighbouring_numbers_have_buckets_of_their_own(values):
+    """The middle of two neighbours may be rounded to the lower one, and both were in one bucket."""
+    values = np.asarray(values, dtype=float)
+    (column,), (codes,) = learn_columns([values], ["x"], categorical=[False], n_bins=8)
+    assert np.unique(codes).size == values.size
+    assert np.all(np.diff(column.edges) > 0)

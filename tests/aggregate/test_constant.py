@@ -1,5 +1,8 @@
 """No private fit is worse than a constant by more than the noise explains."""
 
+import warnings
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -15,7 +18,7 @@ from skprivate.aggregate._cells import index_cells
 from skprivate.aggregate._constant_check import flattery_of_ridge, no_worse_than_constant
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity
-from skprivate.aggregate._label_range import _spanned
+from skprivate.aggregate._label_range import _guessed, _spanned, private_label_bounds
 from skprivate.aggregate._solvers import constant_start, fit_tables
 
 
@@ -146,7 +149,6 @@ def test_a_good_fit_is_left_alone():
         ({-33: 400, 0: 300, 33: 800}, (-8.0, 8.0)),
         ({0: 500}, (-(2.0**-30), 2.0**-30)),
         ({-36: 500}, (-64.0, -32.0)),
-        ({}, (-2.0, 2.0)),
     ],
 )
 def test_the_range_spans_the_counts_that_stand_out(cells, interval):
@@ -156,12 +158,54 @@ def test_the_range_spans_the_counts_that_stand_out(cells, interval):
     assert _spanned(noisy, LabelNoise("laplace", LabelSensitivity(2), 0.5), 100_000) == interval
 
 
-def test_noise_alone_gives_no_range():
+def test_noise_alone_is_told_from_a_range():
     """At most one in a thousand: 2000 draws with more than 20 would have a probability below 1e-12."""
     noise = LabelNoise("laplace", LabelSensitivity(2), 0.1)
     rng = np.random.default_rng(0)
     draws = rng.laplace(scale=20.0, size=(2000, 143))
-    assert sum(_spanned(row, noise, 10**6) != (-2.0, 2.0) for row in draws) <= 20
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for row in draws:
+            _spanned(row, noise, 10**6)
+    assert len(said) >= 1980
+    assert all("no interval of the labels stands out" in str(warning.message) for warning in said)
+
+
+def guesses(counts, n, seed, epsilon=0.1, runs=200):
+    """Largest labels that are guessed for counts that the noise hides."""
+    noise = LabelNoise("laplace", LabelSensitivity(2), epsilon)
+    rng = np.random.default_rng(seed)
+    noisy = rng.laplace(scale=2 / epsilon, size=(runs, 72)) + rng.laplace(scale=2 / epsilon, size=(runs, 72))
+    for cell, count in counts.items():
+        noisy[:, cell] += count
+    return np.array([_guessed(row, noise, n) for row in noisy])
+
+
+@pytest.mark.parametrize("cell", [20, 31, 37])
+def test_hidden_counts_still_say_the_size_of_labels(cell):
+    """300 rows under noise of scale 20 in each count, none above the 223 that stands out."""
+    found = np.log2(guesses({cell: 150, cell - 1: 100, cell - 2: 50}, 300, cell)) + 30 - cell
+    assert np.mean(np.abs(found) <= 1) > 0.9
+
+
+def test_counts_that_say_nothing_leave_the_guess_narrow():
+    found = guesses({}, 10, 0)
+    assert np.mean(found <= 2.0) > 0.9
+    assert found.max() < 100
+
+
+@pytest.mark.parametrize(("middle", "spread"), [(100.0, 10.0), (5e-4, 3e-4), (-1e6, 1e5)])
+def test_two_hundred_rows_without_bounds_are_no_worse_than_a_constant(middle, spread):
+    """At ε = 1 labels near 100 were all taken for 2: 91 times the error of their mean."""
+    ratio = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 3, size=(700, 2))
+        y = middle + spread * rng.normal(size=700)
+        model = CuratedBagGAMRegressor(epsilon=1.0, categorical_features="all", random_state=seed)
+        predicted = model.fit(X[:200], y[:200]).predict(X[200:])
+        ratio.append(np.mean((predicted - y[200:]) ** 2) / np.mean((y[:200].mean() - y[200:]) ** 2))
+    assert np.median(ratio) < 5
 
 
 def test_few_rows_get_a_wider_range():
@@ -169,3 +213,48 @@ def test_few_rows_get_a_wider_range():
     noisy[71 + 36] = 900
     noise = LabelNoise("laplace", LabelSensitivity(2), 0.1)
     assert _spanned(noisy, noise, 1000) == (16.0, 128.0)
+
+
+EXTREMES = [
+    0.0,
+    -0.0,
+    5e-324,
+    -5e-324,
+    2.0**-30,
+    -(2.0**-30),
+    1.0,
+    np.nextafter(1.0, 2),
+    -2.0,
+    2.0**41,
+    1e300,
+    -1e300,
+]
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_one_row_moves_two_counts_of_the_range_at_most(n_outputs, nonnegative):
+    class Kept:
+        sensitivity = LabelSensitivity(2, n_outputs)
+        variance = 1.0
+
+        def draw(self, sums, release):
+            self.sums = sums
+            return sums.astype(float)
+
+        def exceeded(self, probability):
+            return 0.5
+
+    counts = []
+    for labels in product(EXTREMES, repeat=n_outputs) if n_outputs == 1 else [[e] * 3 for e in EXTREMES]:
+        kept = Kept()
+        low, high = private_label_bounds(
+            np.column_stack([np.array(labels), np.ones(n_outputs)]), kept, None, nonnegative=nonnegative
+        )
+        counts.append(kept.sums)
+        assert kept.sums.dtype == np.int64 and kept.sums.sum() == 2 * n_outputs
+        inside = np.clip(labels, -(2.0**41), 2.0**41)
+        assert low < high and (nonnegative or np.all((low <= inside) & (inside <= high)))
+    moved = [np.abs(a - b) for a, b in product(counts, repeat=2)]
+    assert max(m.sum() for m in moved) == kept.sensitivity.l1
+    assert max(float(np.linalg.norm(m)) for m in moved) <= kept.sensitivity.l2

@@ -131,3 +131,63 @@ def test_an_open_transaction_stays_open(connection):
     CuratedBags.from_sql(connection, "mine", ["few"], "answer", classes=("no", "yes"))
     connection.execute("COMMIT")
     assert connection.execute("SELECT COUNT(*) FROM mine").fetchone() == (N,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "classes", "counted"),
+    [
+        ("VARCHAR COLLATE NOCASE", "'a', 'A', 'b'", ("A", "a", "b"), [2, 0, 1]),
+        ("DOUBLE", "9007199254740992, 9007199254740993, 1", (2**53, 2**53 + 1, 1), [2, 0, 1]),
+        ("FLOAT", "16777216, 16777217, 1", (2**24, 2**24 + 1, 1), [2, 0, 1]),
+        ("BIGINT", "9007199254740993, 9007199254740992, 1", (2.0**53, 2**53 + 1, 1), [2, 0, 1]),
+        ("HUGEINT", "9007199254740993, 9007199254740992, 1", (2**53, 2**53 + 1, 1), [1, 1, 1]),
+        ("FLOAT", "0.1, 0.2, 'nan'", (0.1, 0.2, 0.3), [1, 1, 0]),
+        ("DECIMAL(18, 3)", "0.1, 0.2, NULL", (0.1, 0.2, 0.3), [1, 1, 0]),
+        ("BIGINT", "9007199254740993, 9007199254740992, 1", (2.0**53, 2**53 + 1), [0]),
+    ],
+    ids=str,
+)
+def test_a_label_counts_for_one_class(connection, kind, labels, classes, counted):
+    """What the noise is for, whatever the database takes for equal."""
+    connection.execute(f"CREATE TABLE odd (k INTEGER, y {kind})")
+    connection.execute("INSERT INTO odd VALUES " + ", ".join(f"(1, {label})" for label in labels.split(", ")))
+    bags = CuratedBags.from_sql(connection, "odd", ["k"], "y", classes=classes)
+    assert bags.tables[0].label_sums.tolist() == [counted]
+
+
+@pytest.mark.parametrize("labels", ["(1.5)", "(1.5), (0.5)"])
+def test_a_class_that_the_type_cannot_hold_is_refused_whatever_the_labels_are(connection, labels):
+    connection.execute("CREATE TABLE narrow (y DECIMAL(38, 30))")
+    connection.execute(f"INSERT INTO narrow VALUES {labels}")
+    table = "(SELECT 1 AS k, y FROM narrow)"
+    with pytest.raises(ValueError, match="refused the query"):
+        CuratedBags.from_sql(connection, table, ["k"], "y", classes=(1.5, 10**9))
+
+
+def test_columns_may_have_any_names(connection):
+    """Those of the query itself among them, in any case."""
+    names = ["S0", "s1", "key0", "KEY1", "value", "coded"]
+    columns = ", ".join(f'i % {j + 2} AS "{name}"' for j, name in enumerate(names))
+    connection.execute(f"CREATE TABLE named AS SELECT {columns}, i % 7 = 0 AS answer FROM range(840) r(i)")
+    terms = {"classes": (False, True), "feature_sets": "singles", "categorical_features": names}
+    found = CuratedBags.from_sql(connection, "named", names, "answer", **terms)
+    frame = connection.execute("SELECT * FROM named").df()
+    there = make_curated_bags(frame[names], frame.answer, **terms)
+    assert [table.to_dict() for table in found.tables] == [table.to_dict() for table in there.tables]
+
+
+@pytest.mark.parametrize(
+    ("y", "terms"),
+    [
+        ("CASE WHEN random() < 0.4 THEN 'a' WHEN random() < 0.6 THEN 'b' ELSE 'c' END", {"classes": ("a", "b", "c")}),
+        ("CAST(floor(random() * 10) AS BIGINT)", {"label_bounds": (0, 9)}),
+    ],
+)  # fmt: skip
+def test_rows_that_differ_from_query_to_query_are_in_one_group_of_each_table(connection, y, terms):
+    connection.execute(f"CREATE VIEW drawn AS SELECT few, flag, random() AS x, {y} AS y FROM rows")
+    sets = [("few",), ("x",), ("few", "flag", "x")]
+    bags = CuratedBags.from_sql(connection, "drawn", ["few", "flag", "x"], "y", feature_sets=sets, **terms)
+    sums = [table.label_sums.sum(axis=0).tolist() for table in bags.tables]
+    assert sums[0] == sums[1] == sums[2]
+    if "classes" in terms:
+        assert all((table.label_sums.sum(axis=1) == table.counts).all() for table in bags.tables)

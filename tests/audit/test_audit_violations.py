@@ -9,9 +9,7 @@ import pytest
 from scipy.stats import binom
 from sklearn.base import BaseEstimator
 
-from skprivate import PPMHalfspaceClassifier
 from skprivate.audit import find_violation
-from skprivate.audit._violations_door import door_share
 from skprivate.audit._violations_laws import (
     _lattice_step,
     epsilon_bound,
@@ -212,16 +210,6 @@ def test_users_numbers_of_rows_are_searched_wherever_identifiers_are_taken():
     rows = find_violation(RowsPerUser(), unit="row", max_pairs=20, random_state=0)
     assert not rows.violated
     assert rows.unit == "row"
-
-
-def test_pooled_candidates_do_not_pass_for_other_candidates():
-    """Errors that tie are one pool: how many pools there are tells nothing of how many candidates there are."""
-    X, y = np.zeros((8, 2)), np.arange(8) % 2
-    far = X.copy()
-    far[-1, 0] = 1.0
-    classifier = PPMHalfspaceClassifier(random_state=0)
-    share = door_share(lambda rows: classifier.fit(rows, y, private=y == 1), X, far, None)
-    assert share == 0.0
 
 
 # --- validity ------------------------------------------------------------------------------------------------------

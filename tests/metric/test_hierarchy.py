@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from skprivate import MetricPrivateSynthesizer
 from skprivate.metric._binary_hierarchy import (
     HierarchyPlan,
     choose_depth,
@@ -24,7 +25,7 @@ from skprivate.metric._binary_hierarchy import (
     to_tree_order,
 )
 from skprivate.metric._hierarchy_release import PILOT_SHARE, SIZE_SHARE, BinaryHierarchy
-from skprivate.privacy import open_release, public_generator
+from skprivate.privacy import PrivacyLedger, open_release, public_generator
 
 
 def release(epsilon, seed=0):
@@ -212,3 +213,28 @@ def test_interleaving_of_uneven_shapes():
     order = to_tree_order(np.arange(16).reshape(4, 2, 2))
     expected = [4 * (2 * x1 + x2) + 2 * y + z for x1, y, z, x2 in itertools.product((0, 1), repeat=4)]
     assert order.tolist() == expected
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 100.0, 700.0, 711.0, 1000.0, 1399.0, 1401.0, 1e6, 1e12])
+def test_the_variance_of_any_price(epsilon):
+    share = math.exp(-epsilon)  # the variance is 2q/(1−q)²
+    assert discrete_laplace_variance(epsilon) == pytest.approx(
+        2 * share / (1 - share) ** 2, rel=1e-12, abs=1e-300
+    )
+
+
+@pytest.mark.parametrize("parameters", [{"bounds": (0, 1), "resolution": 4}, {"bounds": (0, 1)}, {}], ids=str)
+@pytest.mark.parametrize("epsilon", [1e-12, 1e3, 3e3, 1e4, 1e6, 1e9])
+def test_budgets_of_any_size(parameters, epsilon):
+    rows = np.linspace(0.01, 0.99, 60).reshape(-1, 2)
+    synthesizer = MetricPrivateSynthesizer(epsilon, **parameters).fit(rows)
+    assert synthesizer.measure_.weights.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("parameters", [{"bounds": (0, 1), "resolution": 4}, {"bounds": (0, 1)}, {}], ids=str)
+@pytest.mark.parametrize("epsilon", [1e-13, 1e-18, 1e-30, 1e-300])
+def test_a_budget_that_cannot_be_drawn_is_refused_before_it_is_paid(parameters, epsilon):
+    ledger = PrivacyLedger(epsilon=1.0)
+    with pytest.raises(ValueError, match="epsilon must leave at least 4.55e-13"):
+        MetricPrivateSynthesizer(epsilon, ledger=ledger, **parameters).fit(np.zeros((60, 2)))
+    assert len(ledger.entries()) == 0

@@ -347,3 +347,17 @@ def test_dry_runs_and_quotes_are_not_valid_for_release():
     assert [entry.label for entry in quote.entries] == ["MetricPrivatizer"] and ledger.entries() == []
     privatizer.fit(X).transform(X)
     assert privatizer.privacy_guarantee_.valid_for_release and ledger.spent == quote.spent
+
+
+@pytest.mark.parametrize("mechanism", ["exponential", "optimal"])
+@pytest.mark.parametrize("n_states", [1, 3])
+def test_states_that_are_all_one(mechanism, n_states):
+    """A channel that ignores its input, and costs next to nothing."""
+    ledger = PrivacyLedger(epsilon=1.0)
+    distances = np.zeros((n_states, n_states))
+    privatizer = MetricPrivatizer(
+        1.0, metric="precomputed", mechanism=mechanism, distances=distances, ledger=ledger
+    )
+    assert set(privatizer.fit_transform(np.zeros((5, 1), dtype=int)).ravel()) <= set(range(n_states))
+    assert (privatizer.channel_ == privatizer.channel_[0]).all()
+    assert len(ledger.entries()) == 1

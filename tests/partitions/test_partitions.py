@@ -4,6 +4,7 @@ import gc
 import logging
 from itertools import pairwise
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from skprivate import MetricPrivateSynthesizer
 from skprivate.partitions import Blocks, InMemory, as_partitions, is_partitioned
+from skprivate.partitions._partitions import block_size
 from skprivate.privacy import PrivacyLedger, public_generator
 
 pytestmark = [
@@ -162,6 +164,34 @@ def test_a_source_is_read_again_and_again():
             changing.map(np.abs).sum(lambda block: np.array([len(block)]))
 
 
+def test_a_collection_keeps_its_number_of_rows():
+    frame, sizes = ROWS[["b"]], iter([5, 5, 4])
+    rows = dd.from_map(lambda _: frame.iloc[: next(sizes)], [0], meta=frame.iloc[:0])
+    with dask.config.set(scheduler="synchronous"):
+        changing = as_partitions(rows)
+        assert changing.n_rows == 5
+        assert changing.map(np.abs).sum(block_size)[0] == 5
+        with pytest.raises(RuntimeError, match="another number of rows"):
+            changing.map(np.abs).sum(block_size)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda rows: rows.set_axis([0, 1, 2], axis=1)[[1, 0, 2]],
+        lambda rows: rows.set_axis([0, 1, 7], axis=1),
+        lambda rows: rows.to_numpy(),
+    ],
+    ids=["another order", "another name", "no names"],
+)
+def test_columns_of_blocks_do_not_change_places(other):
+    """Names that are no text too, which scikit-learn compares with none."""
+    ledger = PrivacyLedger(epsilon=10.0, simulation=True)
+    with pytest.raises(ValueError, match="columns of the first one"):
+        fitted(Blocks([ROWS.set_axis([0, 1, 2], axis=1), other(ROWS)]), ledger=ledger)
+    assert len(ledger.entries()) == 0
+
+
 def test_columns_of_dask_arrays_lie_together():
     with pytest.raises(TypeError, match="rechunk"):
         as_partitions(da.zeros((10, 4), chunks=(5, 2)))
@@ -204,3 +234,15 @@ def test_blocks_hold_one_block_at_a_time():
             assert len(alive) <= 1  # what the reader still holds
 
     assert Blocks(read).sum(lambda block: np.array([np.asarray(block).size])).tolist() == [60]
+
+
+@pytest.mark.parametrize("mechanism", ["flow", "hats"])
+@pytest.mark.parametrize(("n_rows", "epsilon", "message"), [(0, 1.0, "no rows"), (50, 1e-15, "too small")])
+def test_nothing_is_spent_on_no_rows_or_on_no_budget(mechanism, n_rows, epsilon, message):
+    ledger = PrivacyLedger(epsilon=10.0, simulation=True)
+    parameters = {"metric": "wasserstein", "mechanism": mechanism, "bounds": (0, 1), "ledger": ledger}
+    with pytest.raises(ValueError, match=message):
+        MetricPrivateSynthesizer(epsilon, random_state=3, **parameters).fit(
+            Blocks([np.full((n_rows, 2), 0.5)])
+        )
+    assert len(ledger.entries()) == 0

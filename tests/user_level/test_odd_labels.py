@@ -115,6 +115,7 @@ def test_ranges_that_cannot_be_divided_cost_nothing(parameters):
         UserLevelSGDClassifier(solver="phased", epsilon=300.0, max_iter=5, classes=[0, 1, 2]),
     ],
 )
+@pytest.mark.filterwarnings("ignore::skprivate.user_level.TooFewUsersWarning")
 def test_a_phase_that_nobody_is_in_is_no_error(model, adjacency):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(6, 2)), np.array([0, 1, 1, 0, 1, 0])

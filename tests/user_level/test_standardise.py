@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
@@ -14,7 +14,13 @@ from skprivate.privacy import Adjacency, compose_epsilon, public_generator
 from skprivate.privacy._tape import run_tape
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
-from skprivate.user_level._standardise import _REACH_CANDIDATES, MOST_BEYOND, Frame, plan_standardisation
+from skprivate.user_level._standardise import (
+    _REACH_CANDIDATES,
+    MOST_BEYOND,
+    Frame,
+    _row_norms,
+    plan_standardisation,
+)
 from skprivate.user_level._users import UserGroups
 from skprivate.user_level._whitening import SecondMoments, whiten
 
@@ -130,6 +136,40 @@ def test_second_moments_are_sums_of_what_each_user_contributes_alone():
     assert np.linalg.norm(vectors) == pytest.approx(float(z[:, 0] @ z[:, 0]))
 
 
+def own_statistics(X, groups, matrix, centre, scale):
+    """All that users contribute to a map of features and to whitening, before and after it."""
+    columns = groups.columns(X)
+    data = UserData((X - centre) / scale, np.zeros(len(X)), groups, np.arange(groups.n_users))
+    ordered = UserData(data.groups.columns(data.X).T, data.y, groups.sorted(), data.names)
+    white = SecondMoments(whiten(ordered, matrix, False).X.T, ordered.groups)
+    sums = [SecondMoments(columns, groups).contribution_sum(np.zeros(0), 2.0)]
+    sums.append(white.contribution_sum(np.zeros(0), 2.0))
+    return sums, [_row_norms(columns, ordered.groups, True), white.gradient_norms(np.zeros(0))]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_statistic_of_a_user_depends_on_who_else_is_there(seed, monkeypatch):
+    """Extreme numbers, maps that overflow, a user with 1000 rows, blocks of any size, rows in any order."""
+    rng = public_generator(seed)
+    monkeypatch.setattr("skprivate.user_level._whitening._BLOCK", [4, 300, 1 << 22][seed % 3])
+    monkeypatch.setattr("skprivate.user_level._users.BLOCK_ROWS", [8192, 4][seed % 2])
+    codes = rng.permutation(np.repeat(np.arange(9), [1, 1000, 1, 2, 3, 1, 17, 130, 1]))
+    extremes = [0.0, -0.0, 1.0, 1 / 3, 5e-324, 1.5e-162, 1e154, -1e160, 1e300, 1.7e308, -1.7e308]
+    size = (len(codes), 3)
+    X = rng.normal(size=size) if seed < 3 else rng.choice(extremes, size=size)
+    public = rng.normal(size=(3, 3)), rng.normal(size=3), 10.0 ** rng.integers(-19, 19, size=3)
+    with np.errstate(all="ignore"):
+        sums, numbers = own_statistics(X, UserGroups(codes), *public)
+        for user in range(9):
+            own = codes == user
+            alone, mine = own_statistics(X[own], UserGroups(np.zeros(own.sum(), np.int64)), *public)
+            assert all(sum(int(v) ** 2 for v in each) <= 2**60 for each in alone)
+            sums = [total - each for total, each in zip(sums, alone, strict=True)]
+            for together, single in zip(numbers, mine, strict=True):
+                np.testing.assert_array_equal(together[user], single[0])
+    assert not np.any(sums)
+
+
 def test_a_whitened_row_does_not_depend_on_other_rows():
     rng = public_generator(3)
     X, matrix = rng.normal(size=(50, 3)), rng.normal(size=(4, 4))
@@ -144,12 +184,36 @@ def test_a_whitened_row_does_not_depend_on_other_rows():
     np.testing.assert_allclose(whole, np.column_stack([X, np.ones(50)]) @ matrix)
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_given_penalty_of_moments_is_one_of_the_features_as_they_came(intercept):
+    rng = public_generator(7)
+    X = rng.normal(size=(5000, 2)) * [10.0, 0.2]
+    y = 30.0 * (X @ [1.0, 20.0] + rng.normal(size=5000))
+    options = {"solver": "moments", "alpha": 0.05, "fit_intercept": intercept, "random_state": 0}
+    model = fitted(UserLevelSGDRegressor(1e4, **options), X, y)
+    assert np.isfinite(model.target_range_).all()  # features and target were scaled
+    ridge = Ridge(alpha=0.05 * len(X), fit_intercept=intercept).fit(X, y)
+    np.testing.assert_allclose(model.coef_, ridge.coef_, rtol=0.05)
+
+
+@pytest.mark.parametrize("at_least", [0.0, -40.0, 1e-300])
+def test_a_lower_bound_of_no_users_changes_nothing(at_least, recording_release):
+    terms = Terms(1.0, 1e-6, Adjacency.ADD_REMOVE, None)
+    plan = plan_standardisation(terms, n_features=6, centred=True, target=True)
+    X, y, _, users = rows(8, n_users=20)
+    data = UserData(X, y, UserGroups(users), np.arange(20))
+    release = recording_release()
+    same, frame = plan.run(data, at_least, release)
+    assert same is data and not frame.target_found and (frame.scales == 1.0).all()
+    assert len(release.draws) == sum(count for _, count in plan.events)
+
+
 class Draws:
     def __init__(self):
         self.names = []
 
     def draw(self, draw, sample):
-        self.names.append(type(draw).__name__)
+        self.names.append((draw.kind, draw.sensitivity, tuple(draw.events)))
         return sample()
 
 
