@@ -158,7 +158,7 @@ def test_the_planned_number_of_draws_is_told(estimator):
     [
         ("CuratedBagGAMClassifier", "penalties", 12),
         ("RandomBagClassifier", "likelihood", 6),
-        ("FiniteAdversaryAuditor", "half-spaces", 60),
+        ("FiniteAdversaryAuditor", "half-spaces", 100),
         ("LiRAAttack", "reference models", 16),
         ("RMIAAttack", "reference models", 4),
         ("UserLevelSelector", "candidates", 2),

@@ -9,6 +9,7 @@ from sklearn.base import clone
 from variants import VARIANTS
 
 from skprivate.base import PrivateEstimatorMixin
+from skprivate.model_selection import PrivateSearchCV
 from skprivate.privacy import PrivacyLedger, public_generator
 from skprivate.utils.discovery import all_estimators
 
@@ -34,7 +35,12 @@ def test_every_private_estimator_has_variants():
 
 
 @pytest.mark.parametrize(
-    "kind", sorted(VARIANTS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow if kind is PrivateSearchCV else ())
+        for kind in sorted(VARIANTS, key=lambda kind: kind.__name__)
+    ],
+    ids=lambda kind: kind.__name__,
 )
 def test_a_fit_costs_what_was_quoted(kind):
     for k, (instance, makers) in enumerate(VARIANTS[kind]):

@@ -17,6 +17,7 @@ from variants import VARIANTS
 import skprivate as sp
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.inspection import check_pipeline, guarantee_of
+from skprivate.model_selection import PrivateSearchCV
 from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import (
     Adjacency,
@@ -100,7 +101,12 @@ def test_delta_alone_may_be_too_much():
 
 
 @pytest.mark.parametrize(
-    "kind", sorted(VARIANTS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow if kind is PrivateSearchCV else ())
+        for kind in sorted(VARIANTS, key=lambda kind: kind.__name__)
+    ],
+    ids=lambda kind: kind.__name__,
 )
 def test_every_private_estimator_keeps_to_a_target(kind):
     every = VARIANTS[kind]

@@ -76,8 +76,8 @@ def _user_level_means():
     return (
         spread(plain, (*_USER_DATA, names_of_users, far_rows), 3)
         + spread(known, _USER_DATA, 2)
-        + spread(wild, _USER_DATA, 1)
         + spread(pure, _USER_DATA, 2)
+        + spread(wild, _USER_DATA, 1)
     )
 
 
@@ -216,7 +216,10 @@ def _gam_regressors():
     bounds = (None, (-2, 3), (1.7e18, 1.7e18 + 1e6), (1e15 + 2047.5, 1e15 + 2048.5), (-1e-50, 1e-50))
     squared = modes(kind, fixed={"n_bins": 4}, mechanism=noise, label_bounds=bounds)
     squared += modes(
-        kind, mechanism=("laplace", "gaussian"), feature_sets=("singles",), label_bounds=(None, (0, 1))
+        kind,
+        mechanism=("laplace", "gaussian"),
+        feature_sets=("singles", "pairs"),
+        label_bounds=(None, (0, 1)),
     )
     poisson = modes(
         kind, fixed={"n_bins": 4, "loss": "poisson"}, mechanism=noise, label_bounds=(None, (0, 9))

@@ -33,7 +33,8 @@ class Blocks(Partitions):
 
     Examples
     --------
-    >>>     >>> from skprivate import MetricPrivateSynthesizer
+    >>> import numpy as np
+    >>> from skprivate import MetricPrivateSynthesizer
     >>> from skprivate.partitions import Blocks
     >>> X = np.linspace(0, 1, 1000).reshape(-1, 1)
     >>> def read():

@@ -77,7 +77,9 @@ def case(seed):
 
 
 @pytest.mark.filterwarnings("ignore:the fit was worse than a constant")
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed > 8 else ()) for seed in range(24)]
+)
 def test_held_out_loss_is_no_worse_than_a_constant_but_for_noise(seed):
     # The noise of the labels' total alone makes a constant worse by `noise`; that of a cell is larger.
     found, constant, noise = case(seed)
@@ -158,6 +160,7 @@ def test_the_range_spans_the_counts_that_stand_out(cells, interval):
     assert _spanned(noisy, LabelNoise("laplace", LabelSensitivity(2), 0.5), 100_000) == interval
 
 
+@pytest.mark.slow
 def test_noise_alone_is_told_from_a_range():
     """At most one in a thousand: 2000 draws with more than 20 would have a probability below 1e-12."""
     noise = LabelNoise("laplace", LabelSensitivity(2), 0.1)

@@ -204,6 +204,7 @@ def test_false_alarms_with_ties_and_unfair_coins_in_two_thousand_null_runs(case)
     assert null_alarms(case, 2000, 0.95, 22) <= binom.isf(1e-7, 2000, 0.05)
 
 
+@pytest.mark.slow
 def test_bound_stays_below_a_true_epsilon_under_unfair_coins():
     """Randomized response is the worst case of each guess; claims of ε = 1 are true."""
     rng = np.random.default_rng(23)

@@ -104,6 +104,7 @@ def test_false_alarms_are_nominal():
     assert alarms <= 17  # binomial(25, .2) exceeds it with probability below 1e-6
 
 
+@pytest.mark.slow
 def test_thousands_of_canaries_in_one_fit():
     from skprivate import CuratedBagGAMClassifier
 
@@ -159,6 +160,7 @@ def outputs_of(kind, coins, together, rng):
     return coins ^ (rng.random(coins.size) > 1.0 / (1.0 + np.exp(-1.0)))  # randomised response, ε = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("kind", ["response", "cheat"])
 def test_false_alarms_in_two_thousand_null_games(kind, together):

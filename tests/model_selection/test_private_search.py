@@ -675,6 +675,7 @@ def test_simulated_steps_have_noise_of_their_own():
     assert model[0].random_state != model[1].random_state
 
 
+@pytest.mark.slow
 def test_a_search_inside_a_search_holds_out_others():
     """With the same public seed it would hold out those who are held out already: nobody."""
     inner = PrivateSearchCV(PrivateSearchCV(Constant(), {}), {})

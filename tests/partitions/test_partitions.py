@@ -64,6 +64,8 @@ BACKENDS = {
     "Dask": lambda rows, folder: dd.from_pandas(rows, npartitions=6),
 }
 
+EVERY = [pytest.param(name, marks=pytest.mark.slow if name == "1 000 blocks" else ()) for name in BACKENDS]
+
 
 def fitted(X, **parameters):
     return MetricPrivateSynthesizer(5.0, random_state=3, **parameters).fit(X)
@@ -77,7 +79,7 @@ def assert_same(model, other):
     assert np.array_equal(model.feature_names_in_, other.feature_names_in_)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", EVERY)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_same_measure_to_the_last_bit(setting, backend, tmp_path):
     X = BACKENDS[backend](ROWS, tmp_path)
@@ -89,7 +91,7 @@ def test_the_same_measure_to_the_last_bit(setting, backend, tmp_path):
     ) == [*"abc"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", EVERY)
 def test_the_same_with_categories(backend, tmp_path):
     categories = {"colour": ["red", "blue", "green"]}
     model = fitted(BACKENDS[backend](MIXED, tmp_path), categories=categories)

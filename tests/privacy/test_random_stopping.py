@@ -349,6 +349,7 @@ def test_the_best_candidate_wins_as_often_as_its_law_says():
         assert binom.cdf(won[k], n, share) > 1e-8 and binom.sf(won[k] - 1, n, share) > 1e-8
 
 
+@pytest.mark.slow
 def test_a_plan_spends_its_budget_and_no_more():
     noise = gaussian_noise_multiplier
 
