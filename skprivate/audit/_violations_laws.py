@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -288,8 +289,12 @@ def row_views(
     features, names = row_features(np.vstack([first, second]), one, other)
     a, b = features[: len(first)], features[len(first) :]
     views = Views(a[:learn], b[:learn], False, names).all()
-    views += [(name, lambda values, k=k: values[:, k]) for k, name in enumerate(names)]
+    views += [(name, partial(_column, k=k)) for k, name in enumerate(names)]
     return views + value_indicators(np.vstack([a[:learn], b[:learn]])), a, b
+
+
+def _column(values: Array, k: int) -> Array:
+    return values[:, k]
 
 
 def _lattice_step(values: Array) -> float:

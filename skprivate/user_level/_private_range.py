@@ -75,7 +75,8 @@ def private_range(
     epsilon : float
         Price: ε-bounded-range, hence ε-DP.
     tau, bound : float
-        Public concentration radius τ and bound B on |x|, in the units of ``x``. B/τ at most 2⁶².
+        Public concentration radius τ and bound B on the size of numbers, in the units of ``x``. B/τ at most
+        2⁶².
     release : Release
         Where the draw is paid for (`skprivate.privacy.open_release`).
     monotone : bool, default=False
