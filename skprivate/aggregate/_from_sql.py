@@ -170,9 +170,8 @@ def bags_from_sql(
         names = _checked_names(types, columns, label)
         _check_label_type(label, types[label], known)
         n_rows = _count(connection, table)
-        edges = _edges(
-            connection, table, names, types, categorical_features, n_bins or default_bins(n_rows), bin_edges
-        )
+        n_cuts = default_bins(n_rows) if n_bins is None else n_bins
+        edges = _edges(connection, table, names, types, categorical_features, n_cuts, bin_edges)
         keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}
         sets = _feature_sets(connection, table, names, keys, feature_sets)
         query = Query(table, keys, *_contributions(label, types[label], known, bounds), sets)

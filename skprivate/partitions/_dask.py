@@ -31,9 +31,6 @@ class Failure:
         self.kind = type(error) if said else RuntimeError
         self.text = str(error) if said else f"a block could not be read: {type(error).__name__}."
 
-    def __sizeof__(self) -> int:
-        return 1000
-
 
 class DaskPartitions(Partitions):
     """Rows of a Dask array or DataFrame, block by block where they are.

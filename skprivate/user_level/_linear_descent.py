@@ -61,6 +61,10 @@ class LinearResult:
         `Course.drift` of the descent; above 1 if it has not settled.
     at_bound : bool
         Whether the coefficients lie at the projection radius.
+    target_range : (float, float)
+        Where predictions are meant to lie.
+    class_weights : ndarray of shape (n_classes,) or None
+        Public, or from released counts.
     """
 
     coef: FloatArray
@@ -82,7 +86,7 @@ class Descent(Mechanism):
     Attributes
     ----------
     terms : Terms
-        ``earlier`` holds the events of ``standardisation``.
+        ``earlier`` holds the events of ``class_weights`` and ``standardisation``.
     objective : Objective
         Its ``alpha`` is replaced by `alpha`.
     given_alpha : float or None
