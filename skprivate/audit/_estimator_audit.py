@@ -90,6 +90,7 @@ def audit_estimator(
         Fit with integer seeds (fast simulated noise) in place of the secure noise of ``random_state=None``.
     random_state : int, RandomState or None, default=None
         Public randomness of the audit: coins, seeds of simulated fits.
+        The design is chosen by power for the time it takes, so that two audits with one seed may choose differently.
     n_jobs : int or None, default=None
 
     Returns

@@ -52,8 +52,8 @@ class EstimatorAudit:
     >>> from skprivate import UserLevelMean, audit_estimator
     >>> X = np.random.default_rng(0).normal(size=(40, 20))
     >>> audit = audit_estimator(UserLevelMean(epsilon=1.0, delta=1e-6, tau=1.0), X, n_runs=40, random_state=0)
-    >>> audit.violated, audit.design
-    (False, 'columns')
+    >>> audit.violated, audit.unit
+    (False, 'row')
     >>> audit.to_frame().index.tolist()
     ['UserLevelMean']
     """
