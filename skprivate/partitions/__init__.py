@@ -6,6 +6,15 @@ same ``random_state``, is the same to the last bit.
 """
 
 from skprivate.partitions._blocks import Blocks
+from skprivate.partitions._columns import Roles, split_columns
 from skprivate.partitions._partitions import InMemory, Partitions, as_partitions, is_partitioned
 
-__all__ = ["Blocks", "InMemory", "Partitions", "as_partitions", "is_partitioned"]
+__all__ = [
+    "Blocks",
+    "InMemory",
+    "Partitions",
+    "Roles",
+    "as_partitions",
+    "is_partitioned",
+    "split_columns",
+]
