@@ -1,12 +1,19 @@
-"""Processes that run side by side share the cores: each computes in one thread."""
+"""Processes side by side share the cores: each computes in one thread. What replays saw is counted together."""
 
 import os
 
+from replay_totals import ReplayTotals
 from threadpoolctl import threadpool_limits
 
-if "PYTEST_XDIST_WORKER" in os.environ:
+_SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
+
+if _SIDE_BY_SIDE:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(variable, "1")  # for the processes that tests start
 
-    def pytest_configure(config):
+
+def pytest_configure(config):
+    if _SIDE_BY_SIDE:
         config.stash_threads = threadpool_limits(1)  # NumPy is loaded by now
+    else:
+        config.pluginmanager.register(ReplayTotals())

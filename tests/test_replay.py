@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from replay_totals import ReplayTotals
 from variants import VARIANTS
 
 import skprivate as sp
@@ -50,39 +52,17 @@ _ONCE = [
 ]
 #: Changes of values of one case; changes that move rows come on top.
 _AT_MOST = 24
-#: What the whole run must look at.
-_LEAST_NEIGHBOURS, _LEAST_DRAWS = 10_000, 100_000
 
 
-class Totals:
-    """What the replays of this process have looked at: by estimator cases, draws, neighbours and the worst share."""
+@pytest.fixture
+def looked_at(record_property):
+    """Tells the process that counts, of all that run side by side, what a replay looked at."""
 
-    def __init__(self):
-        self.lines = {}
+    def tell(name, report):
+        draws = report.n_draws * (1 + report.n_neighbours)
+        record_property("replay", [len(CASES), name, draws, report.n_neighbours, dict(report.worst)])
 
-    def add(self, name, report):
-        line = self.lines.setdefault(name, {"cases": 0, "draws": 0, "neighbours": 0, "worst": {}})
-        line["cases"] += 1
-        line["draws"] += report.n_draws * (1 + report.n_neighbours)
-        line["neighbours"] += report.n_neighbours
-        for kind, share in report.worst.items():
-            line["worst"][kind] = max(share, line["worst"].get(kind, 0.0))
-
-    def sum(self, what):
-        return sum(line[what] for line in self.lines.values())
-
-
-@pytest.fixture(scope="module")
-def totals(request):
-    """Printed when all is done, past the capturing of output."""
-    totals = Totals()
-    yield totals
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print("\nestimator: cases, draws, neighbours, worst distance / sensitivity by kind of draw")
-        for name, line in totals.lines.items():
-            worst = ", ".join(f"{kind} {share:.9g}" for kind, share in sorted(line["worst"].items()))
-            print(f"{name}: {line['cases']}, {line['draws']}, {line['neighbours']}, {worst}")
-        print(f"in all: {', '.join(str(totals.sum(what)) for what in ('cases', 'draws', 'neighbours'))}")
+    return tell
 
 
 def test_every_private_estimator_is_among_the_variants():
@@ -110,14 +90,14 @@ def test_every_option_is_among_the_variants():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "make_data"), CASES)
-def test_draws_keep_their_sensitivities(estimator, make_data, totals):
+def test_draws_keep_their_sensitivities(estimator, make_data, looked_at):
     n_rows = 12 if getattr(estimator, "strategy", None) in ("exact", "auto") else 24
     # Single rows have fewer changes than users, who may have more rows or fewer.
     n_units = 2 if "user_ids" in inspect.signature(estimator.fit).parameters else 6
     report = replay_estimator(
         estimator, make_data=make_data, n_rows=n_rows, n_units=n_units, at_most=_AT_MOST
     )
-    totals.add(type(estimator).__name__, report)
+    looked_at(type(estimator).__name__, report)
     report.raise_failures(repr(estimator))
     assert report.n_draws and report.n_neighbours
     assert max(report.worst.values()) <= 1.0
@@ -217,7 +197,7 @@ def _filled(data, values):
 @pytest.mark.parametrize("kind", VARIANTS, ids=lambda kind: kind.__name__)
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_draws_keep_their_sensitivities_with_any_parameters(kind, totals, data):
+def test_draws_keep_their_sensitivities_with_any_parameters(kind, looked_at, data):
     strategies = {name: _COMMON[name] for name in kind._get_param_names() if name in _COMMON}
     estimator = kind(**data.draw(st.fixed_dictionaries({**strategies, **_OF_CLASS.get(kind, {})})))
     values = data.draw(st.lists(_VALUES, min_size=1, max_size=12))
@@ -226,7 +206,7 @@ def test_draws_keep_their_sensitivities_with_any_parameters(kind, totals, data):
     )
     if report is None:  # parameters that do not go together are refused, whatever the data
         reject()
-    totals.add(kind.__name__, report)
+    looked_at(kind.__name__, report)
     report.raise_failures(repr(estimator))
     assert max(report.worst.values()) <= 1.0
 
@@ -261,7 +241,7 @@ NUMBERS = (*EXTREMES, 2.0, -2.0, 1e15, 1.7e18)
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "discrete_gaussian"])
 @pytest.mark.parametrize("kind", ["classes", "numbers", "range", "far"])
-def test_curated_bags(mechanism, kind, totals):
+def test_curated_bags(mechanism, kind, looked_at):
     if kind == "classes":
         y, values, terms = RNG.permutation(np.arange(40) % 3), (0, 1, 2), {}
     else:
@@ -282,7 +262,7 @@ def test_curated_bags(mechanism, kind, totals):
         )
 
     report = replay(release, y, label_neighbours(y, values, RNG))
-    totals.add("make_curated_bags", report)
+    looked_at("make_curated_bags", report)
     report.raise_failures("make_curated_bags")
     assert report.n_draws and max(report.worst.values()) <= 1.0
 
@@ -290,7 +270,7 @@ def test_curated_bags(mechanism, kind, totals):
 @pytest.mark.parametrize("disjoint", [True, False])
 @pytest.mark.parametrize("n_outputs", [None, 1, 5])
 @pytest.mark.parametrize("kind", ["0/1", "numbers", "range", "far"])
-def test_random_bags(disjoint, n_outputs, kind, totals):
+def test_random_bags(disjoint, n_outputs, kind, looked_at):
     shape = 40 if n_outputs is None else (40, n_outputs)
     bounds = {"numbers": (-2.0, 3.0), "far": (1.7e18, 1.7e18 + 1e6)}.get(kind)
     if kind == "0/1":
@@ -307,15 +287,19 @@ def test_random_bags(disjoint, n_outputs, kind, totals):
         return make_random_bags(X, labels, 4, disjoint=disjoint, epsilon=1.0, random_state=0, **terms)
 
     report = replay(release, y, label_neighbours(y, values, RNG))
-    totals.add("make_random_bags", report)
+    looked_at("make_random_bags", report)
     report.raise_failures("make_random_bags")
     assert report.n_draws and max(report.worst.values()) <= 1.0
 
 
-@pytest.mark.slow
-def test_enough_was_looked_at(totals):
-    if totals.sum("cases") < len(CASES):
-        pytest.skip("only after all replays in one process")
-    assert set(totals.lines) >= {kind.__name__ for kind in VARIANTS}
-    assert totals.sum("neighbours") >= _LEAST_NEIGHBOURS
-    assert totals.sum("draws") >= _LEAST_DRAWS
+@pytest.mark.parametrize(
+    ("n_cases", "draws", "neighbours", "too_little"),
+    [(2, 10**6, 10**5, False), (1, 10**6, 10**5, False), (1, 10**6, 9_999, True), (1, 99_999, 10**5, True)],
+)
+def test_a_run_that_looked_at_too_little(n_cases, draws, neighbours, too_little):
+    totals = ReplayTotals()
+    seen = ("replay", [n_cases, "Model", draws, neighbours, {"laplace": 0.5}])
+    totals.pytest_runtest_logreport(SimpleNamespace(when="call", passed=True, user_properties=[seen]))
+    session = SimpleNamespace(exitstatus=0)
+    totals.pytest_sessionfinish(session, 0)
+    assert (session.exitstatus != 0) == too_little
