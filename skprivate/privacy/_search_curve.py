@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from skprivate.privacy._accounting import add_up, compose_delta, compose_epsilon
+from skprivate.privacy._accounting import add_up, compose_epsilon, rough_delta
 from skprivate.privacy._events import Events, PrivacyEvent, count_events
 from skprivate.privacy._repetitions import Repetitions
 
@@ -73,7 +73,7 @@ class Evaluation:
 
     def _delta(self, epsilon: float) -> float:
         n = sum(count for _, count in self.plans)
-        terms = [count * compose_delta(plan, epsilon) for plan, count in self.plans]
+        terms = [count * rough_delta(plan, epsilon) for plan, count in self.plans]
         return min(add_up(terms) / n * (1 + _ULP), 1.0)
 
 
