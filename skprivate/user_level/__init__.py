@@ -6,6 +6,7 @@ from skprivate.user_level._lower_bounds import user_level_lower_bound
 from skprivate.user_level._mean import UserLevelMean
 from skprivate.user_level._planning import MeanErrors, user_level_mean_errors, user_level_sample_size
 from skprivate.user_level._private_range import private_range
+from skprivate.user_level._queries import UserLevelQueries
 from skprivate.user_level._regressor import UserLevelSGDRegressor
 from skprivate.user_level._selector import UserLevelSelector
 from skprivate.user_level._settled import UnscaledFeaturesWarning
@@ -18,6 +19,7 @@ __all__ = [
     "TooFewUsersWarning",
     "UnscaledFeaturesWarning",
     "UserLevelMean",
+    "UserLevelQueries",
     "UserLevelSGDClassifier",
     "UserLevelSGDRegressor",
     "UserLevelSelector",
