@@ -4,6 +4,7 @@ from skprivate.user_level._classifier import UserLevelSGDClassifier
 from skprivate.user_level._losses import CustomLoss
 from skprivate.user_level._lower_bounds import user_level_lower_bound
 from skprivate.user_level._mean import UserLevelMean
+from skprivate.user_level._parameter_cover import parameter_cover
 from skprivate.user_level._planning import MeanErrors, user_level_mean_errors, user_level_sample_size
 from skprivate.user_level._private_range import private_range
 from skprivate.user_level._queries import UserLevelQueries
@@ -23,6 +24,7 @@ __all__ = [
     "UserLevelSGDClassifier",
     "UserLevelSGDRegressor",
     "UserLevelSelector",
+    "parameter_cover",
     "private_range",
     "user_level_lower_bound",
     "user_level_mean_errors",
