@@ -12,6 +12,7 @@ from skprivate.user_level._regressor import UserLevelSGDRegressor
 from skprivate.user_level._selector import UserLevelSelector
 from skprivate.user_level._settled import UnscaledFeaturesWarning
 from skprivate.user_level._sgd import TooFewUsersWarning
+from skprivate.user_level._upper_bounds import user_level_risk_bound
 from skprivate.user_level._winsorized_mean import winsorized_mean, winsorized_mean_1d
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "private_range",
     "user_level_lower_bound",
     "user_level_mean_errors",
+    "user_level_risk_bound",
     "user_level_sample_size",
     "winsorized_mean",
     "winsorized_mean_1d",
