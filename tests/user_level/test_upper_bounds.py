@@ -41,7 +41,7 @@ def test_risk_bounds_have_the_rates_of_theorems_4_and_5(risk):
     base = bound(**many)
     assert 7.0 < base / bound(**(many | {"n": 10**10})) < 10.5
     assert 6.0 < base / bound(**many, m=100_000) < 10.5
-    assert 1.6 < base / bound(**many, epsilon=2.0) < 2.1
+    assert 1.6 < base / bound(**many, epsilon=2.0) < 2.5
     assert base < bound(**many, d=10) < 6.0 * base
     assert bound(**many) <= bound(**many, delta=1e-12)
     # Past the logarithm of 2/δ the published composition buys nothing more.
