@@ -107,6 +107,24 @@ def test_answers_are_means_over_users_without_noise():
     assert [draw.kind for draw in tape.draws] == ["gaussian"]
 
 
+def test_intervals_are_those_of_algorithm_2():
+    """Two radii on both sides of what was found, and all of the range where nothing has to be found."""
+    X = np.repeat([-5.0, 1.0, 7.0, 300.0], [1, 600, 1, 1])[:, None]
+    tape = FrozenDraws()
+    with run_tape(tape):
+        narrow = make(X, None, bound=100.0, tau=2.0)
+        found = narrow.mean(lambda rows: rows[0, 0])
+        wide = make(X, None, bound=6.0, tau=None)
+        whole = wide.mean(lambda rows: rows[0, 0])
+    position = [draw for draw in tape.draws if draw.kind == "select"]
+    assert len(position) == 1
+    middles = -100.0 + (2.0 * np.arange(50) + 1.0) * 2.0
+    means = np.array([np.clip(X[:, 0], middle - 4.0, middle + 4.0).mean() for middle in middles])
+    assert np.abs(means - found).min() < 1e-6
+    assert whole == pytest.approx(np.clip(X[:, 0], -6.0, 6.0).mean(), abs=1e-6)
+    assert narrow.noise() / wide.noise() > 4.0 / 6.0  # ranges take their share
+
+
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_the_stated_noise_is_the_noise(delta):
     X, ids = users(300, each=1)
