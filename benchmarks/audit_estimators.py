@@ -116,6 +116,7 @@ def recipe_privatizer():
         "parameters": {},
         "fit": (np.zeros((2000, 1)), None),
         "neighbour": (np.ones((2000, 1)), None),
+        "distance": 1.0,
         "claim": {"unit": "row", "adjacency": "metric", "delta": 0.0},
     }
 

@@ -18,10 +18,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from sklearn.exceptions import ConvergenceWarning
 
 from skprivate._progress import steps
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
+from skprivate.privacy import warn_caller
 
 #: Prior scores of standard deviation 3, in place of a free intercept where label sums are noisy.
 _INTERCEPT_VARIANCE = 9.0
@@ -99,7 +101,7 @@ def filtered_mode(
     dispersion: float,
     intercept: tuple[float, float] | None,
 ) -> FloatArray:
-    """Posterior mode of the coefficients of all cells; ``start`` where it cannot be had within the work allowed.
+    """Posterior mode of the coefficients of all cells; where the work allowed is not enough ``start``, and a warning.
 
     Parameters
     ----------
@@ -153,6 +155,11 @@ def filtered_mode(
                 rough[k] = inverse if spent < n_strong else None
                 products -= spent
                 if not done:
+                    warn_caller(
+                        f"the noise filter of {design.n_cells} cells did not converge in the work allowed, so that "
+                        "cells of few rows share one coefficient a feature set: use fewer feature sets or bins.",
+                        ConvergenceWarning,
+                    )
                     return start
                 solutions[k] = found
                 change = centre[k] + spread * system.pulled(found) - coef[k]

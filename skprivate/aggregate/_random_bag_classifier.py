@@ -233,7 +233,14 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         alpha = None if isinstance(self.alpha, str) else float(self.alpha)
         if self.loss in ("squared", "debiased"):
-            fit = fit_quadratic(bags, X, loss=self.loss, alpha=alpha, fit_intercept=self.fit_intercept)
+            fit = fit_quadratic(
+                bags,
+                X,
+                loss=self.loss,
+                alpha=alpha,
+                fit_intercept=self.fit_intercept,
+                label_bounds=(0.0, 1.0),
+            )
             if self._is_binary() or self._is_multilabel():
                 fit = LinearFit(fit.coef, fit.intercept - 0.5, fit.alpha, fit.condition, fit.n_iter)
             return fit

@@ -15,6 +15,7 @@ from scipy.special import expit
 from skprivate._progress import Step, steps
 from skprivate.aggregate._bag_likelihood import count_likelihood, mean_cross_entropy, noisy_count_likelihood
 from skprivate.aggregate._bag_sums import BagSums
+from skprivate.aggregate._filter import intercept_prior
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bags import RandomBags
 
@@ -76,7 +77,13 @@ def debiasing(sizes: ArrayLike, n_samples: int) -> FloatArray:
 
 
 def fit_quadratic(
-    bags: RandomBags, X: FloatArray, *, loss: Quadratic, alpha: float | None, fit_intercept: bool
+    bags: RandomBags,
+    X: FloatArray,
+    *,
+    loss: Quadratic,
+    alpha: float | None,
+    fit_intercept: bool,
+    label_bounds: tuple[float, float] | None = None,
 ) -> LinearFit:
     """Minimise Σ_i (m_i/m̄)‖r_i‖² − c n‖r̄‖² + α‖w‖² over linear h, r_i = mean of h over bag i − aggregate label.
 
@@ -91,6 +98,8 @@ def fit_quadratic(
     alpha : float or None
         None maximises the marginal likelihood, for each output.
     fit_intercept : bool
+    label_bounds : (float, float), optional
+        Interval of the labels: noise does not place the intercept far outside.
     """
     structure = bags.structure
     means, labels = structure.means(X), bags.means()
@@ -113,32 +122,60 @@ def fit_quadratic(
     values = np.maximum(values, 0.0)
     rotated = vectors.T @ pull
     floor = 1e-10 * max(float(values[-1]), 1.0)
+    # What labels of an interval leave for all coefficients of standardised features is known, as is their noise.
+    prior = intercept_prior("squared", label_bounds)
+    widest = math.inf if prior is None else prior[1] / X.shape[1]
+    known = bags.noise_variance / float(structure.sizes.mean()) ** 2
     alphas = np.array(
         [
             alpha
             if alpha is not None
-            else _ridge_evidence(values, rotated[:, k], float(energy[k]), structure.n_bags)
+            else _ridge_evidence(values, rotated[:, k], float(energy[k]), structure.n_bags, known, widest)
             for k in range(labels.shape[1])
         ]
     )
     coef = np.stack([vectors @ (rotated[:, k] / (values + max(a, floor))) for k, a in enumerate(alphas)])
-    intercept = label_centre - coef @ centre if fit_intercept else np.zeros(labels.shape[1])
+    intercept = np.zeros(labels.shape[1])
+    if fit_intercept:
+        intercept = _mean_label(bags, label_centre, label_bounds) - coef @ centre
     smallest = float(values[0]) + max(float(alphas.min()), floor)
     return LinearFit(coef, intercept, alphas, (float(values[-1]) + float(alphas.max())) / smallest, 1)
 
 
-def _ridge_evidence(values: FloatArray, rotated: FloatArray, energy: float, n: int) -> float:
-    """λ = noise variance / prior variance by MacKay's fixed point, in the eigenbasis of the Gram matrix."""
+def _mean_label(bags: RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
+    """Mean of the labels: as found, or with noise as far from where it is a priori as the noise allows."""
+    prior = intercept_prior("squared", label_bounds)
+    noise = bags.structure.n_bags * bags.noise_variance / float(bags.sizes.sum()) ** 2
+    if prior is None or noise == 0.0:
+        return found
+    middle, variance = prior
+    return np.asarray(middle + (found - middle) * (variance / (variance + noise)))
+
+
+def _ridge_evidence(
+    values: FloatArray,
+    rotated: FloatArray,
+    energy: float,
+    n: int,
+    known: float = 0.0,
+    widest: float = math.inf,
+) -> float:
+    """λ = noise variance / prior variance by MacKay's fixed point, in the eigenbasis of the Gram matrix.
+
+    The noise is at least the ``known`` one where the prior is as wide as it may be (``widest``): a fit to noise alone
+    finds a prior that explains it now and then.
+    """
+    least = 1e-8 if math.isinf(widest) else max(1e-8, known / widest)
     if not np.any(rotated):
         return _LARGEST_ALPHA
-    ratio = 1.0
+    ratio = max(1.0, least)
     for _ in range(200):
         coef = rotated / (values + ratio)
         effective = float(np.sum(values / (values + ratio)))
         residual = max(energy - 2 * float(coef @ rotated) + float(values @ coef**2), 1e-12 * energy)
         noise = residual / max(n - effective, 0.05 * n)
         prior = max(float(coef @ coef), 1e-300) / max(effective, 1e-12)
-        new = float(np.clip(noise / prior, 1e-8, _LARGEST_ALPHA))
+        new = float(np.clip(noise / prior, least, max(least, _LARGEST_ALPHA)))
         if abs(math.log(new / ratio)) < 1e-4:
             return new
         ratio = new
@@ -196,7 +233,9 @@ def _fit_output(
     structure = bags.structure
     used, where = np.unique(structure.members, return_inverse=True)
     structure = BagSums(where.astype(np.int64), structure.sizes, used.size)
-    problem = _Problem(bags, structure, np.column_stack([X[used], np.ones(used.size)]), k, loss)
+    problem = _Problem(
+        bags, structure, np.column_stack([X[used], np.ones(used.size)]), k, loss, alpha is None
+    )
     w = np.zeros(X.shape[1] + 1)
     w[-1] = problem.start
     ridge = 3.0 if alpha is None else alpha
@@ -221,7 +260,9 @@ def _fit_output(
 class _Problem:
     """Value, gradient and expected information of one output's bag likelihood; the last column of X is ones."""
 
-    def __init__(self, bags: RandomBags, structure: BagSums, X: FloatArray, k: int, loss: Likelihood) -> None:
+    def __init__(
+        self, bags: RandomBags, structure: BagSums, X: FloatArray, k: int, loss: Likelihood, tempered: bool
+    ) -> None:
         self.structure = structure
         self.X = X
         self.sums = bags.label_sums[:, k]
@@ -233,6 +274,9 @@ class _Problem:
             self.kind = "mean"
             self.trials = structure.sizes.astype(np.float64)
             self.sums = np.clip(self.sums, 0.0, self.trials)
+            if tempered:  # a noisy count says as much as fewer trials
+                told = self.trials / (self.trials + 4.0 * self.noise)
+                self.trials, self.sums = self.trials * told, self.sums * told
         else:
             self.kind = "exact" if self.noise == 0 and structure.sizes.max() <= _EXACT_SIZE else "normal"
             self.trials = structure.sizes.astype(np.float64)

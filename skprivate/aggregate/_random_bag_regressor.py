@@ -166,7 +166,10 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         alpha = None if isinstance(self.alpha, str) else float(self.alpha)
-        return fit_quadratic(bags, X, loss=self.loss, alpha=alpha, fit_intercept=self.fit_intercept)
+        bounds = check_bounds(self.label_bounds)
+        return fit_quadratic(
+            bags, X, loss=self.loss, alpha=alpha, fit_intercept=self.fit_intercept, label_bounds=bounds
+        )
 
     def _keep(self, fit: LinearFit) -> None:
         self.coef_ = fit.coef[0]

@@ -12,6 +12,7 @@ from skprivate.audit._estimator_report import EstimatorAudit
 from skprivate.audit._game import Fits, Game, Stated, choose_players
 from skprivate.audit._released import Observer
 from skprivate.privacy import public_generator
+from skprivate.privacy._dialect import must_be, positive
 
 __all__ = ["audit_estimator"]
 
@@ -29,7 +30,7 @@ def audit_estimator(
     delta=None,
     unit=None,
     adjacency=None,
-    distance=1.0,
+    distance=None,
     fit_params=None,
     n_runs=1000,
     max_seconds=None,
@@ -59,7 +60,8 @@ def audit_estimator(
     neighbour : (X, y) or (X, y, fit_params) or None, default=None
         A neighbouring input, in place of those that the audit builds: then one coin a fit decides between the
         two. For an
-        estimator that releases in ``transform``, of the same shape: each row has a coin of its own.
+        estimator that releases in ``transform``, of the same shape: each row has a coin of its own. Needed under a
+        metric, where inputs are neighbours at any distance.
     canaries : (callable, int) or None, default=None
         A design of your own: ``make(coins)`` gets so many booleans and returns ``(X, y)`` or ``(X, y, fit_params)``.
         Flipping one coin must change one unit, whatever the others show.
@@ -77,8 +79,9 @@ def audit_estimator(
     unit : {"row", "private row", "user", "label"} or None, default=None
     adjacency : {"replace-one", "add-remove"} or None, default=None
         ``None``: from ``privacy_guarantee_``, else one row, replace-one.
-    distance : float, default=1.0
-        Distance of the two inputs under a metric guarantee; the claim is ``epsilon · distance``.
+    distance : float or None, default=None
+        Distance of the two inputs under a metric guarantee, where it has to be said; the claim is then
+        ``epsilon · distance``.
     fit_params : dict or None, default=None
         Further arguments of ``fit``; arrays of length n are per row (``private``, ``user_ids``).
     n_runs : int, default=1000
@@ -100,7 +103,8 @@ def audit_estimator(
     Raises
     ------
     ValueError
-        If there is no claim to audit, no neighbour can be built, or no fit succeeds.
+        If there is no claim to audit, no neighbour can be built, no fit succeeds, or ``distance`` is given where the
+        claim knows no distances, or missing where it does.
 
     Notes
     -----
@@ -129,6 +133,8 @@ def audit_estimator(
     data = FitInput(X, None if y is None else np.asarray(y), dict(fit_params or {}))
     fits = Fits(Observer(estimator, observable), simulate, rng, n_jobs, n_runs, max_seconds)
     claim = _read_claim(fits.observer, data, guarantee, epsilon, delta, unit, adjacency, distance)
+    if claim.adjacency == "metric" and neighbour is None and canaries is None:
+        raise ValueError(must_be("neighbour", "given under adjacency 'metric', with its distance", None))
     game = Game(claim, confidence, rng)
     if canaries is not None:
         make, n_coins = canaries
@@ -168,8 +174,8 @@ def _check_options(n_runs, max_seconds, confidence, distance, observable):
         raise ValueError(f"max_seconds must be positive or None; got {max_seconds!r}.")
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must lie in (0, 1); got {confidence!r}.")
-    if not distance > 0.0:
-        raise ValueError(f"distance must be positive; got {distance!r}.")
+    if distance is not None:
+        positive("distance", distance)
     if not callable(observable) and observable not in ("all", "released", "mechanism"):
         raise ValueError(
             f"observable must be 'all', 'released', 'mechanism' or a callable; got {observable!r}."
@@ -199,10 +205,13 @@ def _read_claim(observer, data, guarantee, epsilon, delta, unit, adjacency, dist
             "parameter epsilon. Pass epsilon= to audit a claim."
         )
     adjacency = str(first(adjacency, getattr(guarantee, "adjacency", None), "replace-one"))
+    if (adjacency == "metric") != (distance is not None):
+        allowed = "given under adjacency 'metric', and nowhere else"
+        raise ValueError(must_be("distance", allowed, distance, f"This adjacency is {adjacency}."))
     in_numbers = epsilon is not None or delta is not None or adjacency == "metric"
     adaptive = getattr(guarantee, "adaptive", False)
     return Stated(
-        epsilon=float(claimed) * float(distance),
+        epsilon=float(claimed) * (1.0 if distance is None else float(distance)),
         delta=float(first(delta, getattr(guarantee, "delta", None), parameters.get("delta"), 0.0)),
         events=() if in_numbers or adaptive else getattr(guarantee, "events", ()),
         unit=str(first(unit, getattr(guarantee, "unit", None), "row")),

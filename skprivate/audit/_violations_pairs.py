@@ -70,7 +70,7 @@ class Surroundings:
         Data that were given, or empty ones.
     labels : ndarray or None
         The classes, for a target of labels; None for numbers.
-    has_target, has_users, has_private : bool
+    has_target, has_users, has_private, several_outputs : bool
     make_data : callable or None
         ``make_data(rng, n) -> (X, y, params)``.
     """
@@ -81,6 +81,7 @@ class Surroundings:
     has_target: bool
     has_users: bool
     has_private: bool
+    several_outputs: bool = False
     make_data: Any = None
 
 
@@ -137,7 +138,7 @@ def gene_values(place: Surroundings) -> dict[str, Any]:
         if unit != "private row":
             genes["victim target"] = genes["other target"] = _ENDS
         if place.labels is None:
-            genes["outputs"] = (0, 0, 0, 0, 2, 5, 30)
+            genes["outputs"] = (0, 0, 0, 0, 2, 5, 30) if place.several_outputs else (0,)
     if place.has_users and unit == "user":
         genes["users"] = ("absent", "one row each", "two rows each", "five rows each", "unequal")
         genes["victim rows"] = ((1, 1), (1, 2), (1, 3), (2, 1), (5, 1), (1, 50), (2, 2))
@@ -258,9 +259,8 @@ def _build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any]
         X, y, params = (*place.make_data(rng, max(n, 4)), None, {})[:3]
         example = Inputs(np.asarray(X), None if y is None else np.asarray(y), dict(params or {}))
     given = recipe["rows"] == "given" and example.X is not None
-    d = (
-        np.shape(example.X)[1] if given or recipe["d"] == "given" else recipe["d"]
-    )  # of the victim's rows, too
+    # Of the victim's rows, too.
+    d = np.shape(example.X)[1] if given or recipe["d"] == "given" else recipe["d"]
     n = max(1, min(n, recipe["cells"] // max(1, d)))
     sizes = _rows_of_users(recipe, n, d)  # of the others
     pick = np.resize(np.arange(len(example.X)), sum(sizes)) if example.X is not None else None

@@ -109,7 +109,7 @@ class Search:
             has_target,
             "user_ids" in accepts or "user_ids" in example.params,
             "private" in accepts or "private" in example.params,
-            make_data,
+            make_data=make_data,
         )
         place.claim = self.target.claim_of_a_run(example, labels, has_target, self.settings[0], self.given)
         if place.claim.unit == "row" and place.has_users and self.given["unit"] is None:
@@ -117,6 +117,8 @@ class Search:
                 place.claim, unit="user"
             )  # without identifiers a row is a user: pairs of both kinds
         self.place = place
+        if has_target and labels is None and place.claim.adjacency != "metric":
+            place.several_outputs = self.target.takes_several_outputs(example, self.settings[0])
         if not isinstance(settings, list):
             own = {**parameters, **self.settings[0]}
             variants = setting_variants(self.target.subject, own, place.claim.adjacency == "metric")

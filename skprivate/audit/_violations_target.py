@@ -7,7 +7,8 @@ import inspect
 import math
 import warnings
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -179,15 +180,9 @@ class Target:
     ) -> Claim:
         """The claim, from runs on plain data where it is not given in full."""
         error: Exception | None = None
-        for n, d in ((40, 2), (8, 1), (200, 3), (1, 1)):
-            X, y = example.X, example.y
-            if X is None:
-                X = (np.arange(n * d) % 17).reshape(n, d) / 17.0
-                y = np.arange(n) % 5 / 5.0 if has_target else None
-                if has_target and labels is not None:
-                    y = np.asarray(labels)[np.arange(n) % len(labels)]
+        for inputs in _plain_inputs(example, labels, has_target):
             try:
-                claim = self.claim(Inputs(X, y, dict(example.params)), settings, given)
+                claim = self.claim(inputs, settings, given)
             except Exception as refusal:
                 error = refusal
                 continue
@@ -198,10 +193,34 @@ class Target:
             "accepts."
         ) from error
 
+    def takes_several_outputs(self, example: Inputs, settings: dict[str, Any]) -> bool:
+        """Whether a target of two columns is accepted, from runs on plain data: tags say it of some subjects only."""
+        for inputs in _plain_inputs(example, None, True):
+            if np.ndim(inputs.y) != 1:
+                return True
+            try:
+                self.run(replace(inputs, y=np.column_stack([inputs.y, inputs.y])), settings, 0)
+            except Exception:  # of one output only, or too few rows
+                continue
+            return True
+        return False
+
     def _with(self, settings: dict[str, Any]) -> Any:
         model = copy.deepcopy(self.subject)
         known = {name: value for name, value in settings.items() if name in self.parameters}
         return model.set_params(**known) if known else model
+
+
+def _plain_inputs(example: Inputs, labels: Any, has_target: bool) -> Iterator[Inputs]:
+    """The example, or artificial data of a few shapes that most subjects take."""
+    if example.X is not None:
+        yield example
+        return
+    for n, d in ((40, 2), (8, 1), (200, 3), (1, 1)):
+        y = np.arange(n) % 5 / 5.0 if has_target else None
+        if has_target and labels is not None:
+            y = np.asarray(labels)[np.arange(n) % len(labels)]
+        yield Inputs((np.arange(n * d) % 17).reshape(n, d) / 17.0, y, dict(example.params))
 
 
 def _defaults(function: Any) -> dict[str, Any]:

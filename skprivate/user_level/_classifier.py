@@ -66,7 +66,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Public typical Euclidean norm of a row; by default found privately where features are standardised, and
         √n_features elsewhere. Sets the clipping radius and the largest margin. Features are then taken as they are.
     solver : {"auto", "sgd", "phased"}, default="auto"
-        See `UserLevelSGDRegressor`.
+        See `UserLevelSGDRegressor`; "phased" is there for its theorem.
     accounting : {"tight", "paper"}, default="tight"
         "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
     aggregation : {"auto", "robust", "mean"}, default="auto"

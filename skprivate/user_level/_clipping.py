@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 
+from scipy.stats import chi
+
 from skprivate.user_level._private_range import selection_epsilon
 
 #: The ball may grow from a noise level of √d/96 on, where sums about a centre are in full use.
 _ONSET = 96.0
+#: Where the tail is heavier than that of normal users it may do so this many times as early.
+_EARLIEST = 4.0
 
 
 def clip_factor(level: float, least: float = 1.0) -> float:
@@ -23,15 +27,23 @@ def clip_factor(level: float, least: float = 1.0) -> float:
     return max(least, 1.0 / math.sqrt(level)) if level > 0.0 else math.inf
 
 
-def tail_radius(median: float, upper: float, level: float, n_features: int) -> float:
+def tail_radius(
+    median: float, upper: float, level: float, n_features: int, beyond: float | None = None
+) -> float:
     """Radius from two released quantiles of the users' distances: ``upper``²/``median``, within limits.
 
     The ratio of the quantiles is what the tail looks like so far, and the ball reaches as far again: 8 medians for
     normal numbers whose upper twentieth was found, 2 for normal vectors of ten, 40 for log-normal numbers. It is
-    at least ``upper``, so that the bias vanishes as the rank does; and at most min(ν^−½, √d/(96ν)) medians unless
-    ``upper`` is: the second keeps the noise, radius times ν, from growing with the number of users.
+    at least ``upper``, so that the bias vanishes as the rank does; and at most min(ν^−½, h√d/(96ν)) medians unless
+    ``upper`` is: the second keeps the noise, radius times ν, from growing with the number of users. There h is 1, but
+    where the share ``beyond`` of the users above ``upper`` is given the squared ratio of the quantiles to that of
+    normal vectors, between 1 and 4: a heavy tail has more bias to lose than it costs noise.
     """
-    most = max(1.0, min(clip_factor(level), math.sqrt(n_features) / (_ONSET * level)))
+    heaviness = 1.0
+    if beyond is not None and 0.0 < beyond < 0.5 and upper > median:
+        normal = float(chi.isf(beyond, n_features) / chi.median(n_features))
+        heaviness = min(_EARLIEST, max(1.0, (upper / median / normal) ** 2))
+    most = max(1.0, min(clip_factor(level), heaviness * math.sqrt(n_features) / (_ONSET * level)))
     return max(upper, median, min(upper * (upper / median), most * median))
 
 

@@ -13,6 +13,9 @@ from skprivate.privacy import Adjacency
 from skprivate.privacy._dialect import member, number, positive
 from skprivate.user_level._planning import _whole
 
+#: Blocks of exchanges that are told apart.
+_MOST_BLOCKS = 1 << 12
+
 
 def user_level_lower_bound(
     n_users: int,
@@ -117,11 +120,21 @@ def user_level_lower_bound(
 
 
 def _moved(n: int, probability: float, epsilon: float, delta: float) -> float:
-    """Total variation by which outputs move if each of n users is exchanged with this probability."""
-    most = min(n, math.ceil(40.0 / epsilon))
-    k = np.arange(most + 1)
+    """Total variation by which outputs move if each of n users is exchanged with this probability, at most.
+
+    What k exchanges move rises with k. Where there are too many k to look at each, a block of them counts as its last:
+    memory does not depend on the parameters, and a bound on the error stays one.
+    """
+    law = binom(n, min(1.0, probability))
+    enough = 40.0 / epsilon  # exchanges that move an output by all but e⁻⁴⁰
+    middle, spread = float(law.mean()), float(law.std())
+    first = math.floor(max(0.0, min(middle - 13.0 * spread - 40.0, enough)))
+    last = math.ceil(min(float(n), enough, middle + 13.0 * spread + 40.0))
+    k = np.unique(np.linspace(first, last, min(last - first + 1, _MOST_BLOCKS)).astype(np.int64))
     exponent = np.minimum(k * epsilon, 700.0)
     group = delta * np.expm1(exponent) / math.expm1(min(epsilon, 700.0))
     moved = np.minimum(1.0, np.tanh(exponent / 2.0) + 2.0 * group / (np.exp(exponent) + 1.0))
-    law = binom(n, min(1.0, probability))
-    return float(min(1.0, law.pmf(k) @ moved + law.sf(most)))
+    # Blocks of one are taken from the law itself: a difference of two sums near one has no small numbers.
+    mass = np.where(np.diff(k, prepend=k[0] - 1) == 1, law.pmf(k), np.diff(law.cdf(k), prepend=0.0))
+    mass[0] = law.cdf(k[0])
+    return float(min(1.0, mass @ moved + law.sf(k[-1])))

@@ -199,7 +199,7 @@ def _privacy_error(
     radius = float(chi.median(d))
     if plan.split.tail_epsilon is not None:
         rank = tail_rank(plan.split.tail_epsilon, len(FINE_SCALES))
-        radius = tail_radius(radius, float(chi.isf(rank / n, d)), level, d)
+        radius = tail_radius(radius, float(chi.isf(rank / n, d)), level, d, rank / n)
     beyond = integrate.quad(lambda x: chi.pdf(x, d) / x, radius, math.inf)[0] if d > 1 else 0.0
     jacobian = float(chi.cdf(radius, d)) + radius * (1.0 - 1.0 / d) * beyond
     weight, share = plan.weight, plan.centre_share

@@ -53,11 +53,11 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     huber_threshold : float > 0, default=1.35
         Residual, in units of y, beyond which the Huber loss is linear.
     solver : {"auto", "sgd", "phased", "moments"}, default="auto"
-        "sgd" descends on all users in every step; "phased" solves a sequence of ever more strongly regularised
-        problems on disjoint users (Algorithm 5; with "add-remove" it needs ``user_ids``); "moments" releases the
-        users' mean second moments once and solves for the coefficients (squared loss only). "auto" is "moments" where
-        their noise is at most a twentieth of the sampling error, unless users are averaged robustly, and "sgd"
-        elsewhere.
+        "sgd" descends on all users in every step; "moments" releases the users' mean second moments once and solves for
+        the coefficients (squared loss only). "auto" is "moments" where their noise is at most a twentieth of the
+        sampling error, unless users are averaged robustly, and "sgd" elsewhere. "phased" is there for its theorem: it
+        solves a sequence of ever more strongly regularised problems on disjoint users (Algorithm 5; with "add-remove"
+        it needs ``user_ids``), with up to six times the error of "sgd".
     accounting : {"tight", "paper"}, default="tight"
         "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
     aggregation : {"auto", "robust", "mean"}, default="auto"

@@ -247,14 +247,16 @@ class UserMean(Mechanism):
         if price is None:
             return None
         median = select_median_scale(distances, epsilon=price, release=release, monotone=self.terms.monotone)
-        tail, upper = self.split.tail_epsilon, 0.0
+        tail, upper, beyond = self.split.tail_epsilon, 0.0, None
         if tail is not None:
             rank = tail_rank(tail, len(FINE_SCALES))
             found = select_upper_scale(distances, rank, epsilon=tail, release=release, scales=FINE_SCALES)
-            upper = found if self.split.at_least(n_users) > 2 * rank else 0.0
+            if self.split.at_least(n_users) > 2 * rank:
+                upper, beyond = found, rank / n_users
         if not self.terms.decides(price, self.split.at_least(n_users)):
             return None
-        found = tail_radius(median, upper, self.split.level(n_users, self.n_features), self.n_features)
+        level = self.split.level(n_users, self.n_features)
+        found = tail_radius(median, upper, level, self.n_features, beyond)
         return max(found, self.least_radius * median)
 
     def _centre_plan(self, n_users: float, scale: float) -> DescentPlan:

@@ -105,12 +105,20 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
 
 def clipped_mean(x: FloatArray, middle: float, half: float, *, epsilon: float, release: Any) -> float:
     """Mean of numbers clipped to a released middle ± half, with Laplace noise of scale 2·half/(nε)."""
+    total, step = clipped_sum(x, middle, half)
+    noisy: float = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon)
+    return middle + noisy * step / len(x)
+
+
+def clipped_sum(x: FloatArray, middle: float, half: float) -> tuple[Any, float]:
+    """Exact sum of the numbers' offsets from a released middle, clipped to ± half, and what one step of it is worth.
+
+    Replacing a number moves the sum by at most 2ᵇⁱᵗˢ steps.
+    """
     with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
         offsets = np.asarray(x, dtype=np.float64) - middle
         contributions = interval_contributions(offsets, -half, half, bits=CONTRIBUTION_BITS)
-    total = exact_sum(contributions)
-    noisy: float = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon)
-    return middle + half * (noisy * 2.0 * CONTRIBUTION_STEP / len(x))
+    return exact_sum(contributions), half * 2.0 * CONTRIBUTION_STEP
 
 
 def rotated_radius(tau: float, n_features: int, n_users: int, gamma: float) -> float:

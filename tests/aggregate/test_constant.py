@@ -261,3 +261,40 @@ def test_one_row_moves_two_counts_of_the_range_at_most(n_outputs, nonnegative):
     moved = [np.abs(a - b) for a, b in product(counts, repeat=2)]
     assert max(m.sum() for m in moved) == kept.sensitivity.l1
     assert max(float(np.linalg.norm(m)) for m in moved) <= kept.sensitivity.l2
+
+
+@pytest.mark.parametrize(("n", "d"), [(100, 30), (1000, 5)])
+@pytest.mark.parametrize("epsilon", [0.05, 0.3])
+def test_random_bags_of_noise_stay_where_labels_can_be(n, d, epsilon):
+    """Slopes and intercepts fitted to noise gave 25 to 2800 times the variance of the labels; the interval is known."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n + 1000, d))
+        y = np.clip(0.3 * X[:, 0] + rng.normal(size=n + 1000), -4.0, 4.0)
+        model = RandomBagRegressor(epsilon=epsilon, label_bounds=(-4.0, 4.0), random_state=seed).fit(
+            X[:n], y[:n]
+        )
+        # The middle of the interval, with 16 for the square of a quarter of it and as much again for all slopes.
+        assert np.mean((model.predict(X[n:]) - y[n:]) ** 2) < np.mean(y[n:] ** 2) + 8.0
+
+
+def test_cross_entropy_of_noisy_bags_is_no_surer_than_they_are():
+    """Fifty features at ε = .05: the log loss was 1.7 above that of a constant, as if counts had no noise."""
+    worse = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(3000, 50))
+        y = (rng.random(3000) < expit(0.3 * X[:, 0])).astype(int)
+        model = RandomBagClassifier(epsilon=0.05, classes=[0, 1], loss="log", random_state=seed)
+        worse.append(log_loss(y[1000:], model.fit(X[:1000], y[:1000]).predict_proba(X[1000:])) - np.log(2))
+    assert max(worse) < 0.05
+
+
+def test_public_knowledge_of_labels_costs_a_clear_fit_nothing():
+    """Where bags say much the prior of the intercept and the widest one of slopes are out of the way."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3))
+    y = np.clip(2.0 + X @ [1.0, 0.0, -0.5] + 0.2 * rng.normal(size=4000), -10.0, 10.0)
+    model = RandomBagRegressor(epsilon=200.0, label_bounds=(-10.0, 10.0), random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.coef_, [1.0, 0.0, -0.5], atol=0.1)
+    assert model.intercept_ == pytest.approx(2.0, abs=0.1)

@@ -303,18 +303,32 @@ def test_own_neighbour_statistic_and_distance():
     X, y = data()
     other = X.copy()
     other[-1] = 0.0
-    audit = audit_estimator(
-        LaplaceSum(noise=0.2),
-        X,
-        y,
-        neighbour=(other, y),
-        observable=lambda model: model.total_,
-        distance=2.0,
-        n_runs=400,
-        random_state=0,
-    )
+    options = {"neighbour": (other, y), "observable": lambda model: model.total_, "random_state": 0}
+    metric = options | {"adjacency": "metric", "distance": 2.0, "n_runs": 400}
+    audit = audit_estimator(LaplaceSum(noise=0.2), X, y, **metric)
     assert audit.claimed_epsilon == 2.0
     assert audit.violated
+
+
+@pytest.mark.parametrize("distance", [1.0, 2.0])
+def test_no_distance_widens_a_claim_that_knows_none(distance):
+    X, y = data()
+    for claim in ({}, {"epsilon": 1.0, "delta": 0.0, "unit": "row", "adjacency": "replace-one"}):
+        with pytest.raises(ValueError, match=r"distance must be given under adjacency 'metric', and nowhere"):
+            audit_estimator(LaplaceSum(noise=0.2), X, y, distance=distance, n_runs=40, **claim)
+
+
+def test_a_metric_claim_is_audited_at_a_stated_distance():
+    X, y = data()
+    with pytest.raises(ValueError, match="distance must be given under adjacency 'metric'.* got None"):
+        audit_estimator(LaplaceSum(), X, y, neighbour=(X[::-1], y), adjacency="metric")
+    with pytest.raises(ValueError, match="neighbour must be given under adjacency 'metric'"):
+        audit_estimator(LaplaceSum(), X, y, adjacency="metric", distance=1.0)
+    assert (
+        audit_estimator(LaplaceSum(), X, y, distance=None, n_runs=40, random_state=0).claimed_epsilon == 1.0
+    )
+    with pytest.raises(TypeError, match="distance must be a positive finite number"):
+        audit_estimator(LaplaceSum(), X, y, neighbour=(X[::-1], y), adjacency="metric", distance="near")
 
 
 def test_fixed_seeds_do_not_hide_the_noise():

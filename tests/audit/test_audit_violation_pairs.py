@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import norm
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
 from skprivate.audit import find_violation
@@ -185,3 +185,37 @@ def test_options_that_protect_something_else_are_not_held_to_the_claim():
     one, other = Inputs(rows), Inputs(rows + 1.0)
     assert search.look(Pair(one, other, search.settings[0]), 4) is not None
     assert search.look(Pair(one, other, search.settings[1]), 4) is None
+
+
+class Regression(RegressorMixin, BaseEstimator):
+    """The sum of targets with noise; notes every target's number of columns."""
+
+    def __init__(self, epsilon=1.0, several=False, random_state=None):
+        self.epsilon = epsilon
+        self.several = several
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        y = np.asarray(y, dtype=float)
+        SEEN.append(y.ndim)
+        if y.ndim > 1 and not self.several:
+            raise ValueError("one output only")
+        rng = np.random.default_rng(self.random_state)
+        self.sum_ = np.clip(y, 0.0, 1.0).reshape(len(y), -1)[:, 0].sum() + rng.laplace(
+            scale=1.0 / self.epsilon
+        )
+        return self
+
+
+SEEN: list[int] = []
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_several_outputs_are_proposed_to_those_who_take_them(several):
+    SEEN.clear()
+    report = find_violation(Regression(several=several), max_pairs=60, max_seconds=60.0, random_state=0)
+    assert not report.violated
+    asked = SEEN.count(2)
+    assert asked > 10 if several else asked <= 4
+    if not several:
+        assert report.n_refused == 0

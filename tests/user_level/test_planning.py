@@ -1,6 +1,7 @@
 """Predictions beside simulations, lower bounds beside exact computations."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from scipy.stats import binom, norm
 
 from skprivate import UserLevelMean
 from skprivate.user_level import user_level_lower_bound, user_level_mean_errors, user_level_sample_size
+from skprivate.user_level._lower_bounds import _moved
 
 
 @pytest.mark.parametrize(
@@ -119,3 +121,31 @@ def test_odd_parameters_are_refused_by_name(call, message):
 def test_counts_are_whole_numbers():
     with pytest.raises(TypeError, match="n_users"):
         user_level_mean_errors(10.5, epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    ("n", "probability", "epsilon", "delta"),
+    [
+        (300_000, 0.3, 1e-5, 0.0),  # more exchanges than blocks
+        (300_000, 0.3, 1e-6, 1e-9),
+        (10**6, 1e-8, 1e-4, 0.0),  # hardly one
+        (200_000, 0.999, 3e-4, 1e-12),
+        (50, 0.2, 0.3, 1e-6),
+    ],
+)
+def test_blocks_of_exchanges_lose_next_to_nothing(n, probability, epsilon, delta):
+    k = np.arange(n + 1)
+    grown = np.minimum(k * epsilon, 700.0)
+    moved = np.tanh(grown / 2) + 2 * delta * np.expm1(grown) / np.expm1(epsilon) / (np.exp(grown) + 1)
+    exact = float(binom.pmf(k, n, probability) @ np.minimum(1.0, moved))
+    found = _moved(n, probability, epsilon, delta)
+    assert exact * (1 - 1e-9) <= found <= min(1.0, exact * (1 + 1e-3) + 1e-15)
+
+
+def test_memory_does_not_grow_with_users_or_one_over_epsilon():
+    tracemalloc.start()
+    bound = user_level_lower_bound(5 * 10**6, 1, epsilon=1e-7, radius=1.0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50e6
+    assert 0.0 < bound < 1.0
