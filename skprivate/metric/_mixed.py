@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._bounds import column_label
-from skprivate.metric._box import Box
+from skprivate.metric._ball import BallBox
 from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._tables import numbers, refuse_missing
 from skprivate.metric._transport import GroundNorm, wasserstein_samples
@@ -156,12 +156,15 @@ class MixedMeasure:
     lower, upper : ndarray of shape (n_numeric,)
     weights : ndarray of shape (n_combinations, *grid)
         Nonnegative, adds up to 1.
+    ball : BallBox, optional
+        The ball in the box that numeric rows lie in, where ``bounds`` were a `Ball`.
     """
 
     columns: MixedColumns
     lower: FloatArray
     upper: FloatArray
     weights: FloatArray
+    ball: BallBox | None = None
 
     @property
     def n_features(self) -> int:
@@ -182,7 +185,7 @@ class MixedMeasure:
         if self.lower.size:
             for group in np.unique(combination):
                 part = combination == group
-                grid = GridMeasure(self.lower, self.upper, self.weights[group], "cells")
+                grid = GridMeasure(self.lower, self.upper, self.weights[group], "cells", ball=self.ball)
                 numeric[part] = grid.sample(int(part.sum()), rng)
         order = rng.permutation(n_samples)
         return numeric[order], combination[order]
@@ -201,7 +204,7 @@ class MixedMeasure:
             X = X[rng.choice(X.shape[0], _SAMPLES, replace=False)]
         points = []
         for numeric, combination in (self.columns.encode(X), self.draw(X.shape[0], rng)):
-            unit = Box(self.lower, self.upper).to_unit(numeric)
+            unit = self.grid().box.to_unit(numeric)
             points.append(np.concatenate([unit, self.columns.one_hot(combination, ground)], axis=1))
         return wasserstein_samples(points[0], points[1], ground)
 
@@ -210,7 +213,7 @@ class MixedMeasure:
         names = self.columns.names
         numeric = None if names is None else tuple(names[j] for j in self.columns.numeric)
         weights = self.weights.sum(axis=0) if group is None else self.weights[group]
-        return GridMeasure(self.lower, self.upper, weights, "cells", numeric)
+        return GridMeasure(self.lower, self.upper, weights, "cells", numeric, self.ball)
 
     def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
         """Draw one column or two: bars for categories, densities for numbers, one line per category for both.

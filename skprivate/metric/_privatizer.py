@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._box import check_box
+from skprivate.metric._ball import Ball, check_domain
 from skprivate.metric._channels import affordable, expected_loss, optimal_channel
 from skprivate.metric._exponential import best_exponential_channel
 from skprivate.metric._finite_metric import check_metric, tree_distances
@@ -57,10 +57,11 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
         least expected loss under ``prior``, by linear programming: on the leaves of a tree or on a line for some
         hundred states (see ``least_loss_``), on other spaces for at most 64. "auto": the first one allowed.
-    bounds : dict {column: (low, high)} or pair (lower, upper), optional
-        Public range of the columns, for norms and "haversine". With "k-norm" results are projected to it, without it
-        nothing is cut off; "exponential" needs it. "haversine" makes less noise (about 2/epsilon km instead of
-        2.36/epsilon) where bounds that reach up to some 4000 km from their middle are given.
+    bounds : dict {column: (low, high)}, pair (lower, upper) or Ball, optional
+        Public range of the columns, for norms and "haversine", or a public `Ball`, for norms. With "k-norm" results
+        are projected to it, without it nothing is cut off; "exponential" needs it. "haversine" makes less noise
+        (about 2/epsilon km instead of 2.36/epsilon) where bounds that reach up to some 4000 km from their middle are
+        given.
     coordinates : {"auto", "latitude-longitude", "longitude-latitude"}, default="auto"
         Which column is which, with ``metric="haversine"``; "auto" goes by names such as "lat" and "pickup_longitude"
         and refuses to guess without them.
@@ -151,7 +152,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         **PRIVACY_CONSTRAINTS,
         "metric": [StrOptions({*_NUMERIC, "precomputed", "tree"})],
         "mechanism": [StrOptions({"auto", "k-norm", "exponential", "relaxed", "optimal"})],
-        "bounds": [Mapping, "array-like", None],
+        "bounds": [Mapping, "array-like", Ball, None],
         "coordinates": [StrOptions({"auto", "latitude-longitude", "longitude-latitude"})],
         "resolution": [Interval(Integral, 2, None, closed="left")],
         "states": ["array-like", None],
@@ -213,16 +214,23 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             X = numeric_table(self, X, reset=True)
             names = getattr(self, "feature_names_in_", None)
             if self.metric == "haversine":
+                if isinstance(self.bounds, Ball):
+                    raise ValueError(
+                        "metric='haversine' needs bounds of the two columns, got a Ball; a ball needs metric='l2', "
+                        "'l1' or 'linf'."
+                    )
                 self._map = sphere_map(
                     latitude_column(self.coordinates, X.shape[1], names), self.bounds, names
                 )
                 self._box = self._map.box
             else:
                 warn_of_degrees(names, self.metric, self.epsilon)
-                self._box = None if self.bounds is None else check_box(self.bounds, X.shape[1], names)
+                self._box = None if self.bounds is None else check_domain(self.bounds, X.shape[1], names)
             if mechanism == "exponential":
                 self.net_ = self._grid(self._box)
-            example = np.zeros((1, X.shape[1])) if self._box is None else self._box.lower[None, :]
+            example = np.zeros((1, X.shape[1]))
+            if self._box is not None:
+                example = self._box.nearest(self._box.lower[None, :])
         else:
             X = validate_data(self, X, dtype=None, ensure_all_finite=False)
             if X.shape[1] != 1:
@@ -353,8 +361,9 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             self._map.check(X, self.out_of_bounds)
         elif self.metric in _NORMS:
             if self._box is not None:
-                self._box.to_unit(X, self.out_of_bounds)  # refuses
-                X = np.clip(X, self._box.lower, self._box.upper)
+                if self.out_of_bounds == "raise":
+                    self._box.refuse_outside(X)
+                X = self._box.inward(X, self.metric, self.epsilon)
         else:
             index = state_numbers(X[:, 0], self.states_)
         release = open_release(
@@ -382,8 +391,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             if hasattr(self, "net_"):
                 result = self._nearest_of_net(result)
             elif self._box is not None:
-                # Clipping to a box is the projection in all three norms, and post-processing.
-                result = np.clip(result, self._box.lower, self._box.upper)
+                result = self._box.nearest(result)  # post-processing
         return result, release.close()
 
     def _reach(self):
@@ -392,9 +400,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             return float(self._distances.max()) or 1.0  # all states are one: the channel ignores its input
         if self.metric == "haversine" or self._box is None:  # places outside of bounds stay there
             return None
-        sides = self._box.upper - self._box.lower
-        length = {"l1": np.sum, "l2": lambda v: np.hypot.reduce(v), "linf": np.max}[self.metric](sides)
-        return float(length) * (1 + 2.0**-40)
+        return self._box.diameter(self.metric, self.out_of_bounds, self.epsilon)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

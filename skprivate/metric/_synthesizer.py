@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.metric._ball import Ball, BallBox, check_domain
 from skprivate.metric._binary_hierarchy import MAX_DEPTH
-from skprivate.metric._box import Box, check_box
+from skprivate.metric._box import Box
 from skprivate.metric._grid_flows import LaplaceFlow, check_nodes, choose_cells
 from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._hat_measures import HatMoments, choose_levels
@@ -46,10 +47,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         times as large as those of plain differential privacy.
     metric : {"rows", "wasserstein"}, default="rows"
         What neighbouring data sets are: one row more or less, or rows that moved.
-    bounds : "private", dict {column: (low, high)} or pair (lower, upper), default="private"
+    bounds : "private", dict {column: (low, high)}, pair (lower, upper) or Ball, default="private"
         Public range of the columns, by name or position; or lower and upper ends, numbers or arrays with one number per
         column. "private" (with ``metric="rows"``) chooses a range by the exponential mechanism for 10 % of the budget;
-        it needs some 2000 rows · columns / epsilon to be of use. Values outside are clipped. With ``categories``,
+        it needs some 2000 rows · columns / epsilon to be of use. Values outside are clipped. A `Ball` brings rows
+        outside to its nearest point; its sides, for distances, are those of the cube around it. With ``categories``,
         bounds are those of the remaining columns.
     categories : dict of {int or str: sequence}, default=None
         Public values of categorical columns (strings or any hashable values), by column number or name; with
@@ -75,7 +77,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     measure_ : GridMeasure or MixedMeasure
         The released probability measure: grid and weights (per combination of categories).
     bounds_ : tuple of two ndarrays of shape (n_numeric_features,)
-        Lower and upper bounds: the public ones, or those released with ``bounds="private"``.
+        Lower and upper bounds: the public ones (of a ball, those of the cube around it), or those released with
+        ``bounds="private"``.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises.
     n_features_in_ : int
@@ -114,7 +117,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         "metric": [StrOptions({"wasserstein", "rows"})],
-        "bounds": [Mapping, "array-like", StrOptions({"private"})],
+        "bounds": [Mapping, "array-like", Ball, StrOptions({"private"})],
         "categories": [Mapping, None],
         "resolution": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "ground": [StrOptions({"l1", "l2", "linf"})],
@@ -195,18 +198,19 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             metric = f"Wasserstein-1 over {self.ground} distance in fractions of the bounds"
             terms = {"unit": "data set", "adjacency": "metric", "metric": metric}
             assumptions += (_SIZE_IS_PUBLIC,)
-            rows = rows.map(itemgetter(0)).map(box.to_unit)
+            rows = rows.map(itemgetter(0)).map(partial(box.to_unit, metric=self.ground))
             warn_if_noise_fills_box(mechanism)
         with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
             released = mechanism.run(rows, release)
         box, weights = released if self.metric == "rows" else (box, released)
+        kind = "cells" if self.metric == "rows" else "nodes"
+        weights, ball = box.confined(weights, kind, self.ground), box if isinstance(box, BallBox) else None
         if columns is None:
-            kind = "cells" if self.metric == "rows" else "nodes"
             names = getattr(self, "feature_names_in_", None)
             names = None if names is None else tuple(map(str, names))
-            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind, names)
+            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind, names, ball)
         else:
-            self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights)
+            self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights, ball)
         self.bounds_ = (box.lower, box.upper)
         self._schema = schema
         return self
@@ -251,7 +255,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if columns in (0, []):
             return Box(np.empty(0), np.empty(0))
         if not isinstance(self.bounds, str):
-            return check_box(self.bounds, columns, getattr(self, "feature_names_in_", None))
+            return check_domain(self.bounds, columns, getattr(self, "feature_names_in_", None))
         if self.metric != "rows":
             raise ValueError(
                 "bounds='private' needs metric='rows': a quantile can jump although the rows move by next to nothing "
@@ -351,7 +355,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             return guarantee
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(f"n_samples must be an int >= 1, got {n_samples!r}.")
-        diameter = float(_DIAMETER[self.ground](self.n_features_in_))
+        diameter, ball = float(_DIAMETER[self.ground](self.n_features_in_)), self.measure_.ball
+        if ball is not None:
+            diameter = ball.diameter(self.ground, self.out_of_bounds) / (2 * ball.radius)
         return PrivacyGuarantee(
             epsilon=guarantee.epsilon * diameter / n_samples,
             delta=0.0,

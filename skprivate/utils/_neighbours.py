@@ -311,7 +311,7 @@ def _moves(
     ground = next(iter(re.findall(r"\b(linf|l1|l2)\b", metric)), "l1")
     width = np.ones(data.X.shape[1])
     if "fractions of the bounds" in metric:
-        pairs = check_bounds(estimator.bounds, width.size) or ()
+        pairs = check_bounds(getattr(estimator.bounds, "cube", estimator.bounds), width.size) or ()
         width = np.array([high - low for low, high in pairs])
     share = len(data.X) if guarantee.unit is PrivacyUnit.DATASET else 1
     for scale in (5e-324, 1e-300, 1e-12, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 7.0, 1e6):
