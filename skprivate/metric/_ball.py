@@ -46,7 +46,7 @@ class Ball:
     -----
     Rows outside are brought in by a rule that keeps the guarantee. For one row more or less that is the nearest point
     of the ball. Where privacy counts distances it must not lengthen any: the nearest point does not if norm and
-    distance are both "l2"; else rows are clipped to the cube around the ball, and what was released is brought to the ball
+    distance are both "l2"; else rows are clipped to the cube around the ball, and what is released goes to the ball
     (docs/metric.md, Theorem 10).
 
     Examples
@@ -174,7 +174,8 @@ class BallBox(Box):
         flat[:, away] = 0.0
         if flat.sum() <= 0:
             flat[:, kept] = 1.0
-        return (flat / flat.sum()).reshape(weights.shape)
+        flat /= flat.sum()
+        return np.asarray(flat.reshape(weights.shape))
 
     def _touched(self, shape: tuple[int, ...], kind: Literal["cells", "nodes"]) -> NDArray[np.bool_]:
         """Cells that the ball meets, or nodes that are corners of such."""
