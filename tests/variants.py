@@ -305,7 +305,23 @@ def _synthesizers():
         categories=({0: ["a", "b", "c"]},),
         epsilon=(0.5, 2.0),
     )
+    product = {
+        "metric": ("wasserstein",),
+        "ground": ("l1", "l2", "linf"),
+        "category_weight": (0.1, 1.0, 30.0),
+    }
+    mixed += modes(
+        kind,
+        bounds=((0, 1), balls[1]),
+        categories=({0: ["a", "b", "c"]},),
+        epsilon=(50.0,),
+        resolution=("auto", 3),
+        **product,
+    )
     plain = modes(
+        kind, categories=({0: ["a", "b", "c"], 1: ["a", "b", "c", "d"]},), epsilon=(20.0,), **product
+    )
+    plain += modes(
         kind, metric=("rows",), categories=({0: ["a", "b", "c"], 1: ["a", "b", "c"]},), epsilon=(0.5, 2.0)
     )
     return (
