@@ -26,6 +26,7 @@ from skprivate.partitions import Blocks
 from skprivate.privacy import open_release, public_generator
 from skprivate.privacy._tape import run_tape
 from skprivate.utils._draw_distance import _edges, _transport_at_least
+from skprivate.utils.estimator_checks import Neighbour, check_mechanism
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
 
@@ -293,3 +294,25 @@ def test_what_is_drawn_for_neighbours_differs_by_one_row():
     change = second.statistic - first.statistic
     assert np.abs(change).sum() == 2 * (first.statistic.sum() // 30)
     assert first.options == second.options and first.sensitivity == second.sensitivity
+
+
+def test_the_mechanism_keeps_its_contract():
+    """Noise as wide as the price says, and no flow dearer than the distance, on the tape."""
+    sizes, weight, n = (3, 2), 0.3, 4
+    mechanism = LaplaceFlow(4.0, n, 1, "linf", 2, sizes, weight)
+    rng = np.random.default_rng(0)
+
+    def neighbours(data):
+        for moved, group in itertools.product((0.0, 0.37, 1.0), range(6)):
+            rows, groups = data[0].copy(), data[1].copy()
+            rows[1], groups[1] = moved, group
+            distance = product_distance(data, (rows, groups), sizes, "linf", weight)
+            yield Neighbour(f"({moved}, {group})", (rows, groups), distance * (1 + 2.0**-40))
+
+    data = [(rng.random((n, 1)), rng.integers(0, 6, n)), (np.zeros((n, 1)), np.zeros(n, dtype=np.int64))]
+    terms = {"unit": "data set", "adjacency": "metric", "metric": "test"}
+    check_mechanism(mechanism, data, neighbours=neighbours, **terms)
+    with pytest.raises(
+        AssertionError, match="not private"
+    ):  # as if categories were farther apart than they are
+        check_mechanism(LaplaceFlow(4.0, n, 1, "linf", 2, sizes, 0.6), data, neighbours=neighbours, **terms)
