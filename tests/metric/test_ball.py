@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.base import clone
 
+from skprivate.audit._violations_pairs import box_of
 from skprivate.metric import Ball, MetricPrivateSynthesizer, MetricPrivatizer
 from skprivate.metric._ball import BallBox, check_domain
 from skprivate.partitions import Blocks
@@ -212,6 +213,12 @@ def test_balls_with_categories():
 def test_bad_balls(arguments, message):
     with pytest.raises(ValueError, match=message):
         Ball(*arguments)
+
+
+def test_searches_for_violations_look_inside_the_cube():
+    low, high = box_of(Ball([0.0, 1.0], 2.0, "l1"), 2)
+    assert low.tolist() == [-2.0, -1.0] and high.tolist() == [2.0, 3.0]
+    assert np.array_equal(box_of(Ball(1.0, 2.0), 3), [[-1.0] * 3, [3.0] * 3])
 
 
 def test_balls_that_do_not_fit():
