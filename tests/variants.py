@@ -37,6 +37,7 @@ from variant_data import (
 
 import skprivate as sp
 import skprivate.model_selection
+from skprivate.metric import Ball
 from skprivate.utils.estimator_checks import default_data
 
 BOTH = ("replace-one", "add-remove")
@@ -294,14 +295,33 @@ def _synthesizers():
     flows += modes(kind, bounds=((-10, 10),), epsilon=(50.0,), resolution=(4,), **ways)
     rows = [kind()]
     rows += modes(kind, metric=("rows",), bounds=((0, 1), "private", (-1e9, 1e9)), resolution=("auto", 4))
+    balls = tuple(Ball(0.5, 1.0, norm) for norm in ("l1", "l2", "linf"))
+    flows += modes(kind, bounds=balls, epsilon=(50.0,), resolution=(4,), **ways)
+    rows += modes(kind, bounds=balls)
     mixed = modes(
         kind,
         metric=("rows",),
-        bounds=((0, 1), "private"),
+        bounds=((0, 1), "private", balls[1]),
         categories=({0: ["a", "b", "c"]},),
         epsilon=(0.5, 2.0),
     )
+    product = {
+        "metric": ("wasserstein",),
+        "ground": ("l1", "l2", "linf"),
+        "category_weight": (0.1, 1.0, 30.0),
+    }
+    mixed += modes(
+        kind,
+        bounds=((0, 1), balls[1]),
+        categories=({0: ["a", "b", "c"]},),
+        epsilon=(50.0,),
+        resolution=("auto", 3),
+        **product,
+    )
     plain = modes(
+        kind, categories=({0: ["a", "b", "c"], 1: ["a", "b", "c", "d"]},), epsilon=(20.0,), **product
+    )
+    plain += modes(
         kind, metric=("rows",), categories=({0: ["a", "b", "c"], 1: ["a", "b", "c"]},), epsilon=(0.5, 2.0)
     )
     return (
@@ -318,6 +338,15 @@ def _privatizers():
         kind, metric=norms, mechanism=("k-norm", "exponential"), bounds=((0, 1), (-1e6, 1e6)), resolution=(4,)
     )
     rows += modes(kind, metric=norms, epsilon=(1e-3, 1.0, 1e3))
+    rows += modes(
+        kind,
+        metric=norms,
+        bounds=tuple(Ball(0.5, 1.0, norm) for norm in norms),
+        out_of_bounds=("clip",),
+        mechanism=("k-norm", "exponential"),
+        epsilon=(0.1, 1e8),
+        resolution=(4,),
+    )
     places = modes(
         kind,
         metric=("haversine",),

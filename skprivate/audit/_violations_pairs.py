@@ -310,7 +310,7 @@ def _rows_of_users(recipe: dict[str, Any], n: int, d: int) -> list[int]:
 def box_of(bounds: Any, d: int) -> tuple[Any, Any] | None:
     if bounds is None or isinstance(bounds, str):
         return None
-    low, high = (np.broadcast_to(np.asarray(side, dtype=float), (d,)) for side in bounds)
+    low, high = (np.broadcast_to(np.asarray(v, dtype=float), (d,)) for v in getattr(bounds, "cube", bounds))
     return low, high
 
 

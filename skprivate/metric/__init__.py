@@ -1,5 +1,6 @@
 """Metric privacy: synthetic data, row-wise randomisation, and the geometry that limits both."""
 
+from skprivate.metric._ball import Ball
 from skprivate.metric._closed_forms import (
     boolean_cube_accuracy,
     lipschitz_functions_accuracy,
@@ -23,6 +24,7 @@ from skprivate.metric._synthesizer import MetricPrivateSynthesizer
 from skprivate.metric._warnings import DegreesWarning, NoiseFillsBoxWarning
 
 __all__ = [
+    "Ball",
     "Bracket",
     "DegreesWarning",
     "GridMeasure",

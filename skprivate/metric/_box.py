@@ -13,6 +13,7 @@ from skprivate._bounds import check_bounds
 
 FloatArray = NDArray[np.float64]
 OutOfBounds: TypeAlias = Literal["clip", "raise"]
+Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,28 @@ class Box:
                 "X has values outside bounds and out_of_bounds='raise'; widen the bounds or use out_of_bounds='clip'."
             )
 
-    def to_unit(self, X: FloatArray, out_of_bounds: OutOfBounds = "clip") -> FloatArray:
+    def nearest(self, X: FloatArray) -> FloatArray:
+        """The nearest points of the box: in all three norms, column by column."""
+        return np.clip(X, self.lower, self.upper)
+
+    def inward(self, X: FloatArray, metric: Norm, epsilon: float) -> FloatArray:
+        """Rows brought in by a map of each alone that lengthens no distance: clipping, in all three norms."""
+        return np.clip(X, self.lower, self.upper)
+
+    def diameter(
+        self, metric: Norm, out_of_bounds: OutOfBounds = "clip", epsilon: float | None = None
+    ) -> float:
+        """Largest distance between two rows after they were brought in."""
+        length = {"l1": np.add, "l2": np.hypot, "linf": np.maximum}[metric].reduce(self.widths)
+        return float(length) * (1 + 2.0**-40)
+
+    def confined(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
+        """Weights without those where no row can be: in a box, all of them."""
+        return weights
+
+    def to_unit(
+        self, X: FloatArray, out_of_bounds: OutOfBounds = "clip", metric: Norm | None = None
+    ) -> FloatArray:
         """Scale rows to the unit cube, each by itself; its corners are 0 and 1 exactly."""
         if out_of_bounds == "raise":
             self.refuse_outside(X)

@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, eye_array, kron
 from scipy.sparse.csgraph import connected_components
 
+from skprivate.metric._tree_channels import MARGIN
 from skprivate.privacy._channel import channel_price, quantise_channel
 
 FloatArray = NDArray[np.float64]
@@ -20,8 +21,6 @@ IntArray = NDArray[np.int64]
 
 #: Largest number of states of the linear programme.
 MAX_LP_STATES = 64
-#: ε is lowered by this much before a channel is designed, so that rounding never makes it dearer than asked.
-MARGIN = 1e-7
 #: Share of the uniform law that a channel has at least.
 _LEAST_MIXING = 2.0**-40
 
@@ -51,7 +50,7 @@ def optimal_channel(
     if n > MAX_LP_STATES:
         raise ValueError(
             f"mechanism='optimal' solves a linear programme in {n}² unknowns; at most {MAX_LP_STATES} states are "
-            "allowed. Use mechanism='exponential'."
+            "allowed unless they lie on a line or on the leaves of a tree. Use mechanism='exponential'."
         )
     weights = np.full(n, 1 / n) if prior is None else prior
     cost = (weights[:, None] * (distances if loss is None else loss)).ravel()

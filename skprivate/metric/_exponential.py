@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.metric._channels import MARGIN, affordable, representatives, worst_error
+from skprivate.metric._channels import affordable, representatives, worst_error
 from skprivate.metric._finite_metric import separated_net
+from skprivate.metric._tree_channels import MARGIN
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

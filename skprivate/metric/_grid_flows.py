@@ -12,7 +12,9 @@ step of it along an axis moves one step of mass along one edge.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -43,11 +45,22 @@ def l1_factor(ground: GroundNorm, n_features: int) -> float:
     return math.pow(n_features, exponent)
 
 
-def choose_cells(epsilon: float, n_features: int, ground: GroundNorm) -> int:
+def star_edges(size: int) -> int:
+    """Edges between two categories, at most: each is joined to the first one."""
+    return min(size - 1, 2)
+
+
+def edge_costs(n_features: int, ground: GroundNorm, sizes: tuple[int, ...] = ()) -> float:
+    """What noise costs per node and unit of 1/ε, over the number of features (1 if there are none)."""
+    stars = sum(star_edges(size) * (size - 1) / size for size in sizes)
+    return math.prod(sizes) * (l1_factor(ground, max(n_features, 1)) + stars / max(n_features, 1))
+
+
+def choose_cells(epsilon: float, n_features: int, ground: GroundNorm, sizes: tuple[int, ...] = ()) -> int:
     """Cells per coordinate, from public numbers only: (d·ε / (6·factor))^(1/(d+1)).
 
     Noise on d·K^d edges costs about factor·d·K^d/ε, the grid about 1/K; both are ε^(−1/(d+1)) here, the exponent of
-    Theorem 6.2.
+    Theorem 6.2. With categories there are as many grids as combinations, and edges between them.
 
     Parameters
     ----------
@@ -55,24 +68,31 @@ def choose_cells(epsilon: float, n_features: int, ground: GroundNorm) -> int:
         Per unit of distance on the unit cube.
     n_features : int
     ground : {"l1", "l2", "linf"}
+    sizes : tuple of int, default=()
+        Number of categories of each categorical column.
 
     Returns
     -------
     int, at least 1
     """
-    effective = n_features * epsilon / (6 * l1_factor(ground, n_features))
+    if n_features == 0:
+        return 1
+    effective = n_features * epsilon / (6 * edge_costs(n_features, ground, sizes))
     # Node counts beyond the largest grid are of no use, and powers of a huge epsilon overflow nothing this way.
-    most = max(int(MAX_NODES ** (1 / n_features)) - 1, 1)
+    most = max(int((MAX_NODES / math.prod(sizes)) ** (1 / n_features)) - 1, 1)
     return int(min(max(round(effective ** (1 / (n_features + 1))), 1), most))
 
 
-def hat_bits(n_rows: int, cells: int, n_features: int, ground: GroundNorm, epsilon: float) -> int:
+def hat_bits(
+    n_rows: int, cells: int, n_features: int, ground: GroundNorm, epsilon: float, weight: float = math.inf
+) -> int:
     """Bits of a row's mass, from public numbers: a row has 2^bits steps, and an edge of the grid as many.
 
     As fine as exact arithmetic allows: up to 2^36 steps per edge, 2^50 per side of the cube, 2^60 in all sums, and
     noise of up to about 2^46 steps.
     """
-    noise = 46 - math.log2(max(n_rows * cells * l1_factor(ground, n_features), 1) / epsilon)
+    moved = max(n_rows * cells * l1_factor(ground, n_features), 2 * n_rows / weight, 1)
+    noise = 46 - math.log2(moved / epsilon)
     bits = min(_MOST_BITS, noise, 50 - math.log2(cells), 60 - math.log2(max(n_rows, 1) * cells))
     return max(math.floor(bits), 0)
 
@@ -85,7 +105,9 @@ def steps_per_distance(n_rows: int, steps: int, n_features: int, ground: GroundN
     return total * (n_features if ground == "linf" else 1)
 
 
-def hat_sums(unit_rows: FloatArray, cells: int, bits: int) -> IntArray:
+def hat_sums(
+    unit_rows: FloatArray, cells: int, bits: int, groups: IntArray | None = None, n_groups: int | None = None
+) -> IntArray:
     """Exact sum of all rows' masses on the nodes of a grid, 2^bits steps each.
 
     A row is snapped to the nearest point of the lattice with cells · 2^bits steps a side, which depends on that row
@@ -102,20 +124,27 @@ def hat_sums(unit_rows: FloatArray, cells: int, bits: int) -> IntArray:
         Cells per coordinate.
     bits : int
         At most 36, and n · cells · 2^bits below 2^62 (`hat_bits`).
+    groups : ndarray of int, shape (n,), optional
+        Rows with different numbers go to grids of their own.
+    n_groups : int, optional
+        How many of these there are.
 
     Returns
     -------
-    ndarray of int64, shape (cells + 1,) * d
+    ndarray of int64, shape (cells + 1,) * d, or (n_groups, …)
         Adds up to n · 2^bits.
     """
     n_features = unit_rows.shape[1]
     shape = (cells + 1,) * n_features
-    size = math.prod(shape)
+    per_group = math.prod(shape)
+    size = per_group * (n_groups or 1)
     strides = np.array([(cells + 1) ** (n_features - 1 - axis) for axis in range(n_features)], dtype=np.int64)
     sums = np.zeros(size, dtype=np.int64)
     for start in range(0, unit_rows.shape[0], _BLOCK):
         block = unit_rows[start : start + _BLOCK]
         node = np.zeros(block.shape[0], dtype=np.int64)
+        if groups is not None:
+            node += groups[start : start + _BLOCK] * per_group
         keys = []  # the fraction along each axis, and the number of the axis in the last bits
         for axis in range(n_features):
             position = np.rint(block[:, axis] * float(cells << bits)).astype(np.int64)
@@ -132,7 +161,16 @@ def hat_sums(unit_rows: FloatArray, cells: int, bits: int) -> IntArray:
             node += strides[key & ((1 << _AXIS_BITS) - 1)]
             above = fraction
         sums += _counts(node, above, size)
-    return sums.reshape(shape)
+    return sums.reshape(shape if n_groups is None else (n_groups, *shape))
+
+
+def category_sums(
+    block: tuple[FloatArray, IntArray], cells: int, bits: int, sizes: tuple[int, ...]
+) -> IntArray:
+    """`hat_sums` of (rows, number of the combination of categories of each), with one axis per categorical column."""
+    rows, groups = block
+    sums = hat_sums(rows, cells, bits, groups, math.prod(sizes))
+    return sums.reshape(*sizes, *sums.shape[1:])
 
 
 def _counts(nodes: IntArray, masses: IntArray, size: int) -> IntArray:
@@ -140,18 +178,27 @@ def _counts(nodes: IntArray, masses: IntArray, size: int) -> IntArray:
     return np.bincount(nodes, weights=masses, minlength=size).astype(np.int64)
 
 
-def graph_laplacian(values: FloatArray) -> FloatArray:
-    """Apply the Laplacian of the grid graph: degree · value − sum over neighbours, per node."""
+def graph_laplacian(values: FloatArray, stars: Sequence[float] = ()) -> FloatArray:
+    """Apply the Laplacian of the grid graph: degree · value − sum over neighbours, per node.
+
+    Edges along the first axes, one for each of ``stars``, join every entry to the first, and count so much.
+    """
     result = np.zeros_like(values)
     for axis in range(values.ndim):
-        step = np.diff(values, axis=axis)
-        moved, out = np.moveaxis(step, axis, 0), np.moveaxis(result, axis, 0)
+        out = np.moveaxis(result, axis, 0)
+        if axis < len(stars):
+            here = np.moveaxis(values, axis, 0)
+            risen = stars[axis] * (here[1:] - here[:1])
+            out[1:] += risen
+            out[0] -= risen.sum(axis=0)
+            continue
+        moved = np.moveaxis(np.diff(values, axis=axis), axis, 0)
         out[:-1] -= moved
         out[1:] += moved
     return result
 
 
-def nearest_measure(signed: FloatArray, *, max_iter: int = 2000) -> FloatArray:
+def nearest_measure(signed: FloatArray, stars: Sequence[float] = (), *, max_iter: int = 2000) -> FloatArray:
     """Nonnegative measure that the least flow along the edges makes of a signed one.
 
     Minimises ‖z‖² over edge flows z with signed + div z ≥ 0. The dual is an obstacle problem on the grid: with λ ≥ 0
@@ -162,6 +209,8 @@ def nearest_measure(signed: FloatArray, *, max_iter: int = 2000) -> FloatArray:
     ----------
     signed : ndarray of shape (k_1, …, k_d)
         Adds up to 1.
+    stars : sequence of float, default=()
+        For the first axes, whose edges join every entry to the first: squares of flows along them are divided by this.
     max_iter : int
         Limit of L-BFGS-B; what is left negative then is cut off.
 
@@ -175,7 +224,7 @@ def nearest_measure(signed: FloatArray, *, max_iter: int = 2000) -> FloatArray:
     target = (signed / unit).ravel()
 
     def objective(dual: FloatArray) -> tuple[float, FloatArray]:
-        image = graph_laplacian(dual.reshape(shape)).ravel()
+        image = graph_laplacian(dual.reshape(shape), stars).ravel()
         return float(0.5 * dual @ image + dual @ target), image + target
 
     found = minimize(
@@ -192,7 +241,7 @@ def nearest_measure(signed: FloatArray, *, max_iter: int = 2000) -> FloatArray:
             "gtol": 1e-4 / signed.size,
         },
     )
-    measure = np.maximum(target.reshape(shape) + graph_laplacian(found.x.reshape(shape)), 0.0)
+    measure = np.maximum(target.reshape(shape) + graph_laplacian(found.x.reshape(shape), stars), 0.0)
     total = measure.sum()
     result: FloatArray = measure / total if total > 0 else np.full(shape, 1 / signed.size)
     return result
@@ -213,6 +262,11 @@ class LaplaceFlow(Mechanism):
         Ground distance of W1.
     cells : int
         Cells per coordinate (`choose_cells`).
+    sizes : tuple of int, default=()
+        Number of categories of each categorical column. With some, data are pairs of rows and the number of their
+        combination, and the measure has one axis more for each of these columns, before the others.
+    weight : float, default=1.0
+        Distance between rows that differ in one of these columns alone; others add to it.
     """
 
     epsilon: float
@@ -220,10 +274,13 @@ class LaplaceFlow(Mechanism):
     n_features: int
     ground: GroundNorm
     cells: int
-    theorem = "Laplace flow on a grid (docs/metric.md, proposition 1)"
+    sizes: tuple[int, ...] = ()
+    weight: float = 1.0
+    theorem = "Laplace flow on a grid (docs/metric.md, proposition 1 and Theorem 11)"
 
     def __post_init__(self) -> None:
-        if self.n_rows * self.cells * l1_factor(self.ground, self.n_features) > 2.0**50 * self.epsilon:
+        moved = self.n_rows * self.cells * l1_factor(self.ground, self.n_features)
+        if max(moved, 2 * self.n_rows / self.weight if self.sizes else 0) > 2.0**50 * self.epsilon:
             raise ValueError(
                 f"epsilon={self.epsilon:g} is too small: the noise exceeds the mass of all rows 2**50 times."
             )
@@ -235,36 +292,55 @@ class LaplaceFlow(Mechanism):
     @property
     def bits(self) -> int:
         """Of a row's mass."""
-        return hat_bits(self.n_rows, self.cells, self.n_features, self.ground, self.epsilon)
+        weight = self.weight if self.sizes else math.inf
+        return hat_bits(self.n_rows, self.cells, self.n_features, self.ground, self.epsilon, weight)
+
+    @property
+    def stars(self) -> tuple[Fraction, ...]:
+        """Steps of mass that rows move along the edges between categories per unit of W1, at most, for each column."""
+        change = (self.n_rows << self.bits) / Fraction(self.weight)
+        return tuple(max(star_edges(size), 1) * change for size in self.sizes)
 
     @property
     def coarse_error(self) -> float:
         """W1 distance that noise on the edges of the box alone moves the measure by, in expectation, at most."""
-        edges = self.n_features * 2.0 ** (self.n_features - 1)
-        return l1_factor(self.ground, self.n_features) * edges / self.epsilon
+        d = self.n_features
+        edges = d * 2.0 ** (d - 1) * math.prod(self.sizes) * l1_factor(self.ground, d)
+        stars = sum(star_edges(size) * (size - 1) / size for size in self.sizes)
+        return float(edges + 2.0**d * math.prod(self.sizes) * stars) / self.epsilon
 
-    def run(self, data: FloatArray | Partitions, release: Release) -> FloatArray:
+    def run(
+        self, data: FloatArray | tuple[FloatArray, IntArray] | Partitions, release: Release
+    ) -> FloatArray:
         """Noisy measure of ``n_rows`` rows in the unit cube, in memory or in blocks.
 
         Returns
         -------
-        ndarray of shape (cells + 1,) * n_features
+        ndarray of shape (*sizes, *(cells + 1,) * n_features)
             Nonnegative, adds up to 1.
         """
-        noisy = release.flow_laplace(
-            as_partitions(data).sum(partial(hat_sums, cells=self.cells, bits=self.bits)),
-            sensitivity=steps_per_distance(
-                self.n_rows, self.cells << self.bits, self.n_features, self.ground
-            ),
-            epsilon=self.epsilon,
+        count = (
+            partial(category_sums, cells=self.cells, bits=self.bits, sizes=self.sizes)
+            if self.sizes
+            else partial(hat_sums, cells=self.cells, bits=self.bits)
         )
-        return nearest_measure(noisy.astype(np.float64) / (self.n_rows << self.bits))
+        sensitivity = steps_per_distance(self.n_rows, self.cells << self.bits, self.n_features, self.ground)
+        noisy = release.flow_laplace(
+            as_partitions(data).sum(count),
+            sensitivity=max(sensitivity, 1),
+            epsilon=self.epsilon,
+            stars=self.stars,
+        )
+        # Flows count by what noise they had: an edge between categories is so many times as wide.
+        stars = [float(star / max(sensitivity, 1)) ** 2 for star in self.stars]
+        return nearest_measure(noisy.astype(np.float64) / (self.n_rows << self.bits), stars)
 
 
-def check_nodes(cells: int, n_features: int) -> None:
+def check_nodes(cells: int, n_features: int, sizes: tuple[int, ...] = ()) -> None:
     """Refuse grids that are too large to hold."""
-    if n_features * math.log(cells + 1) > math.log(MAX_NODES) + 1e-9:
+    if n_features * math.log(cells + 1) + math.log(math.prod(sizes)) > math.log(MAX_NODES) + 1e-9:
+        times = f"{math.prod(sizes)} * " if sizes else ""
         raise ValueError(
-            f"resolution={cells} gives {cells + 1}**{n_features} grid nodes, more than {MAX_NODES}; use a smaller "
-            "resolution, fewer columns or metric='rows'."
+            f"resolution={cells} gives {times}{cells + 1}**{n_features} grid nodes, more than {MAX_NODES}; use a "
+            "smaller resolution, fewer columns or metric='rows'."
         )

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate.metric._ball import BallBox
 from skprivate.metric._box import Box
 
 FloatArray = NDArray[np.float64]
@@ -28,6 +29,8 @@ class GridMeasure:
         for the hat function around i/(k−1), folded inwards at the ends; k ≥ 2.
     names : tuple of str, optional
         Of the features.
+    ball : BallBox, optional
+        The ball in the box that rows lie in, where ``bounds`` were a `Ball`: rows that are drawn are brought into it.
     """
 
     lower: FloatArray
@@ -35,6 +38,12 @@ class GridMeasure:
     weights: FloatArray
     kind: Literal["cells", "nodes"]
     names: tuple[str, ...] | None = None
+    ball: BallBox | None = None
+
+    @property
+    def box(self) -> Box:
+        """The domain: the ball, if there is one."""
+        return Box(self.lower, self.upper) if self.ball is None else self.ball
 
     @property
     def n_features(self) -> int:
@@ -52,7 +61,7 @@ class GridMeasure:
             for k in self.shape
         ]
         unit = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, self.n_features)
-        return Box(self.lower, self.upper).from_unit(unit)
+        return self.box.from_unit(unit)
 
     def on_cells(self, cells: int) -> FloatArray:
         """Probability of each cell of the grid with ``cells`` cells along every side."""
@@ -103,7 +112,7 @@ class GridMeasure:
             triangle = rng.random(index.shape) - rng.random(index.shape)
             unit = (index + triangle) / np.maximum(sizes - 1, 1)
             unit = 1 - np.abs(1 - np.abs(unit))
-        return Box(self.lower, self.upper).from_unit(unit)
+        return self.box.from_unit(unit)
 
     def __repr__(self) -> str:
         return f"GridMeasure(shape={self.shape}, kind={self.kind!r})"

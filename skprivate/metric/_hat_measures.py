@@ -148,9 +148,7 @@ class HatMoments(Mechanism):
             sums.append(restrict(sums[-1]))
         side = 1 << (self.levels + self.bits)
         noisy = [
-            release.laplace(
-                exact.ravel(), sensitivity=self.sensitivity, epsilon=budget, step=2.0**level / side
-            ).reshape(exact.shape)
+            release.laplace(exact, sensitivity=self.sensitivity, epsilon=budget, step=2.0**level / side)
             / self.n_rows
             for level, (exact, budget) in enumerate(zip(reversed(sums), self.budgets, strict=True))
         ]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._bounds import column_label
+from skprivate.metric._ball import BallBox
 from skprivate.metric._box import Box
 from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._tables import numbers, refuse_missing
-from skprivate.metric._transport import GroundNorm, wasserstein_samples
+from skprivate.metric._transport import GroundNorm, assignment_cost, distances
 from skprivate.privacy import public_generator
 
 FloatArray = NDArray[np.float64]
@@ -23,8 +24,6 @@ IntArray = NDArray[np.int64]
 #: Most combinations of categories.
 MAX_COMBINATIONS = 1 << 14
 _SAMPLES = 1000
-#: Two different one-hot vectors times this are at distance 1.
-_ONE_HOT: dict[str, float] = {"l1": 0.5, "l2": math.sqrt(0.5), "linf": 1.0}
 
 
 @dataclass(frozen=True)
@@ -102,14 +101,6 @@ class MixedColumns:
             columns[column] = palette[code]
         return columns
 
-    def one_hot(self, combination: IntArray, ground: GroundNorm) -> FloatArray:
-        """Categories as points at distance 1 from each other."""
-        codes = np.unravel_index(combination, self.sizes)
-        return np.concatenate(
-            [np.eye(size)[code] * _ONE_HOT[ground] for size, code in zip(self.sizes, codes, strict=True)],
-            axis=1,
-        )
-
 
 def check_categories(categories: Any, n_features: int, names: Any = None) -> MixedColumns:
     """Turn a parameter ``categories`` into `MixedColumns`.
@@ -156,12 +147,18 @@ class MixedMeasure:
     lower, upper : ndarray of shape (n_numeric,)
     weights : ndarray of shape (n_combinations, *grid)
         Nonnegative, adds up to 1.
+    ball : BallBox, optional
+        The ball in the box that numeric rows lie in, where ``bounds`` were a `Ball`.
+    kind : {"cells", "nodes"}, default="cells"
+        What weights of the grid stand for (`GridMeasure`).
     """
 
     columns: MixedColumns
     lower: FloatArray
     upper: FloatArray
     weights: FloatArray
+    ball: BallBox | None = None
+    kind: Literal["cells", "nodes"] = "cells"
 
     @property
     def n_features(self) -> int:
@@ -182,7 +179,7 @@ class MixedMeasure:
         if self.lower.size:
             for group in np.unique(combination):
                 part = combination == group
-                grid = GridMeasure(self.lower, self.upper, self.weights[group], "cells")
+                grid = GridMeasure(self.lower, self.upper, self.weights[group], self.kind, ball=self.ball)
                 numeric[part] = grid.sample(int(part.sum()), rng)
         order = rng.permutation(n_samples)
         return numeric[order], combination[order]
@@ -194,23 +191,27 @@ class MixedMeasure:
             rows[:, j] = column
         return rows
 
-    def distance_to_rows(self, X: NDArray[Any], ground: GroundNorm) -> float:
-        """W1 to rows by assignment of up to 1000 of them: 0/1 distance of categories, fractions of the bounds."""
+    def distance_to_rows(self, X: NDArray[Any], ground: GroundNorm, weight: float = 1.0) -> float:
+        """W1 to rows by assignment of up to 1000 of them: fractions of the bounds, ``weight`` for every category."""
         rng = public_generator(0)
         if X.shape[0] > _SAMPLES:
             X = X[rng.choice(X.shape[0], _SAMPLES, replace=False)]
-        points = []
-        for numeric, combination in (self.columns.encode(X), self.draw(X.shape[0], rng)):
-            unit = Box(self.lower, self.upper).to_unit(numeric)
-            points.append(np.concatenate([unit, self.columns.one_hot(combination, ground)], axis=1))
-        return wasserstein_samples(points[0], points[1], ground)
+        box = Box(self.lower, self.upper) if self.ball is None else self.ball
+        (first, here), (second, there) = self.columns.encode(X), self.draw(X.shape[0], rng)
+        cost = np.zeros((here.size, there.size))
+        if self.lower.size:
+            cost += distances(box.to_unit(first), box.to_unit(second), ground)
+        sizes = self.columns.sizes
+        for one, other in zip(np.unravel_index(here, sizes), np.unravel_index(there, sizes), strict=True):
+            cost += weight * (one[:, None] != other[None])
+        return assignment_cost(cost)
 
     def grid(self, group: int | None = None) -> GridMeasure:
         """Measure of the numeric columns, in one combination of categories (of its mass) or in all of them."""
         names = self.columns.names
         numeric = None if names is None else tuple(names[j] for j in self.columns.numeric)
         weights = self.weights.sum(axis=0) if group is None else self.weights[group]
-        return GridMeasure(self.lower, self.upper, weights, "cells", numeric)
+        return GridMeasure(self.lower, self.upper, weights, self.kind, numeric, self.ball)
 
     def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
         """Draw one column or two: bars for categories, densities for numbers, one line per category for both.
@@ -252,7 +253,7 @@ class MixedMeasure:
             by_value = np.moveaxis(mass, axes[0], 0)
             by_value = by_value.reshape(by_value.shape[0], -1, *self.weights.shape[1:]).sum(axis=1)
             for value, weights in zip(self.columns.values[listed[0]], by_value, strict=True):
-                grid = GridMeasure(self.lower, self.upper, weights, "cells")
+                grid = GridMeasure(self.lower, self.upper, weights, self.kind)
                 _plots.draw_density(ax, grid.marginal([numeric.index(number)]), str(value))
             ax.legend(title=_plots.label(listed[0], names))
             labels = [_plots.label(number, names), "density × probability"]

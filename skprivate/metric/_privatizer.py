@@ -14,18 +14,21 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._box import check_box
-from skprivate.metric._channels import optimal_channel
+from skprivate.metric._ball import Ball, check_domain
+from skprivate.metric._channels import affordable, expected_loss, optimal_channel
 from skprivate.metric._exponential import best_exponential_channel
 from skprivate.metric._finite_metric import check_metric, tree_distances
 from skprivate.metric._sphere import METRIC, latitude_column, sphere_map
 from skprivate.metric._states import check_prior, leaves_of, state_numbers
 from skprivate.metric._tables import numeric_table
+from skprivate.metric._tree_channels import Tree, optimal_tree_channel
 from skprivate.metric._warnings import warn_of_degrees
 from skprivate.privacy import open_release
 
 _NORMS = ("l1", "l2", "linf")
 _NUMERIC = (*_NORMS, "haversine")
+#: What an earlier fit may have left.
+_OF_A_FIT = ("net_", "channel_", "expected_loss_", "least_loss_", "states_", "_box", "_distances", "_map")
 _ALLOWED = {
     "norm": ("k-norm", "exponential"),
     "haversine": ("k-norm",),
@@ -52,12 +55,13 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         "k-norm": noise with density ∝ e^{−ε‖z‖} (norms). "exponential": exponential mechanism on a separated net
         (Lemma 4.1), as steep as its measured price allows; under a norm the nearest point of a grid to a place with
         "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
-        least expected loss under ``prior``, by linear programming, for at most 64 states. "auto": the first one
-        allowed.
-    bounds : dict {column: (low, high)} or pair (lower, upper), optional
-        Public range of the columns, for norms and "haversine". With "k-norm" results are projected to it, without it
-        nothing is cut off; "exponential" needs it. "haversine" makes less noise (about 2/epsilon km instead of
-        2.36/epsilon) where bounds that reach up to some 4000 km from their middle are given.
+        least expected loss under ``prior``, by linear programming: on the leaves of a tree or on a line for some
+        hundred states (see ``least_loss_``), on other spaces for at most 64. "auto": the first one allowed.
+    bounds : dict {column: (low, high)}, pair (lower, upper) or Ball, optional
+        Public range of the columns, for norms and "haversine", or a public `Ball`, for norms. With "k-norm" results
+        are projected to it, without it nothing is cut off; "exponential" needs it. "haversine" makes less noise
+        (about 2/epsilon km instead of 2.36/epsilon) where bounds that reach up to some 4000 km from their middle are
+        given.
     coordinates : {"auto", "latitude-longitude", "longitude-latitude"}, default="auto"
         Which column is which, with ``metric="haversine"``; "auto" goes by names such as "lat" and "pickup_longitude"
         and refuses to guess without them.
@@ -72,7 +76,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         With ``metric="tree"``: parent of every node; a root has none. Codes whose paths from the root share k
         edges are at distance 2^−k.
     prior : array-like of shape (n_states,), optional
-        Public distribution of the states, with "optimal"; uniform by default.
+        Public distribution of the states, which "optimal" minimises the expected loss under; uniform by default.
     out_of_bounds : {"clip", "raise"}, default="clip"
         What happens to values outside ``bounds``. With "haversine", "clip" leaves places outside where they are, which
         is as private, and brings results back inside; "raise" refuses them, and latitudes beyond ±90, which "clip"
@@ -90,6 +94,11 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         draws for one public row, and compared with what every call draws. Calls on the same rows add up.
     channel_ : ndarray of shape (n_states, n_states)
         Probabilities of the outputs for each state, for finite metrics. Public geometry.
+    expected_loss_ : float
+        Expected distance between a state and the output of ``channel_``, under ``prior``.
+    least_loss_ : float
+        With "optimal", on a tree or a line: a bound that no channel at this price has an expected loss below. Where
+        the programme was small enough it is ``expected_loss_`` up to some 10⁻⁴ of it.
     states_ : ndarray of shape (n_states,)
         Values that rows may take, in the order of ``channel_``, for finite metrics.
     net_ : ndarray of shape (n_points, n_features)
@@ -143,7 +152,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         **PRIVACY_CONSTRAINTS,
         "metric": [StrOptions({*_NUMERIC, "precomputed", "tree"})],
         "mechanism": [StrOptions({"auto", "k-norm", "exponential", "relaxed", "optimal"})],
-        "bounds": [Mapping, "array-like", None],
+        "bounds": [Mapping, "array-like", Ball, None],
         "coordinates": [StrOptions({"auto", "latitude-longitude", "longitude-latitude"})],
         "resolution": [Interval(Integral, 2, None, closed="left")],
         "states": ["array-like", None],
@@ -198,23 +207,30 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         self
         """
         mechanism = self._mechanism()
-        for name in ("net_", "channel_", "states_", "_box", "_distances", "_map"):  # of an earlier fit
+        for name in _OF_A_FIT:
             if hasattr(self, name):
                 delattr(self, name)
         if self.metric in _NUMERIC:
             X = numeric_table(self, X, reset=True)
             names = getattr(self, "feature_names_in_", None)
             if self.metric == "haversine":
+                if isinstance(self.bounds, Ball):
+                    raise ValueError(
+                        "metric='haversine' needs bounds of the two columns, got a Ball; a ball needs metric='l2', "
+                        "'l1' or 'linf'."
+                    )
                 self._map = sphere_map(
                     latitude_column(self.coordinates, X.shape[1], names), self.bounds, names
                 )
                 self._box = self._map.box
             else:
                 warn_of_degrees(names, self.metric, self.epsilon)
-                self._box = None if self.bounds is None else check_box(self.bounds, X.shape[1], names)
+                self._box = None if self.bounds is None else check_domain(self.bounds, X.shape[1], names)
             if mechanism == "exponential":
                 self.net_ = self._grid(self._box)
-            example = np.zeros((1, X.shape[1])) if self._box is None else self._box.lower[None, :]
+            example = np.zeros((1, X.shape[1]))
+            if self._box is not None:
+                example = self._box.nearest(self._box.lower[None, :])
         else:
             X = validate_data(self, X, dtype=None, ensure_all_finite=False)
             if X.shape[1] != 1:
@@ -324,10 +340,20 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
         return states, np.minimum(distances, distances.T)
 
     def _channel(self, mechanism):
-        if mechanism == "optimal":
-            prior = check_prior(self.prior, len(self.states_))
-            return optimal_channel(self._distances, self.epsilon, prior=prior)
-        return best_exponential_channel(self._distances, self.epsilon, relaxed=mechanism == "relaxed")
+        n = len(self.states_)
+        prior = check_prior(self.prior, n)
+        tree = Tree.of(self._distances) if mechanism == "optimal" else None
+        if mechanism == "optimal" and tree is None:
+            channel = optimal_channel(self._distances, self.epsilon, prior=prior)
+        else:
+            channel = best_exponential_channel(self._distances, self.epsilon, relaxed=mechanism == "relaxed")
+        if tree is not None:
+            losses = self._distances * (np.full(n, 1 / n) if prior is None else prior)[:, None]
+            channel, bound = optimal_tree_channel(tree, losses, self.epsilon, channel)
+            channel = affordable(channel, self._distances, self.epsilon)
+            self.least_loss_ = max(bound, 0.0)
+        self.expected_loss_ = expected_loss(channel, self._distances, prior)
+        return channel
 
     def _randomise(self, X, *, ledger=True):
         """Randomised rows and the guarantee of the release."""
@@ -335,8 +361,9 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             self._map.check(X, self.out_of_bounds)
         elif self.metric in _NORMS:
             if self._box is not None:
-                self._box.to_unit(X, self.out_of_bounds)  # refuses
-                X = np.clip(X, self._box.lower, self._box.upper)
+                if self.out_of_bounds == "raise":
+                    self._box.refuse_outside(X)
+                X = self._box.inward(X, self.metric, self.epsilon)
         else:
             index = state_numbers(X[:, 0], self.states_)
         release = open_release(
@@ -364,8 +391,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             if hasattr(self, "net_"):
                 result = self._nearest_of_net(result)
             elif self._box is not None:
-                # Clipping to a box is the projection in all three norms, and post-processing.
-                result = np.clip(result, self._box.lower, self._box.upper)
+                result = self._box.nearest(result)  # post-processing
         return result, release.close()
 
     def _reach(self):
@@ -374,9 +400,7 @@ class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorM
             return float(self._distances.max()) or 1.0  # all states are one: the channel ignores its input
         if self.metric == "haversine" or self._box is None:  # places outside of bounds stay there
             return None
-        sides = self._box.upper - self._box.lower
-        length = {"l1": np.sum, "l2": lambda v: np.hypot.reduce(v), "linf": np.max}[self.metric](sides)
-        return float(length) * (1 + 2.0**-40)
+        return self._box.diameter(self.metric, self.out_of_bounds, self.epsilon)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

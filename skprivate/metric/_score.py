@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.metric._binary_hierarchy import leaf_counts
-from skprivate.metric._box import Box
 from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._transport import GroundNorm, wasserstein_1d, wasserstein_grid, wasserstein_samples
 from skprivate.privacy import public_generator
@@ -34,7 +33,7 @@ def distance_to_rows(measure: GridMeasure, rows: FloatArray, ground: GroundNorm)
         Exact up to half a cell of 1/4096 for d = 1; between the two measures on `GRID_CELLS` for d = 2, 3; between
         samples of up to 1000 rows for d ≥ 4.
     """
-    unit = Box(measure.lower, measure.upper).to_unit(rows)
+    unit = measure.box.to_unit(rows)
     d = measure.n_features
     if d == 1:
         cells = (
@@ -51,5 +50,5 @@ def distance_to_rows(measure: GridMeasure, rows: FloatArray, ground: GroundNorm)
     rng = public_generator(0)
     if unit.shape[0] > _SAMPLES:
         unit = unit[rng.choice(unit.shape[0], _SAMPLES, replace=False)]
-    drawn = Box(measure.lower, measure.upper).to_unit(measure.sample(unit.shape[0], rng))
+    drawn = measure.box.to_unit(measure.sample(unit.shape[0], rng))
     return wasserstein_samples(drawn, unit, ground)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from numbers import Integral
-from operator import itemgetter
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.metric._ball import Ball, BallBox, check_domain
 from skprivate.metric._binary_hierarchy import MAX_DEPTH
-from skprivate.metric._box import Box, check_box
+from skprivate.metric._box import Box
 from skprivate.metric._grid_flows import LaplaceFlow, check_nodes, choose_cells
 from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._hat_measures import HatMoments, choose_levels
@@ -24,11 +24,10 @@ from skprivate.metric._mixed import MixedMeasure, check_categories
 from skprivate.metric._private_bounds import PrivateBounds
 from skprivate.metric._score import distance_to_rows
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
-from skprivate.metric._warnings import warn_if_noise_fills_box
+from skprivate.metric._warnings import diameter, warn_if_noise_fills_box
 from skprivate.privacy import PrivacyGuarantee, public_generator
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
-_DIAMETER = {"l1": lambda d: d, "l2": lambda d: d**0.5, "linf": lambda d: 1.0}
 
 
 class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
@@ -46,15 +45,20 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         times as large as those of plain differential privacy.
     metric : {"rows", "wasserstein"}, default="rows"
         What neighbouring data sets are: one row more or less, or rows that moved.
-    bounds : "private", dict {column: (low, high)} or pair (lower, upper), default="private"
+    bounds : "private", dict {column: (low, high)}, pair (lower, upper) or Ball, default="private"
         Public range of the columns, by name or position; or lower and upper ends, numbers or arrays with one number per
         column. "private" (with ``metric="rows"``) chooses a range by the exponential mechanism for 10 % of the budget;
-        it needs some 2000 rows · columns / epsilon to be of use. Values outside are clipped. With ``categories``,
+        it needs some 2000 rows · columns / epsilon to be of use. Values outside are clipped. A `Ball` brings rows
+        outside to its nearest point; its sides, for distances, are those of the cube around it. With ``categories``,
         bounds are those of the remaining columns.
     categories : dict of {int or str: sequence}, default=None
-        Public values of categorical columns (strings or any hashable values), by column number or name; with
-        ``metric="rows"``. Their combinations, 16384 at most, are split before the numeric columns, so
-        that n rows should be many more than combinations. A value that is not listed is an error.
+        Public values of categorical columns (strings or any hashable values), by column number or name. Their
+        combinations, 16384 at most, are split before the numeric columns ("rows"), or have a grid each
+        ("wasserstein", with "flow"), so that n rows should be many more than combinations. A value that is not listed
+        is an error.
+    category_weight : float > 0, default=1.0
+        Distance between rows that differ in one categorical column alone, in sides of the box; columns add up, and to
+        the distance of the numeric ones. Under "rows" only `score` uses it.
     resolution : "auto" or int, default="auto"
         Cells per column; a power of two with ``metric="rows"``. "auto" depends on ``epsilon``, the number of
         columns and, with "rows", on the number of rows and coarse counts, released with 5 % and 10 % of the budget.
@@ -75,7 +79,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     measure_ : GridMeasure or MixedMeasure
         The released probability measure: grid and weights (per combination of categories).
     bounds_ : tuple of two ndarrays of shape (n_numeric_features,)
-        Lower and upper bounds: the public ones, or those released with ``bounds="private"``.
+        Lower and upper bounds: the public ones (of a ball, those of the cube around it), or those released with
+        ``bounds="private"``.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises.
     n_features_in_ : int
@@ -114,8 +119,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         "metric": [StrOptions({"wasserstein", "rows"})],
-        "bounds": [Mapping, "array-like", StrOptions({"private"})],
+        "bounds": [Mapping, "array-like", Ball, StrOptions({"private"})],
         "categories": [Mapping, None],
+        "category_weight": [Interval(Real, 0, None, closed="neither")],
         "resolution": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "ground": [StrOptions({"l1", "l2", "linf"})],
         "mechanism": [StrOptions({"flow", "hats"})],
@@ -129,6 +135,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         metric="rows",
         bounds="private",
         categories=None,
+        category_weight=1.0,
         resolution="auto",
         ground="linf",
         mechanism="flow",
@@ -140,6 +147,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self.metric = metric
         self.bounds = bounds
         self.categories = categories
+        self.category_weight = category_weight
         self.resolution = resolution
         self.ground = ground
         self.mechanism = mechanism
@@ -178,7 +186,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         schema, rows, columns = self._check_rows(X)
         n_features = self.n_features_in_ if columns is None else len(columns.numeric)
         box = self._check_box(n_features if columns is None else columns.numeric)
-        resolution = self._check_resolution(n_features, 0 if columns is None else columns.bits)
+        resolution = self._check_resolution(n_features, columns)
         if box is not None and self.out_of_bounds == "raise":
             rows = rows.map(partial(_inside, box=box))
         n_rows = rows.n_rows  # where rows lie in blocks, all are read and checked before anything is paid
@@ -191,22 +199,28 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         elif n_rows == 0:
             raise ValueError("X has no rows (0 samples): metric='wasserstein' needs one at least.")
         else:
-            mechanism = self._flow_or_hats((n_rows, n_features), resolution)
+            mechanism = self._flow_or_hats((n_rows, n_features), resolution, columns)
             metric = f"Wasserstein-1 over {self.ground} distance in fractions of the bounds"
+            if columns is not None:
+                metric += f" plus {self.category_weight:g} for every category that differs"
+                assumptions += ("categories are public",)
             terms = {"unit": "data set", "adjacency": "metric", "metric": metric}
             assumptions += (_SIZE_IS_PUBLIC,)
-            rows = rows.map(itemgetter(0)).map(box.to_unit)
+            rows = rows.map(partial(_to_unit, box=box, ground=self.ground, grouped=columns is not None))
             warn_if_noise_fills_box(mechanism)
         with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
             released = mechanism.run(rows, release)
         box, weights = released if self.metric == "rows" else (box, released)
+        kind = "cells" if self.metric == "rows" else "nodes"
+        if columns is not None:  # one axis for the combinations
+            weights = weights.reshape(columns.n_combinations, *weights.shape[weights.ndim - n_features :])
+        weights, ball = box.confined(weights, kind, self.ground), box if isinstance(box, BallBox) else None
         if columns is None:
-            kind = "cells" if self.metric == "rows" else "nodes"
             names = getattr(self, "feature_names_in_", None)
             names = None if names is None else tuple(map(str, names))
-            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind, names)
+            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind, names, ball)
         else:
-            self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights)
+            self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights, ball, kind)
         self.bounds_ = (box.lower, box.upper)
         self._schema = schema
         return self
@@ -214,8 +228,10 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     def _check_rows(self, X):
         """Schema, pairs (numeric rows, combination of categories or None) in blocks, and what the columns are."""
         mixed = self.categories is not None
-        if mixed and self.metric != "rows":
-            raise ValueError(f"categories need metric='rows', got metric={self.metric!r}.")
+        if mixed and self.metric == "wasserstein" and self.mechanism != "flow":
+            raise ValueError(
+                f"categories under metric='wasserstein' need mechanism='flow', got mechanism={self.mechanism!r}."
+            )
         schema, tables = read_tables(self, X, mixed_table if mixed else numeric_table)
         if not mixed:
             return schema, tables.map(_without_groups), None
@@ -235,10 +251,13 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         )
         return BoxedHierarchy(PrivateBounds(range_epsilon, n_features) if box is None else box, hierarchy)
 
-    def _flow_or_hats(self, shape, resolution):
+    def _flow_or_hats(self, shape, resolution, columns):
         if self.mechanism == "flow":
-            cells = choose_cells(self.epsilon, shape[1], self.ground) if resolution is None else resolution
-            return LaplaceFlow(self.epsilon, *shape, self.ground, cells)
+            sizes = () if columns is None else columns.sizes
+            cells = (
+                choose_cells(self.epsilon, shape[1], self.ground, sizes) if resolution is None else resolution
+            )
+            return LaplaceFlow(self.epsilon, *shape, self.ground, cells, sizes, float(self.category_weight))
         levels = (
             choose_levels(self.epsilon, shape[1], self.ground)
             if resolution is None
@@ -251,7 +270,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if columns in (0, []):
             return Box(np.empty(0), np.empty(0))
         if not isinstance(self.bounds, str):
-            return check_box(self.bounds, columns, getattr(self, "feature_names_in_", None))
+            return check_domain(self.bounds, columns, getattr(self, "feature_names_in_", None))
         if self.metric != "rows":
             raise ValueError(
                 "bounds='private' needs metric='rows': a quantile can jump although the rows move by next to nothing "
@@ -265,8 +284,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             )
         return None
 
-    def _check_resolution(self, n_features, bits=0):
+    def _check_resolution(self, n_features, columns):
         """The parameter as an int or None ("auto"), refused if its grid is too large; nothing is private here."""
+        bits, sizes = (0, ()) if columns is None else (columns.bits, columns.sizes)
         if n_features == 0:
             return 1
         resolution = None if self.resolution == "auto" else int(self.resolution)
@@ -274,7 +294,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if dyadic and resolution is not None and resolution & (resolution - 1):
             raise ValueError(f"resolution must be a power of two for binary grids, got {resolution}.")
         if self.metric == "wasserstein":
-            check_nodes(resolution or 1, n_features)
+            check_nodes(resolution or 1, n_features, sizes)
         elif resolution is not None and bits + n_features * (resolution.bit_length() - 1) > MAX_DEPTH:
             raise ValueError(
                 f"resolution={resolution} gives {2**bits} * {resolution}**{n_features} cells, more than "
@@ -312,8 +332,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         """Negative Wasserstein-1 distance between `measure_` and the rows of X, in fractions of the bounds.
 
         Exact for one column; minimum-cost flow on a common grid for two (32 × 32 cells) and three (10 × 10 × 10);
-        for more, or with categories (at distance 1 from each other), optimal assignment of up to 1000 rows. Not
-        private: it looks at X.
+        for more, or with categories (each adds ``category_weight`` where it differs), optimal assignment of up to
+        1000 rows. Not private: it looks at X.
 
         Parameters
         ----------
@@ -328,7 +348,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         if self.categories is not None:
             X = mixed_table(self, X, reset=False)
-            return -self.measure_.distance_to_rows(X, self.ground)
+            return -self.measure_.distance_to_rows(X, self.ground, self.category_weight)
         X = numeric_table(self, X, reset=False)
         return -distance_to_rows(self.measure_, X, self.ground)
 
@@ -351,9 +371,14 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             return guarantee
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(f"n_samples must be an int >= 1, got {n_samples!r}.")
-        diameter = float(_DIAMETER[self.ground](self.n_features_in_))
+        columns, ball = getattr(self.measure_, "columns", None), self.measure_.ball
+        farthest = diameter(self.ground, self.bounds_[0].size)
+        if ball is not None:
+            farthest = ball.diameter(self.ground, self.out_of_bounds) / (2 * ball.radius)
+        if columns is not None:
+            farthest += float(self.category_weight) * sum(size > 1 for size in columns.sizes)
         return PrivacyGuarantee(
-            epsilon=guarantee.epsilon * diameter / n_samples,
+            epsilon=guarantee.epsilon * farthest / n_samples,
             delta=0.0,
             unit="row",
             adjacency="replace-one",
@@ -365,6 +390,11 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
 def _without_groups(rows):
     return rows, None
+
+
+def _to_unit(block, box, ground, grouped):
+    rows = box.to_unit(block[0], metric=ground)
+    return (rows, block[1]) if grouped else rows
 
 
 def _inside(block, box):

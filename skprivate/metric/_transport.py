@@ -35,7 +35,16 @@ def wasserstein_samples(x: FloatArray, y: FloatArray, ground: GroundNorm = "l2")
     """
     if x.shape != y.shape:
         raise ValueError(f"x and y must have the same shape, got {x.shape} and {y.shape}.")
-    cost = cdist(x, y, _CDIST[ground])
+    return assignment_cost(distances(x, y, ground))
+
+
+def distances(x: FloatArray, y: FloatArray, ground: GroundNorm) -> FloatArray:
+    """Distances between the rows of two tables."""
+    return np.asarray(cdist(x, y, _CDIST[ground]))
+
+
+def assignment_cost(cost: FloatArray) -> float:
+    """Least mean cost of an assignment of rows to columns."""
     rows, columns = linear_sum_assignment(cost)
     return float(cost[rows, columns].mean())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skprivate.metric._grid_flows import GroundNorm, LaplaceFlow, choose_cells, l1_factor
+from skprivate.metric._grid_flows import GroundNorm, LaplaceFlow, choose_cells, edge_costs
 from skprivate.metric._hat_measures import HatMoments
 from skprivate.metric._sphere import degree_columns
 from skprivate.privacy import warn_caller
@@ -21,7 +21,7 @@ class DegreesWarning(UserWarning):
 
 def diameter(ground: GroundNorm, n_features: int) -> float:
     """Of the unit cube."""
-    return {"l1": float(n_features), "l2": math.sqrt(n_features), "linf": 1.0}[ground]
+    return {"l1": float(n_features), "l2": math.sqrt(n_features), "linf": min(float(n_features), 1.0)}[ground]
 
 
 def warn_if_noise_fills_box(mechanism: LaplaceFlow | HatMoments) -> None:
@@ -30,10 +30,16 @@ def warn_if_noise_fills_box(mechanism: LaplaceFlow | HatMoments) -> None:
     Only where the box is too small for two cells a side as well (`choose_cells`), so that no finer grid says more.
     """
     d, ground, epsilon = mechanism.n_features, mechanism.ground, mechanism.epsilon
+    sizes: tuple[int, ...] = ()
     guess = diameter(ground, d) / 2
-    if mechanism.coarse_error < guess or choose_cells(epsilon, d, ground) > 1:
+    if isinstance(mechanism, LaplaceFlow):
+        sizes = mechanism.sizes
+        guess += mechanism.weight * sum(1 - 1 / size for size in sizes)
+    if mechanism.coarse_error < guess or choose_cells(epsilon, d, ground, sizes) > 1:
         return
-    needed = min(epsilon * mechanism.coarse_error / guess, 6 * l1_factor(ground, d) / d * 1.5 ** (d + 1))
+    needed = epsilon * mechanism.coarse_error / guess
+    if d:
+        needed = min(needed, 6 * edge_costs(d, ground, sizes) / d * 1.5 ** (d + 1))
     warn_caller(
         f"epsilon = {epsilon:g} per unit of Wasserstein distance is too small to say anything about the rows: the "
         f"noise alone moves the measure by up to {mechanism.coarse_error:.2g} sides of the box, where a guess without "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -121,7 +122,7 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
             moved, price = _log_ratio(first, second, coordinates[0])
             share = float(moved / price) if price else float(np.inf if moved else 0.0)
             return share, f"two states differ by {share:.6g} times their price" if moved > price else None
-    allowed = Fraction(first.sensitivity)
+    allowed = allowed_once = Fraction(first.sensitivity)
     if distance is not None:
         if exact(first.statistic)[1]:
             # The promise is about rows snapped to a lattice, to which half a step and a rounding lead on either side.
@@ -132,7 +133,13 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
             pure = min(event.pure_epsilon for event in first.events)
             allowed = allowed * (Fraction(distance) + Fraction(1, 2**32) / Fraction(pure))
     if norm == "flow":
-        found_cost = Fraction(_transport(first.statistic, second.statistic))
+        stars = first.options.get("stars", ())
+        if stars:
+            found_cost = _transport_at_least(
+                first.statistic, second.statistic, [allowed_once / s for s in stars]
+            )
+        else:
+            found_cost = Fraction(_transport(first.statistic, second.statistic))
     elif norm == "parts":
         found_cost = _largest_by_part(first.options["parts"], stretches)
     elif norm == "l1":
@@ -171,33 +178,65 @@ def _transport(first: np.ndarray, second: np.ndarray) -> int:
     It is the largest Σ potential · change over potentials that differ by at most 1 along an edge. Linear programming
     finds the best one; all are integers at a vertex, so rounding leaves it what it is, and the sum is one of integers.
     """
-    changed = [int(b) - int(a) for a, b in zip(first.ravel().tolist(), second.ravel().tolist(), strict=True)]
+    changed = _changed(first, second)
     if first.ndim == 1:
         return sum(abs(flow) for flow in accumulate(changed))
+    edges, costs = _edges(first.shape, [])
+    potential = np.rint(_potentials(changed, edges, costs)).astype(np.int64)
+    assert np.abs(potential[edges[:, 0]] - potential[edges[:, 1]]).max(initial=0) <= 1
+    return sum(p * change for p, change in zip(potential.tolist(), changed, strict=True))
+
+
+def _transport_at_least(first: np.ndarray, second: np.ndarray, stars: list[Fraction]) -> Fraction:
+    """The same with edges to the first entry along the first axes, at these costs: a bound from below.
+
+    Potentials of any kind bound the least cost once their largest slope, over the cost of its edge, is divided out.
+    """
+    changed = _changed(first, second)
+    edges, costs = _edges(first.shape, [float(star) for star in stars])
+    potential = _potentials(changed, edges, costs)
+    steepest = float((np.abs(potential[edges[:, 0]] - potential[edges[:, 1]]) / costs).max(initial=1e-300))
+    total = sum(
+        (Fraction(p) * change for p, change in zip(potential.tolist(), changed, strict=True)), Fraction(0)
+    )
+    return abs(total) / Fraction(steepest) / (1 + Fraction(1, 2**48))
+
+
+def _changed(first: np.ndarray, second: np.ndarray) -> list[int]:
+    return [int(b) - int(a) for a, b in zip(first.ravel().tolist(), second.ravel().tolist(), strict=True)]
+
+
+def _edges(shape: tuple[int, ...], stars: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the edges of a grid, with stars along the first axes, and what a step along each costs."""
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    edges, costs = [], []
+    for axis in range(len(shape)):
+        to = np.delete(numbers, 0, axis)
+        star = axis < len(stars)
+        source = (
+            np.broadcast_to(np.take(numbers, [0], axis), to.shape) if star else np.delete(numbers, -1, axis)
+        )
+        edges.append(np.stack([source.ravel(), to.ravel()], 1))
+        costs.append(np.full(to.size, stars[axis] if star else 1.0))
+    return np.concatenate(edges), np.concatenate(costs)
+
+
+def _potentials(changed: list[int], edges: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """Those with the largest Σ potential · change that differ by at most its cost along every edge."""
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, vstack
 
-    numbers = np.arange(first.size).reshape(first.shape)
-    edges = np.concatenate(
-        [
-            np.stack(
-                [part.ravel() for part in (np.delete(numbers, -1, axis), np.delete(numbers, 0, axis))], 1
-            )
-            for axis in range(first.ndim)
-        ]
-    )
     rows = np.repeat(np.arange(len(edges)), 2)
-    slope = coo_array((np.tile([-1.0, 1.0], len(edges)), (rows, edges.ravel()))).tocsr()
+    shape = (len(edges), len(changed))
+    slope = coo_array((np.tile([-1.0, 1.0], len(edges)), (rows, edges.ravel())), shape=shape).tocsr()
     net = np.array(changed, dtype=np.float64)
     solved = linprog(
         -net / np.abs(net).max(),
         A_ub=vstack([slope, -slope]),
-        b_ub=np.ones(2 * len(edges)),
-        bounds=[(0, 0), *[(None, None)] * (first.size - 1)],
+        b_ub=np.concatenate([costs, costs]),
+        bounds=[(0, 0), *[(None, None)] * (len(changed) - 1)],
     )
-    potential = np.rint(solved.x).astype(np.int64)
-    assert np.abs(potential[edges[:, 0]] - potential[edges[:, 1]]).max(initial=0) <= 1
-    return sum(p * change for p, change in zip(potential.tolist(), changed, strict=True))
+    return np.asarray(solved.x)
 
 
 def _log_ratio(first: Draw, second: Draw, coordinate: int) -> tuple[Decimal, Decimal]:

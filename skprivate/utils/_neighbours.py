@@ -293,11 +293,45 @@ def _additions(
         yield Change(f"a further {unit} with {text}", none, added(None, y, 1, False))
 
 
+def _mixed_moves(
+    estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any
+) -> Iterator[Change]:
+    """One row takes on other categories, and moves in its numbers, or does both."""
+    listed = {int(column): values for column, values in estimator.categories.items()}
+    numeric = [j for j in range(data.X.shape[1]) if j not in listed]
+    ground = next(iter(re.findall(r"\b(linf|l1|l2)\b", str(guarantee.metric))), "l1")
+    pairs = check_bounds(getattr(estimator.bounds, "cube", estimator.bounds), numeric) if numeric else ()
+    rows = np.array([row])
+    for scale in (0.0, 1e-12, 1e-6, 1e-3, 0.1, 1.0):
+        for column in (None, *listed, "all"):
+            moved = data.X[row].copy()
+            gap = np.zeros(len(numeric))
+            for k, j in enumerate(numeric):
+                moved[j] = float(moved[j]) + scale * float(rng.normal())
+                gap[k] = abs(moved[j] - float(data.X[row, j])) / (pairs[k][1] - pairs[k][0])
+            differs = 0
+            for j, values in listed.items():
+                if column in (j, "all"):
+                    moved[j] = values[int(rng.integers(len(values)))]
+                    differs += moved[j] != data.X[row, j]
+            norm = {"l1": gap.sum(), "linf": gap.max(initial=0.0), "l2": math.hypot(*gap)}[ground]
+            norm += estimator.category_weight * differs
+            yield Change(
+                f"row {row} moved by {norm:.3g}, {differs} categories with it",
+                rows,
+                lambda other, moved=moved: _with_rows(other, PrivacyUnit.ROW, rows, moved, None),
+                float(norm) * (1 + 2.0**-40) / len(data.X),
+            )
+
+
 def _moves(
     estimator: Any, data: CheckData, guarantee: PrivacyGuarantee, row: int, rng: Any
 ) -> Iterator[Change]:
     """One row moves: near, far, along an axis, out of the bounds."""
     rows = np.array([row])
+    if getattr(estimator, "categories", None):
+        yield from _mixed_moves(estimator, data, guarantee, row, rng)
+        return
     if data.X.dtype.kind != "f":
         for value in np.unique(data.X[:, 0]):
             yield Change(
@@ -311,7 +345,7 @@ def _moves(
     ground = next(iter(re.findall(r"\b(linf|l1|l2)\b", metric)), "l1")
     width = np.ones(data.X.shape[1])
     if "fractions of the bounds" in metric:
-        pairs = check_bounds(estimator.bounds, width.size) or ()
+        pairs = check_bounds(getattr(estimator.bounds, "cube", estimator.bounds), width.size) or ()
         width = np.array([high - low for low, high in pairs])
     share = len(data.X) if guarantee.unit is PrivacyUnit.DATASET else 1
     for scale in (5e-324, 1e-300, 1e-12, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 7.0, 1e6):
