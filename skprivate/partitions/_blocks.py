@@ -88,6 +88,13 @@ class Blocks(Partitions):
             return block[:0]
         raise ValueError("source has no block: give at least one, even without rows.")
 
+    def __iter__(self) -> Iterator[Any]:
+        """The blocks, one after the other, with all functions applied."""
+        for block in self._read():
+            for function in self._functions:
+                block = function(block)
+            yield block
+
     def sum(self, contribution: Contribution) -> NDArray[Any]:
         """Exact sum over all blocks, one after the other.
 
