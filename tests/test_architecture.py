@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_identifiers": set(),
     "_validation": {"_sklearn"},
     "_bounds": set(),
-    "partitions": {"privacy", "_validation"},
+    "partitions": {"privacy", "_validation", "_progress"},
     "base": {"privacy", "_progress", "_sklearn", "partitions"},
     "preprocessing": FLOOR,
     "datasets": {"_sklearn", "privacy"},

@@ -8,11 +8,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from skprivate._progress import begin_within
 from skprivate.partitions._partitions import Contribution, Partitions, block_size, contribute
 from skprivate.privacy import exact_sum
 
 #: Rows read from a file at a time.
 BATCH_ROWS = 1 << 18
+#: Steps that callbacks are told of a pass, of however many blocks: their number may tell how many rows there are.
+STEPS_OF_A_PASS = 20
 
 
 class Blocks(Partitions):
@@ -55,7 +58,7 @@ class Blocks(Partitions):
             raise TypeError(
                 f"source must be a list of blocks or a function, got one {type(source).__name__}."
             )
-        self._read: Callable[[], Iterable[Any]] = source if callable(source) else lambda: source
+        self._read: Callable[[], Iterable[Any]] = _Told(source if callable(source) else lambda: source)
 
     @classmethod
     def from_arrow(cls, dataset: Any) -> Blocks:
@@ -122,3 +125,23 @@ class Blocks(Partitions):
         total = exact_sum(parts())
         self._check_found(found)
         return total
+
+
+class _Told:
+    """Reads blocks, and tells callbacks how far it is, in shares of the blocks that an earlier pass has found."""
+
+    def __init__(self, read: Callable[[], Iterable[Any]]) -> None:
+        self.read, self.n_blocks = read, 0
+
+    def __call__(self) -> Iterator[Any]:
+        told, done, number = begin_within("pass over blocks", STEPS_OF_A_PASS), 0, 0
+        for number, block in enumerate(self.read(), start=1):
+            yield block
+            reached = min(number * STEPS_OF_A_PASS // self.n_blocks, STEPS_OF_A_PASS) if self.n_blocks else 0
+            if told is not None and reached > done:
+                told(reached - done)
+                done = reached
+        self.n_blocks = number
+        if told is not None:
+            told(STEPS_OF_A_PASS - done)
+            told.task.end()
