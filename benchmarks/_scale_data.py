@@ -15,6 +15,8 @@ FEATURES = [*FLOATS, *SMALL]
 TARGET, CLASS, USER = "y", "ill", "user"
 #: Rows of a file. 149 bytes a row: 16 floats, the target and the user of 8 bytes, five small integers of 1.
 FILE_ROWS = 1_000_000
+#: Rows that are read at a time: what a file's reader holds.
+GROUP_ROWS = 250_000
 ROWS_PER_USER = 100
 
 
@@ -27,7 +29,8 @@ def folder(data: Path, n_rows: int) -> Path:
         if not name.exists():
             # Under another name until it is whole, so that a run that was stopped leaves no half a file.
             unfinished = name.with_suffix(".unfinished")
-            pq.write_table(_table(k, min(FILE_ROWS, n_rows - start), n_rows), unfinished, compression="none")
+            table = _table(k, min(FILE_ROWS, n_rows - start), n_rows)
+            pq.write_table(table, unfinished, compression="none", row_group_size=GROUP_ROWS)
             unfinished.rename(name)
     return path
 

@@ -67,7 +67,7 @@ def collection(data, n_rows, columns):
     import dask.dataframe as dd
     from _scale_data import folder
 
-    return dd.read_parquet(folder(data, n_rows), columns=columns, split_row_groups=False)
+    return dd.read_parquet(folder(data, n_rows), columns=columns, split_row_groups=1)
 
 
 def reading(data, n_rows, rows):

@@ -27,6 +27,11 @@ class Blocks(Partitions):
         A list of frames or arrays, or a function that returns a new iterator over them: a fit may read the rows
         several times. All blocks have the same columns.
 
+    Attributes
+    ----------
+    passes : int
+        How often all blocks have been read to the end.
+
     Raises
     ------
     TypeError
@@ -58,7 +63,7 @@ class Blocks(Partitions):
             raise TypeError(
                 f"source must be a list of blocks or a function, got one {type(source).__name__}."
             )
-        self._read: Callable[[], Iterable[Any]] = _Told(source if callable(source) else lambda: source)
+        self._read = _Told(source if callable(source) else lambda: source)
 
     @classmethod
     def from_arrow(cls, dataset: Any) -> Blocks:
@@ -90,6 +95,11 @@ class Blocks(Partitions):
         for block in self._read():
             return block[:0]
         raise ValueError("source has no block: give at least one, even without rows.")
+
+    @property
+    def passes(self) -> int:
+        """How often all blocks have been read to the end."""
+        return self._read.passes
 
     def __iter__(self) -> Iterator[Any]:
         """The blocks, one after the other, with all functions applied."""
@@ -131,7 +141,7 @@ class _Told:
     """Reads blocks, and tells callbacks how far it is, in shares of the blocks that an earlier pass has found."""
 
     def __init__(self, read: Callable[[], Iterable[Any]]) -> None:
-        self.read, self.n_blocks = read, 0
+        self.read, self.n_blocks, self.passes = read, 0, 0
 
     def __call__(self) -> Iterator[Any]:
         told, done, number = begin_within("pass over blocks", STEPS_OF_A_PASS), 0, 0
@@ -141,7 +151,7 @@ class _Told:
             if told is not None and reached > done:
                 told(reached - done)
                 done = reached
-        self.n_blocks = number
+        self.n_blocks, self.passes = number, self.passes + 1
         if told is not None:
             told(STEPS_OF_A_PASS - done)
             told.task.end()
