@@ -9,7 +9,7 @@ from typing import Any
 from skprivate.metric import MetricPrivateSynthesizer
 from skprivate.metric._binary_hierarchy import MAX_DEPTH
 from skprivate.metric._private_bounds import CENTRES, REACHES
-from skprivate.partitions import BATCH_ROWS
+from skprivate.partitions._blocks import BATCH_ROWS
 
 _WORD = 8
 #: Copies of a block that are alive at once: as it was read, as float64 columns, and what one step makes of those.
@@ -96,8 +96,8 @@ def plan_passes(
     """
     if not isinstance(estimator, MetricPrivateSynthesizer):
         raise TypeError(
-            f"estimator must be a MetricPrivateSynthesizer, got {type(estimator).__name__}: fit a small part of the rows "
-            "in skprivate.partitions.Blocks, and look at their passes."
+            f"estimator must be a MetricPrivateSynthesizer, got {type(estimator).__name__}: fit a small part of "
+            "the rows in skprivate.partitions.Blocks, and look at their passes."
         )
     for name, value in (("n_rows", n_rows), ("n_columns", n_columns), ("block_rows", block_rows)):
         if value < 1:

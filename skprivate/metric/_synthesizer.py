@@ -26,7 +26,7 @@ from skprivate.metric._private_bounds import PrivateBounds
 from skprivate.metric._score import distance_to_rows
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
 from skprivate.metric._warnings import warn_if_noise_fills_box
-from skprivate.partitions import BATCH_ROWS
+from skprivate.partitions._blocks import BATCH_ROWS
 from skprivate.privacy import PrivacyGuarantee, public_generator
 
 _SIZE_IS_PUBLIC = "the number of rows is public"

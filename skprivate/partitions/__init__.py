@@ -6,13 +6,12 @@ same ``random_state``, is the same to the last bit.
 """
 
 from skprivate.partitions._apply import OverBlocks, apply
-from skprivate.partitions._blocks import BATCH_ROWS, Blocks
+from skprivate.partitions._blocks import Blocks
 from skprivate.partitions._columns import Roles, split_columns
 from skprivate.partitions._linear import linear_rows
 from skprivate.partitions._partitions import InMemory, Partitions, as_partitions, is_partitioned
 
 __all__ = [
-    "BATCH_ROWS",
     "Blocks",
     "InMemory",
     "OverBlocks",
