@@ -162,7 +162,7 @@ def run(case, data, n_rows, workers):
 
     from distributed import Client, LocalCluster
 
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": "4GB"}
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "memory_limit": "4GB"}
     with (
         LocalCluster(n_workers=workers, silence_logs=logging.CRITICAL, **options) as cluster,
         Client(cluster) as client,
