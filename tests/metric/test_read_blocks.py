@@ -71,3 +71,12 @@ def test_gaps_are_said_by_column(kind):
     table = pa.table({"a": [1, 2, 3], "b": [1, None, 3]})
     with pytest.raises(ValueError, match="NaN in column 'b'"):
         read(as_blocks(table, kind))
+
+
+@pytest.mark.parametrize("kind", ["arrow", "polars"])
+def test_columns_do_not_change_places(kind):
+    table = pa.table({"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]})
+    for other in (table.select(["b", "a"]), table.rename_columns(["a", "c"])):
+        first, second = (pl.from_arrow(each) if kind == "polars" else each for each in (table, other))
+        with pytest.raises(ValueError, match="eature names"):
+            read(Blocks([first, second]))
