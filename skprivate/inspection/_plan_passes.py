@@ -8,6 +8,7 @@ from typing import Any
 
 from skprivate.metric import MetricPrivateSynthesizer
 from skprivate.metric._binary_hierarchy import MAX_DEPTH
+from skprivate.metric._grid_flows import MAX_NODES
 from skprivate.metric._private_bounds import CENTRES, REACHES
 from skprivate.partitions._blocks import BATCH_ROWS
 
@@ -117,10 +118,12 @@ def _sums_of_synthesizer(model: Any, n_columns: int) -> list[int]:
     """Bytes of the sum of each pass after the first one, at most."""
     n_listed = 0 if model.categories is None else len(model.categories)
     d = n_columns - n_listed
-    if model.metric == "wasserstein":
-        nodes = 2**MAX_DEPTH if model.resolution == "auto" else (int(model.resolution) + 1) ** d
-        return [_WORD * nodes]
     groups = 1 << (math.prod(map(len, (model.categories or {}).values())) - 1).bit_length()
+    if model.metric == "wasserstein":
+        nodes = (
+            groups * MAX_NODES if model.resolution == "auto" else groups * (int(model.resolution) + 1) ** d
+        )
+        return [_WORD * nodes]
     if d == 0 or model.resolution != "auto":
         counts = [groups * (1 if d == 0 else int(model.resolution) ** d)]
     else:

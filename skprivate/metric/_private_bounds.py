@@ -46,11 +46,10 @@ _FIRST_STEP = int(_POSITIVE[:1].view(np.int64)[0] >> _SHIFT) - 1
 _HALF_THE_FIRST = int((_POSITIVE[:1] / 2).view(np.int64)[0])
 #: Reaches below all floats that begin with the same bits, of which there are 16 to an octave.
 _BUCKET = 52 - 4
-_REACHES_BELOW: IntArray = np.searchsorted(
-    REACHES,
-    (np.arange(np.array(np.inf).view(np.int64) >> _BUCKET, dtype=np.int64) << _BUCKET).view(np.float64),
-)
-_REACHES_BELOW = np.append(_REACHES_BELOW, REACHES.size)
+_BUCKETS: IntArray = np.arange(
+    (0x7FF << 52 - _BUCKET) + 1, dtype=np.int64
+)  # the last one is that of infinity
+_REACHES_BELOW: IntArray = np.searchsorted(REACHES, (_BUCKETS << _BUCKET).view(np.float64)).astype(np.int64)
 _REACHES_AND_BEYOND: FloatArray = np.append(REACHES, np.inf)
 
 
@@ -182,7 +181,7 @@ def nearest_centre(values: FloatArray) -> IntArray:
 def first_reach(distances: FloatArray) -> IntArray:
     """Number of reaches below each distance, as `numpy.searchsorted` finds it."""
     # Values with the same first bits have one reach between them at most.
-    base = _REACHES_BELOW[distances.view(np.int64) >> _BUCKET]
+    base: IntArray = _REACHES_BELOW[distances.view(np.int64) >> _BUCKET]
     base += distances > _REACHES_AND_BEYOND[base]
     return base
 
