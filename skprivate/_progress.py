@@ -117,6 +117,25 @@ def steps(task: str, n_steps: int) -> Iterator[Step]:
         tasks[0]()
 
 
+def begin_within(task: str, n_steps: int) -> _Steps | None:
+    """Begin a task in place of the next step of the innermost one, for callers that cannot hold `steps` open.
+
+    Parameters
+    ----------
+    task : str
+    n_steps : int
+        Most steps; public.
+
+    Returns
+    -------
+    callable or None
+        To be called after each step; its ``task`` is to be ended. None if no task of a fit is under way, or its next
+        step cannot be told.
+    """
+    tasks = _TASKS.get()
+    return tasks[-1].detail(task, n_steps) if tasks and len(tasks) > 1 else None
+
+
 def gather(task: str, n_steps: int, results: Iterable[T]) -> list[T]:
     """List of results that come one by one, each a step."""
     gathered = []

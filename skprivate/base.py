@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._progress import steps
 from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _VisualBlock
+from skprivate.partitions import OverBlocks
 from skprivate.privacy import (
     Adjacency,
     Mechanism,
@@ -82,15 +83,17 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any]
     return decorator
 
 
-class PrivateEstimatorMixin(CallbackSupportMixin):  # type: ignore[misc]
+class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[misc]
     """Opens the one door for an estimator's mechanism and stores what it cost.
 
-    Goes left of `BaseEstimator`. The estimator has the parameters ``epsilon``, ``random_state``, ``ledger`` and,
-    where its mechanism is approximate, ``delta``. Its ``fit`` reads as a straight line: validate, make the mechanism
-    from public numbers, run it inside ``with self._releasing(mechanism, …) as release:``, store what it returns.
+    Goes left of `BaseEstimator` and of scikit-learn's mixins. The estimator has the parameters ``epsilon``,
+    ``random_state``, ``ledger`` and, where its mechanism is approximate, ``delta``. Its ``fit`` reads as a straight
+    line: validate, make the mechanism from public numbers, run it inside
+    ``with self._releasing(mechanism, …) as release:``, store what it returns.
 
     `_releasing` has an underscore because users of an estimator do not call it; classes that inherit may, and it is
-    as stable as what has none.
+    as stable as what has none. ``predict``, ``transform`` and the like take rows in blocks, too
+    (`skprivate.partitions.apply`).
 
     Attributes
     ----------

@@ -16,6 +16,7 @@ from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood, fit_quadratic
 from skprivate.aggregate._random_bags import RandomBags, indicator_sums
+from skprivate.partitions import linear_rows
 
 _SMALLEST_PROBABILITY = 1e-3
 
@@ -185,7 +186,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = X @ self.coef_.T + self.intercept_
+        scores = linear_rows(X, self.coef_, self.intercept_)
         return scores[:, 0] if self._is_binary() else scores
 
     def predict_proba(self, X: Any) -> FloatArray:

@@ -15,6 +15,7 @@ from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit, fit_quadratic
 from skprivate.aggregate._random_bags import RandomBags, number_sums
+from skprivate.partitions import linear_rows
 
 
 class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
@@ -162,7 +163,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return X @ self.coef_ + self.intercept_
+        return linear_rows(X, self.coef_, self.intercept_)
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         alpha = None if isinstance(self.alpha, str) else float(self.alpha)

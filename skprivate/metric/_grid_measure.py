@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,19 +101,27 @@ class GridMeasure:
         Weights are visited along a curve that keeps neighbours together, so that n rows follow the measure far more
         closely than independent ones would; rows are returned in random order.
         """
+        (rows,) = self.sample_blocks(n_samples, n_samples, rng)
+        return rows
+
+    def sample_blocks(self, n_samples: int, n_rows: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+        """What `sample` draws, in blocks of ``n_rows``: besides one of them, 8 bytes a row are in memory."""
         order = _morton_order(self.shape)
         cumulated = np.cumsum(self.weights.ravel()[order])
-        points = (rng.permutation(n_samples) + rng.random()) / n_samples * cumulated[-1]
-        chosen = order[np.minimum(np.searchsorted(cumulated, points, side="right"), order.size - 1)]
-        index = np.stack(np.unravel_index(chosen, self.shape), axis=1).astype(np.float64)
         sizes = np.array(self.shape, dtype=np.float64)
-        if self.kind == "cells":
-            unit = (index + rng.random(index.shape)) / sizes
-        else:
-            triangle = rng.random(index.shape) - rng.random(index.shape)
-            unit = (index + triangle) / np.maximum(sizes - 1, 1)
-            unit = 1 - np.abs(1 - np.abs(unit))
-        return self.box.from_unit(unit)
+        places, offset = rng.permutation(n_samples), rng.random()
+        for start in range(0, max(n_samples, 1), max(n_rows, 1)):
+            points = (places[start : start + n_rows] + offset) / n_samples * cumulated[-1]
+            chosen = order[np.minimum(np.searchsorted(cumulated, points, side="right"), order.size - 1)]
+            index = np.stack(np.unravel_index(chosen, self.shape), axis=1).astype(np.float64)
+            if self.kind == "cells":
+                unit = (index + rng.random(index.shape)) / sizes
+            else:
+                # Both numbers of a row in turn, so that rows do not depend on the blocks.
+                ends = rng.random((len(index), 2, self.n_features))
+                unit = (index + (ends[:, 0] - ends[:, 1])) / np.maximum(sizes - 1, 1)
+                unit = 1 - np.abs(1 - np.abs(unit))
+            yield self.box.from_unit(unit)
 
     def __repr__(self) -> str:
         return f"GridMeasure(shape={self.shape}, kind={self.kind!r})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -183,6 +183,13 @@ class MixedMeasure:
                 numeric[part] = grid.sample(int(part.sum()), rng)
         order = rng.permutation(n_samples)
         return numeric[order], combination[order]
+
+    def draw_blocks(
+        self, n_samples: int, n_rows: int, rng: np.random.Generator
+    ) -> Iterator[tuple[FloatArray, IntArray]]:
+        """Blocks of ``n_rows``, each spread evenly over the measure by itself."""
+        for start in range(0, n_samples, n_rows):
+            yield self.draw(min(n_rows, n_samples - start), rng)
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> NDArray[Any]:
         """Draw rows with the original category values, as an object array."""

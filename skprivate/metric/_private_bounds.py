@@ -8,7 +8,7 @@ magnitude, whose number enters through its logarithm.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,6 +39,18 @@ CENTRES: FloatArray = np.concatenate([-_POSITIVE[::-1], [0.0], _POSITIVE])
 REACHES: FloatArray = 2.0 ** (
     np.arange(-30 * _STEPS_PER_OCTAVE, 41 * _STEPS_PER_OCTAVE + 1) / _STEPS_PER_OCTAVE
 )
+#: Bits that tell 1024 candidates of an octave apart, and what they say of the smallest one but 0.
+_SHIFT = 52 - 10
+_HALF_A_STEP = 1 << (_SHIFT - 1)
+_FIRST_STEP = int(_POSITIVE[:1].view(np.int64)[0] >> _SHIFT) - 1
+_HALF_THE_FIRST = int((_POSITIVE[:1] / 2).view(np.int64)[0])
+#: Reaches below all floats that begin with the same bits, of which there are 16 to an octave.
+_BUCKET = 52 - 4
+_BUCKETS: IntArray = np.arange(
+    (0x7FF << 52 - _BUCKET) + 1, dtype=np.int64
+)  # the last one is that of infinity
+_REACHES_BELOW: IntArray = np.searchsorted(REACHES, (_BUCKETS << _BUCKET).view(np.float64)).astype(np.int64)
+_REACHES_AND_BEYOND: FloatArray = np.append(REACHES, np.inf)
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,7 @@ class PrivateBounds(Mechanism):
         return [(BoundedRangeEvent(self.price), _SELECTIONS * self.n_features)]
 
     def run(self, data: FloatArray | Partitions, release: Release) -> Box:
-        """The box of rows of shape (n, n_features), in memory or in blocks of them: three passes.
+        """The box of rows of shape (n, n_features), in memory or in blocks of them: two passes.
 
         Returns
         -------
@@ -78,11 +90,8 @@ class PrivateBounds(Mechanism):
         centres = np.array([self._centre(counts, release) for counts in rows.sum(centre_counts)])
         # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
         reaches = np.maximum(REACHES, np.abs(centres)[:, np.newaxis] * 2.0**-30)
-        scales = [
-            self._select(median_costs(counts), release)
-            for counts in rows.sum(partial(distance_counts, centres=centres, reaches=reaches))
-        ]
-        sides = rows.sum(partial(offset_counts, centres=centres, reaches=reaches))
+        sides = rows.sum(partial(offset_counts, centres=centres, least=reaches[:, 0]))
+        scales = [self._select(median_costs(counts), release) for counts in distance_counts(sides)]
         below, above = (
             np.array(
                 [
@@ -115,37 +124,66 @@ def _candidate(first: IntArray, run: int, member: int) -> int:
 
 
 def centre_counts(rows: FloatArray) -> IntArray:
-    """Rows of each column whose nearest candidate each centre is."""
-    midpoints = 0.5 * (CENTRES[1:] + CENTRES[:-1])
-    return _histograms(rows, lambda column, j: np.searchsorted(midpoints, column), CENTRES.size)
-
-
-def distance_counts(rows: FloatArray, centres: FloatArray, reaches: FloatArray) -> IntArray:
-    """Rows of each column by the first reach that takes in their distance from the centre, or the last one."""
-    last = reaches.shape[1] - 1
-    return _histograms(
-        rows,
-        lambda column, j: np.minimum(np.searchsorted(reaches[j], np.abs(column - centres[j])), last),
-        last + 1,
-    )
-
-
-def offset_counts(rows: FloatArray, centres: FloatArray, reaches: FloatArray) -> IntArray:
-    """Rows of each column by the first reach that takes them in below the centre, and above it; then those beyond."""
-    size = reaches.shape[1] + 1
-    below = _histograms(rows, lambda column, j: np.searchsorted(reaches[j], centres[j] - column), size)
-    above = _histograms(rows, lambda column, j: np.searchsorted(reaches[j], column - centres[j]), size)
-    return np.stack([below, above])
-
-
-def _histograms(rows: FloatArray, place: Callable[[FloatArray, int], IntArray], size: int) -> IntArray:
-    """Counts (n_features, size) of where each entry is placed, by itself."""
+    """Rows of each column whose nearest candidate each centre is; halfway between two, the lower one."""
     return np.stack(
-        [
-            np.bincount(place(np.ascontiguousarray(column), j), minlength=size)
-            for j, column in enumerate(rows.T)
-        ]
+        [np.bincount(nearest_centre(column), minlength=CENTRES.size) for column in contiguous_columns(rows)]
     )
+
+
+def offset_counts(rows: FloatArray, centres: FloatArray, least: FloatArray) -> IntArray:
+    """Rows of each column by the first reach that takes them in below the centre, and above it; then those beyond.
+
+    The reaches of a column are `REACHES`, and no smaller than its ``least``.
+    """
+    counts = []
+    for column, centre, low in zip(contiguous_columns(rows), centres, least, strict=True):
+        offset = column - centre
+        place = first_reach(np.abs(offset))
+        place[np.abs(offset) <= low] = 0
+        # One number for both sides: below the centre, the second half.
+        place += (REACHES.size + 1) * (offset < 0)
+        above, below = np.bincount(place, minlength=2 * (REACHES.size + 1)).reshape(2, -1)
+        rest = above[0] + below[0]
+        below[0], above[0] = rest + above[1:].sum(), rest + below[1:].sum()
+        counts.append([below, above])
+    return np.swapaxes(np.array(counts), 0, 1)
+
+
+def distance_counts(sides: IntArray) -> IntArray:
+    """Rows of each column by the first reach that takes in their distance from the centre, or the last one."""
+    counts = sides.sum(axis=0)
+    counts[:, 0] = sides[0].sum(axis=1) - counts[:, 1:].sum(axis=1)
+    counts[:, -2] += counts[:, -1]
+    return np.asarray(counts[:, :-1])
+
+
+def contiguous_columns(rows: FloatArray) -> Iterator[FloatArray]:
+    """Columns, each in one stretch of memory."""
+    return (np.ascontiguousarray(column) for column in rows.T)
+
+
+def nearest_centre(values: FloatArray) -> IntArray:
+    """Number of the candidate nearest to each value, as `numpy.searchsorted` among the midpoints finds it."""
+    # The bits of a positive float, read as an integer, are piecewise linear in its logarithm, like the candidates.
+    place, negative = np.abs(values).view(np.int64), values < 0
+    # Halfway between two candidates the lower one is nearer to 0, or farther from it where values are negative.
+    place += negative
+    not_zero = place > _HALF_THE_FIRST
+    place += _HALF_A_STEP - 1
+    place >>= _SHIFT
+    place -= _FIRST_STEP
+    np.clip(place, not_zero, _POSITIVE.size, out=place)
+    np.negative(place, out=place, where=negative)
+    place += _POSITIVE.size
+    return place
+
+
+def first_reach(distances: FloatArray) -> IntArray:
+    """Number of reaches below each distance, as `numpy.searchsorted` finds it."""
+    # Values with the same first bits have one reach between them at most.
+    base: IntArray = _REACHES_BELOW[distances.view(np.int64) >> _BUCKET]
+    base += distances > _REACHES_AND_BEYOND[base]
+    return base
 
 
 def centre_costs(counts: IntArray) -> tuple[IntArray, list[int], IntArray]:

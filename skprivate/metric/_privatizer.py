@@ -37,7 +37,7 @@ _ALLOWED = {
 }
 
 
-class MetricPrivatizer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
+class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Randomise every row on its own, so that rows at distance ρ look alike up to e^{ερ} (local metric privacy).
 
     On places, with ``metric="haversine"``, this is geo-indistinguishability per kilometre. `fit` looks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import partial
 from numbers import Integral, Real
@@ -25,6 +26,7 @@ from skprivate.metric._private_bounds import PrivateBounds
 from skprivate.metric._score import distance_to_rows
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
 from skprivate.metric._warnings import diameter, warn_if_noise_fills_box
+from skprivate.partitions._blocks import BATCH_ROWS
 from skprivate.privacy import PrivacyGuarantee, public_generator
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
@@ -319,14 +321,39 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             The kind of table that `fit` got, with its names and types: integers and booleans are rounded, categories
             are those of ``categories``. Arrays of strings come back as arrays of objects.
         """
+        (rows,) = self.sample_blocks(n_samples, sys.maxsize, random_state=random_state)
+        return rows
+
+    def sample_blocks(self, n_samples, block_rows=BATCH_ROWS, *, random_state=None):
+        """Draw synthetic rows in blocks, for tables that do not fit into memory.
+
+        Parameters
+        ----------
+        n_samples : int
+            Rows in all.
+        block_rows : int, default=262144
+            Rows of a block; the last one may have fewer.
+        random_state : None, int or RandomState, default=None
+            Public randomness.
+
+        Returns
+        -------
+        iterator of tables
+            As `sample` gives them. Without ``categories`` these are the rows of `sample` with the same seed, and
+            8 bytes for each of ``n_samples`` rows are in memory besides a block. With them the blocks are drawn one by
+            one.
+        """
         check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(f"n_samples must be an int >= 1, got {n_samples!r}.")
-        rng = public_generator(random_state)
+        for name, value in (("n_samples", n_samples), ("block_rows", block_rows)):
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be an int >= 1, got {value!r}.")
+        rng, sizes = public_generator(random_state), (int(n_samples), int(block_rows))
         if self.categories is None:
-            return self._schema.rows(list(self.measure_.sample(int(n_samples), rng).T), {})
+            blocks = self.measure_.sample_blocks(*sizes, rng)
+            return (self._schema.rows(list(block.T), {}) for block in blocks)
         columns = self.measure_.columns
-        return self._schema.rows(columns.decode(*self.measure_.draw(int(n_samples), rng)), columns.values)
+        blocks = self.measure_.draw_blocks(*sizes, rng)
+        return (self._schema.rows(columns.decode(*block), columns.values) for block in blocks)
 
     def score(self, X, y=None):
         """Negative Wasserstein-1 distance between `measure_` and the rows of X, in fractions of the bounds.

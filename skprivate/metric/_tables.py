@@ -142,13 +142,33 @@ def _read_block(
 ) -> NDArray[Any]:
     if block.shape[0] == 0:
         return np.empty((0, blank.n_features_in_), dtype=np.float64 if read is numeric_table else object)
+    same_names = schema_of(block).names == names
+    if same_names and read is numeric_table and (table := _columns_of_numbers(block)) is not None:
+        refuse_missing(table, getattr(blank, "feature_names_in_", None), type(blank).__name__)
+        return table
     rows = read(blank, block, reset=False)
     # scikit-learn compares names that are text, where both have some.
-    if schema_of(block).names != names:
+    if not same_names:
         raise ValueError(
             "blocks must all have the columns of the first one, in its order and by the same names."
         )
     return rows
+
+
+def _columns_of_numbers(block: Any) -> FloatArray | None:
+    """A frame of numbers as float64, column by column, which is how all is counted; None for other tables.
+
+    pandas keeps them together, and does so itself.
+    """
+    frame = nw.from_native(block, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame) or frame.implementation.is_pandas():
+        return None
+    if not all(dtype.is_numeric() and not dtype.is_decimal() for dtype in frame.schema.values()):
+        return None
+    table = np.empty(frame.shape, dtype=np.float64, order="F")
+    for j, series in enumerate(frame.iter_columns()):
+        table[:, j] = series.to_numpy()
+    return table
 
 
 def numbers(cells: NDArray[Any], label: str) -> FloatArray:

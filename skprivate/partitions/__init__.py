@@ -5,16 +5,21 @@ however the rows are cut into blocks, in whatever order these are visited, and w
 same ``random_state``, is the same to the last bit.
 """
 
+from skprivate.partitions._apply import OverBlocks, apply
 from skprivate.partitions._blocks import Blocks
 from skprivate.partitions._columns import Roles, split_columns
+from skprivate.partitions._linear import linear_rows
 from skprivate.partitions._partitions import InMemory, Partitions, as_partitions, is_partitioned
 
 __all__ = [
     "Blocks",
     "InMemory",
+    "OverBlocks",
     "Partitions",
     "Roles",
+    "apply",
     "as_partitions",
     "is_partitioned",
+    "linear_rows",
     "split_columns",
 ]

@@ -8,11 +8,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from skprivate._progress import begin_within
 from skprivate.partitions._partitions import Contribution, Partitions, block_size, contribute
 from skprivate.privacy import exact_sum
 
 #: Rows read from a file at a time.
 BATCH_ROWS = 1 << 18
+#: Steps that callbacks are told of a pass, of however many blocks: their number may tell how many rows there are.
+STEPS_OF_A_PASS = 20
 
 
 class Blocks(Partitions):
@@ -23,6 +26,11 @@ class Blocks(Partitions):
     source : iterable of blocks, or callable
         A list of frames or arrays, or a function that returns a new iterator over them: a fit may read the rows
         several times. All blocks have the same columns.
+
+    Attributes
+    ----------
+    passes : int
+        How often all blocks have been read to the end.
 
     Raises
     ------
@@ -55,7 +63,7 @@ class Blocks(Partitions):
             raise TypeError(
                 f"source must be a list of blocks or a function, got one {type(source).__name__}."
             )
-        self._read: Callable[[], Iterable[Any]] = source if callable(source) else lambda: source
+        self._read = _Told(source if callable(source) else lambda: source)
 
     @classmethod
     def from_arrow(cls, dataset: Any) -> Blocks:
@@ -88,6 +96,18 @@ class Blocks(Partitions):
             return block[:0]
         raise ValueError("source has no block: give at least one, even without rows.")
 
+    @property
+    def passes(self) -> int:
+        """How often all blocks have been read to the end."""
+        return self._read.passes
+
+    def __iter__(self) -> Iterator[Any]:
+        """The blocks, one after the other, with all functions applied."""
+        for block in self._read():
+            for function in self._functions:
+                block = function(block)
+            yield block
+
     def sum(self, contribution: Contribution) -> NDArray[Any]:
         """Exact sum over all blocks, one after the other.
 
@@ -115,3 +135,23 @@ class Blocks(Partitions):
         total = exact_sum(parts())
         self._check_found(found)
         return total
+
+
+class _Told:
+    """Reads blocks, and tells callbacks how far it is, in shares of the blocks that an earlier pass has found."""
+
+    def __init__(self, read: Callable[[], Iterable[Any]]) -> None:
+        self.read, self.n_blocks, self.passes = read, 0, 0
+
+    def __call__(self) -> Iterator[Any]:
+        told, done, number = begin_within("pass over blocks", STEPS_OF_A_PASS), 0, 0
+        for number, block in enumerate(self.read(), start=1):
+            yield block
+            reached = min(number * STEPS_OF_A_PASS // self.n_blocks, STEPS_OF_A_PASS) if self.n_blocks else 0
+            if told is not None and reached > done:
+                told(reached - done)
+                done = reached
+        self.n_blocks, self.passes = number, self.passes + 1
+        if told is not None:
+            told(STEPS_OF_A_PASS - done)
+            told.task.end()

@@ -130,3 +130,30 @@ def _add(parts: list[tuple[int, NDArray[Any]] | Failure]) -> tuple[int, NDArray[
         found += part[0]
         sums.append(np.asarray(part[1])[..., np.newaxis])
     return found, exact_sum(sums)
+
+
+def lazily(collection: Any, function: Any) -> Any:
+    """A function of rows over a Dask collection: a lazy array, or a DataFrame where it returns frames.
+
+    Parameters
+    ----------
+    collection : dask.array.Array or dask.dataframe.DataFrame
+    function : RowMethod
+
+    Returns
+    -------
+    dask.array.Array or dask.dataframe.DataFrame
+    """
+    meta = function.nothing
+    if type(collection).__name__ == "DataFrame":
+        return collection.map_partitions(function, meta=meta, enforce_metadata=False)
+    if hasattr(meta, "columns"):
+        import dask.dataframe as dd
+        from dask import delayed
+
+        blocks = collection.to_delayed().ravel().tolist()
+        return dd.from_delayed([delayed(function)(block) for block in blocks], meta=meta)
+    if meta.ndim == 1:
+        return collection.map_blocks(function, drop_axis=1, dtype=meta.dtype, meta=meta)
+    chunks = (collection.chunks[0], (meta.shape[1],))
+    return collection.map_blocks(function, chunks=chunks, dtype=meta.dtype, meta=meta)

@@ -30,7 +30,7 @@ from skprivate.preprocessing._moments import ColumnMoments
 from skprivate.privacy import Adjacency
 
 
-class PrivateImputer(TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
+class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     """Replace missing values by a median, mean or mode of their column, released under differential privacy.
 
     Filling in a public constant needs no private data: `~sklearn.impute.SimpleImputer` with ``strategy="constant"``

@@ -29,7 +29,7 @@ from skprivate.privacy import Adjacency
 from skprivate.privacy._quantiles import MOST_BINS
 
 
-class PrivateKBinsDiscretizer(TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
+class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     """Cut features into bins that hold about equally many units, with edges released under differential privacy.
 
     No range of the data has to be known. Bins of equal width between public bounds need no private data:

@@ -29,7 +29,7 @@ from skprivate.privacy._quantiles import MOST_BINS
 
 
 class PrivateQuantileTransformer(
-    OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorMixin, BaseEstimator
+    PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
 ):
     """Map every feature to a uniform or normal distribution, by quantiles released under differential privacy.
 

@@ -26,7 +26,7 @@ from skprivate.preprocessing._moments import ColumnMoments
 from skprivate.privacy import Adjacency
 
 
-class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimatorMixin, BaseEstimator):
+class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scale features to about mean 0 and variance 1, with constants released under differential privacy.
 
     No range has to be known: a median and a reach of every column are found privately, numbers beyond twice the reach

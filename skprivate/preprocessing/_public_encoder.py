@@ -9,11 +9,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from skprivate._sklearn import _fit_context
 from skprivate._validation import validate_data
+from skprivate.partitions import OverBlocks
 from skprivate.preprocessing._categories import check_categories, code_numbers
 from skprivate.preprocessing._columns import as_entries
 
 
-class PublicEncoder(TransformerMixin, BaseEstimator):
+class PublicEncoder(OverBlocks, TransformerMixin, BaseEstimator):
     """Numbers of public categories; `fit` learns nothing."""
 
     @_fit_context(prefer_skip_nested_validation=True)

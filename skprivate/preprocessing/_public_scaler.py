@@ -12,10 +12,11 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from skprivate._bounds import in_order
 from skprivate._sklearn import Interval, _fit_context
 from skprivate._validation import validate_data
+from skprivate.partitions import OverBlocks
 from skprivate.preprocessing._columns import kept_finite
 
 
-class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Shift and scale features by public constants: ``(X - center) / scale``.
 
     Does what `~sklearn.preprocessing.StandardScaler` does in a pipeline, but looks at no data: a mean or

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
+from skprivate.partitions import linear_rows
 from skprivate.user_level._class_weights import ClassCounts, given_weights
 from skprivate.user_level._losses import (
     LogisticLoss,
@@ -325,7 +326,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = X @ self.coef_.T + self.intercept_
+        scores = linear_rows(X, self.coef_, self.intercept_)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X):

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
+from skprivate.partitions import linear_rows
 from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_loss
 from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
 from skprivate.user_level._plan import Terms
@@ -296,7 +297,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.clip(X @ self.coef_ + self.intercept_, *self.target_range_)
+        return np.clip(linear_rows(X, self.coef_, self.intercept_), *self.target_range_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -12,7 +12,9 @@ from skprivate.metric._private_bounds import (
     centre_costs,
     centre_counts,
     distance_counts,
+    first_reach,
     median_costs,
+    nearest_centre,
     offset_counts,
     reach_costs,
 )
@@ -36,10 +38,10 @@ def all_centre_costs(column):
 
 def costs_about(column, middle, price):
     """Costs of the scale and of the reach below and above a middle."""
-    about = {"centres": np.array([middle]), "reaches": REACHES[np.newaxis]}
-    below, above = offset_counts(column[:, np.newaxis], **about)
+    sides = offset_counts(column[:, np.newaxis], centres=np.array([middle]), least=REACHES[:1])
+    below, above = sides
     return (
-        median_costs(distance_counts(column[:, np.newaxis], **about)[0]),
+        median_costs(distance_counts(sides)[0]),
         reach_costs(below[0], 0, price),
         reach_costs(above[0], 0, price),
     )
@@ -69,6 +71,43 @@ def test_one_row_changes_the_law_of_each_selection_by_its_price(price, seed):
     assert worst_ratio(np.zeros(3), 2 * price) > 1.5 * price
 
 
+def test_places_are_those_of_a_search():
+    """Read off the bits of floats, and found by bisection: at, beside and between all candidates, and far away."""
+    rng = public_generator(0)
+    midpoints = 0.5 * (CENTRES[1:] + CENTRES[:-1])
+    values = np.concatenate(
+        [
+            rng.normal(size=10_000) * 10.0 ** rng.integers(-320, 300, size=10_000),
+            *(np.nextafter(midpoints, to) for to in (-np.inf, np.inf)),
+            midpoints,
+            CENTRES,
+            [0.0, -0.0, 5e-324, -5e-324, np.finfo(float).max, -np.finfo(float).max],
+        ]
+    )
+    assert np.array_equal(nearest_centre(values), np.searchsorted(midpoints, values))
+    distances = np.abs(values)
+    distances = np.concatenate(
+        [distances, REACHES, np.nextafter(REACHES, 0), np.nextafter(REACHES, 9e9), [np.inf]]
+    )
+    assert np.array_equal(first_reach(distances), np.searchsorted(REACHES, distances))
+
+
+@pytest.mark.parametrize("centre", [0.0, 1.5, -3e4, 2.0**40])
+def test_counts_about_a_centre_are_those_of_a_search(centre):
+    rng = public_generator(1)
+    column = centre + rng.normal(size=999) * 10.0 ** rng.integers(-12, 14, size=999)
+    column[:3] = centre, np.nextafter(centre, 1e99), 1e300
+    reaches = np.maximum(REACHES, abs(centre) * 2.0**-30)
+    sides = offset_counts(column[:, np.newaxis], np.array([centre]), reaches[:1])
+    expected = [
+        np.bincount(np.searchsorted(reaches, offset), minlength=REACHES.size + 1)
+        for offset in (centre - column, column - centre)
+    ]
+    assert np.array_equal(sides[:, 0], expected)
+    distance = np.minimum(np.searchsorted(reaches, np.abs(column - centre)), REACHES.size - 1)
+    assert np.array_equal(distance_counts(sides)[0], np.bincount(distance, minlength=REACHES.size))
+
+
 def test_snapped_costs_by_hand():
     costs = all_centre_costs(np.array([-1.0, 2.0, 2.0, 1e300]))
     cost = dict(zip(CENTRES.tolist(), costs.tolist(), strict=True))
@@ -77,9 +116,11 @@ def test_snapped_costs_by_hand():
     penalty = np.arange(REACHES.size) * 5
     beyond = costs_about(np.array([-7.0, 1.0, 1.1]), 0.0, 0.1)[2] - penalty
     assert beyond[REACHES < 1].min() == 2 and beyond[REACHES == 1.0] == 1 and beyond[REACHES > 1.2].max() == 0
-    reaches = np.array([[0.5, 1.0, 2.0, 4.0]])
-    counts = distance_counts(np.array([[0.0], [-1.0], [3.0]]), centres=np.zeros(1), reaches=reaches)
+    # One row at 0 and one at −1 (below), one at 3 (above): places 0, 1 and 3 of four reaches.
+    counts = distance_counts(np.array([[[2, 1, 0, 0, 0]], [[2, 0, 0, 1, 0]]]))
+    assert counts.tolist() == [[1, 1, 0, 1]]
     assert median_costs(counts[0]).tolist() == [2, 1, 2, 2]
+    assert distance_counts(np.array([[[1, 0, 2]], [[3, 0, 0]]])).tolist() == [[1, 2]]
     # From a scale on, reaches below it are out of the question.
     assert reach_costs(np.array([5, 4, 3, 2, 1]), 1, 100.0).tolist() == [6, 3 + 1, 1 + 2]
 

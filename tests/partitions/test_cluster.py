@@ -15,6 +15,7 @@ from distributed import Client, LocalCluster
 
 from skprivate import MetricPrivateSynthesizer
 from skprivate.partitions import as_partitions
+from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import public_generator
 
 pytestmark = [
@@ -34,7 +35,7 @@ def client(request):
             n_workers=request.param,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster) as client,
@@ -86,3 +87,12 @@ def test_rows_stay_with_the_workers(client):
         MetricPrivateSynthesizer(5.0, random_state=0).fit(as_partitions(dd.from_pandas(frame, npartitions=8)))
     logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
     assert "123456" not in logs and "123456" not in str(seen)
+
+
+def test_predictions_by_the_workers(client):
+    """The same to the last bit, and no name of a task tells of a row."""
+    model = PrivateStandardScaler(5.0, random_state=0).fit(ROWS)
+    lazy = model.transform(dd.from_pandas(ROWS, npartitions=8))
+    assert np.array_equal(lazy.compute(), model.transform(ROWS))
+    frames = model.set_output(transform="pandas").transform(dd.from_pandas(ROWS, npartitions=8))
+    pd.testing.assert_frame_equal(frames.compute(), model.transform(ROWS))

@@ -1,0 +1,181 @@
+"""Methods of fitted models over rows in blocks: predictions where the rows are."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import narwhals as nw
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skprivate._validation import validate_data
+from skprivate.partitions._partitions import as_partitions, is_partitioned
+from skprivate.privacy._publish import published_copy
+
+#: Methods from rows to one result for each of them.
+ROW_METHODS = (
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "score_samples",
+    "transform",
+    "inverse_transform",
+)
+
+
+def apply(method: Callable[..., Any], X: Any, /, *args: Any, **options: Any) -> Any:
+    """A method of a fitted model over rows in blocks, lazily; over rows in memory, at once.
+
+    The methods of this library's estimators call it by themselves: ``model.predict(frame)`` is
+    ``apply(model.predict, frame)``. For composites such as pipelines it is called by name.
+
+    Parameters
+    ----------
+    method : bound method
+        Of a fitted model, such as ``model.predict``: each row's result must depend on that row alone.
+    X : Dask array or DataFrame, pyarrow dataset, Partitions, or one block in memory
+        Rows with the columns that the model was fitted on.
+    *args, **options
+        Further arguments of the method.
+
+    Returns
+    -------
+    Dask array or DataFrame, Partitions, or what the method returns
+        For a Dask collection a lazy one: an array, or a DataFrame on the same index where the method returns frames.
+        For other rows in blocks the blocks of results; those of `Blocks` and datasets can be iterated over, as often
+        as needed.
+
+    Raises
+    ------
+    TypeError
+        If the method draws noise that is paid for (``releases_in = "transform"``), or the model cannot be pickled.
+    ValueError
+        If the columns are not those that the model was fitted on.
+
+    Notes
+    -----
+    What travels is a copy without ledgers, paths and generators, as `to_release` makes it. Nothing is computed before
+    the result is asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.partitions import Blocks, apply
+    >>> from skprivate.preprocessing import PublicScaler
+    >>> scaler = PublicScaler(center=5, scale=5).fit(np.zeros((1, 1)))
+    >>> rows = Blocks([np.array([[0.0], [5.0]]), np.array([[10.0]])])
+    >>> [block.ravel().tolist() for block in apply(scaler.transform, rows)]
+    [[-1.0, 0.0], [1.0]]
+    """
+    if not is_partitioned(X):
+        return method(X, *args, **options)
+    model, name = getattr(method, "__self__", None), getattr(method, "__name__", "")
+    if model is None or not hasattr(model, "get_params"):
+        raise TypeError(f"method must be one of a fitted model, such as model.predict, got {method!r}.")
+    for part in (model, *model.get_params(deep=True).values()):
+        if getattr(part, "releases_in", "fit") == name:
+            raise TypeError(
+                f"{name} of {type(part).__name__} draws noise and pays for it, so it is not called behind the scenes, "
+                "block by block: loop over the blocks, and each call is a release of its own."
+            )
+    check_is_fitted(model)
+    rows = as_partitions(X)
+    if name != "inverse_transform":
+        validate_data(model, rows.empty, reset=False, skip_check_array=True)
+    function = RowMethod(published_copy(model, allow_invalid=True), name, args, options, rows.empty)
+    if rows is X or not hasattr(X, "dask"):
+        return rows.map(function)
+    from skprivate.partitions._dask import lazily
+
+    return lazily(X, function)
+
+
+class RowMethod:
+    """A method of a published model, to be called on blocks.
+
+    Parameters
+    ----------
+    model : estimator
+    name : str
+    args : tuple
+    options : dict
+    empty : Any
+        A block without rows.
+
+    Attributes
+    ----------
+    nothing : Any
+        The result for no rows.
+    """
+
+    def __init__(
+        self, model: Any, name: str, args: tuple[Any, ...], options: dict[str, Any], empty: Any
+    ) -> None:
+        self.model, self.name, self.args, self.options = model, name, args, options
+        self.__name__ = name  # as Dask calls its tasks
+        self.nothing = self._nothing(empty)
+
+    def __call__(self, block: Any) -> Any:
+        """The results of the rows of a block."""
+        if block.shape[0] == 0:  # which estimators refuse
+            return self.nothing
+        return getattr(self.model, self.name)(block, *self.args, **self.options)
+
+    def _nothing(self, empty: Any) -> Any:
+        """From a made-up row; where that is refused, as texts may be, from what a transformer says of its columns."""
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                return self(_made_up(empty))[:0]
+        except Exception:
+            if not hasattr(self.model, "get_feature_names_out"):
+                return np.empty(0)
+            return np.empty((0, len(self.model.get_feature_names_out())))
+
+
+def _made_up(empty: Any) -> Any:
+    """One row of ones in the types of a block."""
+    if isinstance(empty, np.ndarray):
+        return np.ones((1, empty.shape[1]), dtype=empty.dtype)
+    if type(empty).__module__.startswith("pandas"):
+        ones = type(empty)(np.ones((1, empty.shape[1])), columns=empty.columns)
+        return ones.astype(empty.dtypes.to_dict())
+    frame = nw.from_native(empty, eager_only=True)
+    series = [
+        nw.new_series(name, [1.0], backend=frame.implementation).cast(dtype)
+        for name, dtype in frame.schema.items()
+    ]
+    return nw.from_dict({one.name: one for one in series}).to_native()
+
+
+class OverBlocks:
+    """Mixin: methods from rows to results take rows in blocks, too, and answer lazily (`apply`).
+
+    It wraps the methods of the classes that inherit. It goes left of scikit-learn's `TransformerMixin`, whose
+    ``set_output`` wraps ``transform`` as well, so that each block is what ``set_output`` says.
+    """
+
+    _over_blocks: ClassVar[tuple[str, ...]] = ROW_METHODS
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in cls._over_blocks:
+            found = vars(cls).get(name)
+            if callable(found):
+                setattr(cls, name, _mapped(found))
+            elif hasattr(found, "check") and hasattr(found, "fn"):  # scikit-learn's available_if
+                found.fn = _mapped(found.fn)
+
+
+def _mapped(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def over_blocks(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        if is_partitioned(X):
+            return apply(getattr(self, method.__name__), X, *args, **options)
+        return method(self, X, *args, **options)
+
+    return over_blocks
