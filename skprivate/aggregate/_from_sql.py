@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.aggregate._aggregation import default_bins
 from skprivate.aggregate._cells import resolve_feature_sets
-from skprivate.aggregate._columns import BinnedColumn, learn_columns
+from skprivate.aggregate._columns import BinnedColumn, default_bins, learn_columns
 from skprivate.aggregate._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, CuratedBags, no_privacy
 from skprivate.aggregate._group_tables import GroupTable, SumColumns, code_group_tables
 from skprivate.aggregate._label_noise import NoiseName
@@ -297,15 +296,17 @@ def _edges(
 def _feature_sets(
     connection: Any, table: str, names: Sequence[str], keys: Mapping[str, str], feature_sets: Any
 ) -> list[tuple[str, ...]]:
-    codes, sizes = [], []
-    if isinstance(feature_sets, (int, np.integer)) and not isinstance(feature_sets, bool):
-        # Pairs are chosen by how many rows have each value: a column of as many rows says that.
-        for name in names:
+    def count(asked: list[tuple[int, ...]]) -> list[NDArray[np.int64]]:
+        found = []
+        for (j,) in asked:
             with _quiet():
-                counts = connection.execute(f"SELECT COUNT(*) FROM {table} GROUP BY {keys[name]}").fetchall()
-            sizes.append(len(counts))
-            codes.append(np.repeat(np.arange(len(counts), dtype=np.int32), [count[0] for count in counts]))
-    sets, _ = resolve_feature_sets(feature_sets, names, codes, sizes)
+                rows = connection.execute(
+                    f"SELECT COUNT(*) FROM {table} GROUP BY {keys[names[j]]} ORDER BY {keys[names[j]]}"
+                ).fetchall()
+            found.append(np.array([row[0] for row in rows], dtype=np.int64))
+        return found
+
+    sets, _ = resolve_feature_sets(feature_sets, names, count)
     return [tuple(names[j] for j in one) for one in sets]
 
 
