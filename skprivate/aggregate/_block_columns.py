@@ -18,7 +18,7 @@ from skprivate.aggregate._columns import (
     as_numbers,
     checked_bins,
     default_bins,
-    encode_columns,
+    encode_known,
     in_order,
     is_numeric,
     plain_values,
@@ -115,10 +115,7 @@ def gather_codes(rows: Partitions, columns: tuple[Column, ...]) -> list[CodeArra
 def _encode(
     block: Table, *, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> Labelled:
-    codes = encode_columns(block.values, columns)
-    if any(bool((own < 0).any()) for own in codes):
-        raise RuntimeError(OTHER_ROWS)
-    return Labelled(block.size, targets(block.labels), codes)
+    return Labelled(block.size, targets(block.labels), encode_known(block.values, columns))
 
 
 def _narrow_codes(block: Labelled, *, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:

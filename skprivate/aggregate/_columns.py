@@ -180,6 +180,18 @@ def encode_columns(values: Sequence[NDArray[Any]], columns: Sequence[Column]) ->
     ]
 
 
+def encode_known(values: Sequence[NDArray[Any]], columns: Sequence[Column]) -> list[CodeArray]:
+    """Encode columns with codes learned before, all of whose values must be known."""
+    codes = encode_columns(values, columns)
+    for column, own in zip(columns, codes, strict=True):
+        if np.any(own < 0):
+            raise ValueError(
+                f"column {column.name!r} of X has values that were not among the categories that it was read for at "
+                f"first, in {int(np.sum(own < 0))} rows."
+            )
+    return codes
+
+
 def column_to_dict(column: Column) -> dict[str, Any]:
     """Plain form of a column for JSON."""
     if isinstance(column, BinnedColumn):

@@ -33,6 +33,8 @@ _WHOLE = (
     "UBIGINT",
 )
 _REALS = ("FLOAT", "DOUBLE", "REAL", "DECIMAL")
+#: Columns of one query that tells its sets apart: GROUPING_ID is a number of 64 bits.
+_MOST_KEYS = 60
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,9 @@ class Query:
         keys = ", ".join(key.values())
         sets = ", ".join("(" + ", ".join(key[name] for name in one) + ")" for one in self.sets)
         totals = ", ".join(f"SUM({sql})" for sql in self.sums)
+        mark = f"GROUPING_ID({keys})" if len(self.sets) > 1 else "0"
         return (
-            f"SELECT GROUPING_ID({keys}), {keys}, COUNT(*), {totals} FROM "
+            f"SELECT {mark}, {keys}, COUNT(*), {totals} FROM "
             f"(SELECT {', '.join(coded)} FROM {self.table}) AS coded GROUP BY GROUPING SETS ({sets})"
         )
 
@@ -173,12 +176,19 @@ def bags_from_sql(
         edges = _edges(connection, table, names, types, categorical_features, n_cuts, bin_edges)
         keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}
         sets = _feature_sets(connection, table, names, keys, feature_sets)
-        query = Query(table, keys, *_contributions(label, types[label], known, bounds), sets)
-        with _quiet():
-            rows = connection.execute(str(query)).fetchall()
-    groups, totals = _groups(rows, query)
+        added = _contributions(label, types[label], known, bounds)
+        groups: list[GroupTable] = []
+        totals: list[NDArray[Any]] = []
+        for some in _batches(sets):
+            query = Query(table, keys, *added, some)
+            with _quiet():
+                rows = connection.execute(str(query)).fetchall()
+            own_groups, own_totals = _groups(rows, query)
+            groups += own_groups
+            totals += own_totals
+    used = {name for one in sets for name in one}
     coding, codes, orders = code_group_tables(
-        groups, None, {name: edges[name] for name in edges if name in query.used}
+        groups, None, {name: edges[name] for name in edges if name in used}
     )
     exact = np.concatenate([part[order] for part, order in zip(totals, orders, strict=True)])
     if epsilon is None:
@@ -308,6 +318,19 @@ def _feature_sets(
 
     sets, _ = resolve_feature_sets(feature_sets, names, count)
     return [tuple(names[j] for j in one) for one in sets]
+
+
+def _batches(sets: Sequence[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
+    """Sets in their order, as many together as one query can tell apart."""
+    batches: list[list[tuple[str, ...]]] = []
+    used: set[str] = set()
+    for one in sets:
+        if not batches or len(used | set(one)) > _MOST_KEYS:
+            batches.append([])
+            used = set()
+        batches[-1].append(one)
+        used |= set(one)
+    return batches
 
 
 def _contributions(

@@ -120,15 +120,22 @@ def block_sums(
     return np.concatenate(sums if further is None else [*sums, further(block, found)])
 
 
-def _indicators(block: Labelled) -> FloatArray:
+def indicators(block: Labelled) -> FloatArray:
+    """Targets that are 0 or 1, as they are."""
     return block.targets
+
+
+def as_steps(bounds: Bounds) -> Integers:
+    """From numbers to steps of an interval."""
+    return partial(_steps, low=bounds[0], high=bounds[1])
 
 
 def _steps(block: Labelled, *, low: float, high: float) -> FloatArray:
     return number_contributions(block.targets, low, high)
 
 
-def _squares(block: Labelled, steps: FloatArray) -> NDArray[np.int64]:
+def squares(block: Labelled, steps: FloatArray) -> NDArray[np.int64]:
+    """Sum of the squares of steps."""
     return np.atleast_1d(exact_sum(square_contributions(steps).ravel()))
 
 
@@ -202,7 +209,7 @@ class ClassSums(Mechanism):
 
     def integers(self, rows: Partitions) -> NDArray[Any]:
         """Private: counts of indicators, (n_bags, n_outputs)."""
-        return self.bags.add_up(rows, _indicators).reshape(self.bags.n_bags, self.n_outputs)
+        return self.bags.add_up(rows, indicators).reshape(self.bags.n_bags, self.n_outputs)
 
     def exact(self, rows: Partitions) -> ReleasedSums:
         """Counts without noise of indicators."""
@@ -296,9 +303,8 @@ class NumberSums(Mechanism):
         return 0.0 if self.noise is None else self.noise.variance / LABEL_STEPS**2
 
     def integers(self, rows: Partitions, bounds: Bounds) -> NDArray[Any]:
-        """Private: sums of numbers in steps of the interval, (n_bags, n_outputs) row by row, and that of the squares."""
-        steps = partial(_steps, low=bounds[0], high=bounds[1])
-        return self.bags.add_up(rows, steps, _squares if self.with_squares else None)
+        """Private: sums of numbers in steps of the interval, (n_bags, n_outputs) row by row, and of squares."""
+        return self.bags.add_up(rows, as_steps(bounds), squares if self.with_squares else None)
 
     def exact(self, rows: Partitions) -> ReleasedSums:
         """Sums without noise, in float64, whatever the order of the rows."""

@@ -329,8 +329,8 @@ def make_random_bags(
         Public interval that all numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
         half where n·ε is below 500, finds one.
     row_keys : array-like of shape (n_samples,), or column of X where it lies in blocks, optional
-        Public identifiers, one for each row, that say nothing about labels. Bags are then drawn from rows in the order of
-        these: however rows are ordered, the same ones share a bag. By default they are drawn from numbers of rows.
+        Public identifiers, one for each row, that say nothing about labels. Bags are then drawn from rows in the
+        order of these: however rows are ordered, the same ones share a bag. By default numbers of rows are drawn.
     random_state : None, int or RandomState
     ledger : PrivacyLedger, optional
 

@@ -99,7 +99,7 @@ class Spread:
             return ()
         if n <= n_bins and not self.widths.any():
             distinct = _numbers(self.keys)
-            # Halving first keeps the midpoint of two huge numbers finite. That of neighbours may be rounded to the lower.
+            # Halving first keeps the midpoint of two huge numbers finite. That of neighbours may be the lower one.
             middle = distinct[1:] / 2 + distinct[:-1] / 2
             return tuple(np.where(middle > distinct[:-1], middle, distinct[1:]).tolist())
         # A number of many rows is a bin of its own: quantiles alone put a column that is mostly zero into one bin.
