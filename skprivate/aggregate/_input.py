@@ -32,11 +32,16 @@ class Table(NamedTuple):
     labels: NDArray[Any]
 
 
-def learn_names(estimator: Any, X: Any, y: Any, **roles: Any) -> Any:
-    """Let an estimator learn names and number of the features; returns one that knows nothing else, and may travel."""
+def label_column(X: Any, y: Any, **roles: Any) -> Partitions:
+    """Rows in blocks, their column of labels (and others) taken out; see `split_columns`."""
     if y is None:
         raise ValueError("y must name the column of X that holds the labels, got None.")
-    validate_data(estimator, split_columns(X, y=y, **roles).empty_block.X, skip_check_array=True)
+    return split_columns(X, y=y, **roles)
+
+
+def learn_names(estimator: Any, X: Any, y: Any, **roles: Any) -> Any:
+    """Let an estimator learn names and number of the features; returns one that knows nothing else, and may travel."""
+    validate_data(estimator, label_column(X, y, **roles).empty_block.X, skip_check_array=True)
     blank = type(estimator)()
     blank.n_features_in_ = estimator.n_features_in_
     if hasattr(estimator, "feature_names_in_"):
@@ -62,7 +67,7 @@ def table_blocks(
     read_labels : callable
         From the labels of a block to checked ones.
     """
-    rows = split_columns(X, y=y)
+    rows = label_column(X, y)
     names, _ = read_columns(rows.empty_block.X, tighten=False)
     return names, rows.map(partial(_read_block, names=names, read=read, read_labels=read_labels))
 

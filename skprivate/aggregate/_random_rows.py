@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.aggregate._bag_sums import BagSums, IntArray
+from skprivate.aggregate._input import label_column
 from skprivate.aggregate._label_sums import Labelled
 from skprivate.aggregate._losses import FloatArray
-from skprivate.partitions import Partitions, Roles, split_columns
+from skprivate.partitions import Partitions, Roles
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +112,7 @@ def number_blocks(
     read_labels : callable
         From the labels of a block to checked ones.
     """
-    if y is None:
-        raise ValueError("y must name the column of X that holds the labels, got None.")
-    rows = split_columns(X, y=y, row_keys=row_keys)
+    rows = label_column(X, y, row_keys=row_keys)
     return rows.map(partial(_read_block, read=read, read_labels=read_labels))
 
 
