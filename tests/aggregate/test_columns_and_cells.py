@@ -61,6 +61,12 @@ def test_bad_edges_are_refused(edges):
         learn(np.arange(5.0), categorical=False, bin_edges={"v": edges})
 
 
+@pytest.mark.parametrize("n_bins", [0, 1, -3, 2.0, True])
+def test_fewer_than_two_bins_are_refused(n_bins):
+    with pytest.raises(ValueError, match="n_bins must be an int of at least 2"):
+        make_curated_bags(np.arange(8.0).reshape(-1, 1), [0, 1] * 4, n_bins=n_bins)
+
+
 def test_texts_are_not_cut_into_bins():
     with pytest.raises(ValueError, match="declare it in categorical_features"):
         learn(np.array(["a", "b"], dtype=object), categorical=False)
