@@ -42,21 +42,22 @@ class Spread:
     def of(cls, numbers: NDArray[np.float64], within: Interval | None = None) -> Spread:
         """Of the finite ones of some numbers, of all or of those in ``within``: first and last keys of intervals."""
         # -0.0 is 0.0.
-        values, counts = np.unique(numbers[np.isfinite(numbers)] + 0.0, return_counts=True)
-        bits = values.view(np.uint64)
+        bits = (numbers[np.isfinite(numbers)] + 0.0).view(np.uint64)
         keys = np.where(bits & _SIGN, ~bits, bits | _SIGN)
         if within is not None:
             place = np.searchsorted(within[0], keys, side="right") - 1
-            inside = (place >= 0) & (keys <= within[1][place])
-            keys, counts = keys[inside], counts[inside]
+            keys = keys[(place >= 0) & (keys <= within[1][place])]
+        keys, counts = np.unique(keys, return_counts=True)
         return cls(keys, counts.astype(np.int64), np.zeros(keys.size, dtype=np.uint8))
 
     def at_most(self, most: int) -> Spread:
         """The same in no more than so many cells, all of one width; that of its cells is one width already."""
         keys, counts = self.keys, self.counts
         width = int(self.widths.max(initial=0))
-        while keys.size > most:
-            width += 1
+        if keys.size > most:
+            # Neighbours are in one cell if they differ in its lowest bits only: so many of them may differ in others.
+            apart = keys[1:] ^ keys[:-1]
+            width = int(np.partition(apart, apart.size - most)[apart.size - most]).bit_length()
             keys, counts = _merged(keys, counts, width)
         return Spread(keys, counts, np.full(keys.size, width, dtype=np.uint8))
 
@@ -126,7 +127,7 @@ def _merged(keys: KeyArray, counts: NDArray[np.int64], width: int) -> tuple[KeyA
     """Cells of one width from sorted keys."""
     if keys.size == 0:
         return keys, counts
-    coarse = keys >> np.uint64(width) << np.uint64(width)
+    coarse = keys & ~((np.uint64(1) << np.uint64(width)) - np.uint64(1))
     first = np.flatnonzero(np.append(True, coarse[1:] != coarse[:-1]))
     return coarse[first], np.add.reduceat(counts, first)
 
