@@ -53,9 +53,8 @@ class CategoricalColumn:
         known = np.array([c for c in self.categories if c is not None])
         own_codes = np.array([i for i, c in enumerate(self.categories) if c is not None], dtype=np.int32)
         missing = self.categories.index(None) if None in self.categories else UNKNOWN
-        if not {values.dtype.kind, known.dtype.kind} <= set(
-            "iu"
-        ):  # integers may be beyond what floats tell apart
+        # Integers may be beyond what floats tell apart.
+        if values.dtype.kind not in "iu" or known.dtype.kind not in "iu":
             known, values = known.astype(np.float64), values.astype(np.float64)
         if not known.size:
             return np.where(np.isnan(values), missing, UNKNOWN).astype(np.int32)

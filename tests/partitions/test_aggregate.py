@@ -302,16 +302,24 @@ def test_bins_where_not_all_numbers_are_held(n_bins, monkeypatch):
     assert len(passes) >= 7
 
 
-def test_types_that_differ_from_block_to_block():
+@pytest.mark.parametrize("taken", ["from_dtype", "all"])
+def test_types_that_differ_from_block_to_block(taken):
     """What a column holds is known once all of it is seen."""
     rows = pd.DataFrame({"v": np.array([1, 2, 3, 4, "b", None, 2, 1], dtype=object), "y": [0, 1] * 4})
     numbers = pd.DataFrame({"v": np.array([5, 6, 7, None, 5, 6], dtype=object), "y": [0, 1] * 3})
     for table in (rows, numbers):
         parts = [table[:2].astype({"v": int}), table[2:3], table[3:]]
-        found = make_curated_bags(Blocks(parts), "y", "singles", categorical_features="from_dtype")
-        there = make_curated_bags(table[["v"]], table.y, "singles")
+        found = make_curated_bags(Blocks(parts), "y", "singles", categorical_features=taken)
+        there = make_curated_bags(table[["v"]], table.y, "singles", categorical_features=taken)
         assert found.to_dict() == there.to_dict()
         assert str(found.columns) == str(there.columns)
+
+
+def test_zeros_of_both_signs_are_one_number():
+    values = np.array([0.0, -0.0, 1.0, -1.0] * 3)
+    for order in (values, values[::-1]):
+        (column,), codes = learn_columns([order], ["v"], categorical=[False], n_bins=2)
+        assert str(column.edges) == str((0.0, 1.0)) and np.unique(codes[0]).size == 3
 
 
 def test_integers_that_floats_do_not_tell_apart():
