@@ -13,7 +13,7 @@ import numpy as np
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._input import read_columns
 from skprivate.aggregate._losses import FloatArray, LossName, partition
-from skprivate.aggregate._membership import Membership, match_rows
+from skprivate.aggregate._membership import MatchedRows, match_rows
 
 
 def additive_loss(model: Any, X: Any, bags: CuratedBags, loss: LossName) -> float:
@@ -32,22 +32,22 @@ def additive_loss(model: Any, X: Any, bags: CuratedBags, loss: LossName) -> floa
     ValueError
         If some feature set of the model is the same within the bags of no table.
     """
-    report, membership = match_rows(bags, *read_columns(X))
+    report, matched = match_rows(bags, *read_columns(X))
     parts = model.contributions(X)
     parts = parts[:, :, np.newaxis] if parts.ndim == 2 else parts
     scores = parts.sum(axis=1) + model.intercept_
     linear = np.mean([table.label_sums.sum(axis=0) for table in report.tables], axis=0) @ model.intercept_
     for j, feature_set in enumerate(model.feature_sets_):
-        linear += _label_sum(report, membership, parts[:, j], feature_set)
+        linear += _label_sum(report, matched, parts[:, j], feature_set)
     value, _ = partition(loss, np.ascontiguousarray(scores.T))
     mean = (float(value.sum()) - float(linear)) / report.n_samples
     return 2 * mean if loss == "squared" else mean
 
 
-def _label_sum(report: CuratedBags, membership: Membership, part: FloatArray, feature_set: Any) -> float:
+def _label_sum(report: CuratedBags, matched: MatchedRows, part: FloatArray, feature_set: Any) -> float:
     """Sum over rows of label times contribution, by the table that says it with the least noise."""
     found: list[tuple[float, float]] = []
-    for table, cells in zip(report.tables, membership.cells, strict=True):
+    for table, cells in zip(report.tables, matched.cells, strict=True):
         of_bag = np.empty((table.n_bags, part.shape[1]))
         of_bag[cells] = part
         if np.array_equal(of_bag[cells], part):

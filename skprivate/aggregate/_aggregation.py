@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.aggregate._cells import resolve_feature_sets
-from skprivate.aggregate._columns import CodeArray, Column, learn_columns
+from skprivate.aggregate._bag_plan import KeyCounter, plan_membership
+from skprivate.aggregate._block_columns import encode_blocks, learn_blocks
+from skprivate.aggregate._columns import Column, default_bins, learn_columns
 from skprivate.aggregate._curated_bags import (
     ASSUMPTIONS,
     NUMBER_ASSUMPTIONS,
@@ -17,36 +19,25 @@ from skprivate.aggregate._curated_bags import (
     CuratedBags,
     no_privacy,
 )
-from skprivate.aggregate._input import categorical_mask, read_columns
+from skprivate.aggregate._input import categorical_mask, read_columns, table_blocks
 from skprivate.aggregate._label_noise import NoiseName
-from skprivate.aggregate._label_sums import ClassSums, NumberSums
+from skprivate.aggregate._label_sums import ClassSums, Labelled, NumberSums
 from skprivate.aggregate._labels import (
     Bounds,
     check_bounds,
     check_classes,
     check_label_privacy,
     check_label_types,
-    check_numbers,
-    encode_classes,
+    class_targets,
     keep_types,
-    one_hot,
+    number_targets,
 )
-from skprivate.aggregate._membership import Membership, assign_bags
+from skprivate.aggregate._membership import Membership
+from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyLedger, open_release
 
-
-def default_bins(n_samples: int) -> int:
-    """Buckets per numeric column: the cube root of the number of rows, between 2 and 16."""
-    return int(np.clip(round(n_samples ** (1 / 3)), 2, 16))
-
-
-def plan_membership(
-    columns: tuple[Column, ...], codes: list[CodeArray], feature_sets: Any, min_size: int
-) -> Membership:
-    """Assign rows to the bags of the feature sets asked for, by public rules."""
-    n_codes = [column.n_codes for column in columns]
-    sets, given = resolve_feature_sets(feature_sets, [c.name for c in columns], codes, n_codes)
-    return assign_bags(columns, codes, sets, min_size=min_size, all_needed=given)
+#: More different integers than this are numbers.
+_MOST_CLASSES = 20
 
 
 def class_sums(
@@ -112,10 +103,11 @@ def make_curated_bags(
 
     Parameters
     ----------
-    X : DataFrame or array-like of shape (n_samples, n_features)
-        Public features: numbers, strings, categories, missing values.
-    y : array-like of shape (n_samples,)
-        Labels; private.
+    X : DataFrame or array-like of shape (n_samples, n_features), or rows in blocks
+        Public features: numbers, strings, categories, missing values. Blocks (`skprivate.partitions`) give the same
+        bags to the last bit.
+    y : array-like of shape (n_samples,), or column of X
+        Labels; private. Where X lies in blocks, the name (of an array: number) of its column of labels.
     feature_sets : {"singles", "pairs"}, int, or iterable, default="pairs"
         "singles": one set per column; "pairs": columns and all their pairs; an int: columns and that many pairs,
         chosen by their features' entropy; or sets of column names or positions.
@@ -168,34 +160,22 @@ def make_curated_bags(
     ('x0',) [('apple',), ('banana',)] [3 1] [2. 0.]
     ('x1',) [('high',), ('low',)] [1 3] [0. 2.]
     """
-    names, values = read_columns(X)
-    labels = np.asarray(y if classes is None or isinstance(classes, str) else keep_types(y))
-    if labels.ndim != 1 or (values and labels.size != values[0].size):
-        raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
     if not isinstance(min_size, (int, np.integer)) or min_size < 1:
         raise ValueError(f"min_size must be an int of at least 1, got {min_size!r}.")
-    check_label_types(labels)
     check_label_privacy(epsilon, delta)
-    columns, codes = learn_columns(
-        values,
-        names,
-        categorical=categorical_mask(categorical_features, names, values, bin_edges),
-        n_bins=default_bins(labels.size) if n_bins is None else n_bins,
-        bin_edges=bin_edges,
-    )
-    membership = plan_membership(columns, codes, feature_sets, int(min_size))
-    found = _find_classes(labels, classes)
+    coding = {"categorical_features": categorical_features, "n_bins": n_bins, "bin_edges": bin_edges}
+    read = _read_blocks if is_partitioned(X) else _read_memory
+    columns, rows, found = read(X, y, classes, epsilon is None, **coding)
+    membership = plan_membership(KeyCounter(rows, columns), feature_sets, int(min_size))
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
     sums: ClassSums | NumberSums
     if found is None:
         sums = number_sums(membership, check_bounds(label_bounds), **asked)
-        targets = check_numbers(labels)[np.newaxis]
     else:
         sums = class_sums(membership, len(found), **asked)
-        targets = one_hot(encode_classes(labels, found, strict=epsilon is None), len(found))
     if epsilon is None:
         return membership.report(
-            sums.exact(targets), no_privacy(sums.assumptions), None if found is None else tuple(found)
+            sums.exact(rows), no_privacy(sums.assumptions), None if found is None else tuple(found)
         )
     with open_release(
         epsilon=epsilon,
@@ -209,25 +189,87 @@ def make_curated_bags(
         assumptions=sums.assumptions,
         plan=sums.events,
     ) as release:
-        released = sums.run(targets, release)
+        released = sums.run(rows, release)
     return membership.report(released, release.close(), None if found is None else tuple(found))
 
 
-def _find_classes(labels: NDArray[Any], classes: Any) -> list[Any] | None:
+def _read_memory(
+    X: Any, y: Any, classes: Any, strict: bool, **coding: Any
+) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
+    names, values = read_columns(X)
+    labels = np.asarray(y if classes is None or isinstance(classes, str) else keep_types(y))
+    if labels.ndim != 1 or (values and labels.size != values[0].size):
+        raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
+    check_label_types(labels)
+    bin_edges, n_bins = coding["bin_edges"], coding["n_bins"]
+    columns, codes = learn_columns(
+        values,
+        names,
+        categorical=categorical_mask(coding["categorical_features"], names, values, bin_edges),
+        n_bins=default_bins(labels.size) if n_bins is None else n_bins,
+        bin_edges=bin_edges,
+    )
+    found = _find_classes(classes, _look_at_labels(labels, auto=_is_auto(classes)))
+    return columns, InMemory(Labelled.of(_targets(found, strict)(labels), codes)), found
+
+
+def _read_blocks(
+    X: Any, y: Any, classes: Any, strict: bool, **coding: Any
+) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
+    names, tables = table_blocks(X, y, partial(read_columns, tighten=False), _checked_types)
+    look = partial(_look_at_labels, auto=_is_auto(classes))
+    columns, _, seen = learn_blocks(
+        tables, names, look_at_labels=look, labels_together=_labels_together, **coding
+    )
+    found = _find_classes(classes, seen)
+    return columns, encode_blocks(tables, columns, _targets(found, strict)), found
+
+
+def _checked_types(labels: NDArray[Any]) -> NDArray[Any]:
+    check_label_types(labels)
+    return labels
+
+
+def _targets(classes: list[Any] | None, strict: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    return number_targets if classes is None else partial(class_targets, classes=classes, strict=strict)
+
+
+def _is_auto(classes: Any) -> bool:
+    if isinstance(classes, str) and classes != "auto":
+        raise ValueError(f"classes must be 'auto', None or a sequence of labels, got {classes!r}.")
+    return isinstance(classes, str)
+
+
+#: The kinds of NumPy's types, and the distinct labels unless they are numbers.
+_Seen = tuple[frozenset[str], frozenset[Any]]
+
+
+def _look_at_labels(labels: NDArray[Any], *, auto: bool) -> _Seen:
+    if not auto or labels.size == 0:
+        return frozenset(), frozenset()
+    if labels.dtype.kind == "f":
+        if np.any(np.isnan(labels)):
+            raise ValueError("y contains NaN.")
+        return frozenset("f"), frozenset()
+    distinct = labels if labels.dtype == object else np.unique(labels)
+    if labels.dtype.kind in "iu":
+        distinct = distinct[: _MOST_CLASSES + 1]
+    return frozenset(labels.dtype.kind), frozenset(distinct.tolist())
+
+
+def _labels_together(seen: list[_Seen]) -> _Seen:
+    return frozenset().union(*(kinds for kinds, _ in seen)), frozenset().union(*(one for _, one in seen))
+
+
+def _find_classes(classes: Any, seen: _Seen) -> list[Any] | None:
     if classes is None:
         return None
     if not isinstance(classes, str):
         return check_classes(classes)
-    if classes != "auto":
-        raise ValueError(f"classes must be 'auto', None or a sequence of labels, got {classes!r}.")
-    if labels.dtype.kind == "f":
-        if np.any(np.isnan(labels)):
-            raise ValueError("y contains NaN.")
-        return None
-    distinct = set(labels.tolist())
+    kinds, distinct = seen
     if any(label is None or label != label for label in distinct):
         raise ValueError("y contains missing labels.")
-    if labels.dtype.kind in "iu" and len(distinct) > 20:
+    if (kinds <= set("iuf") and "f" in kinds) or (kinds <= set("iu") and len(distinct) > _MOST_CLASSES):
         return None
     if len(distinct) < 2:
         raise ValueError("y holds one class only; pass the public classes.")

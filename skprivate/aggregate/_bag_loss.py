@@ -263,10 +263,10 @@ def _prepare(
                 "X must be the rows that were aggregated, got None: curated bags do not list theirs."
             )
         outputs = report.n_outputs
-        report, membership = match_rows(report, *read_columns(X))
+        report, matched = match_rows(report, *read_columns(X))
         parts = [
             _Part(slice(None), cells, table.counts, table.label_sums, table.noise_variance)
-            for cells, table in zip(membership.cells, report.tables, strict=True)
+            for cells, table in zip(matched.cells, report.tables, strict=True)
         ]
     multinomial = report.classes is not None and outputs > 1
     means = [_check(one, report.n_samples, outputs, chosen, multinomial) for one in predictions]

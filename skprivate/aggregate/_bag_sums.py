@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from skprivate.aggregate._label_sums import Further, Integers, Labelled, block_sums
 from skprivate.aggregate._losses import FloatArray
+from skprivate.partitions import Partitions
+from skprivate.partitions._partitions import OTHER_ROWS
+from skprivate.privacy import exact_sum
 
 IntArray = NDArray[np.int64]
+
+
+def _member_sums(
+    block: Labelled,
+    beside: tuple[int, IntArray, IntArray],
+    *,
+    n_bags: int,
+    integers: Integers,
+    further: Further | None,
+) -> NDArray[np.int64]:
+    size, bags, rows = beside
+    if size != len(block.size):
+        raise RuntimeError(OTHER_ROWS)
+    return block_sums(block, [(bags, rows, n_bags)], integers, further)
+
+
+def _add_blocks(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return exact_sum(part[..., np.newaxis] for part in parts)
 
 
 class BagSums:
@@ -23,9 +47,14 @@ class BagSums:
     sizes : ndarray of int64, shape (n_bags,)
     n_samples : int
         Number of rows that bags were drawn from.
+    block_sizes : sequence of int, optional
+        Rows of each block, where rows lie in blocks.
     """
 
-    def __init__(self, members: IntArray, sizes: IntArray, n_samples: int) -> None:
+    def __init__(
+        self, members: IntArray, sizes: IntArray, n_samples: int, block_sizes: Sequence[int] | None = None
+    ) -> None:
+        self.block_sizes = [n_samples] if block_sizes is None else list(block_sizes)
         self.members = members
         self.sizes = sizes
         self.n_samples = n_samples
@@ -44,15 +73,26 @@ class BagSums:
     def bag_sizes(self) -> IntArray:
         return self.sizes
 
-    def label_sums(self, targets: FloatArray) -> FloatArray:
-        """Private: sums (n_bags, n_outputs) of the targets (n_outputs, n_samples)."""
-        return np.ascontiguousarray(self.add(targets[:, self.members]).T)
+    def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
+        """Private: exact sums (n_bags, n_outputs) over bags, row by row, and further ones over all rows."""
+        form = partial(_member_sums, n_bags=self.n_bags, integers=integers, further=further)
+        total: NDArray[Any] = rows.fold(form, _add_blocks, beside=self._by_block())
+        return total
 
-    def integer_sums(self, contributions: FloatArray) -> IntArray:
-        """Private: exact sums (n_bags, n_outputs) of integers (n_outputs, n_samples) of at most 2³⁰."""
-        # In float64, 2²² of them stay below 2⁵³.
-        exact: NDArray[Any] = contributions if self.sizes.max() <= 1 << 22 else contributions.astype(np.int64)
-        return self.label_sums(exact).astype(np.int64)
+    def _by_block(self) -> list[tuple[int, IntArray, IntArray]]:
+        """Number of rows of every block, and bags and rows (counted within the block) of the memberships there."""
+        if len(self.block_sizes) == 1:
+            return [(self.n_samples, self.bag_of_member, self.members)]
+        order = np.argsort(self.members, kind="stable")
+        rows, bags = self.members[order], self.bag_of_member[order]
+        ends = np.cumsum(self.block_sizes)
+        cuts = np.searchsorted(rows, ends[:-1])
+        return [
+            (int(size), own_bags, own_rows - (end - size))
+            for size, end, own_bags, own_rows in zip(
+                self.block_sizes, ends, np.split(bags, cuts), np.split(rows, cuts), strict=True
+            )
+        ]
 
     def add(self, member_values: FloatArray) -> FloatArray:
         """Sum of member values (..., n_memberships) over each bag."""

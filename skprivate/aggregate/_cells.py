@@ -7,10 +7,10 @@ rest cell by their public counts. Nothing here sees a label.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from skprivate.aggregate._columns import UNKNOWN, CodeArray
 
 IntArray = NDArray[np.int64]
-#: Packed keys up to this range are looked up in a dense array, beyond it by bisection.
+#: Packed keys up to this range may be looked up in a dense array, beyond it by bisection.
 _DENSE_LOOKUP = 1 << 22
 _LARGEST_KEY = 1 << 62
 
@@ -49,13 +49,13 @@ class CellIndex:
     def has_rest(self) -> bool:
         return self.n_cells > 0 and bool(self.keys[-1, 0] == UNKNOWN)
 
-    def locate(self, codes: Sequence[CodeArray]) -> CodeArray:
+    def locate(self, codes: Sequence[CodeArray] | Mapping[int, CodeArray]) -> CodeArray:
         """Cell of every row.
 
         Parameters
         ----------
-        codes : sequence of ndarray of int32
-            Codes of all columns, by position.
+        codes : sequence or mapping of ndarray of int32
+            Codes of the columns, by position.
 
         Returns
         -------
@@ -68,24 +68,53 @@ class CellIndex:
         known_keys = pack_codes(list(self.keys[:n_keys].T), self.radices)
         other = n_keys if self.has_rest else UNKNOWN
         span = math.prod(self.radices)
-        if span <= _DENSE_LOOKUP:
+        if _is_small(span, packed.size):
             lookup = np.full(span + 1, other, dtype=np.int32)
             lookup[known_keys] = np.arange(n_keys, dtype=np.int32)
             lookup[span] = UNKNOWN
-            return lookup[np.where(packed < 0, span, packed)]
+            packed[packed < 0] = span
+            return lookup[packed]
         place = np.minimum(np.searchsorted(known_keys, packed), max(n_keys - 1, 0))
         hit = known_keys[place] == packed if n_keys else np.zeros(packed.shape, dtype=bool)
         return np.where(packed < 0, UNKNOWN, np.where(hit, place, other)).astype(np.int32)
 
 
-def index_cells(
-    codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
-) -> tuple[CellIndex, CodeArray, IntArray]:
-    """Find the cells of a feature set.
+class KeyCounts(NamedTuple):
+    """The value combinations of a feature set that occur, packed and increasing, and how many rows have each."""
+
+    keys: IntArray
+    counts: IntArray
+
+
+def count_keys(codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tuple[int, ...]) -> KeyCounts:
+    """Count the value combinations of a feature set."""
+    radices = tuple(n_codes[c] for c in columns)
+    packed = pack_codes([codes[c] for c in columns], radices)
+    span = math.prod(radices)
+    if _is_small(span, packed.size):
+        all_counts = np.bincount(packed, minlength=span)
+        keys = np.flatnonzero(all_counts)
+        return KeyCounts(keys, all_counts[keys].astype(np.int64, copy=False))
+    keys, counts = np.unique(packed, return_counts=True)
+    return KeyCounts(keys, counts.astype(np.int64, copy=False))
+
+
+def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
+    """Counts of all rows from those of blocks."""
+    keys, place = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
+    counts = np.zeros(keys.size, dtype=np.int64)
+    np.add.at(counts, place, np.concatenate([part.counts for part in parts]))
+    return KeyCounts(keys, counts)
+
+
+def make_cells(
+    found: KeyCounts, n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
+) -> tuple[CellIndex, IntArray, NDArray[np.int64]]:
+    """The cells of a feature set.
 
     Parameters
     ----------
-    codes : sequence of ndarray of int32, each of shape (n_samples,)
+    found : KeyCounts
     n_codes : sequence of int
     columns : tuple of int
     min_size : int
@@ -96,40 +125,37 @@ def index_cells(
     -------
     index : CellIndex
         Without cells if all rows would be in the rest cell.
-    cells : ndarray of int32, shape (n_samples,)
     counts : ndarray of int64, shape (n_cells,)
+    cell_of_key : ndarray of int64, shape (n_keys,)
+        Of each combination that occurs.
     """
     radices = tuple(n_codes[c] for c in columns)
-    packed = pack_codes([codes[c] for c in columns], radices)
-    span = math.prod(radices)
-    if span <= _DENSE_LOOKUP:
-        all_counts = np.bincount(packed, minlength=span)
-        keys = np.flatnonzero(all_counts)
-        counts = all_counts[keys].astype(np.int64)
-        lookup = np.zeros(span, dtype=np.int32)
-        lookup[keys] = np.arange(keys.size, dtype=np.int32)
-        cells: CodeArray = lookup[packed]
-    else:
-        keys, inverse, counts = np.unique(packed, return_inverse=True, return_counts=True)
-        cells = inverse.astype(np.int32)
-    keep = _kept(counts, min_size)
-    unpacked = _unpack(keys, radices)
-    if keep.all():
-        return CellIndex(columns, radices, unpacked), cells, counts
+    keep = _kept(found.counts, min_size)
     n_kept = int(keep.sum())
-    new_cell = np.full(keys.size, n_kept, dtype=np.int32)
-    new_cell[keep] = np.arange(n_kept, dtype=np.int32)
+    cell_of_key = np.where(keep, np.cumsum(keep) - 1, n_kept)
+    unpacked = _unpack(found.keys, radices)
+    if keep.all():
+        return CellIndex(columns, radices, unpacked), found.counts, cell_of_key
     if n_kept == 0:
         nothing = np.empty((0, len(columns)), dtype=np.int32)
-        return CellIndex(columns, radices, nothing), new_cell[cells], np.empty(0, dtype=np.int64)
+        return CellIndex(columns, radices, nothing), np.empty(0, dtype=np.int64), cell_of_key
     rest_key = np.full((1, len(columns)), UNKNOWN, dtype=np.int32)
-    merged = np.append(counts[keep], counts[~keep].sum())
+    merged = np.append(found.counts[keep], found.counts[~keep].sum())
     index = CellIndex(columns, radices, np.concatenate([unpacked[keep], rest_key]))
-    return index, new_cell[cells], merged
+    return index, merged, cell_of_key
+
+
+def index_cells(
+    codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
+) -> tuple[CellIndex, CodeArray, IntArray]:
+    """The cells of a feature set, the cell of every row, and the rows of every cell."""
+    found = count_keys(codes, n_codes, columns)
+    index, counts, _ = make_cells(found, n_codes, columns, min_size=min_size)
+    return index, index.locate(codes), counts
 
 
 def resolve_feature_sets(
-    feature_sets: Any, names: Sequence[str], codes: Sequence[CodeArray], n_codes: Sequence[int]
+    feature_sets: Any, names: Sequence[str], count: Callable[[list[tuple[int, ...]]], Sequence[IntArray]]
 ) -> tuple[list[tuple[int, ...]], bool]:
     """Feature sets as tuples of column positions.
 
@@ -140,8 +166,10 @@ def resolve_feature_sets(
         the most values (the product of the effective numbers of values, exp of the entropy) among the pairs whose
         average bag keeps ten rows, then the coarsest of the others; else the sets themselves, each a column or an
         iterable of columns, by name or position.
-    names, codes, n_codes
+    names : sequence of str
         Of the columns.
+    count : callable
+        From feature sets to the numbers of rows of each of their cells; asked for single columns if pairs are chosen.
 
     Returns
     -------
@@ -159,7 +187,7 @@ def resolve_feature_sets(
             f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}."
         )
     if isinstance(feature_sets, (int, np.integer)) and not isinstance(feature_sets, bool):
-        return singles + _widest_pairs(int(feature_sets), codes, n_codes), False
+        return singles + _widest_pairs(int(feature_sets), len(names), count), False
     if not isinstance(feature_sets, Iterable):
         raise ValueError(
             f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}."
@@ -189,16 +217,18 @@ def _positions(one: Any, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(sorted(positions))
 
 
-def _widest_pairs(q: int, codes: Sequence[CodeArray], n_codes: Sequence[int]) -> list[tuple[int, ...]]:
-    every = list(combinations(range(len(codes)), 2))
+def _widest_pairs(
+    q: int, n_columns: int, count: Callable[[list[tuple[int, ...]]], Sequence[IntArray]]
+) -> list[tuple[int, ...]]:
+    every = list(combinations(range(n_columns), 2))
     if q < 0 or q > len(every):
         raise ValueError(f"feature_sets={q} pairs were asked for, but there are {len(every)}.")
-    entropy = []
-    for column_codes, size in zip(codes, n_codes, strict=True):
-        share = np.bincount(column_codes, minlength=size) / max(column_codes.size, 1)
-        share = share[share > 0]
-        entropy.append(float(-np.sum(share * np.log(share))))
-    limit = math.log(max(codes[0].size / 10, 1)) if codes else 0.0
+    if not every:
+        return []
+    counts = count([(j,) for j in range(n_columns)])
+    shares = [own[own > 0] / max(int(own.sum()), 1) for own in counts]
+    entropy = [float(-np.sum(share * np.log(share))) for share in shares]
+    limit = math.log(max(int(counts[0].sum()) / 10, 1))
     width = {pair: entropy[pair[0]] + entropy[pair[1]] for pair in every}
 
     def preference(pair: tuple[int, int]) -> tuple[bool, float, tuple[int, int]]:
@@ -206,6 +236,11 @@ def _widest_pairs(q: int, codes: Sequence[CodeArray], n_codes: Sequence[int]) ->
         return (not fits, -width[pair] if fits else width[pair], pair)
 
     return [*sorted(sorted(every, key=preference)[:q])]
+
+
+def _is_small(span: int, n_rows: int) -> bool:
+    """Whether an array of all combinations is soon filled, against looking each row's up; the result is the same."""
+    return span <= min(_DENSE_LOOKUP, max(1 << 14, 4 * n_rows))
 
 
 def _kept(counts: IntArray, min_size: int) -> NDArray[np.bool_]:

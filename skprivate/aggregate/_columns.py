@@ -7,12 +7,14 @@ are never looked at.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from skprivate.aggregate._spread import Spread
 
 CodeArray = NDArray[np.int32]
 #: Code of a value that was not there when the column was learned.
@@ -44,14 +46,16 @@ class CategoricalColumn:
         if values.dtype.kind in "biuf" and not any(isinstance(c, str) for c in self.categories):
             return self._encode_numbers(values)
         index = {category: code for code, category in enumerate(self.categories)}
-        plain = _plain_values(values)
+        plain = plain_values(values)
         return np.fromiter((index.get(value, UNKNOWN) for value in plain), np.int32, len(plain))
 
     def _encode_numbers(self, values: NDArray[Any]) -> CodeArray:
-        known = np.array([c for c in self.categories if c is not None], dtype=np.float64)
+        known = np.array([c for c in self.categories if c is not None])
         own_codes = np.array([i for i, c in enumerate(self.categories) if c is not None], dtype=np.int32)
         missing = self.categories.index(None) if None in self.categories else UNKNOWN
-        values = values.astype(np.float64)
+        # Integers may be beyond what floats tell apart.
+        if values.dtype.kind not in "iu" or known.dtype.kind not in "iu":
+            known, values = known.astype(np.float64), values.astype(np.float64)
         if not known.size:
             return np.where(np.isnan(values), missing, UNKNOWN).astype(np.int32)
         order = np.argsort(known)
@@ -101,6 +105,11 @@ class BinnedColumn:
 Column = CategoricalColumn | BinnedColumn
 
 
+def default_bins(n_samples: int) -> int:
+    """Buckets per numeric column: the cube root of the number of rows, between 2 and 16."""
+    return int(np.clip(round(n_samples ** (1 / 3)), 2, 16))
+
+
 def learn_columns(
     values: Sequence[NDArray[Any]],
     names: Sequence[str],
@@ -128,36 +137,58 @@ def learn_columns(
     columns : tuple of Column
     codes : list of ndarray of int32
     """
+    given = checked_bins(names, n_bins, bin_edges)
+    columns: list[Column] = []
+    codes: list[CodeArray] = []
+    for column_values, name, is_categorical in zip(values, names, categorical, strict=True):
+        column: Column
+        if name in given:
+            column = BinnedColumn(name, given[name])
+            codes.append(column.encode(as_numbers(column_values, name)))
+        elif is_categorical:
+            column, column_codes = _learn_categories(column_values, name)
+            codes.append(column_codes)
+        else:
+            numbers = as_numbers(column_values, name)
+            column = BinnedColumn(name, _all_edges(numbers, n_bins))
+            codes.append(column.encode(numbers))
+        columns.append(column)
+    return tuple(columns), codes
+
+
+def checked_bins(
+    names: Sequence[str], n_bins: Any, bin_edges: Mapping[str, Sequence[float]] | None
+) -> dict[str, tuple[float, ...]]:
+    """Edges that were given, by column; refuses those of no column, and less than two bins."""
+    if not isinstance(n_bins, (int, np.integer)) or isinstance(n_bins, bool) or n_bins < 2:
+        raise ValueError(f"n_bins must be an int of at least 2, got {n_bins!r}.")
     given = dict(bin_edges or {})
     unknown = sorted(set(given) - set(names))
     if unknown:
         raise ValueError(
             f"bin_edges names columns that X does not have: {unknown}; columns are {list(names)}."
         )
-    columns: list[Column] = []
-    codes: list[CodeArray] = []
-    for column_values, name, is_categorical in zip(values, names, categorical, strict=True):
-        column: Column
-        if name in given:
-            column = BinnedColumn(name, _checked_edges(given[name], name))
-            codes.append(column.encode(_as_numbers(column_values, name)))
-        elif is_categorical:
-            column, column_codes = _learn_categories(column_values, name)
-            codes.append(column_codes)
-        else:
-            numbers = _as_numbers(column_values, name)
-            column = BinnedColumn(name, _quantile_edges(numbers, n_bins))
-            codes.append(column.encode(numbers))
-        columns.append(column)
-    return tuple(columns), codes
+    return {name: _checked_edges(edges, name) for name, edges in given.items()}
 
 
 def encode_columns(values: Sequence[NDArray[Any]], columns: Sequence[Column]) -> list[CodeArray]:
     """Encode columns with codes learned before."""
     return [
-        column.encode(_as_numbers(v, column.name) if isinstance(column, BinnedColumn) else v)
+        column.encode(as_numbers(v, column.name) if isinstance(column, BinnedColumn) else v)
         for v, column in zip(values, columns, strict=True)
     ]
+
+
+def encode_known(values: Sequence[NDArray[Any]], columns: Sequence[Column]) -> list[CodeArray]:
+    """Encode columns with codes learned before, all of whose values must be known."""
+    codes = encode_columns(values, columns)
+    for column, own in zip(columns, codes, strict=True):
+        if np.any(own < 0):
+            raise ValueError(
+                f"column {column.name!r} of X has values that were not among the categories that it was read for at "
+                f"first, in {int(np.sum(own < 0))} rows."
+            )
+    return codes
 
 
 def column_to_dict(column: Column) -> dict[str, Any]:
@@ -190,18 +221,22 @@ def _learn_categories(values: NDArray[Any], name: str) -> tuple[CategoricalColum
     if values.dtype.kind in "biu":
         found, inverse = np.unique(values, return_inverse=True)
         return CategoricalColumn(name, tuple(found.tolist())), inverse.astype(np.int32)
-    plain = _plain_values(values)
+    plain = plain_values(values)
     index: dict[Any, int] = {}
     first_codes = np.fromiter((index.setdefault(value, len(index)) for value in plain), np.int32, len(plain))
-    # Code order must not depend on row order; values of several types sort by type first, missing goes last.
-    ordered = sorted(index, key=lambda v: (v is None, isinstance(v, str), v if v is not None else 0))
+    ordered = in_order(index)
     rank = np.empty(len(index), dtype=np.int32)
     for code, value in enumerate(ordered):
         rank[index[value]] = code
     return CategoricalColumn(name, tuple(ordered)), rank[first_codes]
 
 
-def _plain_values(values: NDArray[Any]) -> list[Any]:
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Categories in an order that does not depend on rows; several types sort by type first, missing goes last."""
+    return sorted(values, key=lambda v: (v is None, isinstance(v, str), v if v is not None else 0))
+
+
+def plain_values(values: NDArray[Any]) -> list[Any]:
     """Hashable Python values; every kind of missing value becomes None, anything exotic its repr."""
     listed: list[Any] = values.tolist()
     if values.dtype.kind in "biuUS":
@@ -222,7 +257,7 @@ def _plain(value: Any) -> Any:
     return None if missing else repr(value)
 
 
-def _as_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
+def as_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
     try:
         return np.asarray(
             [np.nan if v is None else v for v in values] if values.dtype == object else values, float
@@ -241,22 +276,7 @@ def _checked_edges(edges: Sequence[float], name: str) -> tuple[float, ...]:
     return tuple(array.tolist())
 
 
-def _quantile_edges(numbers: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
-    finite = numbers[np.isfinite(numbers)]
-    distinct, counts = np.unique(finite, return_counts=True)
-    if distinct.size <= 1:
-        return ()
-    if distinct.size <= n_bins:
-        # Halving first keeps the midpoint of two huge numbers finite. That of neighbours may be rounded to the lower.
-        middle = distinct[1:] / 2 + distinct[:-1] / 2
-        return tuple(np.where(middle > distinct[:-1], middle, distinct[1:]).tolist())
-    # A value of many rows is a bucket of its own: quantiles alone put a column that is mostly zero into one bucket.
-    heavy = distinct[counts * n_bins >= counts.sum()]
-    others = finite[~np.isin(finite, heavy)]
-    n_cuts = max(n_bins - heavy.size, n_bins // 2)
-    above = np.searchsorted(distinct, heavy, side="right")
-    edges = [heavy, distinct[above[above < distinct.size]]]
-    if others.size:
-        edges.append(np.quantile(others, np.linspace(0, 1, n_cuts + 1)[1:-1], method="lower"))
-    # An edge at the minimum would leave the first bucket empty.
-    return tuple(edge for edge in np.unique(np.concatenate(edges)).tolist() if edge > distinct[0])
+def _all_edges(numbers: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
+    edges = Spread.of(numbers).edges(n_bins)
+    assert isinstance(edges, tuple)  # where all numbers are held, none has to be looked at again
+    return edges

@@ -79,8 +79,7 @@ class CellDesign:
         self.offsets = np.concatenate([[0], np.cumsum([index.n_cells for index in indexes], dtype=np.int64)])
         groups = []
         for members in _group_sets(indexes, min(_GROUP_SPAN, max(n // _ROWS_PER_JOINT_VALUE, 256))):
-            group_cells = {j: indexes[j].locate(codes) if cells is None else cells[j] for j in members}
-            groups.append(_make_group(members, indexes, codes, group_cells))
+            groups.append(_make_group(members, indexes, codes, cells))
         self._groups, self.multiplicity = _merge_rows(groups, n)
         self.n_rows = self._groups[0].codes.size if groups else n
         self.counts = self.scatter(self._ones())[0, :-1]
@@ -291,12 +290,16 @@ def _group_sets(indexes: Sequence[CellIndex], largest: int) -> list[list[int]]:
 
 
 def _make_group(
-    members: list[int], indexes: Sequence[CellIndex], codes: Sequence[CodeArray], cells: dict[int, CodeArray]
+    members: list[int],
+    indexes: Sequence[CellIndex],
+    codes: Sequence[CodeArray],
+    cells: Sequence[CodeArray] | None,
 ) -> _Group:
     if len(members) == 1:
         (j,) = members
         size = indexes[j].n_cells
-        return _Group(_narrow(cells[j], size), size, ((j, None),))
+        own = indexes[j].locate(codes) if cells is None else cells[j]
+        return _Group(_narrow(own, size), size, ((j, None),))
     radix = {c: r for j in members for c, r in zip(indexes[j].columns, indexes[j].radices, strict=True)}
     columns = sorted(radix)
     packed = pack_codes([codes[c] for c in columns], [radix[c] for c in columns])
@@ -308,7 +311,11 @@ def _make_group(
     renumber = np.zeros(span, dtype=np.int32)
     renumber[present] = np.arange(present.size, dtype=np.int32)
     rows = representative[present]
-    parts = tuple((j, cells[j][rows].astype(np.intp)) for j in members)
+    if cells is None:
+        some = {c: codes[c][rows] for c in columns}
+        parts = tuple((j, indexes[j].locate(some).astype(np.intp)) for j in members)
+    else:
+        parts = tuple((j, cells[j][rows].astype(np.intp)) for j in members)
     return _Group(_narrow(renumber[packed], present.size), int(present.size), parts)
 
 

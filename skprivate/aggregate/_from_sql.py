@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.aggregate._aggregation import default_bins
 from skprivate.aggregate._cells import resolve_feature_sets
-from skprivate.aggregate._columns import BinnedColumn, learn_columns
+from skprivate.aggregate._columns import BinnedColumn, default_bins, learn_columns
 from skprivate.aggregate._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, CuratedBags, no_privacy
 from skprivate.aggregate._group_tables import GroupTable, SumColumns, code_group_tables
 from skprivate.aggregate._label_noise import NoiseName
@@ -34,6 +33,8 @@ _WHOLE = (
     "UBIGINT",
 )
 _REALS = ("FLOAT", "DOUBLE", "REAL", "DECIMAL")
+#: Columns of one query that tells its sets apart: GROUPING_ID is a number of 64 bits.
+_MOST_KEYS = 60
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,9 @@ class Query:
         keys = ", ".join(key.values())
         sets = ", ".join("(" + ", ".join(key[name] for name in one) + ")" for one in self.sets)
         totals = ", ".join(f"SUM({sql})" for sql in self.sums)
+        mark = f"GROUPING_ID({keys})" if len(self.sets) > 1 else "0"
         return (
-            f"SELECT GROUPING_ID({keys}), {keys}, COUNT(*), {totals} FROM "
+            f"SELECT {mark}, {keys}, COUNT(*), {totals} FROM "
             f"(SELECT {', '.join(coded)} FROM {self.table}) AS coded GROUP BY GROUPING SETS ({sets})"
         )
 
@@ -174,12 +176,19 @@ def bags_from_sql(
         edges = _edges(connection, table, names, types, categorical_features, n_cuts, bin_edges)
         keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}
         sets = _feature_sets(connection, table, names, keys, feature_sets)
-        query = Query(table, keys, *_contributions(label, types[label], known, bounds), sets)
-        with _quiet():
-            rows = connection.execute(str(query)).fetchall()
-    groups, totals = _groups(rows, query)
+        added = _contributions(label, types[label], known, bounds)
+        groups: list[GroupTable] = []
+        totals: list[NDArray[Any]] = []
+        for some in _batches(sets):
+            query = Query(table, keys, *added, some)
+            with _quiet():
+                rows = connection.execute(str(query)).fetchall()
+            own_groups, own_totals = _groups(rows, query)
+            groups += own_groups
+            totals += own_totals
+    used = {name for one in sets for name in one}
     coding, codes, orders = code_group_tables(
-        groups, None, {name: edges[name] for name in edges if name in query.used}
+        groups, None, {name: edges[name] for name in edges if name in used}
     )
     exact = np.concatenate([part[order] for part, order in zip(totals, orders, strict=True)])
     if epsilon is None:
@@ -297,16 +306,31 @@ def _edges(
 def _feature_sets(
     connection: Any, table: str, names: Sequence[str], keys: Mapping[str, str], feature_sets: Any
 ) -> list[tuple[str, ...]]:
-    codes, sizes = [], []
-    if isinstance(feature_sets, (int, np.integer)) and not isinstance(feature_sets, bool):
-        # Pairs are chosen by how many rows have each value: a column of as many rows says that.
-        for name in names:
+    def count(asked: list[tuple[int, ...]]) -> list[NDArray[np.int64]]:
+        found = []
+        for (j,) in asked:
             with _quiet():
-                counts = connection.execute(f"SELECT COUNT(*) FROM {table} GROUP BY {keys[name]}").fetchall()
-            sizes.append(len(counts))
-            codes.append(np.repeat(np.arange(len(counts), dtype=np.int32), [count[0] for count in counts]))
-    sets, _ = resolve_feature_sets(feature_sets, names, codes, sizes)
+                rows = connection.execute(
+                    f"SELECT COUNT(*) FROM {table} GROUP BY {keys[names[j]]} ORDER BY {keys[names[j]]}"
+                ).fetchall()
+            found.append(np.array([row[0] for row in rows], dtype=np.int64))
+        return found
+
+    sets, _ = resolve_feature_sets(feature_sets, names, count)
     return [tuple(names[j] for j in one) for one in sets]
+
+
+def _batches(sets: Sequence[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
+    """Sets in their order, as many together as one query can tell apart."""
+    batches: list[list[tuple[str, ...]]] = []
+    used: set[str] = set()
+    for one in sets:
+        if not batches or len(used | set(one)) > _MOST_KEYS:
+            batches.append([])
+            used = set()
+        batches[-1].append(one)
+        used |= set(one)
+    return batches
 
 
 def _contributions(

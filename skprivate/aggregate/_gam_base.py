@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -14,21 +15,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import validate_data
-from skprivate.aggregate._aggregation import default_bins
-from skprivate.aggregate._bag_plan import plan_bags
+from skprivate.aggregate._bag_plan import KeyCounter, plan_bags
 from skprivate.aggregate._bag_table import BagTable
+from skprivate.aggregate._block_columns import encode_blocks, gather_codes, learn_blocks
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
-from skprivate.aggregate._columns import CodeArray, encode_columns, learn_columns
+from skprivate.aggregate._columns import CodeArray, Column, default_bins, encode_columns, learn_columns
 from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags, no_privacy
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._evidence import fit_evidence, total_sum
-from skprivate.aggregate._input import categorical_mask, read_columns
+from skprivate.aggregate._input import categorical_mask, learn_names, read_columns, table_blocks
 from skprivate.aggregate._label_noise import MECHANISMS
-from skprivate.aggregate._label_sums import ClassSums, NumberSums
+from skprivate.aggregate._label_sums import ClassSums, Labelled, NumberSums
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._membership import Membership, match_rows, project_table
 from skprivate.aggregate._solvers import fit_tables
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.partitions import InMemory, Partitions
 
 GAM_CONSTRAINTS: dict[str, list[Any]] = {
     **PRIVACY_CONSTRAINTS,
@@ -94,8 +96,8 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         report = as_curated_bags(bags)
         self._check_report(report)
         names, values = self._read(X, reset=True)
-        report, membership = match_rows(report, names, values)
-        self._learn(membership, report)
+        report, matched = match_rows(report, names, values)
+        self._learn(matched.codes, matched.indexes, report)
         self.privacy_guarantee_ = report.guarantee
         return self
 
@@ -144,44 +146,87 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
                 found.append((report.feature_set, key, float(coefficient), int(count)))
         return sorted(found, key=lambda cell: -abs(cell[2]))[:n_cells]
 
-    def _make_membership(
-        self, names: list[str], values: list[Any], noise_variance: Callable[[Membership], float]
-    ) -> Membership:
-        n = values[0].size
+    def _code_memory(
+        self, names: list[str], values: list[Any], targets: NDArray[Any]
+    ) -> tuple[tuple[Column, ...], list[CodeArray], Partitions]:
+        """Columns, codes of all rows, and rows to add up, in memory."""
         columns, codes = learn_columns(
             values,
             names,
             categorical=categorical_mask(self.categorical_features, names, values, self.bin_edges),
-            n_bins=default_bins(n) if self.n_bins is None else self.n_bins,
+            n_bins=default_bins(values[0].size) if self.n_bins is None else self.n_bins,
             bin_edges=self.bin_edges,
         )
-        return plan_bags(columns, codes, self.feature_sets, self.min_size, noise_variance)
+        return columns, codes, InMemory(Labelled.of(targets, codes))
+
+    def _learn_blocks(
+        self,
+        X: Any,
+        y: Any,
+        read_labels: Callable[[Any], NDArray[Any]],
+        distinct_labels: Callable[[NDArray[Any]], NDArray[Any]] | None,
+    ) -> tuple[Partitions, tuple[Column, ...], list[Any]]:
+        """Rows in blocks, their columns, and the distinct labels if they are asked for."""
+        blank = learn_names(self, X, y)
+        names, tables = table_blocks(X, y, partial(_read_features, estimator=blank), read_labels)
+        columns, n_rows, seen = learn_blocks(
+            tables,
+            names,
+            categorical_features=self.categorical_features,
+            n_bins=self.n_bins,
+            bin_edges=self.bin_edges,
+            look_at_labels=distinct_labels or _nothing,
+            labels_together=_distinct,
+        )
+        if n_rows == 0:
+            raise ValueError("Found array with 0 sample(s): X has no rows.")
+        return tables, columns, seen.tolist()
+
+    @staticmethod
+    def _code_blocks(
+        tables: Partitions, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
+    ) -> tuple[tuple[Column, ...], list[CodeArray], Partitions]:
+        """What `_code_memory` returns, of rows in blocks."""
+        rows = encode_blocks(tables, columns, targets)
+        return columns, gather_codes(rows, columns), rows
 
     def _aggregate(
         self,
-        membership: Membership,
-        sums: ClassSums | NumberSums,
-        targets: NDArray[Any],
+        columns: tuple[Column, ...],
+        codes: list[CodeArray],
+        rows: Partitions,
+        plan: Callable[[Membership], ClassSums | NumberSums],
+        noise: float,
         classes: tuple[Any, ...] | None = None,
-    ) -> CuratedBags:
-        """Sums of the targets (n_outputs, n_samples) over all bags."""
+    ) -> tuple[Membership, CuratedBags]:
+        """Bags as the noise allows, and sums of the targets over them; bags are planned for ``noise`` times theirs."""
+        n = codes[0].size
+        features = InMemory(Labelled(range(n), np.zeros((0, n)), codes))
+        membership = plan_bags(
+            KeyCounter(features, columns),
+            n,
+            self.feature_sets,
+            self.min_size,
+            lambda bags: noise * plan(bags).noise_variance,
+        )
+        sums = plan(membership)
         if self.epsilon is None:
-            released, self.privacy_guarantee_ = sums.exact(targets), no_privacy(sums.assumptions)
+            released, self.privacy_guarantee_ = sums.exact(rows), no_privacy(sums.assumptions)
         else:
             with self._releasing(
                 sums,
                 unit="label",
                 adjacency="replace-one",
                 assumptions=sums.assumptions,
-                n_units=targets.shape[-1],
+                n_units=n,
             ) as release:
-                released = sums.run(targets, release)
-        return membership.report(released, self.privacy_guarantee_, classes)
+                released = sums.run(rows, release)
+        return membership, membership.report(released, self.privacy_guarantee_, classes)
 
-    def _learn(self, membership: Membership, report: CuratedBags) -> None:
+    def _learn(self, codes: list[CodeArray], known: list[CellIndex], report: CuratedBags) -> None:
         """Everything after aggregation: no label is in reach from here on."""
-        indexes, cells, tables, noise = self._modelled_sets(membership, report)
-        design = CellDesign(indexes, membership.codes, cells)
+        indexes, tables, noise = self._modelled_sets(known, report)
+        design = CellDesign(indexes, codes)
         sums = np.ascontiguousarray(np.concatenate([table.label_sums for table in tables]).T)
         if self.submodel != "crosses":
             from skprivate.aggregate._neural import fit_submodels
@@ -244,18 +289,17 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return solution.coef
 
     def _modelled_sets(
-        self, membership: Membership, report: CuratedBags
-    ) -> tuple[list[CellIndex], list[CodeArray], list[BagTable], FloatArray]:
+        self, known: list[CellIndex], report: CuratedBags
+    ) -> tuple[list[CellIndex], list[BagTable], FloatArray]:
         """Cells, label sums and noise variances of the model's own feature sets."""
         reported = {frozenset(table.feature_set): j for j, table in enumerate(report.tables)}
         if isinstance(self.feature_sets, (list, tuple)):
             names = [column.name for column in report.columns]
-            positions, _ = resolve_feature_sets(list(self.feature_sets), names, [], [])
+            positions, _ = resolve_feature_sets(list(self.feature_sets), names, lambda _: [])
             wanted = [tuple(names[c] for c in one) for one in positions]
         else:
             wanted = [table.feature_set for table in report.tables]
         indexes: list[CellIndex] = []
-        cells: list[CodeArray] = []
         tables: list[BagTable] = []
         noise: list[FloatArray] = []
         for feature_set in wanted:
@@ -263,18 +307,16 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             if j is not None:
                 table = report.tables[j]
                 own = np.full(table.n_bags, table.noise_variance)
-                index, where = membership.indexes[j], membership.cells[j]
+                index = known[j]
             else:
                 j, table, own = self._best_superset(report, feature_set)
                 place = {column.name: c for c, column in enumerate(report.columns)}
                 columns = tuple(place[name] for name in feature_set)
                 index = CellIndex(columns, tuple(report.columns[c].n_codes for c in columns), table.keys)
-                where = index.locate(membership.codes)
             indexes.append(index)
-            cells.append(where)
             tables.append(table)
             noise.append(own)
-        return indexes, cells, tables, np.concatenate(noise)
+        return indexes, tables, np.concatenate(noise)
 
     @staticmethod
     def _best_superset(report: CuratedBags, feature_set: tuple[str, ...]) -> tuple[int, BagTable, FloatArray]:
@@ -307,14 +349,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return [index.locate(codes) for index in self._indexes]
 
     def _read(self, X: Any, *, reset: bool) -> tuple[list[str], list[Any]]:
-        if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-            validate_data(self, X, skip_check_array=True, reset=reset)
-            names, values = read_columns(X)
-            if not values or values[0].size == 0:
-                raise ValueError(f"Found array with 0 sample(s) or 0 feature(s) (shape={X.shape}).")
-            return names, values
-        array = validate_data(self, X, dtype=None, ensure_all_finite="allow-nan", reset=reset)
-        return read_columns(array)
+        return _read_features(X, estimator=self, reset=reset, tighten=True)
 
     def _check_penalty(self) -> None:
         if isinstance(self.penalty, tuple) and not (
@@ -331,3 +366,26 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _read_features(
+    X: Any, *, estimator: Any, reset: bool = False, tighten: bool = False
+) -> tuple[list[str], list[Any]]:
+    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+        names, values = read_columns(X, tighten=tighten)
+        if not values or values[0].size == 0:
+            raise ValueError(f"Found array with 0 sample(s) or 0 feature(s) (shape={X.shape}).")
+        return names, values
+    array = validate_data(estimator, X, dtype=None, ensure_all_finite="allow-nan", reset=reset)
+    return read_columns(array, tighten=tighten)
+
+
+def _nothing(labels: NDArray[Any]) -> NDArray[Any]:
+    return labels[:0]
+
+
+def _distinct(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Distinct labels of several blocks; an empty one is of any type."""
+    found = [part for part in parts if part.size]
+    return np.unique(np.concatenate(found)) if found else parts[0]

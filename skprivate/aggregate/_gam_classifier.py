@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,9 +16,10 @@ from skprivate.aggregate._aggregation import class_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._label_sums import ClassSums
-from skprivate.aggregate._labels import check_classes, check_label_types, encode_classes, keep_types, one_hot
+from skprivate.aggregate._labels import check_classes, check_label_types, class_targets, keep_types
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._membership import Membership
+from skprivate.partitions import is_partitioned
 
 
 class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
@@ -164,9 +167,10 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Public features of any type; missing values are a value of their own.
-        y : array-like of shape (n_samples,)
+        X : DataFrame or array-like of shape (n_samples, n_features), or rows in blocks
+            Public features of any type; missing values are a value of their own. Of blocks
+            (`skprivate.partitions`) the codes of all features are held in memory, labels are not.
+        y : array-like of shape (n_samples,), or column of X where it lies in blocks
             Class labels; private.
 
         Returns
@@ -174,30 +178,38 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         self
         """
         self._check_penalty()
-        names, values = self._read(X, reset=True)
-        if self.classes is not None and self.epsilon is not None:
-            y = keep_types(y)
-        check_label_types(y)
-        labels = column_or_1d(_check_y(y, estimator=self), warn=True)
-        check_consistent_length(values[0], labels)
-        if self.classes is None or self.epsilon is None:
-            check_class_labels(labels)
-        classes = np.unique(labels).tolist() if self.classes is None else check_classes(self.classes)
-        if len(classes) < 2:
-            raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
-        codes = encode_classes(labels, classes, strict=self.epsilon is None)
+        given = None if self.classes is None else check_classes(self.classes)
+        # A label that public classes do not have is no error.
+        checked = given is None or self.epsilon is None
+        if is_partitioned(X):
+            read = partial(_read_labels, estimator=type(self)(), checked=checked)
+            tables, columns, seen = self._learn_blocks(X, y, read, np.unique if given is None else None)
+            classes = self._two_or_more(seen if given is None else given)
+            coded = self._code_blocks(tables, columns, self._targets_of(classes))
+        else:
+            names, values = self._read(X, reset=True)
+            labels = _read_labels(y if checked else keep_types(y), estimator=self, checked=checked)
+            check_consistent_length(values[0], labels)
+            classes = self._two_or_more(np.unique(labels).tolist() if given is None else given)
+            coded = self._code_memory(names, values, self._targets_of(classes)(labels))
 
         def plan(membership: Membership) -> ClassSums:
             return class_sums(
                 membership, len(classes), epsilon=self.epsilon, delta=self.delta, mechanism=self.mechanism
             )
 
-        membership = self._make_membership(names, values, lambda m: plan(m).noise_variance)
-        sums = plan(membership)
-        bags = self._aggregate(membership, sums, one_hot(codes, len(classes)), tuple(classes))
+        membership, bags = self._aggregate(*coded, plan, 1.0, tuple(classes))
         self.classes_ = np.asarray(classes)
-        self._learn(membership, bags)
+        self._learn(coded[1], membership.indexes, bags)
         return self
+
+    def _two_or_more(self, classes: list[Any]) -> list[Any]:
+        if len(classes) < 2:
+            raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
+        return classes
+
+    def _targets_of(self, classes: list[Any]) -> Callable[[Any], FloatArray]:
+        return partial(class_targets, classes=classes, strict=self.epsilon is None)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Scores of the classes.
@@ -259,3 +271,12 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
                 f"bags name {len(report.classes)} classes but their label sums have {report.n_outputs} columns."
             )
         self.classes_ = np.asarray(report.classes)
+
+
+def _read_labels(y: Any, *, estimator: Any, checked: bool) -> Any:
+    """Checked labels; ``checked`` refuses what is no class label, which is private where classes are given."""
+    check_label_types(y)
+    labels = column_or_1d(_check_y(y, estimator=estimator), warn=True)
+    if checked:
+        check_class_labels(labels)
+    return labels

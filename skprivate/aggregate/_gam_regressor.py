@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,9 +14,10 @@ from skprivate.aggregate._aggregation import number_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._label_sums import NumberSums
-from skprivate.aggregate._labels import check_bounds, check_label_types, check_numbers
+from skprivate.aggregate._labels import check_bounds, check_label_types, check_numbers, number_targets
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._membership import Membership
+from skprivate.partitions import is_partitioned
 
 
 class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
@@ -141,9 +143,10 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Public features of any type; missing values are a value of their own.
-        y : array-like of shape (n_samples,)
+        X : DataFrame or array-like of shape (n_samples, n_features), or rows in blocks
+            Public features of any type; missing values are a value of their own. Of blocks
+            (`skprivate.partitions`) the codes of all features are held in memory, labels are not.
+        y : array-like of shape (n_samples,), or column of X where it lies in blocks
             Numbers; private. For ``loss="poisson"`` at least 0: with ``epsilon``, negative ones are clipped to 0.
 
         Returns
@@ -154,12 +157,16 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         bounds = check_bounds(self.label_bounds)
         if self.loss == "poisson" and bounds is not None and bounds[0] < 0:
             raise ValueError(f"label_bounds must not go below 0 for loss='poisson', got {bounds!r}.")
-        names, values = self._read(X, reset=True)
-        check_label_types(y)
-        labels = column_or_1d(check_numbers(_check_y(y, estimator=self)), warn=True)
-        check_consistent_length(values[0], labels)
-        if self.loss == "poisson" and self.epsilon is None and np.any(labels < 0):
-            raise ValueError("y must not be negative for loss='poisson'.")
+        nonnegative = self.loss == "poisson" and self.epsilon is None
+        if is_partitioned(X):
+            read = partial(_read_labels, estimator=type(self)(), nonnegative=nonnegative)
+            tables, columns, _ = self._learn_blocks(X, y, read, None)
+            coded = self._code_blocks(tables, columns, number_targets)
+        else:
+            names, values = self._read(X, reset=True)
+            labels = _read_labels(y, estimator=self, nonnegative=nonnegative)
+            check_consistent_length(values[0], labels)
+            coded = self._code_memory(names, values, labels[np.newaxis])
 
         def plan(membership: Membership) -> NumberSums:
             return number_sums(
@@ -173,9 +180,8 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
             )
 
         # Labels of an interval spread less about their mean than the two labels of a class.
-        membership = self._make_membership(names, values, lambda m: 3.0 * plan(m).noise_variance)
-        sums = plan(membership)
-        self._learn(membership, self._aggregate(membership, sums, labels[np.newaxis]))
+        membership, bags = self._aggregate(*coded, plan, 3.0)
+        self._learn(coded[1], membership.indexes, bags)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -207,3 +213,11 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
         tags.regressor_tags.poor_score = True
         tags.target_tags.positive_only = self.loss == "poisson"
         return tags
+
+
+def _read_labels(y: Any, *, estimator: Any, nonnegative: bool) -> Any:
+    check_label_types(y)
+    labels = column_or_1d(check_numbers(_check_y(y, estimator=estimator)), warn=True)
+    if nonnegative and np.any(labels < 0):
+        raise ValueError("y must not be negative for loss='poisson'.")
+    return labels

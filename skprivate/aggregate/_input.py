@@ -2,18 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._validation import validate_data
 from skprivate.aggregate._columns import is_numeric
+from skprivate.partitions import Partitions, Roles, split_columns
 
 
-def read_columns(X: Any) -> tuple[list[str], list[NDArray[Any]]]:
+class Table(NamedTuple):
+    """A block of rows, column by column.
+
+    Attributes
+    ----------
+    size : range
+        As long as there are rows.
+    values : list of ndarray of shape (n_rows,)
+        Features as they came.
+    labels : ndarray of shape (n_rows,)
+    """
+
+    size: range
+    values: list[NDArray[Any]]
+    labels: NDArray[Any]
+
+
+def label_column(X: Any, y: Any, **roles: Any) -> Partitions:
+    """Rows in blocks, their column of labels (and others) taken out; see `split_columns`."""
+    if y is None:
+        raise ValueError("y must name the column of X that holds the labels, got None.")
+    return split_columns(X, y=y, **roles)
+
+
+def learn_names(estimator: Any, X: Any, y: Any, **roles: Any) -> Any:
+    """Let an estimator learn names and number of the features; returns one that knows nothing else, and may travel."""
+    validate_data(estimator, label_column(X, y, **roles).empty_block.X, skip_check_array=True)
+    blank = type(estimator)()
+    blank.n_features_in_ = estimator.n_features_in_
+    if hasattr(estimator, "feature_names_in_"):
+        blank.feature_names_in_ = estimator.feature_names_in_
+    return blank
+
+
+def table_blocks(
+    X: Any,
+    y: Any,
+    read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]],
+    read_labels: Callable[[Any], Any],
+) -> tuple[list[str], Partitions]:
+    """Names of the features, and rows in blocks as `Table`.
+
+    Parameters
+    ----------
+    X : Partitions, Dask array or DataFrame, pyarrow dataset
+    y : str or int
+        The column of the labels.
+    read : callable
+        From the features of a block to their names and columns.
+    read_labels : callable
+        From the labels of a block to checked ones.
+    """
+    rows = label_column(X, y)
+    names, _ = read_columns(rows.empty_block.X, tighten=False)
+    return names, rows.map(partial(_read_block, names=names, read=read, read_labels=read_labels))
+
+
+def _read_block(
+    block: Roles,
+    *,
+    names: list[str],
+    read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]],
+    read_labels: Callable[[Any], Any],
+) -> Table:
+    labels = np.asarray(block.of["y"])
+    if labels.size == 0:  # types of nothing are anything
+        return Table(range(0), [np.zeros(0)] * len(names), labels)
+    found, values = read(block.X)
+    if found != names:
+        raise ValueError(
+            "blocks must all have the columns of the first one, in its order and by the same names."
+        )
+    return Table(range(labels.size), values, read_labels(labels))
+
+
+def read_columns(X: Any, *, tighten: bool = True) -> tuple[list[str], list[NDArray[Any]]]:
     """Names and columns of a pandas, polars or pyarrow table, an array, or a list of rows.
+
+    Parameters
+    ----------
+    X : table, array or list
+    tighten : bool
+        Whether a column of objects that are all numbers becomes one of floats: what is true of a block may not be of
+        others.
 
     Returns
     -------
@@ -22,15 +107,15 @@ def read_columns(X: Any) -> tuple[list[str], list[NDArray[Any]]]:
     columns : list of ndarray of shape (n_samples,)
     """
     if nw.dependencies.is_pyarrow_table(X):
-        return [str(name) for name in X.column_names], [_column(column) for column in X.columns]
+        return [str(name) for name in X.column_names], [_column(column, tighten) for column in X.columns]
     if hasattr(X, "columns") and hasattr(X, "__getitem__"):
         names = [str(name) for name in X.columns]
-        return names, [_column(X[name]) for name in X.columns]
+        return names, [_column(X[name], tighten) for name in X.columns]
     array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=_common_type(X))
     if array.ndim != 2:
         raise ValueError(f"X must be two-dimensional, got shape {array.shape}. Reshape your data.")
     columns = [array[:, j] for j in range(array.shape[1])]
-    if array.dtype == object:
+    if tighten and array.dtype == object:
         columns = [_tightened(column) for column in columns]
     return [f"x{j}" for j in range(array.shape[1])], columns
 
@@ -71,12 +156,12 @@ def categorical_mask(
     return mask
 
 
-def _column(column: Any) -> NDArray[Any]:
+def _column(column: Any, tighten: bool) -> NDArray[Any]:
     dtype = getattr(column, "dtype", None)
     if getattr(dtype, "kind", "") in "iufb" and isinstance(dtype, np.dtype):
         return np.asarray(column)
     array = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
-    return _tightened(array) if array.dtype == object else array
+    return _tightened(array) if tighten and array.dtype == object else array
 
 
 def _tightened(column: NDArray[Any]) -> NDArray[Any]:

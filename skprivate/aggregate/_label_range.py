@@ -56,8 +56,21 @@ def range_event(noise: LabelNoise) -> PrivacyEvent:
     return noise.event(2 * _CELLS + 1)
 
 
+def range_counts(labels: NDArray[Any], *, nonnegative: bool = False) -> NDArray[np.int64]:
+    """Private: how many labels (n_outputs, n_samples) there are between powers of two, of both signs."""
+    numbers = labels.astype(np.float64).ravel()
+    place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
+    signed = np.where(numbers < 0, 0 if nonnegative else -place, place)
+    return np.bincount(signed + _CELLS, minlength=2 * _CELLS + 1).astype(np.int64, copy=False)
+
+
 def private_label_bounds(
-    labels: NDArray[Any], noise: LabelNoise, release: Release, *, nonnegative: bool = False
+    counts: NDArray[np.int64],
+    n_rows: int,
+    noise: LabelNoise,
+    release: Release,
+    *,
+    nonnegative: bool = False,
 ) -> Bounds:
     """The interval between powers of two that spans the counts which stand out of the noise.
 
@@ -67,7 +80,9 @@ def private_label_bounds(
 
     Parameters
     ----------
-    labels : ndarray, shape (n_outputs, n_samples)
+    counts : ndarray of int64
+        From `range_counts`.
+    n_rows : int
     noise : LabelNoise
         From `plan_range_noise`.
     release : Release
@@ -79,13 +94,9 @@ def private_label_bounds(
     (low, high)
         Between ±2⁴¹.
     """
-    numbers = labels.astype(np.float64).ravel()
-    place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
-    signed = np.where(numbers < 0, 0 if nonnegative else -place, place)
-    size = 2 * _CELLS + 1
-    noisy = noise.draw(np.bincount(signed + _CELLS, minlength=size), release)
+    noisy = noise.draw(counts, release)
     # From here on everything is released.
-    low, high = _spanned(noisy, noise, labels.shape[-1])
+    low, high = _spanned(noisy, noise, n_rows)
     return (0.0 if nonnegative else low), high
 
 

@@ -6,14 +6,16 @@ integers are added exactly over bags; integer noise is added to the sums. What c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate.aggregate._exact_numbers import exact_number_sums
 from skprivate.aggregate._label_noise import (
     LabelNoise,
     LabelSensitivity,
@@ -23,11 +25,13 @@ from skprivate.aggregate._label_noise import (
 from skprivate.aggregate._label_range import (
     plan_range_noise,
     private_label_bounds,
+    range_counts,
     range_event,
     range_share,
 )
 from skprivate.aggregate._labels import LABEL_STEPS, Bounds, number_contributions, square_contributions
 from skprivate.aggregate._losses import FloatArray
+from skprivate.partitions import Partitions
 from skprivate.privacy import Mechanism, PrivacyEvent, Release, exact_sum
 
 #: Rows that are added up in float64 at a time: 2²² integers of at most 2³⁰ stay below 2⁵³.
@@ -41,6 +45,35 @@ def add_integers(bag_of_row: NDArray[Any], integers: FloatArray, n_bags: int) ->
         rows = slice(start, start + _EXACT_ROWS)
         total += np.bincount(bag_of_row[rows], integers[rows], n_bags).astype(np.int64)
     return total
+
+
+class Labelled(NamedTuple):
+    """A block of rows with their labels.
+
+    Attributes
+    ----------
+    size : range
+        As long as there are rows.
+    targets : ndarray of shape (n_outputs, n_rows)
+        Indicators of classes, or numbers.
+    codes : sequence of ndarray of int32, shape (n_rows,)
+        Of the columns, for curated bags.
+    """
+
+    size: range
+    targets: NDArray[Any]
+    codes: Sequence[NDArray[Any]] = ()
+
+    @classmethod
+    def of(cls, targets: NDArray[Any], codes: Sequence[NDArray[Any]] = ()) -> Labelled:
+        """Rows of these targets."""
+        return cls(range(targets.shape[-1]), targets, codes)
+
+
+#: From a block to integers of at most 2³⁰, as float64, of shape (n_outputs, n_rows); a function of each row alone.
+Integers = Callable[[Labelled], FloatArray]
+#: From a block and its integers to sums of other integers over all of its rows.
+Further = Callable[[Labelled, FloatArray], NDArray[np.int64]]
 
 
 class LabelBags(Protocol):
@@ -58,13 +91,56 @@ class LabelBags(Protocol):
         """Largest number of bags that one row is in."""
         ...
 
-    def label_sums(self, targets: FloatArray) -> FloatArray:
-        """Sums (n_bags, n_outputs) of the targets (n_outputs, n_samples)."""
+    def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
+        """Private: exact sums per bag, (n_bags, n_outputs) row by row, and ``further`` ones behind them; one pass."""
         ...
 
-    def integer_sums(self, contributions: FloatArray) -> NDArray[np.int64]:
-        """Exact sums (n_bags, n_outputs) of integers (n_outputs, n_samples) of at most 2³⁰."""
-        ...
+
+def block_sums(
+    block: Labelled,
+    members: Iterable[tuple[NDArray[Any], NDArray[Any] | None, int]],
+    integers: Integers,
+    further: Further | None,
+) -> NDArray[np.int64]:
+    """Sums of one block for `LabelBags.add_up`.
+
+    Parameters
+    ----------
+    block : Labelled
+    members : iterable of (bags, rows, n_bags)
+        For each table: the bag of each of these rows, all of them for None.
+    integers, further : callable
+    """
+    found = integers(block)
+    parts = [
+        np.stack([add_integers(bags, one if rows is None else one[rows], n_bags) for one in found], axis=1)
+        for bags, rows, n_bags in members
+    ]
+    sums = [part.ravel() for part in parts]
+    return np.concatenate(sums if further is None else [*sums, further(block, found)])
+
+
+def indicators(block: Labelled) -> FloatArray:
+    """Targets that are 0 or 1, as they are."""
+    return block.targets
+
+
+def as_steps(bounds: Bounds) -> Integers:
+    """From numbers to steps of an interval."""
+    return partial(_steps, low=bounds[0], high=bounds[1])
+
+
+def _steps(block: Labelled, *, low: float, high: float) -> FloatArray:
+    return number_contributions(block.targets, low, high)
+
+
+def squares(block: Labelled, steps: FloatArray) -> NDArray[np.int64]:
+    """Sum of the squares of steps."""
+    return np.atleast_1d(exact_sum(square_contributions(steps).ravel()))
+
+
+def _range_counts(block: Labelled, *, nonnegative: bool) -> NDArray[np.int64]:
+    return range_counts(block.targets, nonnegative=nonnegative)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,14 +207,21 @@ class ClassSums(Mechanism):
         """Variance of the noise in each count; 0 for exact ones."""
         return 0.0 if self.noise is None else self.noise.variance
 
-    def exact(self, indicators: FloatArray) -> ReleasedSums:
-        """Counts without noise of indicators (n_outputs, n_samples)."""
-        return ReleasedSums(self.bags.label_sums(indicators))
+    def integers(self, rows: Partitions) -> NDArray[Any]:
+        """Private: counts of indicators, (n_bags, n_outputs)."""
+        return self.bags.add_up(rows, indicators).reshape(self.bags.n_bags, self.n_outputs)
 
-    def run(self, indicators: FloatArray, release: Release) -> ReleasedSums:
-        """Noisy counts of indicators (n_outputs, n_samples) of zeros and ones."""
+    def exact(self, rows: Partitions) -> ReleasedSums:
+        """Counts without noise of indicators."""
+        return ReleasedSums(self.integers(rows).astype(np.float64))
+
+    def run(self, rows: Partitions, release: Release) -> ReleasedSums:
+        """Noisy counts of indicators, zeros and ones."""
+        return self.noisy(self.integers(rows), release)
+
+    def noisy(self, counts: NDArray[Any], release: Release) -> ReleasedSums:
+        """Counts (n_bags, n_outputs) with noise."""
         assert self.noise is not None
-        counts = self.bags.integer_sums(indicators)
         return ReleasedSums(self.noise.draw(counts, release), self.noise.variance)
 
 
@@ -219,27 +302,32 @@ class NumberSums(Mechanism):
         """Variance of the noise in each sum, in squares of the width of the interval; 0 for exact ones."""
         return 0.0 if self.noise is None else self.noise.variance / LABEL_STEPS**2
 
-    def exact(self, labels: NDArray[Any]) -> ReleasedSums:
-        """Sums without noise of labels (n_outputs, n_samples)."""
-        numbers = labels.astype(np.float64)
-        if self.label_bounds is not None:
-            numbers = np.clip(numbers, *self.label_bounds)
-        squares = float(np.sum(numbers**2)) if self.with_squares else None
-        return ReleasedSums(self.bags.label_sums(numbers), 0.0, self._reported(self.label_bounds), squares)
+    def integers(self, rows: Partitions, bounds: Bounds) -> NDArray[Any]:
+        """Private: sums of numbers in steps of the interval, (n_bags, n_outputs) row by row, and of squares."""
+        return self.bags.add_up(rows, as_steps(bounds), squares if self.with_squares else None)
 
-    def run(self, labels: NDArray[Any], release: Release) -> ReleasedSums:
-        """Noisy sums of labels (n_outputs, n_samples), floats or integers."""
-        assert self.noise is not None
+    def exact(self, rows: Partitions) -> ReleasedSums:
+        """Sums without noise, in float64, whatever the order of the rows."""
+        sums, squares = exact_number_sums(
+            rows, self.bags, self.n_outputs, self.label_bounds, with_squares=self.with_squares
+        )
+        return ReleasedSums(sums, 0.0, self._reported(self.label_bounds), squares)
+
+    def run(self, rows: Partitions, release: Release) -> ReleasedSums:
+        """Noisy sums of labels, floats or integers."""
         bounds = self.label_bounds
         if self.finding is not None:
-            bounds = private_label_bounds(labels, self.finding, release, nonnegative=self.nonnegative)
+            counts = rows.sum(partial(_range_counts, nonnegative=self.nonnegative))
+            n_rows = int(counts.sum()) // self.n_outputs
+            bounds = private_label_bounds(counts, n_rows, self.finding, release, nonnegative=self.nonnegative)
         assert bounds is not None
-        steps = number_contributions(labels, *bounds)
-        sums = self.bags.integer_sums(steps)
-        shape = sums.shape
-        if self.with_squares:
-            sums = np.append(sums, exact_sum(square_contributions(steps)))
-        noisy = self.noise.draw(sums, release)
+        return self.noisy(self.integers(rows, bounds), bounds, release)
+
+    def noisy(self, sums: NDArray[Any], bounds: Bounds, release: Release) -> ReleasedSums:
+        """What `integers` gave, with noise, as sums of numbers."""
+        assert self.noise is not None
+        shape = (self.bags.n_bags, self.n_outputs)
+        noisy = self.noise.draw(sums if self.with_squares else sums.reshape(shape), release)
         # From here on everything is released. Σy = Σ(y − middle) + (rows)·middle.
         low, width = Fraction(bounds[0]), Fraction(bounds[1]) - Fraction(bounds[0])
         middle, step = float(low + width / 2), float(width / LABEL_STEPS)

@@ -135,6 +135,16 @@ def one_hot(codes: NDArray[Any], n_classes: int) -> FloatArray:
     return indicator
 
 
+def class_targets(labels: NDArray[Any], *, classes: Sequence[Any], strict: bool) -> FloatArray:
+    """What is added up of class labels (n,); see `encode_classes` and `one_hot`."""
+    return one_hot(encode_classes(labels, classes, strict=strict), len(classes))
+
+
+def number_targets(labels: NDArray[Any]) -> NDArray[Any]:
+    """What is added up of numbers (n,): finite ones, shape (1, n)."""
+    return check_numbers(labels)[np.newaxis]
+
+
 def number_contributions(labels: NDArray[Any], low: float, high: float) -> FloatArray:
     """Numbers from [low, high] about its middle, as integers of at most `LABEL_STEPS` / 2 in absolute value.
 

@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skprivate.aggregate._bag_table import BagTable
-from skprivate.aggregate._cells import CellIndex, IntArray, index_cells
+from skprivate.aggregate._cells import CellIndex, IntArray, KeyCounts, make_cells
 from skprivate.aggregate._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate._curated_bags import CuratedBags
-from skprivate.aggregate._label_sums import ReleasedSums, add_integers
+from skprivate.aggregate._label_sums import Further, Integers, Labelled, ReleasedSums, block_sums
 from skprivate.aggregate._losses import FloatArray
+from skprivate.partitions import Partitions
+from skprivate.partitions._partitions import OTHER_ROWS
 from skprivate.privacy import PrivacyGuarantee
+
+
+def _cell_sums(
+    block: Labelled, *, indexes: Sequence[CellIndex], integers: Integers, further: Further | None
+) -> NDArray[np.int64]:
+    def members() -> Iterator[tuple[CodeArray, None, int]]:
+        for index in indexes:
+            cells = index.locate(block.codes)
+            if np.any(cells < 0):
+                raise RuntimeError(OTHER_ROWS)
+            yield cells, None, index.n_cells
+
+    return block_sums(block, members(), integers, further)
 
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """Which bag each row is in, for every feature set: the public half of curated bags."""
+    """The bags of all feature sets, and how many rows each has: the public half of curated bags."""
 
     columns: tuple[Column, ...]
-    codes: list[CodeArray]
     indexes: list[CellIndex]
-    cells: list[CodeArray]
     counts: list[IntArray]
 
     @property
     def n_samples(self) -> int:
-        return int(self.codes[0].size)
+        return int(self.counts[0].sum())
 
     @property
     def n_bags(self) -> int:
@@ -49,21 +63,9 @@ class Membership:
         """Number of bags that each row is in: one of every feature set."""
         return len(self.indexes)
 
-    def label_sums(self, targets: FloatArray) -> FloatArray:
-        """Private: sums (n_bags, n_outputs) of the targets (n_outputs, n_samples) over all bags."""
-        parts = [
-            [np.bincount(cells, weights=t, minlength=index.n_cells) for t in targets]
-            for index, cells in zip(self.indexes, self.cells, strict=True)
-        ]
-        return np.concatenate([np.column_stack(part) for part in parts])
-
-    def integer_sums(self, contributions: FloatArray) -> IntArray:
-        """Private: exact sums (n_bags, n_outputs) of integers (n_outputs, n_samples) of at most 2³⁰."""
-        parts = [
-            [add_integers(cells, c, index.n_cells) for c in contributions]
-            for index, cells in zip(self.indexes, self.cells, strict=True)
-        ]
-        return np.concatenate([np.column_stack(part) for part in parts])
+    def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
+        """Private: exact sums (n_bags, n_outputs) over bags, row by row, and further ones over all rows."""
+        return rows.sum(partial(_cell_sums, indexes=self.indexes, integers=integers, further=further))
 
     def report(
         self, released: ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
@@ -91,19 +93,20 @@ class Membership:
 
 def assign_bags(
     columns: tuple[Column, ...],
-    codes: list[CodeArray],
     feature_sets: Sequence[tuple[int, ...]],
+    found: Sequence[KeyCounts],
     *,
     min_size: int,
     all_needed: bool,
 ) -> Membership:
-    """Assign rows to bags by their features alone.
+    """Make bags by features alone.
 
     Parameters
     ----------
-    columns, codes
-        From `learn_columns`.
+    columns : tuple of Column
     feature_sets : sequence of tuple of int
+    found : sequence of KeyCounts
+        How many rows have each combination, for each set.
     min_size : int
     all_needed : bool
         Whether a set without a bag of ``min_size`` rows is an error; otherwise it is left out.
@@ -114,9 +117,9 @@ def assign_bags(
         If a needed set, or every set, has no bag of ``min_size`` rows.
     """
     n_codes = [column.n_codes for column in columns]
-    indexes, all_cells, all_counts = [], [], []
-    for feature_set in feature_sets:
-        index, cells, counts = index_cells(codes, n_codes, feature_set, min_size=min_size)
+    indexes, all_counts = [], []
+    for feature_set, own in zip(feature_sets, found, strict=True):
+        index, counts, _ = make_cells(own, n_codes, feature_set, min_size=min_size)
         if index.n_cells == 0:
             if all_needed:
                 names = tuple(columns[c].name for c in feature_set)
@@ -125,26 +128,44 @@ def assign_bags(
                 )
             continue
         indexes.append(index)
-        all_cells.append(cells)
         all_counts.append(counts)
     if not indexes:
-        n = codes[0].size if codes else 0
+        n = int(found[0].counts.sum()) if found else 0
         raise ValueError(
             f"no feature set has a bag of min_size={min_size} rows with n_samples={n}: lower min_size or n_bins."
         )
-    return Membership(columns, codes, indexes, all_cells, all_counts)
+    return Membership(columns, indexes, all_counts)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedRows:
+    """Rows of a feature table, assigned to the bags of a report.
+
+    Parameters
+    ----------
+    codes : list of ndarray of int32, shape (n_samples,)
+        Of each column.
+    indexes : list of CellIndex
+        Of each table.
+    cells : list of ndarray of int32, shape (n_samples,)
+        The bag of every row, of each table.
+    """
+
+    codes: list[CodeArray]
+    indexes: list[CellIndex]
+    cells: list[CodeArray]
 
 
 def match_rows(
     bags: CuratedBags, names: Sequence[str], values: Sequence[NDArray[Any]]
-) -> tuple[CuratedBags, Membership]:
+) -> tuple[CuratedBags, MatchedRows]:
     """Assign the rows of a feature table, as it came, to the bags of a report.
 
     Returns
     -------
     bags : CuratedBags
         With its columns in the order of X.
-    membership : Membership
+    matched : MatchedRows
 
     Raises
     ------
@@ -172,7 +193,7 @@ def match_rows(
     return bags, match_bags(bags, codes)
 
 
-def match_bags(bags: CuratedBags, codes: list[CodeArray]) -> Membership:
+def match_bags(bags: CuratedBags, codes: list[CodeArray]) -> MatchedRows:
     """Assign the rows of a feature table to the bags of a report.
 
     Raises
@@ -181,7 +202,7 @@ def match_bags(bags: CuratedBags, codes: list[CodeArray]) -> Membership:
         If a row has no bag, or a bag's count is not the number of its rows.
     """
     position = {column.name: j for j, column in enumerate(bags.columns)}
-    indexes, all_cells, all_counts = [], [], []
+    indexes, all_cells = [], []
     for table in bags.tables:
         missing = [name for name in table.feature_set if name not in position]
         if missing:
@@ -207,8 +228,7 @@ def match_bags(bags: CuratedBags, codes: list[CodeArray]) -> Membership:
             )
         indexes.append(index)
         all_cells.append(cells)
-        all_counts.append(counts.astype(np.int64))
-    return Membership(bags.columns, codes, indexes, all_cells, all_counts)
+    return MatchedRows(codes, indexes, all_cells)
 
 
 def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTable, FloatArray]:

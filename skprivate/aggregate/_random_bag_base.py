@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -13,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import validate_data
-from skprivate.aggregate._bag_sums import BagSums
+from skprivate.aggregate._bag_sums import BagSums, IntArray
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
+from skprivate.aggregate._input import learn_names
 from skprivate.aggregate._label_sums import ClassSums, NumberSums
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_fit import LinearFit, Scaling
@@ -27,7 +30,9 @@ from skprivate.aggregate._random_bags import (
     exact_bags,
     noisy_bags,
 )
+from skprivate.aggregate._random_rows import PublicRows, gather_rows, number_blocks
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.partitions import Partitions
 from skprivate.privacy import public_generator, warn_caller
 
 RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
@@ -110,39 +115,62 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             beta=beta,
         )
 
-    def _draw_bags(self, n: int, rng: np.random.Generator) -> BagSums:
+    def _learn_blocks(
+        self,
+        X: Any,
+        y: Any,
+        row_keys: Any,
+        read_labels: Callable[[Any], NDArray[Any]],
+        look_at_labels: Callable[[NDArray[Any]], NDArray[Any]],
+    ) -> tuple[PublicRows, Partitions]:
+        """What is public of rows in blocks, and the blocks as `NumberTable`."""
+        blank = learn_names(self, X, y, row_keys=row_keys)
+        read = partial(_read_features, estimator=blank)
+        rows = number_blocks(X, y, row_keys, read=read, read_labels=read_labels)
+        return gather_rows(rows, look_at_labels), rows
+
+    def _draw_bags(self, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         # Small data cannot fill large bags: at least 256 of them where there are rows for that.
         bag_size = int(np.clip(n // 256, 1, 16)) if self.bag_size is None else self.bag_size
-        members, sizes = draw_members(n, bag_size, self.n_bags, disjoint=self.disjoint, rng=rng)
-        return BagSums(members, sizes, n)
+        return draw_members(n, bag_size, self.n_bags, disjoint=self.disjoint, rng=rng)
 
-    def _aggregate(
+    def _fit_bags(
         self,
-        targets: NDArray[Any],
+        public: PublicRows,
+        rows: Partitions,
         plan: Callable[[BagSums], ClassSums | NumberSums],
         classes: tuple[Any, ...] | None = None,
-    ) -> RandomBags:
-        """Sums of the targets (n_outputs, n_samples) over random bags, by the mechanism that ``plan`` makes."""
+    ) -> None:
+        """Sums of targets over random bags, by the mechanism that ``plan`` makes, and the fit to them."""
         chosen = check_label_release(self.label_release, self.epsilon)
         rng = public_generator(self.random_state)
-        structure = self._draw_bags(targets.shape[1], rng)
+        order = public.order()
+        drawn, sizes = self._draw_bags(public.n_rows, rng)
+        structure = public.bags(drawn if order is None else order[drawn], sizes)
         sums = plan(structure)
         if self.epsilon is None:
-            bags = exact_bags(structure, sums.exact(targets).sums, chosen, classes, rng)
+            bags = exact_bags(structure, sums.exact(rows).sums, chosen, classes, rng)
             self.privacy_guarantee_ = bags.guarantee
-            return bags
-        with self._releasing(
-            sums,
-            unit="label",
-            adjacency="replace-one",
-            assumptions=sums.assumptions,
-            n_units=targets.shape[-1],
-        ) as release:
-            released = sums.run(targets, release)
-        return noisy_bags(structure, released, classes, self.privacy_guarantee_)
+        else:
+            with self._releasing(
+                sums,
+                unit="label",
+                adjacency="replace-one",
+                assumptions=sums.assumptions,
+                n_units=public.n_rows,
+            ) as release:
+                released = sums.run(rows, release)
+            bags = noisy_bags(structure, released, classes, self.privacy_guarantee_)
+        assert public.X is not None
+        if order is None:
+            self._learn(public.X, bags)
+        else:  # rows by their identifiers: arithmetic in the same order, however they came
+            self._learn(public.X[order], replace(bags, members=drawn))
+            self.bags_ = bags
 
     def _learn(self, X: FloatArray, bags: RandomBags) -> None:
         """Everything after aggregation: no label is in reach from here on."""
+        X = np.ascontiguousarray(X)  # sums over rows are rounded by how an array lies in memory
         scaling = Scaling.of(X)
         if not self.fit_intercept:
             scaling = Scaling(np.zeros(X.shape[1]), scaling.scale)
@@ -167,3 +195,8 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
 
     def _check_report(self, report: RandomBags) -> None:
         raise NotImplementedError
+
+
+def _read_features(X: Any, *, estimator: Any) -> FloatArray:
+    rows: FloatArray = validate_data(estimator, X, dtype=np.float64, reset=False)
+    return rows

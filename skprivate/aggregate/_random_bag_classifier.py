@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skprivate._sklearn import StrOptions, _fit_context, check_class_labels
+from skprivate._sklearn import StrOptions, _check_y, _fit_context, check_class_labels
 from skprivate._validation import validate_data
-from skprivate.aggregate._labels import check_classes, check_label_types, encode_classes, keep_types, one_hot
+from skprivate.aggregate._label_sums import Labelled
+from skprivate.aggregate._labels import check_classes, check_label_types, class_targets, keep_types
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood, fit_quadratic
 from skprivate.aggregate._random_bags import RandomBags, indicator_sums
-from skprivate.partitions import linear_rows
+from skprivate.aggregate._random_rows import PublicRows, labelled_blocks, no_labels
+from skprivate.partitions import InMemory, Partitions, is_partitioned, linear_rows
 
 _SMALLEST_PROBABILITY = 1e-3
 
@@ -130,48 +134,78 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, row_keys: Any = None) -> Self:
         """Draw bags, aggregate their labels, forget the labels, and learn from the aggregates.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Public features.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Public features. Of blocks (`skprivate.partitions`) all features are held in memory, labels are not.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), or column of X where it lies in blocks
             Class labels, or a 0/1 indicator matrix; private. With ``epsilon``, other entries of a matrix count as 0.
+        row_keys : array-like of shape (n_samples,), or column of X where it lies in blocks, optional
+            Public identifiers, one for each row, that say nothing about labels: however rows are ordered, the same
+            ones share a bag. By default bags are drawn from numbers of rows.
 
         Returns
         -------
         self
         """
         self._check_intercept()
-        if self.classes is not None and self.epsilon is not None:
-            y = keep_types(y)
-        check_label_types(y)
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
-        plain: tuple[Any, ...] | None = None
-        if self.classes is None or self.epsilon is None:
-            check_class_labels(y)
-        if y.ndim == 2 and y.shape[1] > 1:
-            # Anything but 1 counts as 0: an indicator moves a sum by at most 1, whatever stands in y.
-            targets = np.ascontiguousarray((y == 1).T.astype(np.float64))
-            if self.epsilon is None and not np.array_equal(targets, y.T):
-                raise ValueError("y must hold 0 and 1 only if it has several columns.")
-            moved = targets.shape[0]
-            self.classes_ = [np.array([0, 1])] * moved
+        given = None if self.classes is None else check_classes(self.classes)
+        # A label that public classes do not have is no error.
+        checked = given is None or self.epsilon is None
+        rows: Partitions
+        if is_partitioned(X):
+            read = partial(_read_labels, estimator=type(self)(), checked=checked)
+            public, blocks = self._learn_blocks(
+                X, y, row_keys, read, np.unique if given is None else no_labels
+            )
+            plain = self._two_or_more(public.distinct_labels() if given is None else given)
+            rows = labelled_blocks(blocks, self._targets_of(plain))
         else:
-            labels = np.ravel(y) if y.ndim == 1 else self._column(y)
-            plain = tuple(np.unique(labels).tolist() if self.classes is None else check_classes(self.classes))
-            if len(plain) < 2:
-                raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
-            targets = one_hot(encode_classes(labels, plain, strict=self.epsilon is None), len(plain))
-            moved = min(2, targets.shape[0])
-            self.classes_ = np.asarray(plain)
-        bags = self._aggregate(
-            targets, lambda bags: indicator_sums(bags, targets.shape[0], moved, self.epsilon), plain
+            y = y if checked else keep_types(y)
+            check_label_types(y)
+            X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
+            if checked:
+                check_class_labels(y)
+            public = PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys))
+            if y.ndim == 2 and y.shape[1] > 1:
+                return self._fit_indicators(public, y)
+            labels = column_or_1d(y, warn=True)
+            plain = self._two_or_more(np.unique(labels).tolist() if given is None else given)
+            rows = InMemory(Labelled.of(self._targets_of(plain)(labels)))
+        self.classes_ = np.asarray(plain)
+        n_outputs = 1 if len(plain) == 2 else len(plain)
+        self._fit_bags(
+            public,
+            rows,
+            lambda bags: indicator_sums(bags, n_outputs, min(2, n_outputs), self.epsilon),
+            tuple(plain),
         )
-        self._learn(X, bags)
         return self
+
+    def _fit_indicators(self, public: PublicRows, y: Any) -> Self:
+        # Anything but 1 counts as 0: an indicator moves a sum by at most 1, whatever stands in y.
+        targets = np.ascontiguousarray((y == 1).T.astype(np.float64))
+        if self.epsilon is None and not np.array_equal(targets, y.T):
+            raise ValueError("y must hold 0 and 1 only if it has several columns.")
+        n_outputs = targets.shape[0]
+        self.classes_ = [np.array([0, 1])] * n_outputs
+        self._fit_bags(
+            public,
+            InMemory(Labelled.of(targets)),
+            lambda bags: indicator_sums(bags, n_outputs, n_outputs, self.epsilon),
+        )
+        return self
+
+    def _two_or_more(self, classes: list[Any]) -> list[Any]:
+        if len(classes) < 2:
+            raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
+        return classes
+
+    def _targets_of(self, classes: list[Any]) -> Callable[[Any], FloatArray]:
+        return partial(class_targets, classes=classes, strict=self.epsilon is None)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Scores of the classes.
@@ -275,14 +309,17 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     def _is_binary(self) -> bool:
         return not self._is_multilabel() and self.classes_.size == 2
 
-    @staticmethod
-    def _column(y: Any) -> Any:
-        from sklearn.utils.validation import column_or_1d
-
-        return column_or_1d(y, warn=True)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = False
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _read_labels(y: Any, *, estimator: Any, checked: bool) -> Any:
+    """Checked labels; ``checked`` refuses what is no class label, which is private where classes are given."""
+    check_label_types(y)
+    labels = column_or_1d(_check_y(y, multi_output=True, estimator=estimator), warn=True)
+    if checked:
+        check_class_labels(labels)
+    return labels

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._sklearn import StrOptions, _fit_context
+from skprivate._sklearn import StrOptions, _check_y, _fit_context
 from skprivate._validation import validate_data
-from skprivate.aggregate._labels import check_bounds, check_numbers
+from skprivate.aggregate._label_sums import Labelled
+from skprivate.aggregate._labels import check_bounds, check_numbers, number_targets
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit, fit_quadratic
 from skprivate.aggregate._random_bags import RandomBags, number_sums
-from skprivate.partitions import linear_rows
+from skprivate.aggregate._random_rows import PublicRows, labelled_blocks, no_labels
+from skprivate.partitions import InMemory, Partitions, is_partitioned, linear_rows
 
 
 class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
@@ -126,28 +129,36 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, row_keys: Any = None) -> Self:
         """Draw bags, aggregate their labels, forget the labels, and learn from the aggregates.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Public features.
-        y : array-like of shape (n_samples,)
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Public features. Of blocks (`skprivate.partitions`) all features are held in memory, labels are not.
+        y : array-like of shape (n_samples,), or column of X where it lies in blocks
             Numbers; private.
+        row_keys : array-like of shape (n_samples,), or column of X where it lies in blocks, optional
+            Public identifiers, one for each row, that say nothing about labels: however rows are ordered, the same
+            ones share a bag. By default bags are drawn from numbers of rows.
 
         Returns
         -------
         self
         """
         bounds = check_bounds(self.label_bounds)
-        if y is not None:
-            check_numbers(np.asarray(y))  # before scikit-learn makes floats of anything
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        bags = self._aggregate(
-            check_numbers(y)[np.newaxis], lambda bags: number_sums(bags, 1, bounds, self.epsilon)
-        )
-        self._learn(X, bags)
+        rows: Partitions
+        if is_partitioned(X):
+            read = partial(_read_labels, estimator=type(self)())
+            public, blocks = self._learn_blocks(X, y, row_keys, read, no_labels)
+            rows = labelled_blocks(blocks, number_targets)
+        else:
+            if y is not None:
+                check_numbers(np.asarray(y))  # before scikit-learn makes floats of anything
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+            public = PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys))
+            rows = InMemory(Labelled.of(number_targets(y)))
+        self._fit_bags(public, rows, lambda bags: number_sums(bags, 1, bounds, self.epsilon))
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -185,3 +196,8 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         # At the default budget and without public bounds, the small sets of the common checks are mostly noise.
         tags.regressor_tags.poor_score = True
         return tags
+
+
+def _read_labels(y: Any, *, estimator: Any) -> Any:
+    check_numbers(np.asarray(y))
+    return _check_y(y, y_numeric=True, estimator=estimator)

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skprivate.aggregate._bag_sums import BagSums, IntArray
 from skprivate.aggregate._curated_bags import no_privacy
-from skprivate.aggregate._label_sums import ClassSums, NumberSums, ReleasedSums
-from skprivate.aggregate._labels import Bounds, check_bounds, check_label_privacy, check_numbers
+from skprivate.aggregate._label_sums import ClassSums, Labelled, NumberSums, ReleasedSums
+from skprivate.aggregate._labels import (
+    Bounds,
+    check_bounds,
+    check_label_privacy,
+    check_numbers,
+    number_targets,
+)
 from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate._random_rows import (
+    PublicRows,
+    gather_rows,
+    labelled_blocks,
+    no_labels,
+    number_blocks,
+)
+from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
 
 LabelRelease = Literal["mean", "bernoulli", "laplace"]
@@ -281,6 +297,7 @@ def make_random_bags(
     epsilon: float | None = None,
     numbers: bool = False,
     label_bounds: tuple[float, float] | None = None,
+    row_keys: Any = None,
     random_state: Any = None,
     ledger: PrivacyLedger | None = None,
 ) -> RandomBags:
@@ -288,10 +305,11 @@ def make_random_bags(
 
     Parameters
     ----------
-    X : array-like or DataFrame with n_samples rows
+    X : array-like or DataFrame with n_samples rows, or rows in blocks
         Public features; only their number of rows is used.
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        0/1 labels or multilabel indicators; numbers with ``numbers=True``. Private.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs), or column of X
+        0/1 labels or multilabel indicators; numbers with ``numbers=True``. Private. Where X lies in blocks
+        (`skprivate.partitions`), its column of labels.
     bag_size : int
         Rows per bag, drawn without replacement.
     n_bags : int, optional
@@ -310,6 +328,9 @@ def make_random_bags(
     label_bounds : (float, float), optional
         Public interval that all numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
         half where n·ε is below 500, finds one.
+    row_keys : array-like of shape (n_samples,), or column of X where it lies in blocks, optional
+        Public identifiers, one for each row, that say nothing about labels. Bags are then drawn from rows in the
+        order of these: however rows are ordered, the same ones share a bag. By default numbers of rows are drawn.
     random_state : None, int or RandomState
     ledger : PrivacyLedger, optional
 
@@ -334,24 +355,28 @@ def make_random_bags(
     """
     check_label_privacy(epsilon, 0.0)
     chosen = check_label_release(label_release, epsilon)
-    labels = check_numbers(np.asarray(y))
-    targets = labels[:, np.newaxis] if labels.ndim == 1 else labels
-    n = X.shape[0] if hasattr(X, "shape") else len(X)
-    if targets.ndim != 2 or targets.shape[0] != n:
-        raise ValueError(f"y must have one row per row of X ({n}), got shape {labels.shape}.")
-    outputs = targets.shape[1]
     bounds = check_bounds(label_bounds)
-    if not numbers and np.any((targets != 0) & (targets != 1)):
-        raise ValueError("y must hold 0 and 1 only; pass numbers=True for numbers.")
+    rows: Partitions
+    if is_partitioned(X):
+        blocks = number_blocks(X, y, row_keys, read=None, read_labels=partial(_check_labels, numbers=numbers))
+        public, rows, outputs = gather_rows(blocks, no_labels), labelled_blocks(blocks, number_targets), 1
+    else:
+        labels = _check_labels(np.asarray(y), numbers=numbers)
+        targets = labels[:, np.newaxis] if labels.ndim == 1 else labels
+        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        if targets.ndim != 2 or targets.shape[0] != n:
+            raise ValueError(f"y must have one row per row of X ({n}), got shape {labels.shape}.")
+        public = PublicRows((n,), keys=None if row_keys is None else np.asarray(row_keys))
+        rows, outputs = InMemory(Labelled.of(np.ascontiguousarray(targets.T))), targets.shape[1]
+    order = public.order()
     rng = public_generator(random_state)
-    members, sizes = draw_members(n, bag_size, n_bags, disjoint=disjoint, rng=rng)
-    structure = BagSums(members, sizes, n)
+    members, sizes = draw_members(public.n_rows, bag_size, n_bags, disjoint=disjoint, rng=rng)
+    structure = public.bags(members if order is None else order[members], sizes)
     sums: ClassSums | NumberSums = (
         number_sums(structure, outputs, bounds, epsilon)
         if numbers
         else indicator_sums(structure, outputs, outputs, epsilon)
     )
-    rows = np.ascontiguousarray(targets.T)
     if epsilon is None:
         return exact_bags(structure, sums.exact(rows).sums, chosen, None, rng)
     with open_release(
@@ -367,3 +392,10 @@ def make_random_bags(
     ) as release:
         released = sums.run(rows, release)
     return noisy_bags(structure, released, None, release.close())
+
+
+def _check_labels(labels: Any, *, numbers: bool) -> NDArray[Any]:
+    found = check_numbers(np.asarray(labels))
+    if not numbers and np.any((found != 0) & (found != 1)):
+        raise ValueError("y must hold 0 and 1 only; pass numbers=True for numbers.")
+    return found

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
 
 from skprivate._progress import begin_within
-from skprivate.partitions._partitions import Contribution, Partitions, block_size, contribute
+from skprivate.partitions._partitions import (
+    Contribution,
+    Partitions,
+    beside_block,
+    block_size,
+    contribute,
+    form_part,
+)
 from skprivate.privacy import exact_sum
 
 #: Rows read from a file at a time.
@@ -135,6 +142,45 @@ class Blocks(Partitions):
         total = exact_sum(parts())
         self._check_found(found)
         return total
+
+    def fold(
+        self,
+        form: Callable[..., Any],
+        combine: Callable[[list[Any]], Any],
+        *,
+        beside: Sequence[Any] | None = None,
+    ) -> Any:
+        """Parts of all blocks, put together as they come.
+
+        Parameters
+        ----------
+        form, combine : callable
+        beside : sequence, optional
+
+        Returns
+        -------
+        object
+
+        Raises
+        ------
+        ValueError
+            If there is no block.
+        RuntimeError
+            If there are not as many rows as in an earlier pass.
+        """
+        # Parts of 2ᵏ blocks each, as the digits of a binary number: few are held, and each is put together log₂ times.
+        held: list[tuple[int, Any]] = []
+        found = 0
+        for number, block in enumerate(self._read()):
+            found += int(block_size(block)[0])
+            held.append((0, form_part(block, self._functions, form, beside_block(beside, number))))
+            while len(held) > 1 and held[-1][0] == held[-2][0]:
+                (level, first), (_, second) = held[-2:]
+                held[-2:] = [(level + 1, combine([first, second]))]
+        if not held:
+            raise ValueError("source has no block: give at least one, even without rows.")
+        self._check_found(found)
+        return combine([part for _, part in held])
 
 
 class _Told:

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.partitions._partitions import Contribution, Partitions, block_size, contribute
+from skprivate.partitions._partitions import (
+    Contribution,
+    Partitions,
+    beside_block,
+    block_size,
+    contribute,
+    form_part,
+)
 from skprivate.privacy import exact_sum
 
 #: Sums that one task adds up: a tree keeps the client's share small.
@@ -111,6 +118,66 @@ class DaskPartitions(Partitions):
         found, result = total
         self._check_found(found)
         return np.asarray(result)
+
+    def fold(
+        self,
+        form: Callable[..., Any],
+        combine: Callable[[list[Any]], Any],
+        *,
+        beside: Sequence[Any] | None = None,
+    ) -> Any:
+        """Parts of all blocks, put together in a tree of tasks.
+
+        Parameters
+        ----------
+        form, combine : callable
+        beside : sequence, optional
+
+        Returns
+        -------
+        object
+
+        Raises
+        ------
+        ValueError, TypeError
+            What a function raised for a block, once all are visited.
+        RuntimeError
+            If there are not as many rows as in an earlier pass.
+        """
+        from dask import delayed
+
+        make, join = delayed(_form_or_fail, pure=False), delayed(_combine, pure=False)
+        parts = [
+            make(block, self._functions, form, beside_block(beside, k))
+            for k, block in enumerate(self._blocks)
+        ]
+        while len(parts) > 1:
+            parts = [join(parts[k : k + _FAN_IN], combine) for k in range(0, len(parts), _FAN_IN)]
+        total = parts[0].compute()
+        if isinstance(total, Failure):
+            raise total.kind(total.text)
+        found, result = total
+        self._check_found(found)
+        return result
+
+
+def _form_or_fail(
+    block: Any, functions: tuple[Callable[[Any], Any], ...], form: Callable[..., Any], beside: tuple[Any, ...]
+) -> tuple[int, Any] | Failure:
+    try:
+        return int(block_size(block)[0]), form_part(block, functions, form, beside)
+    except Exception as error:
+        return Failure(error)
+
+
+def _combine(
+    parts: list[tuple[int, Any] | Failure], combine: Callable[[list[Any]], Any]
+) -> tuple[int, Any] | Failure:
+    failed = next((part for part in parts if isinstance(part, Failure)), None)
+    if failed is not None:
+        return failed
+    good = [part for part in parts if not isinstance(part, Failure)]
+    return sum(part[0] for part in good), combine([part[1] for part in good])
 
 
 def _contribute_or_fail(

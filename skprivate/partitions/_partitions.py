@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any, Self
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from skprivate.privacy import exact_sum
 
+OTHER_ROWS = "source gave another number of rows than in an earlier pass: it must give the same each time."
 #: From a block to integers, a function of each of its rows alone: the sum over any blocks is then the same.
 Contribution = Callable[[Any], NDArray[Any]]
 
@@ -53,6 +54,38 @@ class Partitions(ABC):
         ndarray of int64, or of Python integers where int64 does not hold them
         """
 
+    @abstractmethod
+    def fold(
+        self,
+        form: Callable[..., Any],
+        combine: Callable[[list[Any]], Any],
+        *,
+        beside: Sequence[Any] | None = None,
+    ) -> Any:
+        """Parts of all blocks, put together: one pass. What of the rows is public may be of any size; sums are not.
+
+        Parameters
+        ----------
+        form : callable
+            From a block to a part; it travels to where the blocks are.
+        combine : callable
+            From a list of parts, of blocks that follow each other, to the part of them together.
+        beside : sequence, optional
+            One public object for each block, which ``form`` gets as its second argument.
+
+        Returns
+        -------
+        object
+        """
+
+    @property
+    def empty_block(self) -> Any:
+        """What the functions given to `map` make of a block without rows."""
+        block = self.empty
+        for function in self._functions:
+            block = function(block)
+        return block
+
     def map(self, function: Callable[[Any], Any]) -> Self:
         """The same rows with ``function`` applied to every block when it is visited.
 
@@ -72,9 +105,7 @@ class Partitions(ABC):
     def _check_found(self, found: int) -> None:
         """Refuse another number of rows: prices may rest on a public one, and least squares on equal totals."""
         if self.__dict__.setdefault("_found", found) != found:
-            raise RuntimeError(
-                "source gave another number of rows than in an earlier pass: it must give the same each time."
-            )
+            raise RuntimeError(OTHER_ROWS)
 
     @cached_property
     def n_rows(self) -> int:
@@ -89,6 +120,24 @@ def contribute(
     for function in functions:
         block = function(block)
     return contribution(block)[..., np.newaxis]
+
+
+def form_part(
+    block: Any, functions: tuple[Callable[[Any], Any], ...], form: Callable[..., Any], beside: tuple[Any, ...]
+) -> Any:
+    """The part of a block for `Partitions.fold`."""
+    for function in functions:
+        block = function(block)
+    return form(block, *beside)
+
+
+def beside_block(beside: Sequence[Any] | None, number: int) -> tuple[Any, ...]:
+    """What stands beside a block, none or one object."""
+    if beside is None:
+        return ()
+    if number >= len(beside):
+        raise RuntimeError(OTHER_ROWS)
+    return (beside[number],)
 
 
 def block_size(block: Any) -> NDArray[np.int64]:
@@ -146,6 +195,26 @@ class InMemory(Partitions):
         ndarray
         """
         return exact_sum([contribute(self._block, (), contribution)])
+
+    def fold(
+        self,
+        form: Callable[..., Any],
+        combine: Callable[[list[Any]], Any],
+        *,
+        beside: Sequence[Any] | None = None,
+    ) -> Any:
+        """The part of the one block.
+
+        Parameters
+        ----------
+        form, combine : callable
+        beside : sequence of one object, optional
+
+        Returns
+        -------
+        object
+        """
+        return form(self._block, *beside_block(beside, 0))
 
 
 def is_partitioned(X: Any) -> bool:

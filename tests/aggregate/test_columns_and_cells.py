@@ -61,6 +61,12 @@ def test_bad_edges_are_refused(edges):
         learn(np.arange(5.0), categorical=False, bin_edges={"v": edges})
 
 
+@pytest.mark.parametrize("n_bins", [0, 1, -3, 2.0, True])
+def test_fewer_than_two_bins_are_refused(n_bins):
+    with pytest.raises(ValueError, match="n_bins must be an int of at least 2"):
+        make_curated_bags(np.arange(8.0).reshape(-1, 1), [0, 1] * 4, n_bins=n_bins)
+
+
 def test_texts_are_not_cut_into_bins():
     with pytest.raises(ValueError, match="declare it in categorical_features"):
         learn(np.array(["a", "b"], dtype=object), categorical=False)
@@ -101,12 +107,15 @@ def test_large_key_ranges_use_bisection_with_the_same_result():
 
 
 def test_feature_sets():
-    codes = [np.zeros(4, dtype=np.int32), np.arange(4, dtype=np.int32), np.arange(4, dtype=np.int32) % 2]
-    names, sizes = ["a", "b", "c"], [1, 4, 2]
-    assert resolve_feature_sets("singles", names, codes, sizes) == ([(0,), (1,), (2,)], False)
-    assert len(resolve_feature_sets("pairs", names, codes, sizes)[0]) == 6
-    assert len(resolve_feature_sets(1, names, codes, sizes)[0]) == 4
-    assert resolve_feature_sets(["a", ("c", "b"), (0, 1, 2)], names, codes, sizes) == (
+    names, counts = ["a", "b", "c"], [np.array([4]), np.ones(4, dtype=int), np.array([2, 2])]
+
+    def count(asked):
+        return [counts[j] for (j,) in asked]
+
+    assert resolve_feature_sets("singles", names, count) == ([(0,), (1,), (2,)], False)
+    assert len(resolve_feature_sets("pairs", names, count)[0]) == 6
+    assert len(resolve_feature_sets(1, names, count)[0]) == 4
+    assert resolve_feature_sets(["a", ("c", "b"), (0, 1, 2)], names, count) == (
         [(0,), (1, 2), (0, 1, 2)],
         True,
     )
@@ -120,7 +129,7 @@ def test_feature_sets():
         (9, "there are 3"),
     ]:
         with pytest.raises(ValueError, match=message):
-            resolve_feature_sets(bad, names, codes, sizes)
+            resolve_feature_sets(bad, names, count)
 
 
 def test_pandas_polars_and_arrays_agree():

@@ -18,7 +18,7 @@ from skprivate.aggregate._cells import index_cells
 from skprivate.aggregate._constant_check import flattery_of_ridge, no_worse_than_constant
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity
-from skprivate.aggregate._label_range import _guessed, _spanned, private_label_bounds
+from skprivate.aggregate._label_range import _guessed, _spanned, private_label_bounds, range_counts
 from skprivate.aggregate._solvers import constant_start, fit_tables
 
 
@@ -251,9 +251,8 @@ def test_one_row_moves_two_counts_of_the_range_at_most(n_outputs, nonnegative):
     counts = []
     for labels in product(EXTREMES, repeat=n_outputs) if n_outputs == 1 else [[e] * 3 for e in EXTREMES]:
         kept = Kept()
-        low, high = private_label_bounds(
-            np.column_stack([np.array(labels), np.ones(n_outputs)]), kept, None, nonnegative=nonnegative
-        )
+        found = range_counts(np.column_stack([np.array(labels), np.ones(n_outputs)]), nonnegative=nonnegative)
+        low, high = private_label_bounds(found, 2, kept, None, nonnegative=nonnegative)
         counts.append(kept.sums)
         assert kept.sums.dtype == np.int64 and kept.sums.sum() == 2 * n_outputs
         inside = np.clip(labels, -(2.0**41), 2.0**41)

@@ -191,3 +191,30 @@ def test_rows_that_differ_from_query_to_query_are_in_one_group_of_each_table(con
     assert sums[0] == sums[1] == sums[2]
     if "classes" in terms:
         assert all((table.label_sums.sum(axis=1) == table.counts).all() for table in bags.tables)
+
+
+@pytest.mark.parametrize("feature_sets", ["singles", [["c0", "c69"], [f"c{j}" for j in range(66)], ["c1"]]])
+def test_more_columns_than_a_query_can_tell_apart(feature_sets):
+    """GROUPING_ID is a number of 64 bits."""
+    columns = ", ".join(f"((range * {j + 3}) % 11) % 3 = 1 AS c{j}" for j in range(70))
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE wide AS SELECT {columns}, range % 2 AS y FROM range(300)")
+        found = CuratedBags.from_sql(
+            connection, "wide", None, "y", feature_sets, classes=(0, 1), epsilon=1.0, random_state=0
+        )
+        rows = connection.execute("SELECT * FROM wide").df()
+    assert [table.feature_set for table in found.tables][-1] in [("c69",), ("c1",)]
+    if feature_sets == "singles":
+        there = make_curated_bags(
+            rows.drop(columns="y"), rows.y, feature_sets, classes=(0, 1), epsilon=1.0, random_state=0
+        )
+        assert [table.to_dict() for table in found.tables] == [table.to_dict() for table in there.tables]
+    else:
+        names = [f"c{j}" for j in range(66)]
+        assert found.tables[1].counts.tolist() == rows.groupby(names).size().tolist()
+
+
+@pytest.mark.parametrize("n_bins", [0, 1])
+def test_fewer_than_two_bins_are_refused(connection, n_bins):
+    with pytest.raises(ValueError, match="n_bins must be an int of at least 2"):
+        CuratedBags.from_sql(connection, "rows", ["age"], "answer", classes=("no", "yes"), n_bins=n_bins)

@@ -13,7 +13,13 @@ import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
-from skprivate import MetricPrivateSynthesizer
+from skprivate import (
+    CuratedBagGAMClassifier,
+    MetricPrivateSynthesizer,
+    RandomBagClassifier,
+    RandomBagRegressor,
+    make_curated_bags,
+)
 from skprivate.partitions import as_partitions
 from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import public_generator
@@ -68,6 +74,30 @@ def test_the_same_measure(client, parameters, killed):
     if killer:
         killer.join()
     assert np.array_equal(weights, model.fit(ROWS).measure_.weights)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_same_labels_in_aggregate(client, killed):
+    rows = ROWS.assign(site=RNG.integers(0, 5, size=len(ROWS)), id=np.arange(len(ROWS))[::-1])
+    rows["sick"] = (rows.weight + rows.site > 2).astype(int)
+    X = as_partitions(dd.from_pandas(rows, npartitions=40)).map(slowly)
+    features = list(rows)[:-1]
+    asked = {"epsilon": 1.0, "feature_sets": "pairs", "random_state": 3}
+    killer = Thread(target=partial(kill_one, client)) if killed else None
+    if killer:
+        killer.start()
+    bags = make_curated_bags(X, "sick", **asked)
+    if killer:
+        killer.join()
+    assert bags.to_dict() == make_curated_bags(rows[features], rows.sick, **asked).to_dict()
+    for model in (RandomBagClassifier(2.0, random_state=1), RandomBagRegressor(2.0, random_state=1)):
+        coef = model.fit(X, "sick", row_keys="id").coef_
+        numbers = rows.drop(columns=["sick", "id"])
+        assert np.array_equal(coef, model.fit(numbers, rows.sick, row_keys=rows.id).coef_)
+    additive = CuratedBagGAMClassifier(2.0, random_state=1)
+    tables = additive.fit(X, "sick").tables_
+    for table, other in zip(tables, additive.fit(rows[features], rows.sick).tables_, strict=True):
+        assert np.array_equal(table, other)
 
 
 def test_rows_stay_with_the_workers(client):
