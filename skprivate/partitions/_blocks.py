@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
 
-from skprivate.partitions._partitions import Contribution, Partitions, block_size, contribute
+from skprivate.partitions._partitions import (
+    Contribution,
+    Part,
+    Partitions,
+    apply,
+    block_size,
+    contribute,
+)
 from skprivate.privacy import exact_sum
 
 #: Rows read from a file at a time.
 BATCH_ROWS = 1 << 18
+#: Parts that are held before they are merged.
+_HELD = 8
 
 
 class Blocks(Partitions):
@@ -115,3 +124,28 @@ class Blocks(Partitions):
         total = exact_sum(parts())
         self._check_found(found)
         return total
+
+    def gather(self, part: Callable[[Any], Part], merge: Callable[[Sequence[Part]], Part]) -> Part:
+        """What all blocks give together, a few merged at a time.
+
+        Parameters
+        ----------
+        part, merge : callable
+
+        Returns
+        -------
+        object
+
+        Raises
+        ------
+        RuntimeError
+            If there are not as many rows as in an earlier pass.
+        """
+        found, held = 0, []
+        for block in self._read():
+            found += int(block_size(block)[0])
+            held.append(part(apply(self._functions, block)))
+            if len(held) == _HELD:
+                held = [merge(held)]
+        self._check_found(found)
+        return merge(held)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.partitions._partitions import Contribution, Partitions, block_size, contribute
+from skprivate.partitions._partitions import Contribution, Part, Partitions, apply, block_size
 from skprivate.privacy import exact_sum
 
 #: Sums that one task adds up: a tree keeps the client's share small.
@@ -98,35 +99,68 @@ class DaskPartitions(Partitions):
         RuntimeError
             If there are not as many rows as in an earlier pass.
         """
+        return self.gather(partial(_integers, contribution=contribution), _add)
+
+    def gather(self, part: Callable[[Any], Part], merge: Callable[[Sequence[Part]], Part]) -> Part:
+        """What all blocks give together, merged in a tree of tasks.
+
+        Parameters
+        ----------
+        part, merge : callable
+
+        Returns
+        -------
+        object
+
+        Raises
+        ------
+        ValueError, TypeError
+            What a function raised for a block, once all are visited.
+        RuntimeError
+            If there are not as many rows as in an earlier pass.
+        """
         from dask import delayed
 
         # Not pure: names of tasks are random, and no digest of anything.
-        form, add = delayed(_contribute_or_fail, pure=False), delayed(_add, pure=False)
-        parts = [form(block, self._functions, contribution) for block in self._blocks]
+        form, join = delayed(_form_or_fail, pure=False), delayed(_merge_or_fail, pure=False)
+        parts = [form(block, self._functions, part) for block in self._blocks]
         while len(parts) > 1:
-            parts = [add(parts[k : k + _FAN_IN]) for k in range(0, len(parts), _FAN_IN)]
+            parts = [join(parts[k : k + _FAN_IN], merge) for k in range(0, len(parts), _FAN_IN)]
         total = parts[0].compute()
         if isinstance(total, Failure):
             raise total.kind(total.text)
         found, result = total
         self._check_found(found)
-        return np.asarray(result)
+        return result
 
 
-def _contribute_or_fail(
-    block: Any, functions: tuple[Callable[[Any], Any], ...], contribution: Contribution
-) -> tuple[int, NDArray[Any]] | Failure:
+def _form_or_fail(
+    block: Any, functions: tuple[Callable[[Any], Any], ...], part: Callable[[Any], Any]
+) -> tuple[int, Any] | Failure:
     try:
-        return int(block_size(block)[0]), exact_sum([contribute(block, functions, contribution)])
+        return int(block_size(block)[0]), part(apply(functions, block))
     except Exception as error:
         return Failure(error)
 
 
-def _add(parts: list[tuple[int, NDArray[Any]] | Failure]) -> tuple[int, NDArray[Any]] | Failure:
-    found, sums = 0, []
+def _merge_or_fail(
+    parts: list[tuple[int, Any] | Failure], merge: Callable[[Sequence[Any]], Any]
+) -> tuple[int, Any] | Failure:
+    found, results = 0, []
     for part in parts:
         if isinstance(part, Failure):
             return part
         found += part[0]
-        sums.append(np.asarray(part[1])[..., np.newaxis])
-    return found, exact_sum(sums)
+        results.append(part[1])
+    try:
+        return found, merge(results)
+    except Exception as error:
+        return Failure(error)
+
+
+def _integers(block: Any, contribution: Contribution) -> NDArray[Any]:
+    return exact_sum([contribution(block)[..., np.newaxis]])
+
+
+def _add(sums: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return exact_sum([np.asarray(part)[..., np.newaxis] for part in sums])

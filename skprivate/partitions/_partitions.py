@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from skprivate.privacy import exact_sum
 
 #: From a block to integers, a function of each of its rows alone: the sum over any blocks is then the same.
 Contribution = Callable[[Any], NDArray[Any]]
+Part = TypeVar("Part")
 
 
 class Partitions(ABC):
@@ -53,6 +54,39 @@ class Partitions(ABC):
         ndarray of int64, or of Python integers where int64 does not hold them
         """
 
+    @abstractmethod
+    def gather(self, part: Callable[[Any], Part], merge: Callable[[Sequence[Part]], Part]) -> Part:
+        """What the blocks give together where no array holds it, such as sums in cells of a huge grid: one pass.
+
+        Parameters
+        ----------
+        part : callable
+            From a block to sums over its rows, or to rows of it that are public. It holds public numbers only.
+        merge : callable
+            From parts of neighbouring blocks, in their order, to one part. It raises nothing.
+
+        Returns
+        -------
+        object
+            A part.
+        """
+
+    def filter(self, function: Callable[[Any], Any]) -> Self:
+        """Those rows that ``function`` leaves of every block, when it is visited.
+
+        Parameters
+        ----------
+        function : callable
+            From a block to some of its rows, in the same columns. It holds public numbers only.
+
+        Returns
+        -------
+        Partitions
+        """
+        kept = self.map(function)
+        kept.__dict__.pop("n_rows", None)  # it was that of all rows
+        return kept
+
     def map(self, function: Callable[[Any], Any]) -> Self:
         """The same rows with ``function`` applied to every block when it is visited.
 
@@ -86,9 +120,14 @@ def contribute(
     block: Any, functions: tuple[Callable[[Any], Any], ...], contribution: Contribution
 ) -> NDArray[Any]:
     """The contribution of what the functions make of a block, with one more axis, along which blocks are added."""
+    return contribution(apply(functions, block))[..., np.newaxis]
+
+
+def apply(functions: tuple[Callable[[Any], Any], ...], block: Any) -> Any:
+    """What the functions make of a block, one after the other."""
     for function in functions:
         block = function(block)
-    return contribution(block)[..., np.newaxis]
+    return block
 
 
 def block_size(block: Any) -> NDArray[np.int64]:
@@ -104,6 +143,10 @@ class InMemory(Partitions):
     ----------
     block : Any
 
+    Attributes
+    ----------
+    block : Any
+
     Examples
     --------
     >>> import numpy as np
@@ -115,6 +158,11 @@ class InMemory(Partitions):
 
     def __init__(self, block: Any) -> None:
         self._block = block
+
+    @property
+    def block(self) -> Any:
+        """The one block."""
+        return self._block
 
     @property
     def empty(self) -> Any:
@@ -146,6 +194,19 @@ class InMemory(Partitions):
         ndarray
         """
         return exact_sum([contribute(self._block, (), contribution)])
+
+    def gather(self, part: Callable[[Any], Part], merge: Callable[[Sequence[Part]], Part]) -> Part:
+        """The part of the one block.
+
+        Parameters
+        ----------
+        part, merge : callable
+
+        Returns
+        -------
+        object
+        """
+        return part(self._block)
 
 
 def is_partitioned(X: Any) -> bool:
