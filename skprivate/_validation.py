@@ -110,8 +110,9 @@ def refuse_other_columns(block: Any, names: tuple[Any, ...] | None) -> None:
         )
 
 
-def _all_names(block: Any) -> tuple[Any, ...] | None:
-    names = getattr(block, "column_names", getattr(block, "columns", None))
+def _all_names(X: Any) -> tuple[Any, ...] | None:
+    # What pyarrow calls columns are their entries.
+    names = getattr(X, "column_names", getattr(X, "columns", None))
     return None if names is None else tuple(names)
 
 
@@ -124,7 +125,8 @@ def columns_in_words(X: Any, which: Iterable[int]) -> str:
 
 
 def _names(X: Any) -> list[str] | None:
-    return None if getattr(X, "columns", None) is None else [repr(str(name)) for name in X.columns]
+    names = _all_names(X)
+    return None if names is None else [repr(str(name)) for name in names]
 
 
 def _refuse_other_types(X: Any) -> None:
