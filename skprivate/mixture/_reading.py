@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +56,8 @@ def read_problem(estimator: Any, X: Any, y: Any, private: Any) -> tuple[Problem,
         "size_is_public": estimator.adjacency == "replace-one",
     }
     if not in_blocks:
-        kinds = {"private": roles.private, "has_private_label": roles.has_private_label}
-        return Problem.build(X, **kinds, **options), roles
+        who: dict[str, Any] = {"private": roles.private, "has_private_label": roles.has_private_label}
+        return Problem.build(X, **who, **options), roles
     label = roles.classes[roles.private_index]
     mixed = rows.map(partial(_with_roles, label=label, label_determined=roles.label_determined))
     points = mixed.gather(public_points, np.concatenate)
@@ -88,8 +88,8 @@ def _read_blocks(estimator: Any, X: Any, y: Any, private: Any) -> Any:
         )
     columns = {"y": y, "private": private}
     rows = split_columns(X, **columns)
-    features = split_columns(InMemory(as_partitions(X).empty), **columns).block.X
-    blank, names = learn_columns(estimator, features)
+    first = split_columns(InMemory(as_partitions(X).empty), **columns)
+    blank, names = learn_columns(estimator, cast(InMemory, first).block.X)
     return rows.map(partial(_read_block, blank=blank, names=names))
 
 

@@ -129,8 +129,8 @@ class DaskPartitions(Partitions):
         total = parts[0].compute()
         if isinstance(total, Failure):
             raise total.kind(total.text)
-        found, result = total
-        self._check_found(found)
+        self._check_found(total[0])
+        result: Part = total[1]
         return result
 
 
