@@ -53,6 +53,8 @@ class Columns:
     def column(self, j: int) -> Column:
         """The values of column j that are there; rows without one contribute nothing."""
         present = ~self.missing[:, j]
+        if present.all():
+            return Column(np.ascontiguousarray(self.table[:, j]), self.units)
         units = None if self.units is None else self.units[present]
         return Column(np.ascontiguousarray(self.table[present, j]), units)
 
