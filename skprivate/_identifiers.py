@@ -99,6 +99,20 @@ def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
     return [_name(value) for value in names.tolist()]
 
 
+def kind_of_identifiers(names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """1 for the kind of the identifiers among `KINDS` and, last, instants; 0 for the others, and where there is none.
+
+    Parameters
+    ----------
+    names : ndarray of shape (n_users,)
+        As `encode_identifiers` returns them.
+    """
+    found = [
+        bool(len(names)) and names.dtype.kind != "M" and isinstance(names[0], types) for _, types in KINDS
+    ]
+    return np.array([*found, bool(len(names)) and names.dtype.kind == "M"], dtype=np.int64)
+
+
 def hash_identifiers(names: npt.NDArray[Any], key: bytes) -> npt.NDArray[np.uint64]:
     """Keyed BLAKE2b hash of each identifier, uniform on 0 … 2⁶⁴ − 1; a function of the identifier and the key alone.
 

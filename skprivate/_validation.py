@@ -79,6 +79,43 @@ def validate_data(
         raise type(error)(message) from None
 
 
+def learn_columns(estimator: Any, empty: Any) -> tuple[Any, tuple[Any, ...] | None]:
+    """Let an estimator learn the columns of rows in blocks from a block without rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+    empty : table
+
+    Returns
+    -------
+    blank : estimator
+        Of the same class and with default parameters, it knows the columns alone: what travels to the blocks.
+    names : tuple or None
+        Names of the columns, text or not; None for an array.
+    """
+    validate_data(estimator, empty, skip_check_array=True)
+    blank = type(estimator)()
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(estimator, name):
+            setattr(blank, name, getattr(estimator, name))
+    return blank, _all_names(empty)
+
+
+def refuse_other_columns(block: Any, names: tuple[Any, ...] | None) -> None:
+    """Refuse a block whose columns are not those of the first one; scikit-learn compares names that are text."""
+    if _all_names(block) != names:
+        raise ValueError(
+            "blocks must all have the columns of the first one, in its order and by the same names."
+        )
+
+
+def _all_names(X: Any) -> tuple[Any, ...] | None:
+    # What pyarrow calls columns are their entries.
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    return None if names is None else tuple(names)
+
+
 def columns_in_words(X: Any, which: Iterable[int]) -> str:
     """How messages call columns: by their names, or by their positions."""
     names, chosen = _names(X), list(which)
@@ -88,7 +125,8 @@ def columns_in_words(X: Any, which: Iterable[int]) -> str:
 
 
 def _names(X: Any) -> list[str] | None:
-    return None if getattr(X, "columns", None) is None else [repr(str(name)) for name in X.columns]
+    names = _all_names(X)
+    return None if names is None else [repr(str(name)) for name in names]
 
 
 def _refuse_other_types(X: Any) -> None:

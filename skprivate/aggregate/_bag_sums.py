@@ -76,7 +76,7 @@ class BagSums:
     def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
         """Private: exact sums (n_bags, n_outputs) over bags, row by row, and further ones over all rows."""
         form = partial(_member_sums, n_bags=self.n_bags, integers=integers, further=further)
-        total: NDArray[Any] = rows.fold(form, _add_blocks, beside=self._by_block())
+        total: NDArray[Any] = rows.gather(form, _add_blocks, beside=self._by_block())
         return total
 
     def _by_block(self) -> list[tuple[int, IntArray, IntArray]]:

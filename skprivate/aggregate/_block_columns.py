@@ -76,7 +76,7 @@ def learn_blocks(
         mask = list(categorical_mask(categorical_features, names, [], bin_edges))
     look = partial(_look, names=names, given=tuple(given), most=most)
     together = partial(_together, most=most)
-    parts, n_rows, labels = rows.fold(
+    parts, n_rows, labels = rows.gather(
         partial(_look_at_all, look=partial(look, mask=mask), look_at_labels=look_at_labels),
         partial(_all_together, together=together, labels_together=labels_together),
     )
@@ -86,7 +86,7 @@ def learn_blocks(
     ]
     if any(part.spread is not None and taken for part, taken in zip(parts, mask, strict=True)):
         # Numbers in some blocks, something else in others.
-        parts = rows.fold(partial(look, mask=mask), together)
+        parts = rows.gather(partial(look, mask=mask), together)
     cuts = {name: part.spread for name, part in zip(names, parts, strict=True) if part.spread is not None}
     edges = given | _edges(rows, names, cuts, default_bins(n_rows) if n_bins is None else n_bins, most)
     columns = tuple(
@@ -108,7 +108,7 @@ def encode_blocks(
 def gather_codes(rows: Partitions, columns: tuple[Column, ...]) -> list[CodeArray]:
     """Codes of all columns, which are public, in the order of the rows; in as few bytes as they fit."""
     dtypes = [np.min_scalar_type(max(column.n_codes - 1, 0)) for column in columns]
-    codes: list[CodeArray] = rows.fold(partial(_narrow_codes, dtypes=dtypes), _join_codes)
+    codes: list[CodeArray] = rows.gather(partial(_narrow_codes, dtypes=dtypes), _join_codes)
     return codes
 
 
@@ -206,7 +206,7 @@ def _edges(
             break
         within = {names.index(name): spreads[name].cells(which) for name, which in again.items()}
         form = partial(_look_closer, names=names, within=within, most=most)
-        finer = rows.fold(form, partial(_finer_together, most=most))
+        finer = rows.gather(form, partial(_finer_together, most=most))
         for (name, which), found in zip(again.items(), finer, strict=True):
             if found.counts.sum() != spreads[name].counts[which].sum():
                 raise RuntimeError(OTHER_ROWS)

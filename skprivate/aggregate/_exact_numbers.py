@@ -34,7 +34,7 @@ def exact_number_sums(
     bounds : (float, float) or None
     with_squares : bool
     """
-    exponent = rows.fold(partial(_exponent, bounds=bounds), max)
+    exponent = rows.gather(partial(_exponent, bounds=bounds), max)
     known = {"bounds": bounds, "exponent": exponent}
     further = partial(_split_squares, **known) if with_squares else None
     found = bags.add_up(rows, partial(_split, **known), further)

@@ -194,7 +194,7 @@ class OpenCuratedBags:
             if labels.shape != (values[0].size,):
                 raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
             rows = InMemory(Labelled.of(self._targets(labels), encode_known(values, self._columns)))
-        self._tally = _add([tally, rows.fold(self._form(), _add)])
+        self._tally = _add([tally, rows.gather(self._form(), _add)])
         return self
 
     def release(

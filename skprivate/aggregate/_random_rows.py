@@ -118,7 +118,7 @@ def number_blocks(
 
 def gather_rows(rows: Partitions, look_at_labels: Callable[[NDArray[Any]], NDArray[Any]]) -> PublicRows:
     """What is public of all rows, in their order, and what is asked of labels."""
-    public: PublicRows = rows.fold(partial(_gather, look_at_labels=look_at_labels), _together)
+    public: PublicRows = rows.gather(partial(_gather, look_at_labels=look_at_labels), _together)
     return public
 
 

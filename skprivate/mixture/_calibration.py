@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from skprivate.mixture._geometry import Floats
-from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem, margins
+from skprivate.mixture._geometry import Floats, PublicFrame
+from skprivate.mixture._problem import DrawRecord, Hypothesis, MixtureRows, Problem, margins
 from skprivate.privacy import Mechanism, PureEvent, Release
 from skprivate.privacy._events import Events
 
@@ -92,21 +94,45 @@ class CalibratedDraw(Mechanism):
         if self.epsilon is None:
             return hypothesis, records, None
         # Margins are formed row by row: those of private rows depend on nothing but the row and what was released.
-        margin = margins(data.frame, hypothesis, data.X)
-        public = ~data.private
+        rows = data.rows.map(partial(with_margins, frame=data.frame, hypothesis=hypothesis))
         least = ceil(LEAST_ROWS * (1 + self.sensitivity / self.epsilon))
-        edges = margin_edges(margin[public], least)
+        edges = margin_edges(rows.gather(public_margins, np.concatenate), least)
         n_bins = edges.size + 1
-        cells = np.searchsorted(edges, margin, side="right") + n_bins * data.has_private_label
-        counts = np.bincount(cells[public], minlength=2 * n_bins).astype(np.float64)
+        public_counts, private_counts = rows.sum(partial(cell_counts, edges=edges))
+        counts = public_counts.astype(np.float64)
         # Label-determined: that no private row carries the public label is public.
         noisy = slice(0 if self.labels_are_private else n_bins, None)
-        private_counts = np.bincount(cells[data.private], minlength=2 * n_bins)[noisy]
         released = release.discrete_laplace(
-            private_counts, sensitivity=self.sensitivity, epsilon=self.epsilon
+            private_counts[noisy], sensitivity=self.sensitivity, epsilon=self.epsilon
         )
         counts[noisy] += np.maximum(released, 0).astype(np.float64)
         return hypothesis, records, Calibration(edges, _monotone(counts[n_bins:], counts[:n_bins]))
+
+
+class RowMargins(NamedTuple):
+    """Margins of the rows of a block, and what kind of rows they are."""
+
+    margin: Floats
+    private: NDArray[np.bool_]
+    has_private_label: NDArray[np.bool_]
+
+
+def with_margins(rows: MixtureRows, frame: PublicFrame, hypothesis: Hypothesis) -> RowMargins:
+    """Margins, row by row."""
+    return RowMargins(margins(frame, hypothesis, rows.X), rows.private, rows.has_private_label)
+
+
+def public_margins(rows: RowMargins) -> Floats:
+    """Those of public rows, which may be collected."""
+    return rows.margin[~rows.private]
+
+
+def cell_counts(rows: RowMargins, edges: Floats) -> NDArray[np.int64]:
+    """Public and private rows of a block by bin and label, of shape (2, 2 * n_bins)."""
+    n_bins = edges.size + 1
+    cells = np.searchsorted(edges, rows.margin, side="right") + n_bins * rows.has_private_label
+    kinds = (cells[~rows.private], cells[rows.private])
+    return np.stack([np.bincount(kind, minlength=2 * n_bins) for kind in kinds])
 
 
 def margin_edges(public_margins: Floats, least: int) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from math import prod
 from typing import Any, TypeAlias
@@ -216,10 +217,9 @@ class CutIntersections:
         if int(np.abs(weights).sum()) >= 2**53:
             raise ValueError("The weights add up to too much for exact sums.")
         self._weights = weights.astype(np.float64)
-        cuts = np.array(n_cuts, dtype=np.int64)
-        self._batches = list(
-            _batches(np.flatnonzero(cuts), self.max_size, max(1, BATCH // max(1, weights.size)))
-        )
+        self._together = max(1, BATCH // max(1, weights.size))
+        self._directions = np.flatnonzero(np.array(n_cuts, dtype=np.int64))
+        self._batches = list(_batches(self._directions, self.max_size, self._together))
         most = max((len(lasts) for _, lasts in self._batches), default=1)
         self._tiled = np.tile(self._weights, most) if most > 1 else self._weights
         self._checkpoints: list[tuple[slice, Integers, Integers]] = []
@@ -248,7 +248,7 @@ class CutIntersections:
             if remaining >= held:
                 remaining -= held
                 continue
-            for batch, numbers in self._blocks(part):
+            for batch, numbers in self._blocks(self._batches[part]):
                 positions = np.flatnonzero(numbers == errors)
                 if remaining < positions.size:
                     return self._describe(*batch, int(positions[remaining]))
@@ -257,9 +257,35 @@ class CutIntersections:
 
     def all_errors(self) -> Iterator[tuple[tuple[int, ...], int]]:
         """Every set with its errors, one by one: for tests and very small families."""
-        for batch, numbers in self._blocks(slice(None)):
+        for batch, numbers in self._blocks(self._batches):
             for position, errors in enumerate(numbers):
                 yield self._describe(*batch, position), int(errors)
+
+    @cached_property
+    def _parts(self) -> list[Batch]:
+        return list(_batches(self._directions, self.max_size, max(1, self._directions.size)))
+
+    @property
+    def part_sizes(self) -> list[int]:
+        """Numbers of sets in the parts of the enumeration: all that share the leading directions."""
+        widths = [sum(self.n_cuts[k] for k in lasts) if lasts else 1 for _, lasts in self._parts]
+        return [
+            prod(self.n_cuts[k] for k in head) * width
+            for (head, _), width in zip(self._parts, widths, strict=True)
+        ]
+
+    def sums(self, parts: slice) -> Integers:
+        """Errors of all sets of some parts, in order."""
+        batches = [
+            (head, lasts[low : low + self._together])
+            for head, lasts in self._parts[parts]
+            for low in range(0, max(1, len(lasts)), self._together)
+        ]
+        return np.concatenate([numbers for _, numbers in self._blocks(batches)])
+
+    def describe(self, part: int, position: int) -> tuple[int, ...]:
+        """The set at a position of a part."""
+        return self._describe(*self._parts[part], position)
 
     def _describe(self, head: tuple[int, ...], lasts: tuple[int, ...], position: int) -> tuple[int, ...]:
         group, shape = head, tuple(self.n_cuts[k] for k in head)
@@ -275,7 +301,7 @@ class CutIntersections:
         merged: list[tuple[Integers, Integers]] = []
         gathered: list[NDArray[Any]] = []
         size = 0
-        for _, numbers in self._blocks(part):
+        for _, numbers in self._blocks(self._batches[part]):
             gathered.append(numbers)
             size += numbers.size
             if size >= GATHER:
@@ -285,13 +311,13 @@ class CutIntersections:
             merged.append(occurrences(np.concatenate(gathered)))
         return merge_occurrences(merged)
 
-    def _blocks(self, part: slice) -> Iterator[tuple[Batch, Integers]]:
+    def _blocks(self, batches: list[Batch]) -> Iterator[tuple[Batch, Integers]]:
         """Errors of all sets of each batch, direction by direction; the last direction's cut varies fastest."""
         n_rows = self._weights.size
         code: NDArray[np.intp] = np.zeros(n_rows, dtype=np.intp)
         buffer = np.empty(self._tiled.size, dtype=np.intp)
         present: tuple[int, ...] = ()
-        for head, lasts in self._batches[part]:
+        for head, lasts in batches:
             if head != present:
                 # Batches follow in order, so all that share their leading directions share this.
                 present = head

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from skprivate.mixture._cuts import CutIntersections, point_cuts
-from skprivate.mixture._geometry import Floats, count_supporting_pairs, products, supporting_pairs
-from skprivate.mixture._intersections import Intersections, count_intersections
+from skprivate.mixture._cuts import CutCandidates, point_cuts
+from skprivate.mixture._families import cuts_of, family_of, pairs_of
+from skprivate.mixture._geometry import count_supporting_pairs, products, supporting_pairs
+from skprivate.mixture._intersections import count_intersections
 from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem
 from skprivate.mixture._selection import draw_hypothesis, selection_event
 from skprivate.privacy import Mechanism, Release, SelectionRule
@@ -26,11 +28,6 @@ def count_exact_hypotheses(n_points: int, dimension: int, max_halfspaces: int) -
         return 1, 0
     pairs = count_supporting_pairs(n_points, dimension)
     return count_intersections(2 * pairs, min(max_halfspaces, dimension)) + 1, pairs
-
-
-def on_basis(problem: Problem, scaled: Floats) -> Floats:
-    """Coordinates of scaled rows within the span."""
-    return products(problem.frame.basis, scaled).T
 
 
 @dataclass(frozen=True)
@@ -67,27 +64,19 @@ class ExactDraw(Mechanism):
         problem = data
         frame = problem.frame
         size = min(self.max_halfspaces, frame.dimension)
-        public = on_basis(problem, problem.public)
-        family: Intersections | CutIntersections | None
+        # Coordinates within the span.
+        public = products(frame.basis, problem.public).T
+        cuts: CutCandidates | None = None
+        family = None
         if frame.empty:
-            family = None
+            pass
         elif frame.dimension == 1:
             # On a line the errors of all halfspaces are cumulative sums.
             cuts = point_cuts(public, frame.slack)
-            family = CutIntersections(
-                cuts.bins(on_basis(problem, problem.scaled)),
-                cuts.n_cuts,
-                problem.signed,
-                size,
-                offset=problem.offset,
-                resolution=problem.unit,
-            )
+            family = family_of(problem, partial(cuts_of, cuts=cuts, max_size=size, basis=frame.basis))
         else:
             pairs = supporting_pairs(public, frame.slack)
-            positive, negative = pairs.memberships(on_basis(problem, problem.scaled))
-            family = Intersections(
-                positive, negative, problem.signed, size, offset=problem.offset, resolution=problem.unit
-            )
+            family = family_of(problem, partial(pairs_of, pairs=pairs, max_size=size, basis=frame.basis))
         record = DrawRecord("exact", 1 if family is None else len(family) + 1, self.epsilon)
         chosen = draw_hypothesis(
             family,
@@ -100,8 +89,8 @@ class ExactDraw(Mechanism):
             n_jobs=self.n_jobs,
         )
         if chosen is None:
-            return Hypothesis.calling_all_private(problem.scaled.shape[1]), (record,)
-        if isinstance(family, CutIntersections):
+            return Hypothesis.calling_all_private(problem.n_features), (record,)
+        if cuts is not None:
             sides = [cuts.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
             normals = np.array([normal for normal, _ in sides]).reshape(-1, 1)
             intercepts = np.array([intercept for _, intercept in sides])

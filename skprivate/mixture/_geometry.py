@@ -130,7 +130,8 @@ def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFr
     radius = 1.0
     triangle: Any = np.zeros((0, n_features))
     for low in range(0, chosen.size, BLOCK):
-        centered = np.where(constant, 0.0, (X[chosen[low : low + BLOCK]] - center) / scale)
+        points = np.ascontiguousarray(X[chosen[low : low + BLOCK]])  # sums over columns see the layout
+        centered = np.where(constant, 0.0, (points - center) / scale)
         radius = max(radius, float(np.sqrt((centered**2).sum(axis=1).max())))
         # R of a QR has the singular values and right singular vectors of the tall matrix, block by block.
         triangle = np.concatenate([triangle, centered])

@@ -220,6 +220,32 @@ class Intersections:
                 for position, errors in enumerate(self._bins(values)):
                     yield decode(position), int(errors)
 
+    @property
+    def part_sizes(self) -> list[int]:
+        """Numbers of sets in the parts of the enumeration."""
+        return [
+            sum(self._starting_with(pair, size) for pair in range(start, stop)) if size else 1
+            for size, start, stop in self._stripes
+        ]
+
+    def _starting_with(self, pair: int, size: int) -> int:
+        """Number of sets of a size whose first candidate is a side of a pair."""
+        later = 2 * (self.n_pairs - pair - 1)
+        return 2 * comb(later, size - 1) + (comb(later, size - 2) if size > 1 else 0)
+
+    def sums(self, parts: slice) -> Integers:
+        """Errors of all sets of some parts, in order."""
+        blocks = (values for stripe in self._stripes[parts] for values, _ in self._stripe_blocks(stripe))
+        return np.concatenate([self._bins(values) for values in blocks])
+
+    def describe(self, part: int, position: int) -> tuple[int, ...]:
+        """The set at a position of a part."""
+        for values, decode in self._stripe_blocks(self._stripes[part]):
+            if position < values.size:
+                return decode(position)
+            position -= values.size
+        raise IndexError("The part has fewer sets.")
+
     def _bins(self, values: NDArray[Any]) -> NDArray[np.intp]:
         """Flat error numbers of a block of weighted sums."""
         bins = values.astype(np.intp, order="C").ravel()

@@ -17,8 +17,9 @@ from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.mixture._calibration import CalibratedDraw
 from skprivate.mixture._planning import selection_loss
-from skprivate.mixture._problem import LinearConstraints, Problem, margins
-from skprivate.mixture._roles import assign_roles, error_weights, plain
+from skprivate.mixture._problem import LinearConstraints, margins
+from skprivate.mixture._reading import read_problem
+from skprivate.mixture._roles import plain
 from skprivate.mixture._strategy import choose_strategy, make_search
 from skprivate.privacy import public_generator
 
@@ -97,7 +98,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     ledger : PrivacyLedger, default=None
         Budget of the data set; the fit is paid from it before anything is drawn.
     n_jobs : int, default=None
-        Threads of the exact strategy.
+        Threads of the exact strategy, for rows in memory.
 
     Attributes
     ----------
@@ -227,8 +228,10 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Public and private rows.
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Public and private rows. In blocks (a Dask array or DataFrame, a pyarrow dataset, or
+            `skprivate.partitions.Blocks`), ``y`` and ``private`` are columns of X by name, or of arrays by number.
+            Public rows are then collected, and private ones stay where they are.
         y : array-like of shape (n_samples,)
             Labels of two classes.
         private : array-like of bool of shape (n_samples,), default=None
@@ -241,22 +244,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self : PPMHalfspaceClassifier
             The fitted classifier.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        roles = assign_roles(
-            y,
-            private,
-            self.private_label,
-            self.classes,
-            self.adjacency,
-            simulated=self.random_state is not None,
-        )
-        problem = Problem.build(
-            X,
-            private=roles.private,
-            has_private_label=roles.has_private_label,
-            weights=error_weights(roles, self.class_weight, self.adjacency),
-            size_is_public=self.adjacency == "replace-one",
-        )
+        problem, roles = read_problem(self, X, y, private)
         strategy = choose_strategy(
             problem,
             self.strategy,

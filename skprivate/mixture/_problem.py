@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from skprivate.mixture._geometry import Floats, PublicFrame, products, public_frame
 from skprivate.mixture._selection import ErrorWeights, Integers, coarsest_needed
+from skprivate.partitions import InMemory, Partitions
 
 
 class LinearConstraints(NamedTuple):
@@ -25,6 +27,53 @@ class LinearConstraints(NamedTuple):
     intercepts: Floats
 
 
+class MixtureRows(NamedTuple):
+    """Rows of a block, as they came.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_features)
+    private, has_private_label : bool ndarray of shape (n,)
+    """
+
+    X: Floats
+    private: NDArray[np.bool_]
+    has_private_label: NDArray[np.bool_]
+
+    @property
+    def supports(self) -> NDArray[np.bool_]:
+        """Which rows are public points of the public label."""
+        return ~self.private & ~self.has_private_label
+
+
+class SpanRows(NamedTuple):
+    """Rows of a block that lie on the public points' affine span; the others are private whatever is drawn.
+
+    Parameters
+    ----------
+    scaled : ndarray of shape (n_on_span, n_features)
+        In scaled units.
+    signed : int64 ndarray of shape (n_on_span,)
+        `ErrorWeights.signed`.
+    """
+
+    scaled: Floats
+    signed: Integers
+
+
+def span_rows(rows: MixtureRows, frame: PublicFrame, weights: ErrorWeights) -> SpanRows:
+    """Those of the rows that lie on the span; a function of each row by itself."""
+    scaled = frame.scaled(rows.X)
+    on_span = frame.distance(scaled) <= frame.slack
+    signed = weights.signed(rows.has_private_label)
+    return SpanRows(scaled if on_span.all() else scaled[on_span], signed[on_span])
+
+
+def public_points(rows: MixtureRows) -> Floats:
+    """The public points of a block, which may be collected."""
+    return rows.X[rows.supports]
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Rows, weights and the public numbers that plans are made from.
@@ -32,17 +81,15 @@ class Problem:
     Attributes
     ----------
     frame : PublicFrame
-    X : ndarray of shape (n, n_features)
-        All rows, as they came.
-    private, has_private_label : bool ndarray of shape (n,)
-    scaled : ndarray of shape (n_on_span, n_features)
-        Rows on the public points' affine span, in scaled units; the others are private whatever is drawn.
-    signed : int64 ndarray of shape (n_on_span,)
-        `ErrorWeights.signed` of these rows.
+    rows : Partitions of MixtureRows
+    on_span : Partitions of SpanRows
+        The same rows, as far as what is drawn decides over them.
     offset : int
         Errors of the hypothesis that calls every row private.
+    table : ndarray of shape (n, n_features)
+        Holds the public points of the public label.
     supports : ndarray of int, shape (n_public,)
-        Which rows of ``X`` are public points of the public label.
+        Which rows of ``table`` they are.
     unit : int
         Errors are counted in this unit, rounded down.
     sensitivity : int
@@ -54,12 +101,10 @@ class Problem:
     """
 
     frame: PublicFrame
-    X: Floats
-    private: NDArray[np.bool_]
-    has_private_label: NDArray[np.bool_]
-    scaled: Floats
-    signed: Integers
+    rows: Partitions
+    on_span: Partitions
     offset: int
+    table: Floats
     supports: Integers
     unit: int
     sensitivity: int
@@ -77,27 +122,49 @@ class Problem:
         size_is_public: bool,
     ) -> Problem:
         """Set up the problem from all rows; ``size_is_public`` under replace-one adjacency."""
-        supports = ~private & ~has_private_label
-        frame = public_frame(X, np.flatnonzero(supports))
-        scaled = frame.scaled(X)
-        on_span = frame.distance(scaled) <= frame.slack
-        signed = weights.signed(has_private_label)
-        n_points = int(supports.sum())
-        planning_rows = X.shape[0] if size_is_public else int((~private).sum())
-        effective = n_points * weights.public_label
+        rows = MixtureRows(X, private, has_private_label)
+        return cls.of(
+            InMemory(rows),
+            X,
+            np.flatnonzero(rows.supports),
+            n_rows=X.shape[0],
+            n_public=int((~private).sum()),
+            n_public_label=int((~has_private_label).sum()),
+            weights=weights,
+            size_is_public=size_is_public,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        rows: Partitions,
+        table: Floats,
+        supports: Integers,
+        *,
+        n_rows: int,
+        n_public: int,
+        n_public_label: int,
+        weights: ErrorWeights,
+        size_is_public: bool,
+    ) -> Problem:
+        """Set up the problem from rows in blocks and where public points are.
+
+        ``n_public`` is the number of public rows, ``n_public_label`` that of rows with the public label.
+        """
+        frame = public_frame(table, supports)
+        planning_rows = n_rows if size_is_public else n_public
+        effective = supports.size * weights.public_label
         if size_is_public:
-            effective = min(effective, (X.shape[0] - n_points) * weights.private_label)
+            effective = min(effective, (n_rows - supports.size) * weights.private_label)
         largest = planning_rows * max(weights.public_label, weights.private_label)
         unit = coarsest_needed(weights, largest)
         return cls(
             frame=frame,
-            X=X,
-            private=private,
-            has_private_label=has_private_label,
-            scaled=scaled if on_span.all() else scaled[on_span],
-            signed=signed[on_span],
-            offset=-int(signed[~has_private_label].sum()),
-            supports=np.flatnonzero(supports),
+            rows=rows,
+            on_span=rows.map(partial(span_rows, frame=frame, weights=weights)),
+            offset=n_public_label * weights.public_label,
+            table=table,
+            supports=supports,
             unit=unit,
             sensitivity=weights.sensitivity // unit,
             planning_rows=planning_rows,
@@ -109,16 +176,24 @@ class Problem:
         return len(self.supports)
 
     @property
+    def n_features(self) -> int:
+        return int(self.frame.center.size)
+
+    @property
     def public(self) -> Floats:
         """Public points of the public label, in scaled units."""
-        return self.frame.scaled(self.X[self.supports])
+        return self._scaled(self.supports)
 
     def some_public(self, at_most: int, rng: np.random.Generator) -> Floats:
         """All of them, or a uniform sample."""
         chosen = self.supports
         if len(chosen) > at_most:
             chosen = chosen[rng.choice(len(chosen), at_most, replace=False)]
-        return self.frame.scaled(self.X[chosen])
+        return self._scaled(chosen)
+
+    def _scaled(self, chosen: Integers) -> Floats:
+        # What is computed from public points together may depend on how they lie in memory.
+        return self.frame.scaled(np.ascontiguousarray(self.table[chosen]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
 from skprivate._sklearn import check_class_labels
-from skprivate.mixture._selection import ErrorWeights
+from skprivate.mixture._selection import ErrorWeights, Integers
 from skprivate.privacy import warn_caller
 
 #: Pairs of labels whose larger one is by custom the one that is looked for (0 == False, 1 == True).
@@ -42,6 +42,8 @@ class Roles:
     has_private_label : bool ndarray of shape (n,)
     label_determined : bool
         Whether exactly the rows of the private label are private.
+    counts : int64 ndarray of shape (n,), or None
+        How many rows each entry stands for; None: itself.
     """
 
     classes: NDArray[Any]
@@ -49,6 +51,11 @@ class Roles:
     private: NDArray[np.bool_]
     has_private_label: NDArray[np.bool_]
     label_determined: bool
+    counts: Integers | None = None
+
+    def count(self, which: NDArray[np.bool_]) -> int:
+        """Number of rows."""
+        return int(which.sum() if self.counts is None else self.counts[which].sum())
 
     @property
     def supports_candidates(self) -> NDArray[np.bool_]:
@@ -66,7 +73,7 @@ def assign_roles(
     """
     check_class_labels(y)
     label_set = _label_set(y, classes, private_label, adjacency)
-    mask = None if private is None else _check_mask(private, y)
+    mask = None if private is None else check_mask(private, y)
     if private_label is not None:
         # Without a mask a label tells no more than who is private; with one, only labels of public rows are shown.
         known = label_set if mask is None or classes is not None else np.unique(y[~mask])
@@ -150,7 +157,8 @@ def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str
     return label_set
 
 
-def _check_mask(private: Any, y: NDArray[Any]) -> NDArray[np.bool_]:
+def check_mask(private: Any, y: NDArray[Any]) -> NDArray[np.bool_]:
+    """A privacy mask of as many rows as there are labels."""
     if np.ma.is_masked(private):
         raise ValueError("private must say of every row whether it is private, got missing entries.")
     mask = np.asarray(private)
@@ -190,8 +198,8 @@ def error_weights(roles: Roles, class_weight: Any, adjacency: str) -> ErrorWeigh
             "adjacency='add-remove': pass a dict of weights."
         )
     else:
-        n_public_label = int(roles.supports_candidates.sum())
-        n_private_label = roles.private.shape[0] - n_public_label
+        n_public_label = roles.count(roles.supports_candidates)
+        n_private_label = roles.count(~roles.supports_candidates)
         weights = {public_label: 1.0, private_label: 1.0}
         if n_public_label and n_private_label:
             weights = {public_label: 1.0 / n_public_label, private_label: 1.0 / n_private_label}

@@ -9,6 +9,7 @@ of draws and the price of each, is made from public numbers before the first dra
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from math import comb, floor, log, log2
 
@@ -19,13 +20,13 @@ from skprivate.mixture._cuts import (
     FINE_KEPT_FRACTIONS,
     ROWS,
     CutCandidates,
-    CutIntersections,
     count_cut_intersections,
     quantile_cuts,
 )
 from skprivate.mixture._exact import ExactDraw
+from skprivate.mixture._families import cuts_of, family_of
 from skprivate.mixture._geometry import Floats
-from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem
+from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem, SpanRows
 from skprivate.mixture._selection import Integers, draw_hypothesis, selection_event
 from skprivate.privacy import Mechanism, Release, SelectionRule
 from skprivate.privacy._events import Events
@@ -185,14 +186,7 @@ class HalfspaceSearch(Mechanism):
         candidates, plan = self.candidates, self.plan
         family = None
         if not problem.frame.empty:
-            family = CutIntersections(
-                candidates.bins(problem.scaled),
-                candidates.n_cuts,
-                problem.signed,
-                plan.joint_size,
-                offset=problem.offset,
-                resolution=problem.unit,
-            )
+            family = family_of(problem, partial(cuts_of, cuts=candidates, max_size=plan.joint_size))
         record = DrawRecord("joint", 1 if family is None else len(family) + 1, plan.joint_epsilon)
         chosen = draw_hypothesis(
             family,
@@ -204,36 +198,29 @@ class HalfspaceSearch(Mechanism):
             monotone=self.monotone,
         )
         if chosen is None:
-            return Hypothesis.calling_all_private(problem.scaled.shape[1]), record
+            return Hypothesis.calling_all_private(problem.n_features), record
         sides = [candidates.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
-        normals = np.array([normal for normal, _ in sides]).reshape(-1, problem.scaled.shape[1])
+        normals = np.array([normal for normal, _ in sides]).reshape(-1, problem.n_features)
         return Hypothesis(normals, np.array([intercept for _, intercept in sides])), record
 
     def move(self, present: Hypothesis, problem: Problem, release: Release) -> tuple[Hypothesis, DrawRecord]:
         """Redraw one halfspace, add one, or stay."""
         candidates, plan, n_present = self.candidates, self.plan, len(present.intercepts)
-        inside = present.contain(problem.scaled)
         slots = list(range(n_present))
         if n_present < plan.max_halfspaces:
             slots.append(n_present)
         per_slot = max(1, MOVE_DIRECTIONS // max(1, len(slots)))
         public = problem.some_public(MOVE_POINTS, release.public_rng)
         options: list[tuple[int, CutCandidates]] = []
-        stay = problem.offset
-        if not present.all_private:
-            stay += int(problem.signed[inside.all(axis=0)].sum())
-        scores = [np.array([stay], dtype=np.int64)]
         for slot in slots:
             if slot < n_present:
                 directions = neighbouring_directions(-present.normals[slot], per_slot)
-                others = np.all(np.delete(inside, slot, axis=0), axis=0)
             else:
                 directions = candidates.offered_directions[:per_slot]
-                others = np.all(inside, axis=0)
             cuts = quantile_cuts(public, directions, FINE_KEPT_FRACTIONS, candidates.slack)
             options.append((slot, cuts))
-            scores.append(errors_with(problem, cuts, others))
-        errors = np.concatenate(scores) // problem.unit
+        sums = problem.on_span.sum(partial(move_sums, present=present, options=options))
+        errors = (problem.offset + sums) // problem.unit
         chosen = release.select(
             -errors,
             sensitivity=problem.sensitivity,
@@ -245,14 +232,25 @@ class HalfspaceSearch(Mechanism):
         return _moved(present, options, int(chosen) - 1), record
 
 
-def errors_with(problem: Problem, cuts: CutCandidates, others: NDArray[np.bool_]) -> Integers:
-    """Errors of each cut intersected with the other halfspaces, direction by direction."""
+def move_sums(rows: SpanRows, present: Hypothesis, options: list[tuple[int, CutCandidates]]) -> Integers:
+    """What the rows of a block add to the errors of staying, and of each option of a move."""
+    inside = present.contain(rows.scaled)
+    stay = 0 if present.all_private else int(rows.signed[inside.all(axis=0)].sum())
+    sums = [np.array([stay], dtype=np.int64)]
+    for slot, cuts in options:
+        others = np.all(np.delete(inside, slot, axis=0) if slot < len(inside) else inside, axis=0)
+        sums.append(sums_with(rows, cuts, others))
+    return np.concatenate(sums)
+
+
+def sums_with(rows: SpanRows, cuts: CutCandidates, others: NDArray[np.bool_]) -> Integers:
+    """Sums over what each cut contains beside the other halfspaces, direction by direction."""
     totals = np.zeros(sum(cuts.n_cuts), dtype=np.int64)
-    for weight in np.unique(problem.signed).tolist():  # two: of the labels
-        rows = np.flatnonzero(others & (problem.signed == weight))
-        for low in range(0, rows.size, ROWS):
-            totals += weight * np.concatenate(cuts.counts(problem.scaled[rows[low : low + ROWS]]))
-    return problem.offset + totals
+    for weight in np.unique(rows.signed).tolist():  # two: of the labels
+        which = np.flatnonzero(others & (rows.signed == weight))
+        for low in range(0, which.size, ROWS):
+            totals += weight * np.concatenate(cuts.counts(rows.scaled[which[low : low + ROWS]]))
+    return totals
 
 
 def _moved(present: Hypothesis, options: list[tuple[int, CutCandidates]], chosen: int) -> Hypothesis:

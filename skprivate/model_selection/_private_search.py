@@ -26,6 +26,7 @@ from skprivate.model_selection._fit_price import FitPrice
 from skprivate.model_selection._parts import Parts, Rows, deal
 from skprivate.model_selection._scoring import SCORES, private_score, targets
 from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
+from skprivate.partitions import is_partitioned
 from skprivate.privacy import Adjacency, PrivacyUnit, plan_search
 
 
@@ -234,6 +235,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if not (self.error_score == "raise" or math.isnan(self.error_score)):
             raise ValueError(f"error_score must be 'raise' or nan, got {self.error_score!r}.")
+        if is_partitioned(X):
+            raise TypeError(
+                f"X must be a table in memory for a search, got rows in blocks ({type(X).__name__})."
+            )
         candidates = draw_candidates(
             self.estimator, self.param_distributions, self.n_candidates, self.n_iter, self.public_seed
         )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 from sklearn.model_selection import BaseCrossValidator
 
-from skprivate._identifiers import encode_identifiers, hash_identifiers
+from skprivate._identifiers import encode_identifiers, hash_identifiers, kind_of_identifiers
 from skprivate._sklearn import _num_samples
+from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned, split_columns
 
 DEFAULT_KEY = "skprivate.model_selection.UserKFold"
 
@@ -49,6 +52,9 @@ class UserKFold(BaseCrossValidator):
     with probability at most n_splits·(1 − 1/n_splits)^n_users (1e-9 for 100 users and 5 folds). That is no error here,
     since it would say something about who is there: the split has an empty test or training set, which most
     estimators and scorers refuse.
+
+    **Rows in blocks.** Since nobody else matters, `partition` deals each block by itself: the same users in the same
+    folds as in memory.
 
     Rows without identifiers have no such splitter: adding or removing a row shifts the position of later ones. Where
     every row is its own user, pass a row identifier that belongs to the row; under replace-one, where the
@@ -122,16 +128,72 @@ class UserKFold(BaseCrossValidator):
         if groups is not None and user_ids is not None:
             raise ValueError("UserKFold got both user_ids and groups, which are the same to it: pass one.")
         ids = groups if user_ids is None else user_ids
+        if is_partitioned(X):
+            raise TypeError(
+                "X lies in blocks, whose rows have no positions: UserKFold.partition(X, user_ids=column) gives the "
+                "folds."
+            )
         if ids is None:
             raise ValueError(
                 "UserKFold needs the user of each row, got neither user_ids nor groups. Where metadata routing is off, "
                 "scikit-learn passes on groups alone: pass groups=user_ids as well as the estimator's user_ids."
             )
-        codes, names = encode_identifiers(ids, _num_samples(X))
-        fold = (hash_identifiers(names, key_bytes(self.key)) % np.uint64(self.n_splits)).astype(np.int64)
-        fold_of_row = fold[codes]
+        fold_of_row = row_folds(ids, _num_samples(X), self.n_splits, key_bytes(self.key))
         for number in range(self.n_splits):
             yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
+
+    def partition(self, X: Any, user_ids: str | int) -> Iterator[tuple[Partitions, Partitions]]:
+        """Training and test rows of each fold, where rows lie in blocks.
+
+        Each block is dealt when it is visited; a user whose rows lie in several blocks is in one fold, the one that
+        `split` puts the user in.
+
+        Parameters
+        ----------
+        X : Dask array or DataFrame, pyarrow dataset or `skprivate.partitions.Partitions`
+            One pass checks the identifiers of all rows.
+        user_ids : str or int
+            The column with the user of each row, by name, or of an array by number. It stays among the columns.
+
+        Yields
+        ------
+        train, test : Partitions
+            To fit on, with all columns of X. May have no rows.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column, or identifiers are missing.
+        TypeError
+            If X is one table, or identifiers are of a kind that is not allowed or of several kinds.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skprivate.model_selection import UserKFold
+        >>> from skprivate.partitions import Blocks
+        >>> visits = pd.DataFrame({"person": ["ann", "bob", "eve", "ann"], "cost": [3.0, 1.0, 2.0, 4.0]})
+        >>> X = Blocks([visits[:2], visits[2:]])
+        >>> [(train.n_rows, test.n_rows) for train, test in UserKFold(2).partition(X, user_ids="person")]
+        [(3, 1), (1, 3)]
+        """
+        if not is_partitioned(X):
+            raise TypeError(
+                f"X must lie in blocks, got {type(X).__name__}: split(X, user_ids=...) splits a table in memory."
+            )
+        if user_ids is None:
+            raise ValueError("user_ids must name the column of X that holds the user of each row, got None.")
+        source = as_partitions(X)
+        split_columns(InMemory(source.empty), user_ids=user_ids)  # whether there is such a column
+        kinds = source.sum(partial(_kinds, column=user_ids))
+        if np.count_nonzero(kinds) > 1:
+            raise TypeError(
+                "user_ids must hold identifiers of one kind, got several kinds in different blocks."
+            )
+        deal = partial(_kept, column=user_ids, n_splits=self.n_splits, key=key_bytes(self.key))
+        for number in range(self.n_splits):
+            kept = (source.filter(partial(deal, number=number, held_out=out)) for out in (False, True))
+            yield next(kept), next(kept)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, user_ids: Any = None) -> int:
         """Number of folds.
@@ -146,6 +208,33 @@ class UserKFold(BaseCrossValidator):
         n_splits : int
         """
         return self.n_splits
+
+
+def row_folds(ids: Any, n_rows: int, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
+    """Fold of each row: that of its user, whoever else is there."""
+    codes, names = encode_identifiers(ids, n_rows)
+    fold = (hash_identifiers(names, key) % np.uint64(n_splits)).astype(np.int64)
+    return np.asarray(fold[codes])
+
+
+def _ids(block: Any, column: Any) -> Any:
+    return cast(InMemory, split_columns(InMemory(block), user_ids=column)).block.of["user_ids"]
+
+
+def _kinds(block: Any, column: Any) -> npt.NDArray[np.int64]:
+    """How many rows of a block have identifiers of each kind."""
+    ids = _ids(block, column)
+    return kind_of_identifiers(encode_identifiers(ids, len(ids))[1]) * len(ids)
+
+
+def _kept(block: Any, column: Any, n_splits: int, key: bytes, number: int, held_out: bool) -> Any:
+    """The rows of a block that are in a fold, or in all others."""
+    ids = _ids(block, column)
+    if not len(ids):
+        return block
+    rows = (row_folds(ids, len(ids), n_splits, key) == number) == held_out
+    frame = nw.from_native(block, eager_only=True, pass_through=True)
+    return frame.filter(rows.tolist()).to_native() if isinstance(frame, nw.DataFrame) else block[rows]
 
 
 def key_bytes(key: Any) -> bytes:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._progress import begin_within
-from skprivate.partitions._partitions import (
-    Contribution,
-    Partitions,
-    beside_block,
-    block_size,
-    contribute,
-    form_part,
-)
-from skprivate.privacy import exact_sum
+from skprivate.partitions._partitions import Part, Partitions, apply_all, beside_block, block_size
+from skprivate.partitions._spill import Spill, deal, keep
 
 #: Rows read from a file at a time.
 BATCH_ROWS = 1 << 18
@@ -71,6 +65,8 @@ class Blocks(Partitions):
                 f"source must be a list of blocks or a function, got one {type(source).__name__}."
             )
         self._read = _Told(source if callable(source) else lambda: source)
+        # Of `shuffle` and `persisted`; shared by all that come from those.
+        self._files: list[Callable[[], Any]] = []
 
     @classmethod
     def from_arrow(cls, dataset: Any) -> Blocks:
@@ -110,77 +106,84 @@ class Blocks(Partitions):
 
     def __iter__(self) -> Iterator[Any]:
         """The blocks, one after the other, with all functions applied."""
-        for block in self._read():
-            for function in self._functions:
-                block = function(block)
-            yield block
-
-    def sum(self, contribution: Contribution) -> NDArray[Any]:
-        """Exact sum over all blocks, one after the other.
-
-        Parameters
-        ----------
-        contribution : callable
-
-        Returns
-        -------
-        ndarray
-
-        Raises
-        ------
-        RuntimeError
-            If there are not as many rows as in an earlier pass.
-        """
         found = 0
-
-        def parts() -> Iterator[NDArray[Any]]:
-            nonlocal found
-            for block in self._read():
-                found += int(block_size(block)[0])
-                yield contribute(block, self._functions, contribution)
-
-        total = exact_sum(parts())
+        for block in self._read():
+            found += int(block_size(block)[0])
+            yield apply_all(self._functions, block)
         self._check_found(found)
-        return total
 
-    def fold(
+    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+    def gather(
         self,
-        form: Callable[..., Any],
-        combine: Callable[[list[Any]], Any],
+        part: Callable[..., Part],
+        merge: Callable[[list[Part]], Part],
         *,
         beside: Sequence[Any] | None = None,
-    ) -> Any:
+    ) -> Part:
         """Parts of all blocks, put together as they come.
 
         Parameters
         ----------
-        form, combine : callable
+        part, merge : callable
         beside : sequence, optional
 
         Returns
         -------
         object
-
-        Raises
-        ------
-        ValueError
-            If there is no block.
-        RuntimeError
-            If there are not as many rows as in an earlier pass.
         """
-        # Parts of 2ᵏ blocks each, as the digits of a binary number: few are held, and each is put together log₂ times.
-        held: list[tuple[int, Any]] = []
-        found = 0
-        for number, block in enumerate(self._read()):
-            found += int(block_size(block)[0])
-            held.append((0, form_part(block, self._functions, form, beside_block(beside, number))))
+        # Parts of 2ᵏ blocks each, as the digits of a binary number: few are held, and each is merged log₂ times.
+        held: list[tuple[int, Part]] = []
+        for number, block in enumerate(self):
+            held.append((0, part(block, *beside_block(beside, number))))
             while len(held) > 1 and held[-1][0] == held[-2][0]:
                 (level, first), (_, second) = held[-2:]
-                held[-2:] = [(level + 1, combine([first, second]))]
+                held[-2:] = [(level + 1, merge([first, second]))]
         if not held:
             raise ValueError("source has no block: give at least one, even without rows.")
-        self._check_found(found)
-        return combine([part for _, part in held])
+        return held[0][1] if len(held) == 1 else merge([one for _, one in held])
+
+    def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> Blocks:
+        """The same rows, once more, in blocks of whole places; see `skprivate.partitions.Partitions.shuffle`.
+
+        They are written to a temporary file that has no name (`tempfile`), in parts of which one fits into memory.
+
+        Parameters
+        ----------
+        place : callable
+
+        Returns
+        -------
+        Blocks
+        """
+        return self._stored(partial(deal, self, place))
+
+    def persisted(self) -> Blocks:
+        """What the functions make of the blocks, in a temporary file that has no name.
+
+        Returns
+        -------
+        Blocks
+        """
+        return self._stored(partial(keep, self))
+
+    def close(self) -> None:
+        """Close all temporary files; their contents are gone."""
+        while self._files:
+            self._files.pop()()
+
+    @np.errstate(all="ignore")
+    def _stored(self, store: Callable[[Spill], Callable[[], Iterator[Any]]]) -> Blocks:
+        spill = Spill()
+        try:
+            rows = Blocks(store(spill))
+        except BaseException:
+            spill.close()
+            raise
+        # What one fit has written is not closed by another one that reads the same source.
+        rows._files = self._files if self._files else []
+        rows._files.append(spill.close)
+        rows.__dict__["empty"] = self.empty
+        return rows
 
 
 class _Told:

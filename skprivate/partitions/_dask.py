@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from itertools import pairwise
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.partitions._partitions import (
-    Contribution,
-    Partitions,
-    beside_block,
-    block_size,
-    contribute,
-    form_part,
-)
-from skprivate.privacy import exact_sum
+from skprivate.partitions._partitions import Part, Partitions, apply_all, beside_block, block_size
+from skprivate.partitions._spill import by_place
 
-#: Sums that one task adds up: a tree keeps the client's share small.
+#: Parts that one task merges: a tree keeps the client's share small.
 _FAN_IN = 16
+#: A shuffle makes at most so many blocks: its tasks are their number times that of the blocks before.
+MOST_PARTS = 128
+
+Functions = tuple[Callable[[Any], Any], ...]
 
 
 class Failure:
@@ -87,116 +87,135 @@ class DaskPartitions(Partitions):
         """A block without rows."""
         return self._empty
 
-    def sum(self, contribution: Contribution) -> NDArray[Any]:
-        """Exact sum over all blocks, in a tree of tasks.
-
-        Parameters
-        ----------
-        contribution : callable
-
-        Returns
-        -------
-        ndarray
-
-        Raises
-        ------
-        ValueError, TypeError
-            What a function raised for a block, once all are visited.
-        RuntimeError
-            If there are not as many rows as in an earlier pass.
-        """
-        from dask import delayed
-
-        # Not pure: names of tasks are random, and no digest of anything.
-        form, add = delayed(_contribute_or_fail, pure=False), delayed(_add, pure=False)
-        parts = [form(block, self._functions, contribution) for block in self._blocks]
-        while len(parts) > 1:
-            parts = [add(parts[k : k + _FAN_IN]) for k in range(0, len(parts), _FAN_IN)]
-        total = parts[0].compute()
-        if isinstance(total, Failure):
-            raise total.kind(total.text)
-        found, result = total
-        self._check_found(found)
-        return np.asarray(result)
-
-    def fold(
+    def gather(
         self,
-        form: Callable[..., Any],
-        combine: Callable[[list[Any]], Any],
+        part: Callable[..., Part],
+        merge: Callable[[list[Part]], Part],
         *,
         beside: Sequence[Any] | None = None,
-    ) -> Any:
+    ) -> Part:
         """Parts of all blocks, put together in a tree of tasks.
 
         Parameters
         ----------
-        form, combine : callable
+        part, merge : callable
         beside : sequence, optional
 
         Returns
         -------
         object
-
-        Raises
-        ------
-        ValueError, TypeError
-            What a function raised for a block, once all are visited.
-        RuntimeError
-            If there are not as many rows as in an earlier pass.
         """
         from dask import delayed
 
-        make, join = delayed(_form_or_fail, pure=False), delayed(_combine, pure=False)
+        # Not pure: names of tasks are random, and no digest of anything.
+        form, join = delayed(_form, pure=False), delayed(_join, pure=False)
         parts = [
-            make(block, self._functions, form, beside_block(beside, k))
-            for k, block in enumerate(self._blocks)
+            form(block, self._functions, part, beside_block(beside, number))
+            for number, block in enumerate(self._blocks)
         ]
         while len(parts) > 1:
-            parts = [join(parts[k : k + _FAN_IN], combine) for k in range(0, len(parts), _FAN_IN)]
+            parts = [join(parts[k : k + _FAN_IN], merge) for k in range(0, len(parts), _FAN_IN)]
         total = parts[0].compute()
         if isinstance(total, Failure):
             raise total.kind(total.text)
-        found, result = total
-        self._check_found(found)
+        self._check_found(total[0])
+        result: Part = total[1]
         return result
 
+    def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> DaskPartitions:
+        """The same rows in blocks of whole places: every worker deals its rows to all.
 
-def _form_or_fail(
-    block: Any, functions: tuple[Callable[[Any], Any], ...], form: Callable[..., Any], beside: tuple[Any, ...]
-) -> tuple[int, Any] | Failure:
-    try:
-        return int(block_size(block)[0]), form_part(block, functions, form, beside)
-    except Exception as error:
-        return Failure(error)
+        Parameters
+        ----------
+        place : callable
+
+        Returns
+        -------
+        DaskPartitions
+            Not computed yet, see `persisted`.
+        """
+        from dask.delayed import Delayed
+        from dask.highlevelgraph import HighLevelGraph
+
+        # One graph instead of one for each task, of which there are thousands. Names of tasks are random.
+        count, name = min(len(self._blocks), MOST_PARTS), f"shuffle-{uuid4().hex}"
+        split = partial(_split, functions=self._functions, place=place, count=count)
+        tasks: dict[Any, Any] = {}
+        for i, block in enumerate(self._blocks):
+            tasks[f"{name}-dealt", i] = (split, block.key)
+            for k in range(count):
+                tasks[f"{name}-part", i, k] = (_pick, (f"{name}-dealt", i), k)
+        for k in range(count):
+            tasks[name, k] = (_gather, [(f"{name}-part", i, k) for i in range(len(self._blocks))])
+        graph = HighLevelGraph.from_collections(name, tasks, dependencies=self._blocks)
+        return DaskPartitions([Delayed((name, k), graph, layer=name) for k in range(count)], self._empty)
+
+    def persisted(self) -> DaskPartitions:
+        """What the functions make of the blocks, in the memory of the workers.
+
+        Returns
+        -------
+        DaskPartitions
+        """
+        from dask import delayed, persist
+
+        make = delayed(_make, pure=False)
+        return DaskPartitions(persist(*(make(block, self._functions) for block in self._blocks)), self._empty)
 
 
-def _combine(
-    parts: list[tuple[int, Any] | Failure], combine: Callable[[list[Any]], Any]
-) -> tuple[int, Any] | Failure:
-    failed = next((part for part in parts if isinstance(part, Failure)), None)
-    if failed is not None:
-        return failed
-    good = [part for part in parts if not isinstance(part, Failure)]
-    return sum(part[0] for part in good), combine([part[1] for part in good])
+def _or_failure(task: Callable[..., Any]) -> Callable[..., Any]:
+    """A task that returns what it would raise, and what has failed before it."""
+
+    @wraps(task)
+    def careful(first: Any, *others: Any, **more: Any) -> Any:
+        for given in first if isinstance(first, list) else [first]:
+            if isinstance(given, Failure):
+                return given
+        try:
+            # A warning would tell a log about somebody's number.
+            with np.errstate(all="ignore"):
+                return task(first, *others, **more)
+        except Exception as error:
+            return Failure(error)
+
+    return careful
 
 
-def _contribute_or_fail(
-    block: Any, functions: tuple[Callable[[Any], Any], ...], contribution: Contribution
-) -> tuple[int, NDArray[Any]] | Failure:
-    try:
-        return int(block_size(block)[0]), exact_sum([contribute(block, functions, contribution)])
-    except Exception as error:
-        return Failure(error)
+@_or_failure
+def _form(
+    block: Any, functions: Functions, part: Callable[..., Any], beside: tuple[Any, ...]
+) -> tuple[int, Any]:
+    return int(block_size(block)[0]), part(apply_all(functions, block), *beside)
 
 
-def _add(parts: list[tuple[int, NDArray[Any]] | Failure]) -> tuple[int, NDArray[Any]] | Failure:
-    found, sums = 0, []
-    for part in parts:
-        if isinstance(part, Failure):
-            return part
-        found += part[0]
-        sums.append(np.asarray(part[1])[..., np.newaxis])
-    return found, exact_sum(sums)
+@_or_failure
+def _join(parts: list[tuple[int, Any]], merge: Callable[[list[Any]], Any]) -> tuple[int, Any]:
+    return sum(part[0] for part in parts), merge([part[1] for part in parts])
+
+
+@_or_failure
+def _make(block: Any, functions: Functions) -> Any:
+    return apply_all(functions, block)
+
+
+@_or_failure
+def _split(
+    block: Any, functions: Functions, place: Callable[[Any], NDArray[np.uint64]], count: int
+) -> tuple[tuple[NDArray[Any], ...], ...]:
+    arrays = apply_all(functions, block)
+    order, ends = by_place(place(arrays), count)
+    ordered = [array[order] for array in arrays]
+    return tuple(tuple(array[start:end] for array in ordered) for start, end in pairwise(ends.tolist()))
+
+
+@_or_failure
+def _pick(parts: tuple[tuple[NDArray[Any], ...], ...], k: int) -> tuple[NDArray[Any], ...]:
+    return parts[k]
+
+
+@_or_failure
+def _gather(parts: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
+    return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
 def lazily(collection: Any, function: Any) -> Any:

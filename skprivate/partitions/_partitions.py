@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from functools import cached_property
-from typing import Any, Self
+from functools import cached_property, partial
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,16 @@ from skprivate.privacy import exact_sum
 OTHER_ROWS = "source gave another number of rows than in an earlier pass: it must give the same each time."
 #: From a block to integers, a function of each of its rows alone: the sum over any blocks is then the same.
 Contribution = Callable[[Any], NDArray[Any]]
+#: Keys in ascending order, and how often each occurs.
+Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
+Part = TypeVar("Part")
 
 
 class Partitions(ABC):
     """Rows in blocks.
 
     A block is whatever the source gives (a frame, an array), or what functions given to `map` have made of it.
-    Subclasses say where blocks are; `sum` visits each once.
+    Subclasses say where blocks are; `sum`, `count` and `distinct` visit each once.
 
     Attributes
     ----------
@@ -40,6 +43,37 @@ class Partitions(ABC):
         """A block of the source without rows."""
 
     @abstractmethod
+    def gather(
+        self,
+        part: Callable[..., Part],
+        merge: Callable[[list[Part]], Part],
+        *,
+        beside: Sequence[Any] | None = None,
+    ) -> Part:
+        """What the blocks give together where it is no array of sums: one pass.
+
+        Parameters
+        ----------
+        part : callable
+            From a block to sums over its rows, or to what is public of them. It holds public numbers only.
+        merge : callable
+            From a list of parts, of blocks that follow each other, to the part of them together.
+        beside : sequence, optional
+            One public object for each block, which ``part`` gets as its second argument.
+
+        Returns
+        -------
+        object
+            A part.
+
+        Raises
+        ------
+        ValueError, TypeError
+            What a function raised for a block; ValueError also if there is no block.
+        RuntimeError
+            If there are not as many rows as in an earlier pass.
+        """
+
     def sum(self, contribution: Contribution) -> NDArray[Any]:
         """Exact sum of integers over all blocks: one pass.
 
@@ -53,38 +87,71 @@ class Partitions(ABC):
         -------
         ndarray of int64, or of Python integers where int64 does not hold them
         """
+        return np.asarray(self.gather(partial(_integers, contribution=contribution), _add))
 
-    @abstractmethod
-    def fold(
-        self,
-        form: Callable[..., Any],
-        combine: Callable[[list[Any]], Any],
-        *,
-        beside: Sequence[Any] | None = None,
-    ) -> Any:
-        """Parts of all blocks, put together: one pass. What of the rows is public may be of any size; sums are not.
+    def count(self, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
+        """How often keys occur in all blocks: sums over public ranges that are too large for arrays, in one pass.
 
         Parameters
         ----------
-        form : callable
-            From a block to a part; it travels to where the blocks are.
-        combine : callable
-            From a list of parts, of blocks that follow each other, to the part of them together.
-        beside : sequence, optional
-            One public object for each block, which ``form`` gets as its second argument.
+        keys : callable
+            From a block to some arrays of integers, as many for all blocks; each integer is a function of one unit
+            alone.
 
         Returns
         -------
-        object
+        list of (ndarray, ndarray) of int64
+            For each of the arrays the keys that occur, in ascending order, and how often.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skprivate.partitions import Blocks
+        >>> Blocks([np.array([[7, 2**60]]), np.array([[7, 7]])]).count(np.transpose)
+        [(array([7]), array([2])), (array([                  7, 1152921504606846976]), array([1, 1]))]
         """
+        found: list[Counts] = self.gather(partial(_occurrences, keys=keys), _merge_counts)
+        return found
+
+    def distinct(self, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        """The different values in all blocks, which must be public: they come to the caller.
+
+        Parameters
+        ----------
+        values : callable
+            From a block to an array of numbers, of strings, …: of one kind in all blocks that have rows.
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        TypeError
+            If they are of several kinds, or cannot be ordered.
+        """
+        return np.asarray(self.gather(partial(_different, values=values), _merge_different))
 
     @property
     def empty_block(self) -> Any:
         """What the functions given to `map` make of a block without rows."""
-        block = self.empty
-        for function in self._functions:
-            block = function(block)
-        return block
+        return apply_all(self._functions, self.empty)
+
+    def filter(self, function: Callable[[Any], Any]) -> Self:
+        """Those rows that ``function`` leaves of every block, when it is visited.
+
+        Parameters
+        ----------
+        function : callable
+            From a block to some of its rows, in the same columns. It holds public numbers only.
+
+        Returns
+        -------
+        Partitions
+        """
+        kept = self.map(function)
+        kept.__dict__.pop("n_rows", None)  # it was that of all rows
+        return kept
 
     def map(self, function: Callable[[Any], Any]) -> Self:
         """The same rows with ``function`` applied to every block when it is visited.
@@ -92,7 +159,7 @@ class Partitions(ABC):
         Parameters
         ----------
         function : callable
-            From a block to one of as many rows. It holds public numbers only.
+            From a block to another, of the same rows or of what each unit contributes. It holds public numbers only.
 
         Returns
         -------
@@ -101,6 +168,35 @@ class Partitions(ABC):
         mapped = copy(self)  # what is known of the rows stays known
         mapped._functions = (*self._functions, function)
         return mapped
+
+    def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> Partitions:
+        """The same rows in blocks such that rows of the same place lie in one block, in the order of the source.
+
+        Parameters
+        ----------
+        place : callable
+            From a block, a tuple of arrays with one entry a row, to an integer for each row.
+
+        Returns
+        -------
+        Partitions
+            Blocks are tuples of arrays. `close` them.
+        """
+        del place
+        return self  # there is one block only
+
+    def persisted(self) -> Partitions:
+        """What the functions make of the blocks, kept where the blocks are: they are applied once.
+
+        Returns
+        -------
+        Partitions
+            `close` them.
+        """
+        return self
+
+    def close(self) -> None:  # noqa: B027
+        """Give up what `shuffle` and `persisted` have written, of these rows and all that come from them."""
 
     def _check_found(self, found: int) -> None:
         """Refuse another number of rows: prices may rest on a public one, and least squares on equal totals."""
@@ -113,22 +209,47 @@ class Partitions(ABC):
         return int(self.sum(block_size)[0])
 
 
-def contribute(
-    block: Any, functions: tuple[Callable[[Any], Any], ...], contribution: Contribution
-) -> NDArray[Any]:
-    """The contribution of what the functions make of a block, with one more axis, along which blocks are added."""
+def apply_all(functions: tuple[Callable[[Any], Any], ...], block: Any) -> Any:
+    """What functions make of a block, one after the other."""
     for function in functions:
         block = function(block)
-    return contribution(block)[..., np.newaxis]
+    return block
 
 
-def form_part(
-    block: Any, functions: tuple[Callable[[Any], Any], ...], form: Callable[..., Any], beside: tuple[Any, ...]
-) -> Any:
-    """The part of a block for `Partitions.fold`."""
-    for function in functions:
-        block = function(block)
-    return form(block, *beside)
+def _integers(block: Any, contribution: Contribution) -> NDArray[Any]:
+    return exact_sum(contribution(block)[..., np.newaxis])
+
+
+def _add(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return exact_sum(np.asarray(part)[..., np.newaxis] for part in parts)
+
+
+def _occurrences(block: Any, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
+    found = (np.unique(array, return_counts=True) for array in keys(block))
+    return [(occupied.astype(np.int64), counts.astype(np.int64)) for occupied, counts in found]
+
+
+def _merge_counts(parts: list[list[Counts]]) -> list[Counts]:
+    merged = []
+    for same in zip(*parts, strict=True):
+        keys, counts = (np.concatenate(arrays) for arrays in zip(*same, strict=True))
+        occupied, inverse = np.unique(keys, return_inverse=True)
+        total = np.zeros(len(occupied), dtype=np.int64)
+        np.add.at(total, inverse, counts)
+        merged.append((occupied, total))
+    return merged
+
+
+def _different(block: Any, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+    return np.unique(values(block))
+
+
+def _merge_different(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    found = [part for part in parts if len(part)] or parts[:1]
+    # NumPy makes strings of numbers beside strings.
+    if len({"number" if part.dtype.kind in "biuf" else part.dtype.kind for part in found}) > 1:
+        raise TypeError("blocks hold values of several kinds where one is needed: numbers, strings, …")
+    return np.unique(np.concatenate(found))
 
 
 def beside_block(beside: Sequence[Any] | None, number: int) -> tuple[Any, ...]:
@@ -153,6 +274,10 @@ class InMemory(Partitions):
     ----------
     block : Any
 
+    Attributes
+    ----------
+    block : Any
+
     Examples
     --------
     >>> import numpy as np
@@ -164,6 +289,11 @@ class InMemory(Partitions):
 
     def __init__(self, block: Any) -> None:
         self._block = block
+
+    @property
+    def block(self) -> Any:
+        """The block."""
+        return self._block
 
     @property
     def empty(self) -> Any:
@@ -183,38 +313,25 @@ class InMemory(Partitions):
         """
         return type(self)(function(self._block))
 
-    def sum(self, contribution: Contribution) -> NDArray[Any]:
-        """The contribution of the one block.
-
-        Parameters
-        ----------
-        contribution : callable
-
-        Returns
-        -------
-        ndarray
-        """
-        return exact_sum([contribute(self._block, (), contribution)])
-
-    def fold(
+    def gather(
         self,
-        form: Callable[..., Any],
-        combine: Callable[[list[Any]], Any],
+        part: Callable[..., Part],
+        merge: Callable[[list[Part]], Part],
         *,
         beside: Sequence[Any] | None = None,
-    ) -> Any:
+    ) -> Part:
         """The part of the one block.
 
         Parameters
         ----------
-        form, combine : callable
+        part, merge : callable
         beside : sequence of one object, optional
 
         Returns
         -------
         object
         """
-        return form(self._block, *beside_block(beside, 0))
+        return part(self._block, *beside_block(beside, 0))
 
 
 def is_partitioned(X: Any) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from sklearn import get_config
 
 from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import Interval
-from skprivate._validation import validate_data
+from skprivate._validation import learn_columns, refuse_other_columns, validate_data
+from skprivate.partitions import Partitions, as_partitions, is_partitioned
+from skprivate.privacy._cells import WeightedCells, merge_cells, weigh
 from skprivate.privacy._lattice import FloatArray, IntArray
 
 #: Constraint of ``delta`` where 0 is pure privacy.
@@ -42,11 +46,89 @@ class Columns:
     units: IntArray | None
     n_units: int
 
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.table)
+
     def column(self, j: int) -> Column:
         """The values of column j that are there; rows without one contribute nothing."""
         present = ~self.missing[:, j]
+        if present.all():
+            return Column(np.ascontiguousarray(self.table[:, j]), self.units)
         units = None if self.units is None else self.units[present]
         return Column(np.ascontiguousarray(self.table[present, j]), units)
+
+
+#: A table in memory, or the tables of many blocks.
+Rows: TypeAlias = Columns | Partitions
+
+
+def column_cells(data: Rows, cells: Callable[[FloatArray, int], IntArray], total: int) -> list[WeightedCells]:
+    """Weights in the cells of every column: one pass.
+
+    Parameters
+    ----------
+    data : Columns or Partitions of Columns
+    cells : callable
+        From the values of a column and its number to their cells; holds public and released numbers only.
+    total : int
+        Weight of a unit.
+    """
+    return as_partitions(data).gather(partial(_cells_of, cells=cells, total=total), _merge_columns)
+
+
+def _cells_of(
+    block: Columns, cells: Callable[[FloatArray, int], IntArray], total: int
+) -> list[WeightedCells]:
+    columns = map(block.column, range(block.table.shape[1]))
+    return [weigh(cells(column.values, j), column.units, total) for j, column in enumerate(columns)]
+
+
+def _merge_columns(parts: Any) -> list[WeightedCells]:
+    return [merge_cells(column) for column in zip(*parts, strict=True)]
+
+
+def read_columns(estimator: Any, X: Any, user_ids: Any, read: Callable[..., Any]) -> Rows:
+    """Validated columns, in memory or in blocks; the estimator learns their names and number.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : table, or rows in blocks
+        All blocks are read once, so that errors show before anything is spent.
+    user_ids : array-like of shape (n_rows,), or None
+    read : callable
+        `numeric_table` or `table_of_any_kind`.
+    """
+    if not is_partitioned(X):
+        table = read(estimator, X, reset=True)
+        return columns_of(table, missing_mask(table), user_ids)
+    name = type(estimator).__name__
+    if user_ids is not None:
+        raise ValueError(
+            f"user_ids must be None where X lies in blocks: {name} spreads the weight of a user over the user's rows, "
+            "which may lie in several blocks. Pass a table in memory, or protect rows."
+        )
+    source = as_partitions(X)
+    blank, names = learn_columns(estimator, source.empty)
+    rows = source.map(partial(_read_block, blank=blank, read=read, names=names))
+    if rows.n_rows == 0:
+        raise ValueError(f"X has no rows in its blocks; {name} needs at least 1.")
+    return rows
+
+
+def _read_block(block: Any, blank: Any, read: Callable[..., Any], names: Any) -> Columns:
+    refuse_other_columns(block, names)
+    if block.shape[0] == 0:
+        table: Any = np.empty((0, blank.n_features_in_))
+    else:
+        table = read(blank, block, reset=False)
+    return columns_of(table, missing_mask(table), None)
+
+
+def count_units(data: Rows) -> int:
+    """Number of units."""
+    return data.n_units if isinstance(data, Columns) else data.n_rows
 
 
 def columns_of(table: Any, missing: Any, user_ids: Any) -> Columns:
@@ -88,6 +170,14 @@ def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
             f"Input X contains infinity in column {column_name(estimator, int(infinite[0]))}; only finite numbers "
             "and missing values (NaN) are allowed."
         )
+    return table
+
+
+def table_of_any_kind(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Validate a table of numbers, texts and other values that may be missing."""
+    table = validate_data(estimator, as_entries(X), dtype=None, ensure_all_finite=False, reset=reset)
+    if table.dtype.kind == "f" and np.isinf(table).any():
+        raise ValueError("Input X contains infinity; only finite numbers and missing values are allowed.")
     return table
 
 
@@ -144,9 +234,9 @@ def _with_nan(X: Any) -> Any:
     return X
 
 
-def public_count(data: Columns, adjacency: str) -> int | None:
+def public_count(data: Rows, adjacency: str) -> int | None:
     """The number of units, where it is public."""
-    return data.n_units if adjacency == "replace-one" else None
+    return count_units(data) if adjacency == "replace-one" else None
 
 
 def unit_assumptions(

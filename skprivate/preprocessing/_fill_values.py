@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from skprivate.partitions import as_partitions
 from skprivate.preprocessing._budget import Plan, selection_price
 from skprivate.preprocessing._categories import code_numbers
-from skprivate.preprocessing._columns import Column, Columns
+from skprivate.preprocessing._columns import Columns, Rows, column_cells
+from skprivate.preprocessing._quantile_edges import cells_within
 from skprivate.privacy import Adjacency, BoundedRangeEvent, Mechanism
 from skprivate.privacy._cells import weigh
-from skprivate.privacy._quantiles import FINE, UNIT_WEIGHT, private_median, units_for_median
+from skprivate.privacy._lattice import IntArray
+from skprivate.privacy._quantiles import UNIT_WEIGHT, private_centre, units_for_median
 
 
 @dataclass(frozen=True)
@@ -52,21 +56,18 @@ class OneSelection(Mechanism):
         factor = 4 if self.adjacency is Adjacency.REPLACE_ONE else 2
         return factor * (math.log(self.n_candidates) + 3) / self.price
 
-    def run(self, data: Columns, release: Any) -> list[Any]:
+    def run(self, data: Rows, release: Any) -> list[Any]:
         """Release one value for every column.
 
         Parameters
         ----------
-        data : Columns
+        data : Columns or Partitions of Columns
         release : Release
 
         Returns
         -------
         list
         """
-        return [self._select(data.column(j), j, release) for j in range(self.n_columns)]
-
-    def _select(self, column: Column, j: int, release: Any) -> Any:
         raise NotImplementedError
 
 
@@ -88,18 +89,15 @@ class ColumnMedians(OneSelection):
         """So many units are needed for a median that has to do with the data."""
         return units_for_median(self.price, self.adjacency)
 
-    def _select(self, column: Column, j: int, release: Any) -> float:
-        low, high = (-math.inf, math.inf) if self.bounds is None else self.bounds[j]
-        ends = FINE.cells(np.array([low, high]))
-        cell = private_median(
-            weigh(FINE.cells(np.clip(column.values, low, high)), column.units, UNIT_WEIGHT),
-            epsilon=self.price,
-            adjacency=self.adjacency,
-            release=release,
-            low=int(ends[0]),
-            high=int(ends[1]),
-        )
-        return min(max(FINE.value(cell), low), high)
+    def run(self, data: Rows, release: Any) -> list[float]:
+        """Release the medians."""
+        columns = column_cells(data, partial(cells_within, bounds=self.bounds), UNIT_WEIGHT)
+        return [
+            private_centre(
+                cells, epsilon=self.price, adjacency=self.adjacency, release=release, bounds=bounds
+            )
+            for cells, bounds in zip(columns, self.bounds or (None,) * self.n_columns, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -118,17 +116,33 @@ class ColumnModes(OneSelection):
     def n_candidates(self) -> int:
         return max(map(len, self.categories))
 
-    def _select(self, column: Column, j: int, release: Any) -> Any:
-        categories = list(self.categories[j])
-        codes = np.array(code_numbers(column.values, categories), dtype=np.int64)
-        data = weigh(codes, column.units, UNIT_WEIGHT)
-        # One entry more: values that are no category, of which nothing is released.
-        weights = np.zeros(len(categories) + 1, dtype=np.int64)
-        weights[data.cells] = data.weights
+    def run(self, data: Rows, release: Any) -> list[Any]:
+        """Release the modes."""
+        sums = as_partitions(data).sum(partial(category_weights, categories=self.categories))
+        return [
+            self._select(weights, values, release)
+            for weights, values in zip(sums, self.categories, strict=True)
+        ]
+
+    def _select(self, weights: IntArray, categories: tuple[Any, ...], release: Any) -> Any:
         chosen = release.select(
-            weights[:-1],
+            weights[: len(categories)],
             sensitivity=UNIT_WEIGHT,
             epsilon=self.price,
             monotone=self.adjacency is Adjacency.ADD_REMOVE,
         )
         return categories[int(chosen)]
+
+
+def category_weights(block: Columns, categories: tuple[tuple[Any, ...], ...]) -> IntArray:
+    """Weights of the categories of every column in a block, of shape (n_columns, most categories + 1).
+
+    Behind those of a column stands what is no category, of which nothing is released.
+    """
+    weights = np.zeros((len(categories), max(map(len, categories)) + 1), dtype=np.int64)
+    for j, values in enumerate(categories):
+        column = block.column(j)
+        codes = np.array(code_numbers(column.values, list(values)), dtype=np.int64)
+        found = weigh(codes, column.units, UNIT_WEIGHT)
+        weights[j, found.cells] = found.weights
+    return weights

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from skprivate.partitions import as_partitions
 from skprivate.preprocessing._budget import Plan, Prices, moment_events, moment_prices
-from skprivate.preprocessing._columns import Column, Columns
+from skprivate.preprocessing._columns import Column, Columns, Rows, column_cells
 from skprivate.privacy import (
     CONTRIBUTION_BITS,
     CONTRIBUTION_STEP,
@@ -18,11 +21,13 @@ from skprivate.privacy import (
     exact_sum,
     upper_root,
 )
-from skprivate.privacy._cells import unit_means, weigh
+from skprivate.privacy._cells import unit_means
+from skprivate.privacy._lattice import FloatArray, IntArray
 from skprivate.privacy._quantiles import (
     FINE,
+    OCTAVES,
     UNIT_WEIGHT,
-    private_median,
+    private_centre,
     private_reach,
     units_beyond,
     units_for_median,
@@ -66,6 +71,27 @@ def contributions(column: Column, centre: float, reach: float, n_units: int) -> 
     second = np.maximum(second, -((-first * first) >> CONTRIBUTION_BITS))
     present = sizes > 0
     return np.stack([first, np.where(present, second - ONE // 2, 0), np.where(present, ONE // 2, 0)])
+
+
+def fine_cells(values: FloatArray, j: int) -> IntArray:
+    """Cells among which the centre of a column is found."""
+    return FINE.cells(values)
+
+
+def distance_cells(values: FloatArray, j: int, centres: Sequence[float]) -> IntArray:
+    """Cells of the distances of column j from its centre."""
+    with np.errstate(over="ignore"):
+        return OCTAVES.cells(np.abs(values - centres[j]))
+
+
+def moment_sums(block: Columns, centres: Sequence[float], reaches: Sequence[float]) -> Any:
+    """Sums of `contributions` over the units of a block, of shape (n_columns, 3)."""
+    return np.stack(
+        [
+            exact_sum(contributions(block.column(j), centre, reach or 1.0, block.n_units))
+            for j, (centre, reach) in enumerate(zip(centres, reaches, strict=True))
+        ]
+    )
 
 
 def sum_sensitivities(adjacency: Adjacency) -> tuple[int, float]:
@@ -144,59 +170,59 @@ class ColumnMoments(Mechanism):
         price = self.prices.selection
         return max(units_for_median(price, self.adjacency), 3.0 * units_beyond(price), 4 * self.noise_scale)
 
-    def run(self, data: Columns, release: Any) -> Moments:
+    def run(self, data: Rows, release: Any) -> Moments:
         """Release the moments of all columns.
 
         Parameters
         ----------
-        data : Columns
+        data : Columns or Partitions of Columns
         release : Release
 
         Returns
         -------
         Moments
         """
-        columns = [self._column(data, j, release) for j in range(self.n_columns)]
+        centres, reaches = self._ranges(data, release)
+        totals = as_partitions(data).sum(partial(moment_sums, centres=centres, reaches=reaches))
+        columns = [
+            self._column(total, centre, reach, release)
+            for total, centre, reach in zip(totals, centres, reaches, strict=True)
+        ]
         return Moments(*(np.array(numbers) for numbers in zip(*columns, strict=True)))
 
-    def _column(self, data: Columns, j: int, release: Any) -> tuple[float, float, float, float, float]:
-        column = data.column(j)
-        if self.bounds is None:
-            centre, reach = self._range(column, release)
-        else:
-            low, high = self.bounds[j]
-            reach = 0.5 * high - 0.5 * low
-            centre = low + reach
-        constant = reach == 0.0
-        first, second, half = self._sums(
-            exact_sum(contributions(column, centre, reach or 1.0, data.n_units)), release
-        )
+    def _column(
+        self, total: Any, centre: float, reach: float, release: Any
+    ) -> tuple[float, float, float, float, float]:
+        first, second, half = self._sums(total, release)
         most = math.inf if self.n_units is None else float(self.n_units)
         count = min(max(2 * half, 1.0), most)
         mean = min(max(first / count, -1.0), 1.0)
         # No scale below what the noise can tell from 0.
         floor = min(self.noise_scale / count, 1.0)
         variance = min(max(second / count + 0.5 - mean * mean, floor), 1.0)
-        if constant:
+        if reach == 0.0:  # a constant column
             return centre, 1.0, centre, reach, count
         return centre + reach * mean, reach * math.sqrt(variance), centre, reach, count
 
-    def _range(self, column: Column, release: Any) -> tuple[float, float]:
+    def _ranges(self, data: Rows, release: Any) -> tuple[list[float], list[float]]:
+        """Centre and reach of every column."""
+        if self.bounds is not None:
+            halves = [0.5 * high - 0.5 * low for low, high in self.bounds]
+            return [low + half for (low, _), half in zip(self.bounds, halves, strict=True)], halves
         price = self.prices.selection
-        cell = private_median(
-            weigh(FINE.cells(column.values), column.units, UNIT_WEIGHT),
-            epsilon=price,
-            adjacency=self.adjacency,
-            release=release,
-            low=-FINE.last,
-            high=FINE.last,
-        )
-        centre = FINE.value(cell)
-        with np.errstate(over="ignore"):
-            distances = np.abs(column.values - centre)
-        reach = private_reach(distances, column.units, epsilon=price, release=release)
+        centres = [
+            private_centre(cells, epsilon=price, adjacency=self.adjacency, release=release)
+            for cells in column_cells(data, fine_cells, UNIT_WEIGHT)
+        ]
+        reaches = [
+            private_reach(cells, epsilon=price, release=release)
+            for cells in column_cells(data, partial(distance_cells, centres=centres), UNIT_WEIGHT)
+        ]
         # The centre itself is no finer than that.
-        return centre, max(_REACH_FACTOR * reach, abs(centre) * 2.0**-16)
+        return centres, [
+            max(_REACH_FACTOR * reach, abs(centre) * 2.0**-16)
+            for centre, reach in zip(centres, reaches, strict=True)
+        ]
 
     def _sums(self, total: Any, release: Any) -> tuple[float, float, float]:
         prices = self.prices

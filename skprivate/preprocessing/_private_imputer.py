@@ -11,16 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._bounds import check_bounds
 from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
-from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.preprocessing._categories import check_categories
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
-    as_entries,
-    columns_of,
     missing_mask,
     numeric_table,
     public_count,
+    read_columns,
+    table_of_any_kind,
     unit_assumptions,
     unit_name,
 )
@@ -129,27 +128,27 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN, None and pandas.NA are missing.
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            NaN, None and pandas.NA are missing. In blocks: a Dask array or DataFrame, a pyarrow dataset, or
+            `skprivate.partitions.Blocks`.
         y : None
             Ignored.
         user_ids : array-like of shape (n_samples,), optional
-            User of each row; the unit of privacy is then the user, otherwise the row.
+            User of each row; the unit of privacy is then the user, otherwise the row. Only for tables in memory.
 
         Returns
         -------
         self : PrivateImputer
         """
-        table = self._table(X, reset=True)
-        data = columns_of(table, missing_mask(table), user_ids)
-        n_units, n_columns = public_count(data, self.adjacency), table.shape[1]
+        data = read_columns(self, X, user_ids, self._read)
+        n_units, n_columns = public_count(data, self.adjacency), self.n_features_in_
         mechanism = self._mechanism(n_columns, n_units)
         with self._releasing(
             mechanism,
             unit=unit_name(user_ids),
             adjacency=self.adjacency,
             assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds, self.categories),
-            n_units=public_count(data, self.adjacency),
+            n_units=n_units,
         ) as release:
             result = mechanism.run(data, release)
         warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
@@ -172,7 +171,7 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         X_filled : ndarray of shape (n_samples, n_features), or (n_samples, 2·n_features) with ``add_indicator``
         """
         check_is_fitted(self)
-        table = self._table(X, reset=False)
+        table = self._read(self, X, reset=False)
         missing = missing_mask(table)
         numeric = table.dtype != object and self.strategy != "most_frequent"
         filled = table.astype(np.float64 if numeric else object)  # a copy
@@ -198,13 +197,9 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             return names
         return np.concatenate([names, [f"missingindicator_{name}" for name in names]]).astype(object)
 
-    def _table(self, X, *, reset):
-        if self.strategy != "most_frequent":
-            return numeric_table(self, X, reset=reset)
-        table = validate_data(self, as_entries(X), dtype=None, ensure_all_finite=False, reset=reset)
-        if table.dtype.kind == "f" and np.isinf(table).any():
-            raise ValueError("Input X contains infinity; only finite numbers and missing values are allowed.")
-        return table
+    @property
+    def _read(self):
+        return table_of_any_kind if self.strategy == "most_frequent" else numeric_table
 
     def _mechanism(self, n_columns, n_units):
         common = {

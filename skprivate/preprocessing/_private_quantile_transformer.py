@@ -16,9 +16,9 @@ from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
-    columns_of,
     numeric_table,
     public_count,
+    read_columns,
     unit_assumptions,
     unit_name,
 )
@@ -134,20 +134,20 @@ class PrivateQuantileTransformer(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Numbers; NaN, None and pandas.NA are missing.
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Numbers; NaN, None and pandas.NA are missing. In blocks: a Dask array or DataFrame, a pyarrow dataset, or
+            `skprivate.partitions.Blocks`.
         y : None
             Ignored.
         user_ids : array-like of shape (n_samples,), optional
-            User of each row; the unit of privacy is then the user, otherwise the row.
+            User of each row; the unit of privacy is then the user, otherwise the row. Only for tables in memory.
 
         Returns
         -------
         self : PrivateQuantileTransformer
         """
-        table = numeric_table(self, X, reset=True)
-        n_columns = table.shape[1]
-        data = columns_of(table, np.isnan(table), user_ids)
+        data = read_columns(self, X, user_ids, numeric_table)
+        n_units, n_columns = public_count(data, self.adjacency), self.n_features_in_
         mechanism = ColumnQuantiles(
             n_bins=(int(self.n_quantiles) - 1,) * n_columns,
             epsilon=float(self.epsilon),
@@ -160,10 +160,9 @@ class PrivateQuantileTransformer(
             unit=unit_name(user_ids),
             adjacency=self.adjacency,
             assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
-            n_units=public_count(data, self.adjacency),
+            n_units=n_units,
         ) as release:
             inner = mechanism.run(data, release)
-        n_units = public_count(data, self.adjacency)
         warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
         bounds = mechanism.bounds or (None,) * n_columns
         self.quantiles_ = np.column_stack([outer_edges(*pair) for pair in zip(inner, bounds, strict=True)])

@@ -14,10 +14,10 @@ from skprivate._sklearn import StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
-    columns_of,
     kept_finite,
     numeric_table,
     public_count,
+    read_columns,
     unit_assumptions,
     unit_name,
 )
@@ -128,38 +128,37 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Numbers; NaN, None and pandas.NA are missing.
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Numbers; NaN, None and pandas.NA are missing. In blocks: a Dask array or DataFrame, a pyarrow dataset, or
+            `skprivate.partitions.Blocks`.
         y : None
             Ignored.
         user_ids : array-like of shape (n_samples,), optional
-            User of each row; the unit of privacy is then the user, otherwise the row.
+            User of each row; the unit of privacy is then the user, otherwise the row. Only for tables in memory.
 
         Returns
         -------
         self : PrivateStandardScaler
         """
-        table = numeric_table(self, X, reset=True)
-        data = columns_of(table, np.isnan(table), user_ids)
+        data = read_columns(self, X, user_ids, numeric_table)
+        n_units, n_columns = public_count(data, self.adjacency), self.n_features_in_
         mechanism = ColumnMoments(
-            n_columns=table.shape[1],
+            n_columns=n_columns,
             epsilon=float(self.epsilon),
             delta=float(self.delta),
             adjacency=Adjacency(self.adjacency),
-            n_units=public_count(data, self.adjacency),
-            bounds=check_bounds(self.bounds, table.shape[1], getattr(self, "feature_names_in_", None)),
+            n_units=n_units,
+            bounds=check_bounds(self.bounds, n_columns, getattr(self, "feature_names_in_", None)),
         )
         with self._releasing(
             mechanism,
             unit=unit_name(user_ids),
             adjacency=self.adjacency,
             assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
-            n_units=public_count(data, self.adjacency),
+            n_units=n_units,
         ) as release:
             moments = mechanism.run(data, release)
-        warn_if_too_few(
-            mechanism.n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, table.shape[1]
-        )
+        warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
         self.mean_ = moments.means
         self.scale_ = moments.scales
         self.var_ = moments.scales**2

@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from skprivate.preprocessing._budget import Plan, selection_price
-from skprivate.preprocessing._columns import Columns
+from skprivate.preprocessing._columns import Columns, Rows, column_cells
 from skprivate.privacy import Adjacency, BoundedRangeEvent, Mechanism
-from skprivate.privacy._lattice import FloatArray
-from skprivate.privacy._quantiles import private_quantiles, quantile_levels, units_for_median
+from skprivate.privacy._lattice import FloatArray, IntArray
+from skprivate.privacy._quantiles import (
+    COARSE,
+    FINE,
+    ROW_WEIGHT,
+    UNIT_WEIGHT,
+    USER_WEIGHT,
+    private_centre,
+    private_quantiles,
+    quantile_levels,
+    units_for_median,
+)
+
+#: Public range of every column, or None.
+Bounds = tuple[tuple[float, float], ...] | None
+
+
+def cells_within(values: FloatArray, j: int, bounds: Bounds) -> IntArray:
+    """Cells of the values of column j, clipped to its bounds."""
+    return FINE.cells(values if bounds is None else np.clip(values, *bounds[j]))
+
+
+def offset_cells(values: FloatArray, j: int, bounds: Bounds, centres: list[float]) -> IntArray:
+    """Cells of the distances of the values of column j, clipped to its bounds, from its centre."""
+    within = values if bounds is None else np.clip(values, *bounds[j])
+    with np.errstate(over="ignore"):
+        return COARSE.cells(within - centres[j])
 
 
 @dataclass(frozen=True)
@@ -52,33 +78,33 @@ class ColumnQuantiles(Mechanism):
         """So many units are needed for a median that has to do with the data."""
         return units_for_median(self.price, self.adjacency)
 
-    def run(self, data: Columns, release: Any) -> list[FloatArray]:
+    def run(self, data: Rows, release: Any) -> list[FloatArray]:
         """Release the inner edges of all columns.
 
         Parameters
         ----------
-        data : Columns
+        data : Columns or Partitions of Columns
         release : Release
 
         Returns
         -------
         list of ndarray of shape (n_bins[j] - 1,)
         """
-        edges = []
-        for j, n_bins in enumerate(self.n_bins):
-            column = data.column(j)
-            edges.append(
-                private_quantiles(
-                    column.values,
-                    column.units,
-                    n_bins=n_bins,
-                    epsilon=self.price,
-                    adjacency=self.adjacency,
-                    release=release,
-                    bounds=None if self.bounds is None else self.bounds[j],
-                )
-            )
-        return edges
+        draws: dict[str, Any] = {"epsilon": self.price, "adjacency": self.adjacency, "release": release}
+        bounds = self.bounds or (None,) * len(self.n_bins)
+        values = column_cells(data, partial(cells_within, bounds=self.bounds), UNIT_WEIGHT)
+        centres = [
+            private_centre(cells, bounds=limits, **draws)
+            for cells, limits in zip(values, bounds, strict=True)
+        ]
+        # Users are in memory.
+        by_row = not isinstance(data, Columns) or data.units is None
+        total = ROW_WEIGHT if by_row else USER_WEIGHT
+        offsets = column_cells(data, partial(offset_cells, bounds=self.bounds, centres=centres), total)
+        return [
+            private_quantiles(cells, centre, total=total, n_bins=n_bins, bounds=limits, **draws)
+            for cells, centre, n_bins, limits in zip(offsets, centres, self.n_bins, bounds, strict=True)
+        ]
 
 
 def outer_edges(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArray:

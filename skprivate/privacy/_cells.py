@@ -8,6 +8,7 @@ which nothing depends on the order of rows or on other units.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,6 +136,28 @@ def weigh(cells: IntArray, units: IntArray | None, total: int) -> WeightedCells:
     sums = np.zeros(len(occupied), dtype=np.int64)
     np.add.at(sums, inverse, weights)
     return WeightedCells(occupied.astype(np.int64), sums)
+
+
+def merge_cells(parts: Sequence[WeightedCells]) -> WeightedCells:
+    """Weights in every cell of several parts together.
+
+    Parameters
+    ----------
+    parts : sequence of WeightedCells
+
+    Returns
+    -------
+    WeightedCells
+    """
+    if len(parts) == 1:
+        return parts[0]
+    cells = np.concatenate([part.cells for part in parts])
+    order = np.argsort(cells, kind="stable")
+    cells, weights = cells[order], np.concatenate([part.weights for part in parts])[order]
+    if not cells.size:
+        return WeightedCells(cells, weights)
+    starts = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
+    return WeightedCells(cells[starts], np.add.reduceat(weights, starts))
 
 
 def unit_means(values: NDArray[Any], units: IntArray | None, n_units: int) -> tuple[IntArray, IntArray]:

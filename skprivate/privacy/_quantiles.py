@@ -1,4 +1,4 @@
-"""Where the data lie, found privately: a median, a scale, a reach, quantiles. No range has to be guessed.
+"""Where the data lie, found privately: a median, a reach, quantiles. No range has to be guessed.
 
 All are exponential mechanisms over cells of a public grid (`Grid`), whose costs are integers: sums of the weights of
 units. Neighbouring cells without data share a cost and are one category with a multiplicity, so that a grid over all
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skprivate.privacy._cells import Grid, WeightedCells, weigh
+from skprivate.privacy._cells import Grid, WeightedCells
 from skprivate.privacy._events import BoundedRangeEvent, PrivacyEvent
 from skprivate.privacy._guarantee import Adjacency
 from skprivate.privacy._lattice import FloatArray, IntArray
@@ -25,11 +25,11 @@ FINE, UNIT_WEIGHT = Grid(16), 1 << 20
 #: Reaches and scales are found up to a factor.
 OCTAVES = Grid(1)
 #: Quantiles are found relative to their distance from a median.
-_COARSE = Grid(8)
+COARSE = Grid(8)
 #: A cell is split into so many positions, over which its weight is spread: equal numbers may lie on both sides of a
-#: quantile. The weight of a unit is this times ``_ROW_WEIGHT`` (units are rows) or ``_USER_WEIGHT``.
+#: quantile. The weight of a unit is this times ``ROW_WEIGHT`` (units are rows) or ``USER_WEIGHT``.
 POSITIONS = 16
-_ROW_WEIGHT, _USER_WEIGHT = 1, 1 << 10
+ROW_WEIGHT, USER_WEIGHT = 1, 1 << 10
 #: A priori the next larger reach is e^−_DECAY times as likely; sums of costs stay far from overflow.
 _DECAY, _MANY = 1 / 24, 1 << 36
 #: Most bins of `private_quantiles`: their costs stay far from overflow.
@@ -137,42 +137,6 @@ def units_for_median(epsilon: float, adjacency: Adjacency | str) -> float:
     return (2 if _monotone(adjacency) else 4) * (math.log(candidates) + 3) / epsilon
 
 
-def private_scale(
-    distances: FloatArray,
-    units: IntArray | None = None,
-    *,
-    epsilon: float,
-    adjacency: Adjacency | str,
-    release: Any,
-) -> float:
-    """Order of magnitude of the median of non-negative numbers: a power of two, or 1.5 times one.
-
-    Parameters
-    ----------
-    distances : ndarray of shape (n_rows,)
-        Not NaN.
-    units : ndarray of shape (n_rows,), int64, optional
-        Unit of each row; each row by itself by default.
-    epsilon, adjacency, release
-        As in `private_median`.
-
-    Returns
-    -------
-    float
-        In [2⁻⁶⁴, 2⁶⁴).
-    """
-    cell = private_median(
-        weigh(OCTAVES.cells(distances), units, UNIT_WEIGHT),
-        grid=OCTAVES,
-        epsilon=epsilon,
-        adjacency=adjacency,
-        release=release,
-        low=1,
-        high=OCTAVES.last,
-    )
-    return OCTAVES.value(cell)
-
-
 def reach_costs(data: WeightedCells, target: int, penalty: int) -> IntArray:
     """How far the weights beyond each of the cells 0, …, last, without it and with it, are from enclosing ``target``.
 
@@ -199,17 +163,13 @@ def units_beyond(epsilon: float) -> int:
     return math.ceil(2 * (math.log(1 / _DECAY) + 6) / epsilon)
 
 
-def private_reach(
-    distances: FloatArray, units: IntArray | None = None, *, epsilon: float, release: Any
-) -> float:
+def private_reach(data: WeightedCells, *, epsilon: float, release: Any) -> float:
     """Number beyond which about `units_beyond` units have their non-negative numbers.
 
     Parameters
     ----------
-    distances : ndarray of shape (n_rows,)
-        Not NaN.
-    units : ndarray of shape (n_rows,), int64, optional
-        Unit of each row; each row by itself by default.
+    data : WeightedCells
+        Cells of the numbers on the grid `OCTAVES`, units of weight `UNIT_WEIGHT`.
     epsilon : float
         Price: one ``BoundedRangeEvent(epsilon)``.
     release : Release
@@ -219,7 +179,6 @@ def private_reach(
     float
         Upper edge of a cell of `OCTAVES`; 0 where so few numbers differ from 0 that nothing can be said of them.
     """
-    data = weigh(OCTAVES.cells(distances), units, UNIT_WEIGHT)
     cell = release.select(
         -reach_costs(
             data,
@@ -293,10 +252,43 @@ def quantile_events(n_bins: int, epsilon: float) -> list[tuple[PrivacyEvent, int
     return [(BoundedRangeEvent(epsilon), quantile_levels(n_bins))]
 
 
-def private_quantiles(
-    values: FloatArray,
-    units: IntArray | None = None,
+def private_centre(
+    data: WeightedCells,
     *,
+    epsilon: float,
+    adjacency: Adjacency | str,
+    release: Any,
+    bounds: tuple[float, float] | None = None,
+) -> float:
+    """A median, as a number.
+
+    Parameters
+    ----------
+    data : WeightedCells
+        Cells of the numbers, clipped to ``bounds``, on the grid `FINE`; units of weight `UNIT_WEIGHT`.
+    epsilon, adjacency, release
+        As in `private_median`.
+    bounds : (float, float), optional
+        Public range.
+
+    Returns
+    -------
+    float
+        Within the bounds.
+    """
+    low, high = (-math.inf, math.inf) if bounds is None else bounds
+    ends = FINE.cells(np.array([low, high]))
+    cell = private_median(
+        data, epsilon=epsilon, adjacency=adjacency, release=release, low=int(ends[0]), high=int(ends[1])
+    )
+    return min(max(FINE.value(cell), low), high)
+
+
+def private_quantiles(
+    data: WeightedCells,
+    centre: float,
+    *,
+    total: int,
     n_bins: int,
     epsilon: float,
     adjacency: Adjacency | str,
@@ -305,25 +297,27 @@ def private_quantiles(
 ) -> FloatArray:
     """The n_bins − 1 numbers that split the weight of the units into equal parts.
 
-    A median is found first; distances from it give the grid its resolution. Then intervals are split, half of their
+    Distances from a median, which was found first, give the grid its resolution. Intervals are split, half of their
     bins to each side, all intervals of a level by one price (Kaplan, Schnapp and Stemmer 2022): they are disjoint, and
     a unit has no more than its weight in all of them together. Equal numbers are no exception, because the weight of a
     cell is spread over its positions.
 
     Parameters
     ----------
-    values : ndarray of shape (n_rows,)
-        Not NaN.
-    units : ndarray of shape (n_rows,), int64, optional
-        Unit of each row; each row by itself by default.
+    data : WeightedCells
+        Cells of the differences between the numbers, clipped to ``bounds``, and the centre, on the grid `COARSE`.
+    centre : float
+        A `private_centre`.
+    total : int
+        Weight of a unit per position: `ROW_WEIGHT` or `USER_WEIGHT`.
     n_bins : int
         2 to 1024.
     epsilon : float
-        Price of each of the `quantile_levels` selections.
+        Price of each of the `quantile_levels` selections, the one of the centre included.
     adjacency : Adjacency or str
     release : Release
     bounds : (float, float), optional
-        Public range of the values; others are clipped to it.
+        Public range.
 
     Returns
     -------
@@ -331,26 +325,11 @@ def private_quantiles(
         Not decreasing.
     """
     low, high = (-math.inf, math.inf) if bounds is None else bounds
-    values = np.clip(values, low, high)
-    ends = FINE.cells(np.array([low, high]))
-    cell = private_median(
-        weigh(FINE.cells(values), units, UNIT_WEIGHT),
-        epsilon=epsilon,
-        adjacency=adjacency,
-        release=release,
-        low=int(ends[0]),
-        high=int(ends[1]),
-    )
-    centre = min(max(FINE.value(cell), low), high)
-    with np.errstate(over="ignore"):
-        offsets = values - centre
-    row_weight = _ROW_WEIGHT if units is None else _USER_WEIGHT
-    data = weigh(_COARSE.cells(offsets), units, row_weight)
-    last = _COARSE.cells(np.array([low - centre, high - centre])) + np.array([0, 1])
+    last = COARSE.cells(np.array([low - centre, high - centre])) + np.array([0, 1])
     splits = np.empty(n_bins - 1, dtype=np.int64)
     nodes = [_Node(0, n_bins, int(last[0]) * POSITIONS, int(last[1]) * POSITIONS)]
     while nodes := [node for node in nodes if node.n_bins > 1]:
-        chosen = _split(data, nodes, POSITIONS * row_weight, epsilon, adjacency, release)
+        chosen = _split(data, nodes, POSITIONS * total, epsilon, adjacency, release)
         splits[[node.first_bin + node.left - 1 for node in nodes]] = chosen
         nodes = [child for node, at in zip(nodes, chosen, strict=True) for child in _children(node, at)]
     edges: FloatArray = np.array([centre + _position_value(int(at)) for at in splits])
@@ -392,8 +371,8 @@ def _position_value(position: int) -> float:
     """Distance from the centre of a position: the value of a cell, or half-way between two cells."""
     cell, within = divmod(position, POSITIONS)
     if within:
-        return _COARSE.value(cell)
-    below, above = (_COARSE.value(min(max(k, -_COARSE.last), _COARSE.last)) for k in (cell - 1, cell))
+        return COARSE.value(cell)
+    below, above = (COARSE.value(min(max(k, -COARSE.last), COARSE.last)) for k in (cell - 1, cell))
     return 0.5 * (below + above)
 
 

@@ -45,7 +45,9 @@ def candidates_of(problem):
 def errors_of(problem, hypothesis):
     if hypothesis.all_private:
         return problem.offset
-    return problem.offset + int(problem.signed[hypothesis.contain(problem.scaled).all(axis=0)].sum())
+    return problem.offset + int(
+        problem.on_span.block.signed[hypothesis.contain(problem.on_span.block.scaled).all(axis=0)].sum()
+    )
 
 
 @pytest.mark.parametrize("monotone", [False, True])
@@ -183,8 +185,8 @@ def test_with_a_huge_epsilon_moves_never_lose_and_the_joint_draw_is_optimal():
     release = open_release(epsilon=1e9, unit="private row", adjacency="replace-one", random_state=0)
     search = HalfspaceSearch(SearchPlan(2, 1e8, 4, 1e8, 4), candidates)
     present, _ = search.joint(problem, release)
-    bins = candidates.bins(problem.scaled)
-    family = CutIntersections(bins, candidates.n_cuts, problem.signed, 2, offset=problem.offset)
+    bins = candidates.bins(problem.on_span.block.scaled)
+    family = CutIntersections(bins, candidates.n_cuts, problem.on_span.block.signed, 2, offset=problem.offset)
     assert errors_of(problem, present) == min(errors for _, errors in family.all_errors())
     errors = [errors_of(problem, present)]
     for _ in range(4):

@@ -389,9 +389,9 @@ def test_what_travels_holds_no_ledger():
     sent = []
 
     class Sending(Blocks):
-        def fold(self, form, combine, *, beside=None):
+        def gather(self, form, combine, *, beside=None):
             sent.append(len(pickle.dumps((self._functions, form, combine))))
-            return super().fold(form, combine, beside=beside)
+            return super().gather(form, combine, beside=beside)
 
         def sum(self, contribution):
             sent.append(len(pickle.dumps((self._functions, contribution))))

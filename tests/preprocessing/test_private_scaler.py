@@ -37,16 +37,20 @@ def skewed(n, seed=0):
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_close_to_the_scaler_without_privacy(adjacency, seed):
-    X = skewed(20_000, seed)
-    private = PrivateStandardScaler(1.0, adjacency=adjacency, random_state=seed).fit(X)
-    plain = StandardScaler().fit(X)
-    assert np.all(np.abs(private.mean_ - plain.mean_) < 0.2 * plain.scale_)
-    ratio = private.scale_ / plain.scale_
-    assert np.all((ratio > 0.35) & (ratio < 1.5)), ratio  # lognormal: single rows decide
-    assert np.all(np.abs(private.n_units_ - 20_000) < 1500)
-    np.testing.assert_allclose(private.inverse_transform(private.transform(X)), X, rtol=1e-9, atol=1e-12)
+def test_close_to_the_scaler_without_privacy(adjacency):
+    """A reach lies beyond all numbers with probability e⁻⁶; that of 30 columns 5 do so with less than 2e-8."""
+    missed = 0
+    for seed in SEEDS:
+        X = skewed(20_000, seed)
+        private = PrivateStandardScaler(1.0, adjacency=adjacency, random_state=seed).fit(X)
+        plain = StandardScaler().fit(X)
+        ratio = private.scale_ / plain.scale_
+        near = np.abs(private.mean_ - plain.mean_) < 0.2 * plain.scale_
+        near &= (ratio > 0.35) & (ratio < 1.5)  # lognormal: single rows decide
+        missed += np.count_nonzero(~near)
+        assert np.all(np.abs(private.n_units_ - 20_000) < 1500)
+        np.testing.assert_allclose(private.inverse_transform(private.transform(X)), X, rtol=1e-9, atol=1e-12)
+    assert missed < 5
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -13,15 +13,18 @@ from hypothesis import strategies as st
 from skprivate.privacy import BoundedRangeEvent, BudgetExceededError, PrivacyLedger, open_release
 from skprivate.privacy._cells import Grid, WeightedCells, unit_means, weigh
 from skprivate.privacy._quantiles import (
+    COARSE,
     FINE,
     OCTAVES,
     POSITIONS,
+    ROW_WEIGHT,
     UNIT_WEIGHT,
+    USER_WEIGHT,
     median_costs,
+    private_centre,
     private_median,
     private_quantiles,
     private_reach,
-    private_scale,
     quantile_events,
     quantile_levels,
     reach_costs,
@@ -35,6 +38,20 @@ ANY = st.floats(allow_nan=False) | st.sampled_from([0.0, -0.0, 5e-324, 1e300, -1
 
 def release(epsilon=1e6, adjacency="replace-one", random_state=0, **kwargs):
     return open_release(epsilon=epsilon, unit="row", adjacency=adjacency, random_state=random_state, **kwargs)
+
+
+def quantiles_of(values, units=None, *, bounds=None, n_bins, **draws):
+    """The centre and then the quantiles, as one."""
+    values = values if bounds is None else np.clip(values, *bounds)
+    total = ROW_WEIGHT if units is None else USER_WEIGHT
+    centre = private_centre(weigh(FINE.cells(values), units, UNIT_WEIGHT), bounds=bounds, **draws)
+    with np.errstate(over="ignore"):
+        cells = weigh(COARSE.cells(values - centre), units, total)
+    return private_quantiles(cells, centre, total=total, n_bins=n_bins, bounds=bounds, **draws)
+
+
+def reach_of(distances, **draws):
+    return private_reach(weigh(OCTAVES.cells(distances), None, UNIT_WEIGHT), **draws)
 
 
 # --- cells ---------------------------------------------------------------------------------------------------------
@@ -203,7 +220,7 @@ class Recording:
 def recorded(results, cells, units, n_bins, adjacency):
     tape = Recording(results)
     with run_tape(tape), release(adjacency=adjacency) as opened:
-        private_quantiles(
+        quantiles_of(
             np.array(cells, dtype=float),
             units,
             n_bins=n_bins,
@@ -276,7 +293,7 @@ def test_events_are_those_drawn():
     for n_bins in (2, 3, 4, 5, 16, 33):
         plan = quantile_events(n_bins, 0.25)
         with release(epsilon=0.25 * quantile_levels(n_bins) * (1 + 1e-9), plan=plan) as opened:
-            edges = private_quantiles(
+            edges = quantiles_of(
                 np.arange(100.0), n_bins=n_bins, epsilon=0.25, adjacency="replace-one", release=opened
             )
         assert edges.shape == (n_bins - 1,) and np.all(np.diff(edges) >= 0)
@@ -288,7 +305,7 @@ def test_events_are_those_drawn():
 def test_quantiles_with_a_large_budget(n_bins, bounds):
     values = np.random.default_rng(0).permutation(np.arange(1001.0))
     with release() as opened:
-        edges = private_quantiles(
+        edges = quantiles_of(
             values, n_bins=n_bins, epsilon=50.0, adjacency="add-remove", release=opened, bounds=bounds
         )
     low, high = bounds or (-np.inf, np.inf)
@@ -300,7 +317,7 @@ def test_quantiles_with_a_large_budget(n_bins, bounds):
 def test_equal_numbers_lie_on_both_sides():
     values = np.concatenate([np.zeros(800), np.arange(1.0, 201.0)])
     with release() as opened:
-        edges = private_quantiles(values, n_bins=10, epsilon=20.0, adjacency="replace-one", release=opened)
+        edges = quantiles_of(values, n_bins=10, epsilon=20.0, adjacency="replace-one", release=opened)
     assert np.all(np.abs(edges[:7]) < 1e-9)
     assert abs(edges[8] - 100) < 5
 
@@ -316,10 +333,9 @@ def test_equal_numbers_lie_on_both_sides():
 )
 def test_quantiles_of_any_numbers(values):
     with release() as opened:
-        edges = private_quantiles(values, n_bins=4, epsilon=1.0, adjacency="replace-one", release=opened)
-        private_reach(np.abs(values), epsilon=1.0, release=opened)
-        scale = private_scale(np.abs(values), epsilon=1.0, adjacency="replace-one", release=opened)
-    assert np.all(np.isfinite(edges)) and np.all(np.diff(edges) >= 0) and scale > 0
+        edges = quantiles_of(values, n_bins=4, epsilon=1.0, adjacency="replace-one", release=opened)
+        reach_of(np.abs(values), epsilon=1.0, release=opened)
+    assert np.all(np.isfinite(edges)) and np.all(np.diff(edges) >= 0)
 
 
 def test_user_weights_do_not_follow_rows():
@@ -327,9 +343,7 @@ def test_user_weights_do_not_follow_rows():
     values = np.concatenate([np.full(5000, 7.0), np.linspace(100, 101, 60)])
     units = np.concatenate([np.zeros(5000, np.int64), np.arange(1, 61)])
     with release() as opened:
-        edges = private_quantiles(
-            values, units, n_bins=2, epsilon=20.0, adjacency="replace-one", release=opened
-        )
+        edges = quantiles_of(values, units, n_bins=2, epsilon=20.0, adjacency="replace-one", release=opened)
     assert 99 < edges[0] < 102
 
 
@@ -372,7 +386,7 @@ def test_a_reach_leaves_about_the_stated_number_of_units():
     for epsilon, n in ((0.5, 2000), (0.1, 20_000)):
         distances = np.abs(rng.standard_normal(n))
         with release(random_state=None) as opened:
-            reach = private_reach(distances, epsilon=epsilon, release=opened)
+            reach = reach_of(distances, epsilon=epsilon, release=opened)
         beyond = np.count_nonzero(distances > reach)
         assert beyond <= units_beyond(epsilon) + 2 * (math.log(257) + 16.2) / epsilon
         assert reach < 16
@@ -382,17 +396,7 @@ def test_a_reach_of_almost_only_zeros_is_zero():
     distances = np.zeros(5000)
     distances[:5] = 1e9
     with release() as opened:
-        assert private_reach(distances, epsilon=1.0, release=opened) == 0.0
-
-
-def test_a_scale_is_the_order_of_magnitude_of_the_median():
-    rng = np.random.default_rng(2)
-    for size in (1e-9, 1.0, 1e12):
-        with release() as opened:
-            scale = private_scale(
-                size * rng.lognormal(size=4000), epsilon=1.0, adjacency="add-remove", release=opened
-            )
-        assert size / 2 < scale < 2 * size
+        assert reach_of(distances, epsilon=1.0, release=opened) == 0.0
 
 
 # --- several selections for one price --------------------------------------------------------------------------------
