@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.partitions._partitions import Contribution, Partitions, block_size, contribute
-from skprivate.privacy import exact_sum
+from skprivate.partitions._partitions import FAN_IN, Partitions, apply_all, block_size
+from skprivate.partitions._spill import Spill, deal, keep
 
 #: Rows read from a file at a time.
 BATCH_ROWS = 1 << 18
@@ -56,6 +57,9 @@ class Blocks(Partitions):
                 f"source must be a list of blocks or a function, got one {type(source).__name__}."
             )
         self._read: Callable[[], Iterable[Any]] = source if callable(source) else lambda: source
+        self._files: list[
+            Callable[[], Any]
+        ] = []  # of `shuffle` and `persisted`, shared by all that come from those
 
     @classmethod
     def from_arrow(cls, dataset: Any) -> Blocks:
@@ -88,30 +92,65 @@ class Blocks(Partitions):
             return block[:0]
         raise ValueError("source has no block: give at least one, even without rows.")
 
-    def sum(self, contribution: Contribution) -> NDArray[Any]:
-        """Exact sum over all blocks, one after the other.
+    def __iter__(self) -> Iterator[Any]:
+        """The blocks, one after the other, with all functions applied."""
+        for block in self._read():
+            yield apply_all(self._functions, block)
+
+    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+    def _reduce(
+        self, form: Callable[[Any], Any], merge: Callable[[list[Any]], Any], *, fan_in: int = FAN_IN
+    ) -> Any:
+        found, results = 0, []
+        for block in self._read():
+            found += int(block_size(block)[0])
+            results.append(form(apply_all(self._functions, block)))
+            if len(results) == fan_in:
+                results = [merge(results)]
+        self._check_found(found)
+        if not results:
+            raise ValueError("source has no block: give at least one, even without rows.")
+        return results[0] if len(results) == 1 else merge(results)
+
+    def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> Blocks:
+        """The same rows, once more, in blocks of whole places; see `skprivate.partitions.Partitions.shuffle`.
+
+        They are written to a temporary file that has no name (`tempfile`), in parts of which one fits into memory.
 
         Parameters
         ----------
-        contribution : callable
+        place : callable
 
         Returns
         -------
-        ndarray
-
-        Raises
-        ------
-        RuntimeError
-            If there are not as many rows as in an earlier pass.
+        Blocks
         """
-        found = 0
+        return self._stored(partial(deal, self, place))
 
-        def parts() -> Iterator[NDArray[Any]]:
-            nonlocal found
-            for block in self._read():
-                found += int(block_size(block)[0])
-                yield contribute(block, self._functions, contribution)
+    def persisted(self) -> Blocks:
+        """What the functions make of the blocks, in a temporary file that has no name.
 
-        total = exact_sum(parts())
-        self._check_found(found)
-        return total
+        Returns
+        -------
+        Blocks
+        """
+        return self._stored(partial(keep, self))
+
+    def close(self) -> None:
+        """Close all temporary files; their contents are gone."""
+        while self._files:
+            self._files.pop()()
+
+    @np.errstate(all="ignore")
+    def _stored(self, store: Callable[[Spill], Callable[[], Iterator[Any]]]) -> Blocks:
+        spill = Spill()
+        try:
+            rows = Blocks(store(spill))
+        except BaseException:
+            spill.close()
+            raise
+        # What one fit has written is not closed by another one that reads the same source.
+        rows._files = self._files if self._files else []
+        rows._files.append(spill.close)
+        rows.__dict__["empty"] = self.empty
+        return rows

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.partitions._partitions import Contribution, Partitions, block_size, contribute
-from skprivate.privacy import exact_sum
+from skprivate.partitions._partitions import FAN_IN, Partitions, apply_all, block_size
+from skprivate.partitions._spill import by_place
 
-#: Sums that one task adds up: a tree keeps the client's share small.
-_FAN_IN = 16
+#: A shuffle makes at most so many blocks: its tasks are their number times that of the blocks before.
+MOST_PARTS = 128
+
+Functions = tuple[Callable[[Any], Any], ...]
 
 
 class Failure:
@@ -80,53 +84,104 @@ class DaskPartitions(Partitions):
         """A block without rows."""
         return self._empty
 
-    def sum(self, contribution: Contribution) -> NDArray[Any]:
-        """Exact sum over all blocks, in a tree of tasks.
-
-        Parameters
-        ----------
-        contribution : callable
-
-        Returns
-        -------
-        ndarray
-
-        Raises
-        ------
-        ValueError, TypeError
-            What a function raised for a block, once all are visited.
-        RuntimeError
-            If there are not as many rows as in an earlier pass.
-        """
+    def _reduce(
+        self, form: Callable[[Any], Any], merge: Callable[[list[Any]], Any], *, fan_in: int = FAN_IN
+    ) -> Any:
         from dask import delayed
 
         # Not pure: names of tasks are random, and no digest of anything.
-        form, add = delayed(_contribute_or_fail, pure=False), delayed(_add, pure=False)
-        parts = [form(block, self._functions, contribution) for block in self._blocks]
+        first, join = delayed(_form, pure=False), delayed(_join, pure=False)
+        parts = [first(block, self._functions, form) for block in self._blocks]
         while len(parts) > 1:
-            parts = [add(parts[k : k + _FAN_IN]) for k in range(0, len(parts), _FAN_IN)]
+            parts = [join(parts[k : k + FAN_IN], merge) for k in range(0, len(parts), FAN_IN)]
         total = parts[0].compute()
         if isinstance(total, Failure):
             raise total.kind(total.text)
         found, result = total
         self._check_found(found)
-        return np.asarray(result)
+        return result
+
+    def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> DaskPartitions:
+        """The same rows in blocks of whole places: every worker deals its rows to all.
+
+        Parameters
+        ----------
+        place : callable
+
+        Returns
+        -------
+        DaskPartitions
+            Not computed yet, see `persisted`.
+        """
+        from dask import delayed
+
+        split, pick, gather = (delayed(task, pure=False) for task in (_split, _pick, _gather))
+        count = min(len(self._blocks), MOST_PARTS)
+        dealt = [split(block, self._functions, place, count) for block in self._blocks]
+        return DaskPartitions(
+            [gather([pick(parts, k) for parts in dealt]) for k in range(count)], self._empty
+        )
+
+    def persisted(self) -> DaskPartitions:
+        """What the functions make of the blocks, in the memory of the workers.
+
+        Returns
+        -------
+        DaskPartitions
+        """
+        from dask import delayed, persist
+
+        make = delayed(_make, pure=False)
+        return DaskPartitions(persist(*(make(block, self._functions) for block in self._blocks)), self._empty)
 
 
-def _contribute_or_fail(
-    block: Any, functions: tuple[Callable[[Any], Any], ...], contribution: Contribution
-) -> tuple[int, NDArray[Any]] | Failure:
-    try:
-        return int(block_size(block)[0]), exact_sum([contribute(block, functions, contribution)])
-    except Exception as error:
-        return Failure(error)
+def _or_failure(task: Callable[..., Any]) -> Callable[..., Any]:
+    """A task that returns what it would raise, and what has failed before it."""
+
+    @wraps(task)
+    def careful(first: Any, *others: Any) -> Any:
+        for given in first if isinstance(first, list) else [first]:
+            if isinstance(given, Failure):
+                return given
+        try:
+            # A warning would tell a log about somebody's number.
+            with np.errstate(all="ignore"):
+                return task(first, *others)
+        except Exception as error:
+            return Failure(error)
+
+    return careful
 
 
-def _add(parts: list[tuple[int, NDArray[Any]] | Failure]) -> tuple[int, NDArray[Any]] | Failure:
-    found, sums = 0, []
-    for part in parts:
-        if isinstance(part, Failure):
-            return part
-        found += part[0]
-        sums.append(np.asarray(part[1])[..., np.newaxis])
-    return found, exact_sum(sums)
+@_or_failure
+def _form(block: Any, functions: Functions, form: Callable[[Any], Any]) -> tuple[int, Any]:
+    return int(block_size(block)[0]), form(apply_all(functions, block))
+
+
+@_or_failure
+def _join(parts: list[tuple[int, Any]], merge: Callable[[list[Any]], Any]) -> tuple[int, Any]:
+    return sum(part[0] for part in parts), merge([part[1] for part in parts])
+
+
+@_or_failure
+def _make(block: Any, functions: Functions) -> Any:
+    return apply_all(functions, block)
+
+
+@_or_failure
+def _split(
+    block: Any, functions: Functions, place: Callable[[Any], NDArray[np.uint64]], count: int
+) -> tuple[tuple[NDArray[Any], ...], ...]:
+    arrays = apply_all(functions, block)
+    order, ends = by_place(place(arrays), count)
+    return tuple(tuple(array[order[start:end]] for array in arrays) for start, end in pairwise(ends.tolist()))
+
+
+@_or_failure
+def _pick(parts: tuple[tuple[NDArray[Any], ...], ...], k: int) -> tuple[NDArray[Any], ...]:
+    return parts[k]
+
+
+@_or_failure
+def _gather(parts: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
+    return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))

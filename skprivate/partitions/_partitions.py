@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,15 +13,20 @@ from numpy.typing import NDArray
 
 from skprivate.privacy import exact_sum
 
+#: Results of blocks that are merged at a time: a tree keeps the caller's share small.
+FAN_IN = 16
+
 #: From a block to integers, a function of each of its rows alone: the sum over any blocks is then the same.
 Contribution = Callable[[Any], NDArray[Any]]
+#: Keys in ascending order, and how often each occurs.
+Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Partitions(ABC):
     """Rows in blocks.
 
     A block is whatever the source gives (a frame, an array), or what functions given to `map` have made of it.
-    Subclasses say where blocks are; `sum` visits each once.
+    Subclasses say where blocks are; `sum`, `count` and `distinct` visit each once.
 
     Attributes
     ----------
@@ -39,6 +44,11 @@ class Partitions(ABC):
         """A block of the source without rows."""
 
     @abstractmethod
+    def _reduce(
+        self, form: Callable[[Any], Any], merge: Callable[[list[Any]], Any], *, fan_in: int = FAN_IN
+    ) -> Any:
+        """What ``merge`` makes of the results of ``form`` for all blocks, at most ``fan_in`` of them at a time."""
+
     def sum(self, contribution: Contribution) -> NDArray[Any]:
         """Exact sum of integers over all blocks: one pass.
 
@@ -51,7 +61,58 @@ class Partitions(ABC):
         Returns
         -------
         ndarray of int64, or of Python integers where int64 does not hold them
+
+        Raises
+        ------
+        ValueError, TypeError
+            What a function raised for a block.
+        RuntimeError
+            If there are not as many rows as in an earlier pass.
         """
+        return np.asarray(self._reduce(partial(_integers, contribution=contribution), _add, fan_in=2))
+
+    def count(self, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
+        """How often keys occur in all blocks: sums over public ranges that are too large for arrays, in one pass.
+
+        Parameters
+        ----------
+        keys : callable
+            From a block to some arrays of integers, as many for all blocks; each integer is a function of one unit
+            alone.
+
+        Returns
+        -------
+        list of (ndarray, ndarray) of int64
+            For each of the arrays the keys that occur, in ascending order, and how often.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skprivate.partitions import Blocks
+        >>> Blocks([np.array([[7, 2**60]]), np.array([[7, 7]])]).count(np.transpose)
+        [(array([7]), array([2])), (array([                  7, 1152921504606846976]), array([1, 1]))]
+        """
+        found: list[Counts] = self._reduce(partial(_occurrences, keys=keys), _merge_counts)
+        return found
+
+    def distinct(self, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        """The different values in all blocks, which must be public: they come to the caller.
+
+        Parameters
+        ----------
+        values : callable
+            From a block to an array of numbers, of strings, …: of one kind in all blocks that have rows.
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        TypeError
+            If they are of several kinds, or cannot be ordered.
+        """
+        return np.asarray(self._reduce(partial(_different, values=values), _merge_different))
 
     def map(self, function: Callable[[Any], Any]) -> Self:
         """The same rows with ``function`` applied to every block when it is visited.
@@ -69,6 +130,35 @@ class Partitions(ABC):
         mapped._functions = (*self._functions, function)
         return mapped
 
+    def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> Partitions:
+        """The same rows in blocks such that rows of the same place lie in one block, in the order of the source.
+
+        Parameters
+        ----------
+        place : callable
+            From a block, a tuple of arrays with one entry a row, to an integer for each row.
+
+        Returns
+        -------
+        Partitions
+            Blocks are tuples of arrays. `close` them.
+        """
+        del place
+        return self  # there is one block only
+
+    def persisted(self) -> Partitions:
+        """What the functions make of the blocks, kept where the blocks are: they are applied once.
+
+        Returns
+        -------
+        Partitions
+            `close` them.
+        """
+        return self
+
+    def close(self) -> None:  # noqa: B027
+        """Give up what `shuffle` and `persisted` have written, of these rows and all that come from them."""
+
     def _check_found(self, found: int) -> None:
         """Refuse another number of rows: prices may rest on a public one, and least squares on equal totals."""
         if self.__dict__.setdefault("_found", found) != found:
@@ -82,13 +172,47 @@ class Partitions(ABC):
         return int(self.sum(block_size)[0])
 
 
-def contribute(
-    block: Any, functions: tuple[Callable[[Any], Any], ...], contribution: Contribution
-) -> NDArray[Any]:
-    """The contribution of what the functions make of a block, with one more axis, along which blocks are added."""
+def apply_all(functions: tuple[Callable[[Any], Any], ...], block: Any) -> Any:
+    """What functions make of a block, one after the other."""
     for function in functions:
         block = function(block)
-    return contribution(block)[..., np.newaxis]
+    return block
+
+
+def _integers(block: Any, contribution: Contribution) -> NDArray[Any]:
+    return exact_sum(contribution(block)[..., np.newaxis])
+
+
+def _add(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return exact_sum(np.asarray(part)[..., np.newaxis] for part in parts)
+
+
+def _occurrences(block: Any, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
+    found = (np.unique(array, return_counts=True) for array in keys(block))
+    return [(occupied.astype(np.int64), counts.astype(np.int64)) for occupied, counts in found]
+
+
+def _merge_counts(parts: list[list[Counts]]) -> list[Counts]:
+    merged = []
+    for same in zip(*parts, strict=True):
+        keys, counts = (np.concatenate(arrays) for arrays in zip(*same, strict=True))
+        occupied, inverse = np.unique(keys, return_inverse=True)
+        total = np.zeros(len(occupied), dtype=np.int64)
+        np.add.at(total, inverse, counts)
+        merged.append((occupied, total))
+    return merged
+
+
+def _different(block: Any, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+    return np.unique(values(block))
+
+
+def _merge_different(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    found = [part for part in parts if len(part)] or parts[:1]
+    # NumPy makes strings of numbers beside strings.
+    if len({"number" if part.dtype.kind in "biuf" else part.dtype.kind for part in found}) > 1:
+        raise TypeError("blocks hold values of several kinds where one is needed: numbers, strings, …")
+    return np.unique(np.concatenate(found))
 
 
 def block_size(block: Any) -> NDArray[np.int64]:
@@ -117,6 +241,11 @@ class InMemory(Partitions):
         self._block = block
 
     @property
+    def block(self) -> Any:
+        """The block."""
+        return self._block
+
+    @property
     def empty(self) -> Any:
         """The block without its rows."""
         return self._block[:0]
@@ -134,18 +263,10 @@ class InMemory(Partitions):
         """
         return type(self)(function(self._block))
 
-    def sum(self, contribution: Contribution) -> NDArray[Any]:
-        """The contribution of the one block.
-
-        Parameters
-        ----------
-        contribution : callable
-
-        Returns
-        -------
-        ndarray
-        """
-        return exact_sum([contribute(self._block, (), contribution)])
+    def _reduce(
+        self, form: Callable[[Any], Any], merge: Callable[[list[Any]], Any], *, fan_in: int = FAN_IN
+    ) -> Any:
+        return form(self._block)
 
 
 def is_partitioned(X: Any) -> bool:

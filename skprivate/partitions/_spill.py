@@ -1,0 +1,148 @@
+"""Rows that are too many for memory, in a temporary file: dealt out by place, or as they are.
+
+The file has no name where the system allows for that (Linux, macOS): nobody else can open it, and it is gone with the
+process, however that ends. Its contents are gone when it is closed.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Parts into which rows are dealt. One of them must fit into memory; small ones are read together.
+PARTS = 512
+#: Bytes that are read together where parts are small.
+READ_BYTES = 1 << 26
+
+
+class Spill:
+    """A temporary file, closed when this object goes.
+
+    Attributes
+    ----------
+    file : file object
+    close : callable
+        Closes the file; does nothing the second time.
+    """
+
+    def __init__(self) -> None:
+        self.file: Any = tempfile.TemporaryFile()  # noqa: SIM115
+        self.close = weakref.finalize(self, self.file.close)
+
+
+def by_place(places: NDArray[np.uint64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows sorted by part, in their own order within each, and where each part ends.
+
+    Parameters
+    ----------
+    places : ndarray of shape (n_rows,), uint64
+    count : int
+
+    Returns
+    -------
+    order : ndarray of shape (n_rows,), int64
+    ends : ndarray of shape (count + 1,), int64
+        Part k is ``order[ends[k]:ends[k + 1]]``.
+    """
+    part = (places % np.uint64(count)).astype(np.int64)
+    order = np.argsort(part.astype(np.uint16), kind="stable")  # a radix sort
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(part, minlength=count))])
+    return order, ends
+
+
+def deal(
+    blocks: Iterable[tuple[NDArray[Any], ...]], place: Callable[[Any], NDArray[np.uint64]], spill: Spill
+) -> Callable[[], Iterator[tuple[NDArray[Any], ...]]]:
+    """Write rows part by part; returns a function that reads them.
+
+    Parameters
+    ----------
+    blocks : iterable of tuple of ndarray
+        Arrays with one entry a row, of the same types and shapes in all blocks.
+    place : callable
+    spill : Spill
+
+    Returns
+    -------
+    callable
+    """
+    dtype: np.dtype[Any] | None = None
+    starts: list[int] = []
+    ends: list[NDArray[np.int64]] = []
+    for arrays in blocks:
+        if dtype is None:
+            dtype = np.dtype([(f"f{j}", array.dtype, array.shape[1:]) for j, array in enumerate(arrays)])
+        order, end = by_place(place(arrays), PARTS)
+        starts.append(spill.file.tell())
+        ends.append(end)
+        records = np.empty(len(order), dtype=dtype)
+        for name, array in zip(dtype.names or (), arrays, strict=True):
+            records[name] = array[order]
+        spill.file.write(records.tobytes())
+    if dtype is None:
+        raise ValueError("source has no block: give at least one, even without rows.")
+    return _Dealt(spill, dtype, starts, np.array(ends))
+
+
+class _Dealt:
+    """Reads the parts of all blocks, several together where they are small."""
+
+    def __init__(
+        self, spill: Spill, dtype: np.dtype[Any], starts: list[int], ends: NDArray[np.int64]
+    ) -> None:
+        self.spill, self.dtype, self.starts, self.ends = spill, dtype, starts, ends
+        # Parts up to the one with which a further READ_BYTES are full.
+        filled = np.cumsum(np.diff(ends, axis=1).sum(axis=0)) * dtype.itemsize // READ_BYTES
+        full = np.flatnonzero(np.diff(filled)) + 1
+        self.bounds = [0, *full.tolist(), PARTS]
+
+    def __call__(self) -> Iterator[tuple[NDArray[Any], ...]]:
+        return (self._read(first, last) for first, last in pairwise(self.bounds))
+
+    def _read(self, first: int, last: int) -> tuple[NDArray[Any], ...]:
+        size = self.dtype.itemsize
+        records = np.empty(int((self.ends[:, last] - self.ends[:, first]).sum()), dtype=self.dtype)
+        view, done = memoryview(records.view(np.uint8)), 0
+        for start, (begin, end) in zip(self.starts, self.ends[:, [first, last]].tolist(), strict=True):
+            self.spill.file.seek(start + begin * size)
+            self.spill.file.readinto(view[done : done + (end - begin) * size])
+            done += (end - begin) * size
+        return tuple(np.ascontiguousarray(records[name]) for name in self.dtype.names or ())
+
+
+def keep(blocks: Iterable[Any], spill: Spill) -> Callable[[], Iterator[Any]]:
+    """Write blocks as they are; returns a function that reads them.
+
+    Parameters
+    ----------
+    blocks : iterable
+    spill : Spill
+
+    Returns
+    -------
+    callable
+    """
+    starts = []
+    for block in blocks:
+        starts.append(spill.file.tell())
+        pickle.dump(block, spill.file, protocol=pickle.HIGHEST_PROTOCOL)
+    return _Kept(spill, starts)
+
+
+class _Kept:
+    """Reads blocks that were kept."""
+
+    def __init__(self, spill: Spill, starts: list[int]) -> None:
+        self.spill, self.starts = spill, starts
+
+    def __call__(self) -> Iterator[Any]:
+        for start in self.starts:
+            self.spill.file.seek(start)
+            yield pickle.load(self.spill.file)
