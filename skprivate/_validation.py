@@ -88,7 +88,10 @@ def columns_in_words(X: Any, which: Iterable[int]) -> str:
 
 
 def _names(X: Any) -> list[str] | None:
-    return None if getattr(X, "columns", None) is None else [repr(str(name)) for name in X.columns]
+    # pyarrow calls the values "columns".
+    of_arrow = type(X).__module__.partition(".")[0] == "pyarrow"
+    columns = getattr(X, "column_names" if of_arrow else "columns", None)
+    return None if columns is None else [repr(str(name)) for name in columns]
 
 
 def _refuse_other_types(X: Any) -> None:

@@ -94,20 +94,21 @@ class Blocks(Partitions):
 
     def __iter__(self) -> Iterator[Any]:
         """The blocks, one after the other, with all functions applied."""
+        found = 0
         for block in self._read():
+            found += int(block_size(block)[0])
             yield apply_all(self._functions, block)
+        self._check_found(found)
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def _reduce(
         self, form: Callable[[Any], Any], merge: Callable[[list[Any]], Any], *, fan_in: int = FAN_IN
     ) -> Any:
-        found, results = 0, []
-        for block in self._read():
-            found += int(block_size(block)[0])
-            results.append(form(apply_all(self._functions, block)))
+        results: list[Any] = []
+        for block in self:
+            results.append(form(block))
             if len(results) == fan_in:
                 results = [merge(results)]
-        self._check_found(found)
         if not results:
             raise ValueError("source has no block: give at least one, even without rows.")
         return results[0] if len(results) == 1 else merge(results)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from itertools import pairwise
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,14 +114,21 @@ class DaskPartitions(Partitions):
         DaskPartitions
             Not computed yet, see `persisted`.
         """
-        from dask import delayed
+        from dask.delayed import Delayed
+        from dask.highlevelgraph import HighLevelGraph
 
-        split, pick, gather = (delayed(task, pure=False) for task in (_split, _pick, _gather))
-        count = min(len(self._blocks), MOST_PARTS)
-        dealt = [split(block, self._functions, place, count) for block in self._blocks]
-        return DaskPartitions(
-            [gather([pick(parts, k) for parts in dealt]) for k in range(count)], self._empty
-        )
+        # One graph instead of one for each task, of which there are thousands. Names of tasks are random.
+        count, name = min(len(self._blocks), MOST_PARTS), f"shuffle-{uuid4().hex}"
+        split = partial(_split, functions=self._functions, place=place, count=count)
+        tasks: dict[Any, Any] = {}
+        for i, block in enumerate(self._blocks):
+            tasks[f"{name}-dealt", i] = (split, block.key)
+            for k in range(count):
+                tasks[f"{name}-part", i, k] = (_pick, (f"{name}-dealt", i), k)
+        for k in range(count):
+            tasks[name, k] = (_gather, [(f"{name}-part", i, k) for i in range(len(self._blocks))])
+        graph = HighLevelGraph.from_collections(name, tasks, dependencies=self._blocks)
+        return DaskPartitions([Delayed((name, k), graph, layer=name) for k in range(count)], self._empty)
 
     def persisted(self) -> DaskPartitions:
         """What the functions make of the blocks, in the memory of the workers.
@@ -139,14 +147,14 @@ def _or_failure(task: Callable[..., Any]) -> Callable[..., Any]:
     """A task that returns what it would raise, and what has failed before it."""
 
     @wraps(task)
-    def careful(first: Any, *others: Any) -> Any:
+    def careful(first: Any, *others: Any, **more: Any) -> Any:
         for given in first if isinstance(first, list) else [first]:
             if isinstance(given, Failure):
                 return given
         try:
             # A warning would tell a log about somebody's number.
             with np.errstate(all="ignore"):
-                return task(first, *others)
+                return task(first, *others, **more)
         except Exception as error:
             return Failure(error)
 
@@ -174,7 +182,8 @@ def _split(
 ) -> tuple[tuple[NDArray[Any], ...], ...]:
     arrays = apply_all(functions, block)
     order, ends = by_place(place(arrays), count)
-    return tuple(tuple(array[order[start:end]] for array in arrays) for start, end in pairwise(ends.tolist()))
+    ordered = [array[order] for array in arrays]
+    return tuple(tuple(array[start:end] for array in ordered) for start, end in pairwise(ends.tolist()))
 
 
 @_or_failure

@@ -6,6 +6,7 @@ process, however that ends. Its contents are gone when it is closed.
 
 from __future__ import annotations
 
+import mmap
 import pickle
 import tempfile
 import weakref
@@ -85,7 +86,7 @@ def deal(
         records = np.empty(len(order), dtype=dtype)
         for name, array in zip(dtype.names or (), arrays, strict=True):
             records[name] = array[order]
-        spill.file.write(records.tobytes())
+        spill.file.write(records.view(np.uint8).data)
     if dtype is None:
         raise ValueError("source has no block: give at least one, even without rows.")
     return _Dealt(spill, dtype, starts, np.array(ends))
@@ -109,7 +110,7 @@ class _Dealt:
     def _read(self, first: int, last: int) -> tuple[NDArray[Any], ...]:
         size = self.dtype.itemsize
         records = np.empty(int((self.ends[:, last] - self.ends[:, first]).sum()), dtype=self.dtype)
-        view, done = memoryview(records.view(np.uint8)), 0
+        view, done = memoryview(records.view(np.uint8).data), 0
         for start, (begin, end) in zip(self.starts, self.ends[:, [first, last]].tolist(), strict=True):
             self.spill.file.seek(start + begin * size)
             self.spill.file.readinto(view[done : done + (end - begin) * size])
@@ -129,20 +130,36 @@ def keep(blocks: Iterable[Any], spill: Spill) -> Callable[[], Iterator[Any]]:
     -------
     callable
     """
-    starts = []
+    kept = []
     for block in blocks:
-        starts.append(spill.file.tell())
-        pickle.dump(block, spill.file, protocol=pickle.HIGHEST_PROTOCOL)
-    return _Kept(spill, starts)
+        arrays: list[pickle.PickleBuffer] = []
+        frame = pickle.dumps(block, protocol=5, buffer_callback=arrays.append)
+        start = spill.file.tell()
+        begins = []
+        for array in arrays:
+            begins.append(spill.file.tell() - start)
+            spill.file.write(array.raw())
+            spill.file.write(bytes(-spill.file.tell() % mmap.ALLOCATIONGRANULARITY))
+        kept.append(
+            (frame, start, spill.file.tell() - start, begins, [array.raw().nbytes for array in arrays])
+        )
+    spill.file.flush()
+    return _Kept(spill, kept)
 
 
 class _Kept:
-    """Reads blocks that were kept."""
+    """Reads blocks that were kept: their arrays lie in the file, and come to memory when they are used."""
 
-    def __init__(self, spill: Spill, starts: list[int]) -> None:
-        self.spill, self.starts = spill, starts
+    def __init__(self, spill: Spill, kept: list[tuple[bytes, int, int, list[int], list[int]]]) -> None:
+        self.spill, self.kept = spill, kept
 
     def __call__(self) -> Iterator[Any]:
-        for start in self.starts:
-            self.spill.file.seek(start)
-            yield pickle.load(self.spill.file)
+        number = self.spill.file.fileno()
+        for frame, start, size, begins, lengths in self.kept:
+            if size == 0:
+                yield pickle.loads(frame, buffers=[b""] * len(begins))
+                continue
+            place = memoryview(mmap.mmap(number, size, access=mmap.ACCESS_READ, offset=start))
+            arrays = [place[begin : begin + length] for begin, length in zip(begins, lengths, strict=True)]
+            del place
+            yield pickle.loads(frame, buffers=arrays)

@@ -68,9 +68,9 @@ def difference_sums(losses: FloatArray, reach: float) -> npt.NDArray[np.int64]:
 def worst_of(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """A candidate's score: its sum against the worst opponent."""
     if len(sums) == 1:
-        return sums[0]
+        return np.asarray(sums[0])
     others = ~np.eye(len(sums), dtype=bool)
-    return sums[others].reshape(len(sums), -1).min(axis=1)
+    return np.asarray(sums[others].reshape(len(sums), -1).min(axis=1))
 
 
 def loss_ranges(losses: FloatArray) -> FloatArray:

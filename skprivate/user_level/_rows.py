@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
@@ -95,7 +96,7 @@ def read_rows(
         )
     columns = {**target, "user_ids": user_ids}
     source = as_partitions(X)
-    nothing = split_columns(InMemory(source.empty), **columns).block.X
+    nothing = _split_empty(source, columns)
     validate_data(estimator, nothing, skip_check_array=True)
     blank.n_features_in_ = estimator.n_features_in_
     if hasattr(estimator, "feature_names_in_"):
@@ -105,9 +106,16 @@ def read_rows(
     )
 
 
+def _split_empty(source: Partitions, columns: dict[str, Any]) -> Any:
+    """The features of a block without rows."""
+    split = split_columns(InMemory(source.empty), **columns)
+    assert isinstance(split, InMemory)
+    return split.block.X
+
+
 def _names(table: Any) -> list[Any] | None:
-    names = getattr(table, "column_names", getattr(table, "columns", None))
-    return None if names is None else list(names)
+    frame = nw.from_native(table, eager_only=True, pass_through=True)
+    return list(frame.columns) if isinstance(frame, nw.DataFrame) else None
 
 
 @np.errstate(all="ignore")
