@@ -120,7 +120,7 @@ class Partitions(ABC):
         Parameters
         ----------
         function : callable
-            From a block to one of as many rows. It holds public numbers only.
+            From a block to another, of the same rows or of what each unit contributes. It holds public numbers only.
 
         Returns
         -------
