@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -131,6 +131,59 @@ def hash_identifiers(names: npt.NDArray[Any], key: bytes) -> npt.NDArray[np.uint
         return int.from_bytes(state.digest(), "big")
 
     return np.fromiter(map(number, identifier_bytes(names)), dtype=np.uint64, count=len(names))
+
+
+def identifier_tags(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """256 bits for each identifier, equal for the same one and different otherwise, whatever array it comes from.
+
+    An integer of 64 bits is its own tag. Of others it is a BLAKE2b hash, for which nobody has found two that are equal.
+
+    Parameters
+    ----------
+    names : ndarray of shape (n_users,)
+        As `encode_identifiers` returns them.
+
+    Returns
+    -------
+    ndarray of shape (n_users, 4), uint64
+        The lowest byte of the last entry is the kind, see `kinds_in_words`.
+    """
+    tags = np.zeros((len(names), 4), dtype=np.uint64)
+    if names.dtype.kind == "i":
+        tags[:, 0] = names.astype(np.int64).view(np.uint64)
+        return tags
+    values = names.tolist()
+    hashed = list(range(len(names)))
+    if names.dtype.kind != "M":
+        small = [i for i, value in enumerate(values) if isinstance(value, int) and -(2**63) <= value < 2**63]
+        tags[small, 0] = np.array([values[i] for i in small], dtype=np.int64).view(np.uint64)
+        hashed = sorted(set(hashed) - set(small))
+    digests = b"".join(
+        hashlib.blake2b(name, digest_size=32).digest() for name in identifier_bytes(names[hashed])
+    )
+    tags[hashed] = np.frombuffer(digests, dtype="<u8").reshape(-1, 4)
+    kinds = [N_KINDS - 1 if names.dtype.kind == "M" else _kind_number(values[i]) for i in hashed]
+    tags[hashed, 3] = (tags[hashed, 3] & ~np.uint64(255)) | np.array(kinds, dtype=np.uint64)
+    return tags
+
+
+def kinds_in_words(numbers: Iterable[int]) -> str:
+    """What kinds of identifiers are called, from their numbers in `identifier_tags`."""
+    names = [kind for kind, _ in KINDS] + ["datetime64"]
+    return " and ".join(names[number] for number in numbers)
+
+
+def several_kinds(found: str, name: str = "user_ids") -> TypeError:
+    """What is raised where blocks of rows have identifiers of several kinds."""
+    return TypeError(_refusal(name, found, is_float=False))
+
+
+#: Number of kinds of identifiers.
+N_KINDS = len(KINDS) + 1
+
+
+def _kind_number(value: Any) -> int:
+    return next(i for i, (_, types) in enumerate(KINDS) if isinstance(value, types))
 
 
 def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:

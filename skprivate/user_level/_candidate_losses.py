@@ -43,6 +43,39 @@ def one_kind_of_targets(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return y
 
 
+def known_labels(models: Iterable[Any]) -> npt.NDArray[Any] | None:
+    """All labels of classifiers that are no numbers, in some order; None if there are none."""
+    classes = [np.asarray(getattr(model, "classes_", [])).ravel() for model in models]
+    texts = [each.tolist() for each in classes if len(each) and each.dtype.kind not in "biuf"]
+    if not texts:
+        return None
+    found = list(dict.fromkeys(label for each in texts for label in each))
+    labels = np.empty(len(found) + 1, dtype=object)  # the last stands for labels that no classifier knows
+    labels[:-1] = found
+    return labels
+
+
+def as_numbers(y: npt.NDArray[Any], known: npt.NDArray[Any] | None) -> FloatArray:
+    """Targets that are numbers as they are; labels that are none by their places in ``known``.
+
+    No candidate predicts a label that none of them knows, so it does not matter which of these it is.
+    """
+    if (y.dtype.kind in "biuf") != (known is None) and len(y):
+        raise TypeError(
+            "y must hold numbers where X lies in blocks; or labels, where the candidates have classes_ of the same "
+            f"kind and the loss is named, got dtype {y.dtype}."
+        )
+    if known is None:
+        return y.astype(np.float64)
+    places = {label: k for k, label in enumerate(known[:-1].tolist())}
+    return np.array([places.get(label, len(places)) for label in y.tolist()], dtype=np.float64)
+
+
+def named_labels(y: FloatArray, known: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
+    """The targets that `as_numbers` made numbers of."""
+    return y if known is None else np.asarray(known[y.astype(np.int64)])
+
+
 def user_losses(
     model: Any, X: FloatArray, y: npt.NDArray[Any], codes: npt.NDArray[np.int64], loss: Loss, *, by_user: bool
 ) -> FloatArray:
@@ -72,6 +105,8 @@ def user_losses(
             y = y.astype(np.float64)
         except (TypeError, ValueError):  # its message would show a target
             raise TypeError(f"y must hold numbers for loss={loss!r}, got dtype {y.dtype}.") from None
+    if len(codes) == 0:
+        return np.empty(0)
     sizes = np.bincount(codes)
     order = np.argsort(codes, kind="stable")
     X, y = np.ascontiguousarray(X[order]), y[order]

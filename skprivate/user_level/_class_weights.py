@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import (
     GaussianEvent,
     PrivacyEvent,
@@ -80,19 +82,22 @@ class ClassCounts:
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         return ((GaussianEvent(self.multiplier, self.n_classes), 1),)
 
-    def run(self, data: UserData, release: Any) -> FloatArray:
+    def run(self, data: Partitions | UserData, release: Any) -> FloatArray:
         """Draw the counts; weights of the classes, inversely proportional to them, 1 on average over the users."""
-        shares = np.atleast_2d(data.groups.mean(data.y))
-        if len(shares) == 1:
-            shares = np.concatenate([-shares, shares])
-        if self.signed:
-            shares = 0.5 * shares + 0.5
-        # A vector of shares has norm 1 at most; longer ones, by rounding, are cut.
-        own = ball_contributions(shares, 1.0, weights=data.groups.weights)
-        counts = np.asarray(
-            self.terms.release_sum(exact_sum(own), self.multiplier, release), dtype=np.float64
-        )
+        total = as_partitions(data).sum(partial(_shares, signed=self.signed))
+        counts = np.asarray(self.terms.release_sum(total, self.multiplier, release), dtype=np.float64)
         return balanced_weights(counts, _FEWEST * self.terms.sum_sensitivity * self.multiplier)
+
+
+def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
+    """Sum of the users' shares of rows of each class."""
+    shares = np.atleast_2d(data.groups.mean(data.y))
+    if len(shares) == 1:
+        shares = np.concatenate([-shares, shares])
+    if signed:
+        shares = 0.5 * shares + 0.5
+    # A vector of shares has norm 1 at most; longer ones, by rounding, are cut.
+    return exact_sum(ball_contributions(shares, 1.0, weights=data.groups.weights))
 
 
 def balanced_weights(counts: FloatArray, fewest: float) -> FloatArray:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -14,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
-from skprivate.partitions import linear_rows
+from skprivate.partitions import Partitions, linear_rows
 from skprivate.user_level._class_weights import ClassCounts, given_weights
 from skprivate.user_level._losses import (
     LogisticLoss,
@@ -23,7 +25,8 @@ from skprivate.user_level._losses import (
     check_custom_loss,
 )
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import Objective
+from skprivate.user_level._problems import Objective, UserData
+from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
@@ -217,30 +220,52 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Labels, all of them in ``classes``.
-        user_ids : array-like of shape (n_samples,), optional
-            User of each row; by default each row is its own user.
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
+            The same rows give the same coefficients to the last bit, wherever they are.
+        y : array-like of shape (n_samples,), or column of X
+            Labels, all of them in ``classes``; where X lies in blocks the name of their column, or its number in an
+            array. Where ``classes`` is not given the labels are collected from the blocks: they are taken as public.
+        user_ids : array-like of shape (n_samples,) or column of X, optional
+            User of each row; by default each row is its own user. Where X lies in blocks the name of its column; rows
+            of one user may lie in any of them, and are brought together (docs/partitions.md says where).
 
         Returns
         -------
         self : UserLevelSGDClassifier
         """
-        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-            X, y = validate_data(self, X, y, dtype=np.float64)
-        classes, codes = self._encode(y)
+        checked = read_rows(self, X, user_ids, labels, blank=UserLevelSGDClassifier(), y=y)
+        classes = self._known_classes(checked)
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
             if len(classes) > 2:
                 raise ValueError(f"a custom loss is for two classes, got {len(classes)} classes.")
-        norm = float(np.sqrt(X.shape[1])) if self.feature_norm is None else self.feature_norm
-        n_outputs = 1 if len(classes) == 2 else len(classes)
-        loss, target = self._loss_and_target(codes, n_outputs)
-        data, terms = self._users(X, target, user_ids)
+        self._check_options(X, user_ids)
+        coded = checked.map(partial(_with_codes, classes=classes))
+        rows, n_users = by_user(coded, named=user_ids is not None, weight_cap=self.weight_cap)
+        n_features, n_outputs = self.n_features_in_, 1 if len(classes) == 2 else len(classes)
+        with closing(rows):
+            multinomial = n_outputs > 1 and self.loss == "log_loss"
+            targets = rows.map(partial(_with_targets, n_outputs=n_outputs, signed=not multinomial))
+            mechanism = self._mechanism(classes, n_outputs, self._terms(n_users))
+            result = self._run(mechanism, targets, n_users, user_ids)
+        coef = result.coef.reshape(n_outputs, -1)
+        self.class_weight_ = np.ones(len(classes)) if result.class_weights is None else result.class_weights
+        self.classes_ = classes
+        self.coef_ = coef[:, :n_features]
+        self.intercept_ = coef[:, -1].copy() if self.fit_intercept else np.zeros(n_outputs)
+        return self
+
+    def _mechanism(self, classes: np.ndarray, n_outputs: int, terms: Terms) -> Any:
+        n_features = self.n_features_in_
+        norm = float(np.sqrt(n_features)) if self.feature_norm is None else self.feature_norm
+        loss: Any = self.loss
+        if isinstance(loss, str):
+            smooth = MultinomialLoss() if n_outputs > 1 else LogisticLoss()
+            loss = smooth if loss == "log_loss" else SmoothedHingeLoss()
         terms, class_weights = self._class_weights(classes, terms)
-        mechanism = self._descent(
-            Objective(loss, X.shape[1], n_outputs, self.fit_intercept),
+        return self._descent(
+            Objective(loss, n_features, n_outputs, self.fit_intercept),
             terms,
             smoothness=float(loss.smoothness) * norm**2,
             record_ridge=0.0,
@@ -255,13 +280,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             user_ridge=1.0,
             class_weights=class_weights,
         )
-        result = self._run(mechanism, data, user_ids)
-        coef = result.coef.reshape(n_outputs, -1)
-        self.class_weight_ = np.ones(len(classes)) if result.class_weights is None else result.class_weights
-        self.classes_ = classes
-        self.coef_ = coef[:, : X.shape[1]]
-        self.intercept_ = coef[:, -1].copy() if self.fit_intercept else np.zeros(n_outputs)
-        return self
 
     def _class_weights(self, classes: np.ndarray, terms: Terms) -> tuple[Terms, Any]:
         """Weights of the classes or how they are found, and the terms of what is drawn after that."""
@@ -275,40 +293,22 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         counts = ClassCounts(terms, len(classes), signed)
         return replace(terms, earlier=(*terms.earlier, *counts.events)), counts
 
-    def _encode(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Classes, and the class number of each row."""
-        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+    def _known_classes(self, rows: Partitions) -> np.ndarray:
+        """The public labels: those that are given, or those that there are."""
+        classes = rows.distinct(_labels) if self.classes is None else np.unique(np.asarray(self.classes))
         if len(classes) < 2:
             raise ValueError(
                 f"Classifier can't train when only one class is present: got {len(classes)} class."
             )
         # Of the classes alone: how many labels there are beside how many rows is nobody's to be warned of.
         check_classification_targets(np.repeat(classes, 3))
-        known = classes
-        if classes.dtype.kind in "biuf" and y.dtype.kind in "biuf":
-            # Whether labels are stored as integers may depend on one of them; their values as float64 do not.
-            known, y = classes.astype(np.float64), y.astype(np.float64)
-            if (known[1:] == known[:-1]).any():
+        if classes.dtype.kind in "biuf":
+            numbers = classes.astype(np.float64)
+            if (numbers[1:] == numbers[:-1]).any():
                 raise ValueError(
                     "classes must differ from each other as float64 numbers; use strings instead."
                 )
-        codes = np.searchsorted(known, y)
-        if (known[np.minimum(codes, len(known) - 1)] != y).any():
-            raise ValueError("y has labels that are not in classes.")
-        return classes, codes
-
-    def _loss_and_target(self, codes: np.ndarray, n_outputs: int) -> tuple[Any, np.ndarray]:
-        """Loss, and each row's target: ±1, one column a class for several classes (0 and 1 if multinomial)."""
-        if n_outputs == 1:
-            signs = 2.0 * codes - 1.0
-            if not isinstance(self.loss, str):
-                return self.loss, signs
-            return LogisticLoss() if self.loss == "log_loss" else SmoothedHingeLoss(), signs
-        one_hot = np.zeros((len(codes), n_outputs), order="F")
-        one_hot[np.arange(len(codes)), codes] = 1.0
-        if self.loss == "log_loss":
-            return MultinomialLoss(), one_hot
-        return SmoothedHingeLoss(), 2.0 * one_hot - 1.0
+        return classes
 
     def _assumptions(self) -> tuple[str, ...]:
         return (*super()._assumptions(), "the set of labels is public")
@@ -366,3 +366,32 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         # The suite's data sets have fewer users than any private fit can learn from.
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _labels(rows: CheckedRows) -> np.ndarray:
+    found = np.unique(rows.y)
+    if len(found):
+        # Of the labels alone: how many there are beside how many rows is nobody's to be warned of.
+        check_classification_targets(np.repeat(found, 3))
+    return found
+
+
+def _with_codes(rows: CheckedRows, classes: np.ndarray) -> CheckedRows:
+    """Rows with the numbers of their classes, as floats."""
+    known, y = classes, rows.y
+    if len(y) and known.dtype.kind in "biuf" and y.dtype.kind in "biuf":
+        # Whether labels are stored as integers may depend on one of them; their values as float64 do not.
+        known, y = known.astype(np.float64), y.astype(np.float64)
+    codes = np.searchsorted(known, y) if len(y) else np.empty(0, dtype=np.int64)
+    if (known[np.minimum(codes, len(known) - 1)] != y).any():
+        raise ValueError("y has labels that are not in classes.")
+    return rows._replace(y=codes.astype(np.float64))
+
+
+def _with_targets(data: UserData, n_outputs: int, signed: bool) -> UserData:
+    """Rows with targets ±1, or one column a class for several classes (0 and 1 if not signed)."""
+    if n_outputs == 1:
+        return replace(data, y=2.0 * data.y - 1.0)
+    one_hot = np.zeros((len(data), n_outputs), order="F")
+    one_hot[np.arange(len(data)), data.y.astype(np.int64)] = 1.0
+    return replace(data, y=2.0 * one_hot - 1.0 if signed else one_hot)

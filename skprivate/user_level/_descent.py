@@ -14,13 +14,16 @@ Derivations in docs/user_level.md.
 from __future__ import annotations
 
 import math
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.user_level._plan import DescentPlan
-from skprivate.user_level._private_range import select_median_scale
+from skprivate.user_level._private_range import scale_counts, select_median_scale
 from skprivate.user_level._problems import UserProblem
 from skprivate.user_level._settled import Course, average
 
@@ -40,7 +43,7 @@ _BURN_IN = 0.07
 
 
 def adaptive_descent(
-    problem: UserProblem,
+    data: Partitions | UserProblem,
     plan: DescentPlan,
     release: Any,
     *,
@@ -51,7 +54,8 @@ def adaptive_descent(
 
     Parameters
     ----------
-    problem : UserProblem
+    data : Partitions or UserProblem
+        Problems of the users of each block.
     plan : DescentPlan
     release : Release
         The Gaussian sums, and the selection if planned, are drawn here.
@@ -64,7 +68,7 @@ def adaptive_descent(
     -------
     Course
     """
-    d = problem.n_coef
+    rows, d = as_partitions(data), plan.n_coef
     terms, clip_epsilon = plan.split.terms, plan.split.clip_epsilon
     centre = np.zeros(d) if start is None else start
     w = centre
@@ -79,13 +83,14 @@ def adaptive_descent(
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
         if t == plan.search_steps and clip_epsilon is not None:
+            norms = rows.sum(partial(norm_counts, w=w))
             median = select_median_scale(
-                problem.gradient_norms(w), epsilon=clip_epsilon, release=release, monotone=terms.monotone
+                norms, epsilon=clip_epsilon, release=release, monotone=terms.monotone
             )
             if plan.clip_decides:
                 radius = plan.clip_factor * median
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
-        contributions = problem.contribution_sum(w, radius)
+        contributions = rows.sum(methodcaller("contribution_sum", w, radius))
         direction = terms.release_sum(contributions, multiplier, release) / plan.n_users
         if previous is not None:
             correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION
@@ -108,6 +113,11 @@ def adaptive_descent(
             directions.append(previous)
     noise = terms.sum_sensitivity * plan.refine_multiplier / plan.n_users
     return average(np.array(iterates), np.array(directions), noise, radius)
+
+
+def norm_counts(problem: UserProblem, w: FloatArray) -> npt.NDArray[np.int64]:
+    """How many users have a vector of about each norm."""
+    return scale_counts(problem.gradient_norms(w))
 
 
 def project(w: FloatArray, radius: float) -> FloatArray:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import (
     CONTRIBUTION_BITS,
     BoundedRangeEvent,
@@ -22,6 +24,7 @@ from skprivate.user_level._clipping import tail_radius, tail_rank
 from skprivate.user_level._private_range import (
     FINE_SCALES,
     SCALES,
+    scale_counts,
     select_median_scale,
     select_upper_scale,
     selection_epsilon,
@@ -36,8 +39,8 @@ _QUANTILE = 0.125
 _WITHIN = 1.0 - 1e-12
 
 
-def difference_scores(losses: FloatArray, reach: float) -> npt.NDArray[np.int64]:
-    """For each candidate, over the worst opponent, the sum over users of what they lose less with the candidate.
+def difference_sums(losses: FloatArray, reach: float) -> npt.NDArray[np.int64]:
+    """For each candidate and each opponent, the sum over users of what they lose less with the candidate.
 
     A user's difference is clipped to ± ``reach`` and counted in steps of reach·2⁻²⁹.
 
@@ -49,8 +52,8 @@ def difference_scores(losses: FloatArray, reach: float) -> npt.NDArray[np.int64]
 
     Returns
     -------
-    scores : ndarray of shape (n_candidates,), int64
-        Adding a user moves every score by at most 2²⁹, exchanging one by at most 2³⁰.
+    sums : ndarray of shape (n_candidates, n_candidates), int64
+        Adding a user moves every sum by at most 2²⁹, exchanging one by at most 2³⁰.
     """
     columns = [np.nan_to_num(column, nan=np.inf, posinf=np.inf, neginf=-np.inf) for column in losses.T]
     sums = np.zeros((len(columns), len(columns)), dtype=np.int64)
@@ -59,9 +62,15 @@ def difference_scores(losses: FloatArray, reach: float) -> npt.NDArray[np.int64]
             lead = interval_contributions(other - column, -reach, reach, bits=CONTRIBUTION_BITS)
             sums[k, j] = int(exact_sum(lead))
             sums[j, k] = -sums[k, j]
-    if len(columns) > 1:
-        np.fill_diagonal(sums, np.iinfo(np.int64).max)
-    return np.asarray(sums.min(axis=1))
+    return sums
+
+
+def worst_of(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """A candidate's score: its sum against the worst opponent."""
+    if len(sums) == 1:
+        return np.asarray(sums[0])
+    others = ~np.eye(len(sums), dtype=bool)
+    return np.asarray(sums[others].reshape(len(sums), -1).min(axis=1))
 
 
 def loss_ranges(losses: FloatArray) -> FloatArray:
@@ -71,6 +80,12 @@ def loss_ranges(losses: FloatArray) -> FloatArray:
         np.maximum(most, column, out=most)
         np.minimum(least, column, out=least)
     return np.asarray(most - least)
+
+
+def _range_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
+    """How many users have losses that lie about so far apart, on two scales."""
+    ranges = loss_ranges(losses)
+    return np.concatenate([scale_counts(ranges, SCALES), scale_counts(ranges, FINE_SCALES)])
 
 
 @dataclass(frozen=True)
@@ -129,12 +144,12 @@ class DifferenceSelection(Mechanism):
         ]
 
     @np.errstate(all="ignore")  # a warning about somebody's loss would say something about it
-    def run(self, data: FloatArray, release: Any) -> int:
+    def run(self, data: Partitions | FloatArray, release: Any) -> int:
         """Choose.
 
         Parameters
         ----------
-        data : ndarray of shape (n_users, n_candidates)
+        data : ndarray of shape (n_users, n_candidates), or Partitions of them
             Mean losses; a row is a function of that user's rows alone.
         release : Release
 
@@ -144,24 +159,27 @@ class DifferenceSelection(Mechanism):
         """
         if self._median_epsilon is None:
             return self._votes.run(data, release)
+        rows = as_partitions(data)
+        reach = self._reach(rows.sum(_range_counts), release)
         return int(
             release.select(
-                difference_scores(data, self._reach(loss_ranges(data), release)),
+                worst_of(rows.sum(partial(difference_sums, reach=reach))),
                 sensitivity=2 ** (CONTRIBUTION_BITS - self._monotone),
                 epsilon=self._choice_epsilon,
                 rule="permute-and-flip",
             )
         )
 
-    def _reach(self, ranges: FloatArray, release: Any) -> float:
+    def _reach(self, counts: npt.NDArray[np.int64], release: Any) -> float:
         """Where differences are clipped."""
         assert self._median_epsilon is not None
+        counts, fine_counts = np.split(counts, [len(SCALES)])
         median = select_median_scale(
-            ranges, epsilon=self._median_epsilon, release=release, monotone=self._monotone
+            counts, epsilon=self._median_epsilon, release=release, monotone=self._monotone
         )
         rank = tail_rank(self._upper_epsilon, len(FINE_SCALES))
         upper = select_upper_scale(
-            ranges, rank, epsilon=self._upper_epsilon, release=release, scales=FINE_SCALES
+            fine_counts, rank, epsilon=self._upper_epsilon, release=release, scales=FINE_SCALES
         )
         if self.n_users is None:
             return max(median, upper)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
 from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._losses import HuberLoss
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
-from skprivate.user_level._problems import Objective, UserData, UserProblem
+from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
 from skprivate.user_level._settled import Course
 from skprivate.user_level._standardise import Frame, Standardisation, identity
-from skprivate.user_level._users import user_magnitudes
 from skprivate.user_level._whitening import n_moments, relative_noise, whiten, whitening
 
 FloatArray = npt.NDArray[np.float64]
@@ -224,26 +224,28 @@ class Descent(Mechanism):
         )
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: UserData, release: Any) -> LinearResult:
+    def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
         """Draw: the number of users, a map of features and target, the descent."""
-        n_users = self.split.count(data.groups.n_users, release)
+        rows = as_partitions(data)
+        n_users = self.split.count(count_users(rows, self.terms.n_users), release)
         level = self.split.level(n_users, self.objective.n_coef)
         frame, matrix, row_norm = identity(self.objective.n_features), None, self.row_norm
         scale_missed = self.select_scale
         class_weights = self.class_weights
         if isinstance(class_weights, ClassCounts):
-            class_weights = class_weights.run(data, release)
+            class_weights = class_weights.run(rows, release)
         if self.standardisation is not None:
             # Drawn in any case: which events are drawn must not depend on a released number of users.
             least = self.split.at_least(n_users)
-            data, frame = self.standardisation.run(data, least, release)
+            rows, frame = self.standardisation.run(rows, least, release)
             found = self.standardisation.decides(least)
             scale_missed = self.standardisation.target and not found
             if row_norm is not None and found:
                 row_norm = frame.row_norm
             if self.whitening_share:
                 matrix, norm = whitening(
-                    data,
+                    rows,
+                    self._n_whitened,
                     row_norm=frame.row_norm,
                     constant=self.objective.fit_intercept,
                     multiplier=self.whitening_multiplier,
@@ -253,7 +255,7 @@ class Descent(Mechanism):
                     release=release,
                 )
                 if found:
-                    data = whiten(data, matrix, self.objective.fit_intercept)
+                    rows = rows.map(partial(whiten, matrix=matrix, constant=self.objective.fit_intercept))
                     row_norm = None if row_norm is None else norm
                 else:
                     matrix = None
@@ -262,7 +264,7 @@ class Descent(Mechanism):
         price = self.split.scale_epsilon
         if price is not None:
             scale = select_median_scale(
-                user_magnitudes(data.y, data.groups),
+                rows.sum(partial(target_counts, scales=COARSE_SCALES)),
                 epsilon=price,
                 release=release,
                 monotone=self.terms.monotone,
@@ -276,7 +278,7 @@ class Descent(Mechanism):
             # A radius from the target's order of magnitude is wide, unless features are small against the target.
             radius = first if price is not None else max(first, radius * GROW_LEVEL / level)
         course = self._descend(
-            objective, data, self.plan(n_users, radius, first, row_norm or 1.0), level, release
+            objective, rows, self.plan(n_users, radius, first, row_norm or 1.0), level, release
         )
         # A radius from the scale of the target should not be met: then features are small against it.
         drift = course.drift(math.inf if self.select_scale and not scale_missed else radius)
@@ -321,7 +323,13 @@ class Descent(Mechanism):
         return replace(objective, metric=np.diag(weights)) if self.standardisation is not None else objective
 
     def _descend(
-        self, objective: Objective, data: UserData, plan: DescentPlan, level: float, release: Any
+        self, objective: Objective, rows: Partitions, plan: DescentPlan, level: float, release: Any
     ) -> Course:
-        problem: UserProblem = objective.problem(data)
-        return adaptive_descent(problem, plan, release)
+        return adaptive_descent(problems(objective, rows), plan, release)
+
+
+def problems(objective: Objective, rows: Partitions) -> Partitions:
+    """The users' gradients in each block, formed once where that can be."""
+    formed = rows.map(objective.problem)
+    # A loss of somebody else's need not be one that can be stored.
+    return formed if hasattr(objective.loss, "gradient") else formed.persisted()

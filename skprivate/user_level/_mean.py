@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.privacy import Adjacency, PrivacyUnit
 from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import UserData
 from skprivate.user_level._pure_mean import PureUserMean, pure_mean
+from skprivate.user_level._rows import by_user, features_only, read_rows
 from skprivate.user_level._sgd import warn_if_hopeless
-from skprivate.user_level._user_mean import UserMean
-from skprivate.user_level._users import UserGroups, encode_users
+from skprivate.user_level._user_mean import UserMean, UserRows
 
 
 class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
@@ -145,53 +145,61 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
+            The same rows give the same mean to the last bit, wherever they are.
         y : None
             Ignored.
-        user_ids : array-like of shape (n_samples,), optional
-            User of each row; by default each row is its own user.
+        user_ids : array-like of shape (n_samples,) or column of X, optional
+            User of each row; by default each row is its own user. Where X lies in blocks the name of its column; rows
+            of one user may lie in any of them, and are brought together (docs/partitions.md says where).
 
         Returns
         -------
         self : UserLevelMean
         """
-        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-            X = validate_data(self, X, dtype=np.float64)
-        groups = UserGroups(encode_users(user_ids, len(X))[0], self.weight_cap)
+        checked = read_rows(self, X, user_ids, features_only, blank=UserLevelMean())
+        rows, n_found = by_user(checked, named=user_ids is not None, weight_cap=self.weight_cap)
         adjacency = Adjacency(self.adjacency)
-        n_users = groups.n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
-        mechanism: UserMean | PureUserMean
-        if self.delta == 0:
-            mechanism = pure_mean(
-                self.epsilon,
-                groups.n_users,
-                X.shape[1],
-                aggregation=self.aggregation,
-                tau=self.tau,
-                bound=self.bound,
+        n_users = n_found if adjacency is Adjacency.REPLACE_ONE else self.n_users
+        with closing(rows):
+            mechanism = self._mechanism(adjacency, n_found, n_users)
+            with self._releasing(
+                mechanism,
+                unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
                 adjacency=adjacency,
-                weight_cap=self.weight_cap,
-            )
-        else:
-            mechanism = UserMean(
-                Terms(self.epsilon, self.delta, adjacency, n_users),
-                X.shape[1],
-                self.aggregation == "mean",
-                self.tau,
-                self.bound,
-            )
-        with self._releasing(
-            mechanism,
-            unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
-            adjacency=adjacency,
-            assumptions=() if n_users is None else ("the number of users is public",),
-            n_units=n_users,
-        ) as release:
-            result = mechanism.run((X, groups), release)
-        warn_if_hopeless(result.n_users, self.epsilon, X.shape[1], result.noise_level)
+                assumptions=() if n_users is None else ("the number of users is public",),
+                n_units=n_users,
+            ) as release:
+                result = mechanism.run(rows.map(_rows_and_groups), release)
+        warn_if_hopeless(result.n_users, self.epsilon, self.n_features_in_, result.noise_level)
         self.mean_ = result.mean
         self.confidence_radius_ = result.confidence_radius(self.beta)
         self.noise_scale_ = result.noise_scale
         self.clip_radius_ = result.clip_radius
         self.n_users_ = result.n_users
         return self
+
+    def _mechanism(self, adjacency: Adjacency, n_found: int, n_users: int | None) -> UserMean | PureUserMean:
+        if self.delta == 0:
+            return pure_mean(
+                self.epsilon,
+                n_found,
+                self.n_features_in_,
+                aggregation=self.aggregation,
+                tau=self.tau,
+                bound=self.bound,
+                adjacency=adjacency,
+                weight_cap=self.weight_cap,
+            )
+        return UserMean(
+            Terms(self.epsilon, self.delta, adjacency, n_users),
+            self.n_features_in_,
+            self.aggregation == "mean",
+            self.tau,
+            self.bound,
+        )
+
+
+def _rows_and_groups(data: UserData) -> UserRows:
+    return data.X, data.groups

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Mechanism, PrivacyEvent, gaussian_noise_multiplier
 from skprivate.user_level._descent import project
 from skprivate.user_level._linear_descent import LinearResult
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
-from skprivate.user_level._problems import UserData, second_moments
+from skprivate.user_level._problems import MeanProblem, UserData, count_users, second_moments, target_counts
 from skprivate.user_level._standardise import Standardisation, identity
 from skprivate.user_level._user_mean import MeanResult, UserMean
-from skprivate.user_level._users import user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,6 +47,11 @@ def noise_is_negligible(terms: Terms, n_coef: int) -> bool:
     multiplier = gaussian_noise_multiplier(terms.epsilon, terms.delta)
     noise = terms.sum_sensitivity * multiplier * math.sqrt(n_moments(n_coef)) / terms.n_users
     return noise <= NEGLIGIBLE / math.sqrt(terms.n_users)
+
+
+def _moments(data: UserData, scale: float, constant: bool) -> MeanProblem:
+    """Each user's moments, with targets in units of ``scale``."""
+    return MeanProblem(second_moments(data.X, data.y / scale, data.groups, constant), data.groups)
 
 
 @dataclass(frozen=True)
@@ -105,18 +110,17 @@ class MomentsRegression(Mechanism):
         return self.mean.events
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: UserData, release: Any) -> LinearResult:
+    def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
         """Draw the scale of the target and the moments."""
-        split, groups = self.mean.split, data.groups
-        n_users = split.count(groups.n_users, release)
+        split, rows = self.mean.split, as_partitions(data)
+        n_users = split.count(count_users(rows, self.terms.n_users), release)
         scale = 1.0
         frame = identity(self.n_features)
         if self.standardisation is not None:
-            data, frame = self.standardisation.run(data, split.at_least(n_users), release)
-            groups = data.groups
+            rows, frame = self.standardisation.run(rows, split.at_least(n_users), release)
         elif split.scale_epsilon is not None:
             found = select_median_scale(
-                user_magnitudes(data.y, groups),
+                rows.sum(partial(target_counts, scales=COARSE_SCALES)),
                 epsilon=split.scale_epsilon,
                 release=release,
                 monotone=self.terms.monotone,
@@ -124,8 +128,8 @@ class MomentsRegression(Mechanism):
             )
             if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
                 scale = found
-        moments = second_moments(data.X, data.y / scale, groups, self.fit_intercept)
-        result = self.mean.mean_of_vectors(moments, groups, n_users, release)
+        moments = rows.map(partial(_moments, scale=scale, constant=self.fit_intercept)).persisted()
+        result = self.mean.mean_of_vectors(moments, n_users, release)
         # A given penalty is one of the coefficients of the features as they came.
         solved = self._solve(result, self.alpha / frame.scales**2)
         found = frame.coefficients(scale * solved[None], self.fit_intercept)[0]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, Mechanism, PrivacyEvent
 from skprivate.user_level._descent import project
 from skprivate.user_level._private_range import n_bins
 from skprivate.user_level._problems import UserProblem
-from skprivate.user_level._winsorized_mean import coordinate_epsilon, rotated_radius, winsorized_mean
+from skprivate.user_level._winsorized_mean import coordinate_epsilon, rotated_radius, winsorized_mean_of
 
 FloatArray = npt.NDArray[np.float64]
 Convexity = Literal["convex", "strongly-convex", "non-convex"]
@@ -96,12 +98,12 @@ class PaperDescent(Mechanism):
         """A selection and a Laplace draw for every rotated coordinate of every step."""
         return self.plan.events(self.n_coef)
 
-    def run(self, data: UserProblem, release: Any) -> FloatArray:
+    def run(self, data: Partitions | UserProblem, release: Any) -> FloatArray:
         """Descend.
 
         Parameters
         ----------
-        data : UserProblem
+        data : UserProblem, or Partitions of them
             Its ``user_gradients(w)`` are functions of one user's rows each.
         release : Release
 
@@ -109,17 +111,25 @@ class PaperDescent(Mechanism):
         -------
         ndarray of shape (n_coef,)
         """
-        return winsorized_descent(data, self.plan, release)
+        return winsorized_descent(data, self.plan, self.n_coef, release)
 
 
-def winsorized_descent(problem: UserProblem, plan: PaperPlan, release: Any) -> FloatArray:
+def winsorized_descent(
+    data: Partitions | UserProblem, plan: PaperPlan, n_coef: int, release: Any
+) -> FloatArray:
     """Projected gradient descent on winsorised means of the users' gradients (Algorithm 4)."""
+    rows, start = as_partitions(data), np.zeros(n_coef)
+    n_users: int | None = None
 
     def direction(w: FloatArray) -> FloatArray:
+        nonlocal n_users
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-            gradients = problem.user_gradients(w)
-        return winsorized_mean(
+            gradients = rows.map(methodcaller("user_gradients", w))
+        n_users = n_users or int(gradients.sum(_number_of_users)[0])
+        return winsorized_mean_of(
             gradients,
+            n_users,
+            n_coef,
             epsilon=plan.step_epsilon,
             delta=plan.step_delta,
             tau=plan.tau,
@@ -128,7 +138,6 @@ def winsorized_descent(problem: UserProblem, plan: PaperPlan, release: Any) -> F
             release=release,
         )
 
-    start = np.zeros(problem.n_coef)
     if plan.convexity == "strongly-convex":
         first = plan.n_steps // 2
         middle = (
@@ -141,6 +150,10 @@ def winsorized_descent(problem: UserProblem, plan: PaperPlan, release: Any) -> F
     if plan.convexity == "convex":
         return mean
     return iterates[int(release.public_rng.integers(plan.n_steps))]
+
+
+def _number_of_users(gradients: FloatArray) -> npt.NDArray[np.int64]:
+    return np.array([len(gradients)], dtype=np.int64)
 
 
 def _run(

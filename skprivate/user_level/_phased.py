@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from skprivate._identifiers import hash_identifiers
+from skprivate._identifiers import hash_identifiers, identifier_tags
+from skprivate.partitions import Partitions
 from skprivate.privacy import open_branches
 from skprivate.user_level._descent import adaptive_descent
-from skprivate.user_level._linear_descent import Descent
+from skprivate.user_level._linear_descent import Descent, problems
 from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._settled import Course
@@ -25,14 +27,21 @@ from skprivate.user_level._settled import Course
 FloatArray = npt.NDArray[np.float64]
 
 
-def assign_phases(ids: npt.NDArray[Any], n_phases: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def assign_phases(names: npt.NDArray[Any], n_phases: int, key: bytes) -> npt.NDArray[np.int64]:
     """Phase 0 … n_phases − 1 of every user, with probabilities 1/2, 1/4, …; the last phase takes what is left.
 
-    A keyed hash of the user's own id, so that no user's phase depends on who else is there.
+    A keyed hash of the user's own identifier or tag, so that no user's phase depends on who else is there.
     """
-    numbers = hash_identifiers(ids, rng.bytes(32))
+    tags = names if names.ndim == 2 else identifier_tags(names)
+    identity = np.empty(len(tags), dtype=object)
+    identity[:] = [tag.tobytes() for tag in tags.astype("<u8")]
+    numbers = hash_identifiers(identity, key)
     uniform = (numbers.astype(np.float64) + 0.5) * 2.0**-64
     return np.minimum(np.floor(-np.log2(uniform)), n_phases - 1).astype(np.int64)
+
+
+def _in_phase(data: UserData, key: bytes, n_phases: int, phase: int) -> UserData:
+    return data.subset(np.flatnonzero(assign_phases(data.names, n_phases, key) == phase))
 
 
 def n_phases(level: float) -> int:
@@ -55,10 +64,10 @@ class PhasedDescent(Descent):
         return super().n_draws + (count - 1) * self.n_steps
 
     def _descend(
-        self, objective: Objective, data: UserData, plan: DescentPlan, level: float, release: Any
+        self, objective: Objective, rows: Partitions, plan: DescentPlan, level: float, release: Any
     ) -> Course:
         count = n_phases(level)
-        phases = assign_phases(data.names, count, release.public_rng)
+        key = release.public_rng.bytes(32)
         branches = open_branches(release, count, plan.sums, fixed_assignment=True)
         reach = plan.radius if math.isfinite(plan.radius) else 1.0
         base = max(1.0 / math.sqrt(plan.n_users), level) / reach
@@ -71,9 +80,9 @@ class PhasedDescent(Descent):
                 first_step=plan.first_step * 0.25**s,
                 most_momentum=0.0,
             )
-            problem = objective.problem(data.subset(np.flatnonzero(phases == s)))
+            users = rows.map(partial(_in_phase, key=key, n_phases=count, phase=s))
             pull = 4.0 ** (s + 1) * base if s else 0.0
-            w = adaptive_descent(problem, phase, branch, start=w, pull=pull).coef
+            w = adaptive_descent(problems(objective, users), phase, branch, start=w, pull=pull).coef
         assert w is not None
         # Directions of a phase with a pull of its own do not tell whether the whole has settled.
         return Course(w, plan.clip_radius, np.empty((0, len(w))), 0.0)

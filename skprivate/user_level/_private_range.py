@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
-
+IntArray = npt.NDArray[np.int64]
+Counts = tuple[IntArray, IntArray]
 
 #: Most bins that B/τ may ask for: their numbers are int64.
 _MOST_BINS = 2.0**62
@@ -43,7 +44,16 @@ def private_middle(
 ) -> float:
     """Middle of the interval of `private_range`, which is what it draws."""
     occupied, counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
-    starts, lengths, costs = _runs(occupied, counts, n_bins(bound, tau))
+    return select_middle(
+        (occupied, counts), epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone
+    )
+
+
+def select_middle(
+    counts: Counts, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+) -> float:
+    """The same from the bins that are occupied (`snap`), and how often."""
+    starts, lengths, costs = _runs(*counts, n_bins(bound, tau))
     chosen = release.select(
         -costs,
         sensitivity=1,
@@ -132,45 +142,56 @@ FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
 COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 
 
+def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArray:
+    """How many of non-negative numbers, one per user, are nearest to each scale (in the logarithm)."""
+    midpoints = np.sqrt(scales[1:] * scales[:-1])
+    snapped = np.searchsorted(midpoints, np.nan_to_num(magnitudes, nan=np.inf))
+    return np.bincount(snapped, minlength=len(scales)).astype(np.int64)
+
+
 def select_median_scale(
-    magnitudes: FloatArray, *, epsilon: float, release: Any, monotone: bool, scales: FloatArray = SCALES
+    counts: IntArray, *, epsilon: float, release: Any, monotone: bool, scales: FloatArray = SCALES
 ) -> float:
     """Scale nearest to the median of non-negative numbers, one per user, by the exponential mechanism.
 
-    Every magnitude is snapped to the nearest scale (in the logarithm); a scale costs, as in PrivateRange, the larger
-    of the numbers of users below and above it, so a scale that all users share costs nothing.
+    A scale costs, as in PrivateRange, the larger of the numbers of users below and above it, so a scale that all users
+    share costs nothing.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_scales,)
+        `scale_counts` of all users.
 
     Returns
     -------
     scale : float
         One of ``scales``.
     """
-    midpoints = np.sqrt(scales[1:] * scales[:-1])
-    snapped = np.searchsorted(midpoints, np.nan_to_num(magnitudes, nan=np.inf))
-    counts = np.bincount(snapped, minlength=len(scales))
     below = np.cumsum(counts) - counts
-    costs = np.maximum(below, len(magnitudes) - below - counts)
+    costs = np.maximum(below, counts.sum() - below - counts)
     index = release.select(-costs, sensitivity=1, epsilon=epsilon, monotone=monotone)
     return float(scales[int(index)])
 
 
 def select_upper_scale(
-    magnitudes: FloatArray, rank: int, *, epsilon: float, release: Any, scales: FloatArray
+    counts: IntArray, rank: int, *, epsilon: float, release: Any, scales: FloatArray
 ) -> float:
     """Scale that about ``rank`` of non-negative numbers, one per user, exceed, by the exponential mechanism.
 
-    Magnitudes are snapped as in `select_median_scale`; a scale costs what its number of users above exceeds
-    ``rank`` by, or what its number of users at or above falls short of it. Replacing, adding or removing a user moves
-    every cost by at most 1, some up and some down.
+    A scale costs what its number of users above exceeds ``rank`` by, or what its number of users at or above falls
+    short of it. Replacing, adding or removing a user moves every cost by at most 1, some up and some down.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_scales,)
+        `scale_counts` of all users.
+    rank : int
 
     Returns
     -------
     scale : float
         One of ``scales``.
     """
-    midpoints = np.sqrt(scales[1:] * scales[:-1])
-    snapped = np.searchsorted(midpoints, np.nan_to_num(magnitudes, nan=np.inf))
-    counts = np.bincount(snapped, minlength=len(scales))
     reached = np.cumsum(counts[::-1])[::-1]
     costs = np.maximum(np.maximum(reached - counts - rank, rank - reached), 0)
     return float(scales[int(release.select(-costs, sensitivity=1, epsilon=epsilon))])

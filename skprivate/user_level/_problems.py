@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import Partitions
 from skprivate.privacy import CONTRIBUTION_BITS, ball_contributions, exact_sum
 from skprivate.user_level._losses import CustomLoss, LinearLoss, SquaredLoss
-from skprivate.user_level._users import BLOCK_ROWS, UserGroups
+from skprivate.user_level._private_range import scale_counts
+from skprivate.user_level._users import BLOCK_ROWS, UserGroups, user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -34,6 +36,10 @@ class UserProblem:
 
     n_coef: int
     groups: UserGroups
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self.groups.n_rows
 
     def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice | IntArray, FloatArray]]:
         """Every user once: users of a block, and their vectors at ``w``, of shape (n_coef, n_users_of_block).
@@ -112,8 +118,8 @@ class UserData:
     X : ndarray of shape (n_rows, n_features)
     y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
     groups : UserGroups
-    names : ndarray of shape (n_users,)
-        Identifiers of the users.
+    names : ndarray of shape (n_users,) or (n_users, 4)
+        Identifiers of the users, or their `identifier_tags`.
     """
 
     X: FloatArray
@@ -121,10 +127,36 @@ class UserData:
     groups: UserGroups
     names: npt.NDArray[Any]
 
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self.groups.n_rows
+
+    def in_order(self) -> UserData:
+        """The same with rows sorted by user, as contiguous columns."""
+        if self.groups.in_order and self.X.T.flags.c_contiguous:
+            return self
+        y = np.asfortranarray(self.groups.sorted_rows(self.y, slice(None)))
+        return UserData(self.groups.columns(self.X).T, y, self.groups.sorted(), self.names)
+
     def subset(self, users: IntArray) -> UserData:
         """Some of the users, with their rows sorted."""
         rows, groups = self.groups.subset(users)
         return UserData(self.X[rows], self.y[rows], groups, self.names[users])
+
+
+def count_users(rows: Partitions, public: int | None) -> int:
+    """The public number of users, or a pass that counts them."""
+    return int(rows.sum(number_of_users)[0]) if public is None else public
+
+
+def number_of_users(data: UserData | UserProblem) -> IntArray:
+    """Users of a block."""
+    return np.array([data.groups.n_users], dtype=np.int64)
+
+
+def target_counts(data: UserData, scales: FloatArray) -> IntArray:
+    """How many users have targets of about each scale."""
+    return scale_counts(user_magnitudes(data.y, data.groups), scales)
 
 
 @dataclass(frozen=True)

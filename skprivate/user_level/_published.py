@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Mechanism, PrivacyEvent
-from skprivate.user_level._linear_descent import LinearResult
+from skprivate.user_level._linear_descent import LinearResult, problems
 from skprivate.user_level._paper import PaperDescent, PaperPlan
-from skprivate.user_level._problems import Objective, UserData
+from skprivate.user_level._problems import Objective, UserData, count_users
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class PublishedDescent(Mechanism):
         return self._paper.events
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: UserData, release: Any) -> LinearResult:
+    def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
         """Draw the steps."""
-        coef = self._paper.run(self.objective.problem(data), release)
-        return LinearResult(coef, float(data.groups.n_users), self.plan.radius, self.plan.tau)
+        rows = as_partitions(data)
+        coef = self._paper.run(problems(self.objective, rows), release)
+        return LinearResult(coef, float(count_users(rows, None)), self.plan.radius, self.plan.tau)

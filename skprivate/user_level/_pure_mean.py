@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Adjacency, BoundedRangeEvent, LaplaceEvent, Mechanism, PrivacyEvent
 from skprivate.user_level._clipping import tail_radius, tail_rank
 from skprivate.user_level._plan import MEDIAN_BITS
@@ -16,14 +18,13 @@ from skprivate.user_level._private_range import (
     FINE_SCALES,
     SCALES,
     n_bins,
-    private_middle,
+    scale_counts,
     select_median_scale,
     select_upper_scale,
     selection_epsilon,
 )
-from skprivate.user_level._user_mean import MeanResult
-from skprivate.user_level._users import UserGroups
-from skprivate.user_level._winsorized_mean import clipped_mean, winsorized_mean_1d
+from skprivate.user_level._user_mean import MeanResult, UserRows
+from skprivate.user_level._winsorized_mean import clipped_means, private_middles, winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,6 +46,19 @@ class PureMeanResult(MeanResult):
         d, part = len(self.mean), beta / 2.0
         noise = math.sqrt(0.5 * d) * self.noise_scale * math.log(d / part)
         return noise + 2.0 * self.clip_radius * math.sqrt(2.0 * d * math.log(2.0 / part) / self.n_users)
+
+
+def _mean_rows(rows: UserRows) -> FloatArray:
+    X, groups = rows
+    return groups.mean(X)
+
+
+def _distance_counts(vectors: FloatArray, middles: list[float]) -> npt.NDArray[np.int64]:
+    """How many users have about each largest distance from the middles of the coordinates, on two scales."""
+    distances = np.zeros(vectors.shape[1])
+    for x, middle in zip(vectors, middles, strict=True):
+        np.maximum(distances, np.abs(x - middle), out=distances)
+    return np.concatenate([scale_counts(distances, SCALES), scale_counts(distances, FINE_SCALES)])
 
 
 @dataclass(frozen=True)
@@ -123,40 +137,32 @@ class PureUserMean(Mechanism):
         ]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: tuple[FloatArray, UserGroups], release: Any) -> PureMeanResult:
-        """Draw the mean of the users' mean rows; ``data`` is (X, groups)."""
-        X, groups = data
-        vectors = groups.mean(X)
+    def run(self, data: Partitions | UserRows, release: Any) -> PureMeanResult:
+        """Draw the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
+        rows = as_partitions(data).map(_mean_rows).persisted()
         if self.tau is not None:
             epsilon = self._share(1.0)
             bound = max(self.bound, self.tau)
-            means = [
-                winsorized_mean_1d(x, epsilon=epsilon, tau=self.tau, bound=bound, release=release)
-                for x in vectors
-            ]
+            means = winsorized_means(
+                rows, self.n_users, epsilon=epsilon, tau=self.tau, bound=bound, release=release
+            )
             return self._result(means, 2.0 * self.tau, epsilon / 2.0)
-        medians = [
-            private_middle(x, epsilon=self._share(_MEDIANS), tau=self._bin, bound=self.bound, release=release)
-            for x in vectors
-        ]
-        distances = np.zeros(groups.n_users)
-        for x, middle in zip(vectors, medians, strict=True):
-            np.maximum(distances, np.abs(x - middle), out=distances)
-        half = self._half_side(distances, release)
+        medians = private_middles(
+            rows, epsilon=self._share(_MEDIANS), tau=self._bin, bound=self.bound, release=release
+        )
+        half = self._half_side(rows.sum(partial(_distance_counts, middles=medians)), release)
         epsilon = self._share(self._sum_share)
-        means = [
-            clipped_mean(x, middle, half, epsilon=epsilon, release=release)
-            for x, middle in zip(vectors, medians, strict=True)
-        ]
+        means = clipped_means(rows, self.n_users, medians, half, epsilon=epsilon, release=release)
         return self._result(means, half, epsilon)
 
-    def _half_side(self, distances: FloatArray, release: Any) -> float:
+    def _half_side(self, counts: npt.NDArray[np.int64], release: Any) -> float:
         epsilon = _QUANTILE * self.epsilon * _WITHIN
-        median = select_median_scale(distances, epsilon=epsilon, release=release, monotone=False)
+        counts, fine_counts = np.split(counts, [len(SCALES)])
+        median = select_median_scale(counts, epsilon=epsilon, release=release, monotone=False)
         if self._rank is None:
             return median
         upper = select_upper_scale(
-            distances, self._rank, epsilon=epsilon, release=release, scales=FINE_SCALES
+            fine_counts, self._rank, epsilon=epsilon, release=release, scales=FINE_SCALES
         )
         return tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
 

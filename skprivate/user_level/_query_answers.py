@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import InMemory
 from skprivate.privacy import (
     CONTRIBUTION_BITS,
     BoundedRangeEvent,
@@ -21,8 +22,8 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
 )
 from skprivate.user_level._plan import WIDER
-from skprivate.user_level._private_range import n_bins, private_middle, selection_epsilon
-from skprivate.user_level._winsorized_mean import clipped_mean, clipped_sum
+from skprivate.user_level._private_range import n_bins, selection_epsilon
+from skprivate.user_level._winsorized_mean import clipped_means, clipped_step, clipped_sum, private_middles
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -116,17 +117,20 @@ class WinsorizedAnswers(Mechanism):
 
     def answer(self, values: FloatArray, tau: float, bound: float, release: Any) -> float:
         """One mean of a number for each user; at most ``bins`` bins of width 2τ may cover [−B, B]."""
-        middle, half = 0.0, self.half(tau, bound)
+        middle, half, rows = 0.0, self.half(tau, bound), InMemory(values[None])
         if n_bins(bound, tau) > 1:
             assert self.range_epsilon is not None
-            middle = private_middle(values, epsilon=self.range_epsilon, tau=tau, bound=bound, release=release)
+            (middle,) = private_middles(
+                rows, epsilon=self.range_epsilon, tau=tau, bound=bound, release=release
+            )
         if isinstance(self.noise, LaplaceEvent):
-            return clipped_mean(values, middle, half, epsilon=self.noise.epsilon, release=release)
-        total, step = clipped_sum(values, middle, half)
-        noisy = release.gaussian(
-            total, sensitivity=2**CONTRIBUTION_BITS, noise_multiplier=self.noise.noise_multiplier
-        )
-        return middle + float(noisy) * step / len(values)
+            (mean,) = clipped_means(
+                rows, len(values), [middle], half, epsilon=self.noise.epsilon, release=release
+            )
+            return mean
+        total, z = clipped_sum(values, middle, half), self.noise.noise_multiplier
+        noisy = release.gaussian(total, sensitivity=2**CONTRIBUTION_BITS, noise_multiplier=z)
+        return middle + float(noisy) * clipped_step(half) / len(values)
 
     def run(self, data: Iterable[tuple[FloatArray, float, float]], release: Any) -> list[float]:
         """Answer all queries: numbers of the users, τ and B of each; later ones may depend on earlier answers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_lo
 from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
+from skprivate.user_level._rows import by_user, numeric_target, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
@@ -217,28 +219,31 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        user_ids : array-like of shape (n_samples,), optional
-            User of each row; by default each row is its own user.
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
+            The same rows give the same coefficients to the last bit, wherever they are.
+        y : array-like of shape (n_samples,), or column of X
+            Target; where X lies in blocks the name of its column, or the number in an array.
+        user_ids : array-like of shape (n_samples,) or column of X, optional
+            User of each row; by default each row is its own user. Where X lies in blocks the name of its column; rows
+            of one user may lie in any of them, and are brought together (docs/partitions.md says where).
 
         Returns
         -------
         self : UserLevelSGDRegressor
         """
-        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        if y.dtype.kind in "US":
-            # One string in a list has made strings of all numbers, which some single-precision ones do not survive.
-            raise ValueError("y must hold numbers: could not convert a string to float.")
-        y = y.astype(np.float64, copy=False)
+        checked = read_rows(self, X, user_ids, numeric_target, blank=UserLevelSGDRegressor(), y=y)
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
-        data, terms = self._users(X, y, user_ids)
-        result = self._run(self._mechanism(X.shape[1], terms, user_ids is None), data, user_ids)
+        self._check_options(X, user_ids)
+        rows, n_users = by_user(checked, named=user_ids is not None, weight_cap=self.weight_cap)
+        n_features = self.n_features_in_
+        with closing(rows):
+            mechanism = self._mechanism(n_features, self._terms(n_users), user_ids is None)
+            result = self._run(mechanism, rows, n_users, user_ids)
         coef = result.coef
         self.target_range_ = result.target_range
-        self.coef_ = coef[: X.shape[1]]
+        self.coef_ = coef[:n_features]
         self.intercept_ = float(coef[-1]) if self.fit_intercept else 0.0
         return self
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -17,11 +19,21 @@ from skprivate._progress import gather
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyUnit
-from skprivate.user_level._candidate_losses import check_one_kind, one_kind_of_targets, user_losses
+from skprivate.privacy._publish import published_copy
+from skprivate.user_level._candidate_losses import (
+    as_numbers,
+    check_one_kind,
+    known_labels,
+    named_labels,
+    one_kind_of_targets,
+    user_losses,
+)
 from skprivate.user_level._difference_selection import DifferenceSelection
-from skprivate.user_level._user_selection import MeanSelection, VoteSelection
-from skprivate.user_level._users import encode_users
+from skprivate.user_level._problems import UserData
+from skprivate.user_level._rows import CheckedRows, by_user, read_rows
+from skprivate.user_level._user_selection import MeanSelection, VoteSelection, number_of_users
 
 
 def _best_has(name: str) -> Callable[[Any], bool]:
@@ -179,10 +191,16 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        user_ids : array-like of shape (n_samples,), optional
-            User of each row; by default each row is its own unit, and rows are what is protected.
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
+            The same rows give the same choice, wherever they are.
+        y : array-like of shape (n_samples,), or column of X
+            Where X lies in blocks the name of its column, or the number in an array; labels that are no numbers then
+            need candidates with ``classes_`` and a loss that is named.
+        user_ids : array-like of shape (n_samples,) or column of X, optional
+            User of each row; by default each row is its own unit, and rows are what is protected. Where X lies in
+            blocks the name of its column; rows of one user may lie in any of them, and are brought together
+            (docs/partitions.md says where).
 
         Returns
         -------
@@ -190,22 +208,47 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         """
         if isinstance(y, list | tuple):
             check_one_kind(y)
-        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-            X, y = validate_data(self, X, y, dtype=np.float64, order="C")
-            y = one_kind_of_targets(y)
-        codes = encode_users(user_ids, len(X))[0]
-        mechanism = self._mechanism(int(codes.max()) + 1)
+        checked = read_rows(self, X, user_ids, _one_kind, blank=UserLevelSelector([]), y=y)
+        known = None
+        if is_partitioned(X):
+            known = None if callable(self.loss) else known_labels([model for _, model in self.estimators])
+            checked = checked.map(partial(_in_numbers, known=known))
+        rows, n_users = by_user(checked, named=user_ids is not None)
+        with closing(rows):
+            best = self._choose(self._mechanism(n_users), rows, known, named=user_ids is not None)
+        self.best_index_ = best
+        self.best_name_, self.best_estimator_ = self.estimators[best]
+        if hasattr(self.best_estimator_, "classes_"):
+            self.classes_ = self.best_estimator_.classes_
+        return self
+
+    def _choose(self, mechanism: Any, rows: Partitions, known: Any, *, named: bool) -> int:
+        """Losses of all users with all candidates, and the choice that is paid for."""
         by_user = self.predict_by == "user"
-        losses = np.column_stack(
-            gather(
-                "candidates",
-                len(self.estimators),
-                Parallel(n_jobs=self.n_jobs, return_as="generator")(
-                    delayed(user_losses)(model, X, y, codes, self.loss, by_user=by_user)
-                    for _, model in self.estimators
-                ),
+        losses: Partitions
+        if isinstance(rows, InMemory):
+            data = rows.block
+            y = named_labels(data.y, known)
+            losses = InMemory(
+                np.column_stack(
+                    gather(
+                        "candidates",
+                        len(self.estimators),
+                        Parallel(n_jobs=self.n_jobs, return_as="generator")(
+                            delayed(user_losses)(
+                                model, data.X, y, data.groups.codes, self.loss, by_user=by_user
+                            )
+                            for _, model in self.estimators
+                        ),
+                    )
+                )
             )
-        )
+        else:
+            models = [_without_ledgers(model) for _, model in self.estimators]
+            losses = rows.map(
+                partial(_block_losses, models=models, loss=self.loss, by_user=by_user, known=known)
+            ).persisted()
+            losses.sum(number_of_users)  # what goes wrong in a candidate shows before anything is paid
         assumptions = [
             "the candidates are public or already paid for",
             "candidates and loss keep nothing from one call to the next"
@@ -216,16 +259,11 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
             assumptions.append("the number of users is public")
         with self._releasing(
             mechanism,
-            unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
+            unit=PrivacyUnit.USER if named else PrivacyUnit.ROW,
             adjacency=self.adjacency,
             assumptions=tuple(assumptions),
         ) as release:
-            best = mechanism.run(losses, release)
-        self.best_index_ = best
-        self.best_name_, self.best_estimator_ = self.estimators[best]
-        if hasattr(self.best_estimator_, "classes_"):
-            self.classes_ = self.best_estimator_.classes_
-        return self
+            return int(mechanism.run(losses, release))
 
     def _mechanism(self, n_users: int) -> DifferenceSelection | VoteSelection | MeanSelection:
         """The selection, from parameters and, under replace-one, the number of users."""
@@ -315,3 +353,29 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
         if tags.regressor_tags is not None:
             tags.regressor_tags.poor_score = True
         return tags
+
+
+def _one_kind(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Checked features and targets of one kind."""
+    X, y = validate_data(estimator, X, y, dtype=np.float64, order="C", **options)
+    return X, one_kind_of_targets(y)
+
+
+def _in_numbers(rows: CheckedRows, known: np.ndarray | None) -> CheckedRows:
+    return rows._replace(y=as_numbers(rows.y, known))
+
+
+def _block_losses(
+    data: UserData, models: list[Any], loss: Any, by_user: bool, known: np.ndarray | None
+) -> np.ndarray:
+    """Mean losses of the users of a block with every candidate: shape (n_users, n_candidates)."""
+    X, y, codes = np.ascontiguousarray(data.X), named_labels(data.y, known), data.groups.codes
+    return np.column_stack([user_losses(model, X, y, codes, loss, by_user=by_user) for model in models])
+
+
+def _without_ledgers(model: Any) -> Any:
+    """A copy that may travel to where rows are."""
+    try:
+        return published_copy(model, allow_invalid=True)
+    except TypeError:  # what cannot be copied has to do as it is
+        return model

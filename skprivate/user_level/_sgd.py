@@ -7,25 +7,21 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.partitions import Partitions, is_partitioned
 from skprivate.privacy import Adjacency, PrivacyUnit, warn_caller
 from skprivate.user_level._linear_descent import Descent, LinearResult
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._paper import PaperPlan
 from skprivate.user_level._phased import PhasedDescent
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import Objective, UserData
+from skprivate.user_level._problems import Objective
 from skprivate.user_level._published import PublishedDescent
 from skprivate.user_level._settled import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
 from skprivate.user_level._standardise import Standardisation, plan_standardisation
-from skprivate.user_level._users import UserGroups, encode_users
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
@@ -62,8 +58,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         "convexity": [StrOptions({"convex", "strongly-convex", "non-convex"})],
     }
 
-    def _users(self, X: FloatArray, y: FloatArray, user_ids: Any) -> tuple[UserData, Terms]:
-        """The private rows by user, and what is public about them."""
+    def _check_options(self, X: Any, user_ids: Any) -> None:
+        """Refuse options that do not go together."""
         if self.accounting == "paper" and (self.adjacency != "replace-one" or self.weight_cap != 1):
             raise ValueError(
                 "accounting='paper' is the published algorithm: it needs adjacency='replace-one' and weight_cap=1, "
@@ -76,11 +72,17 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
                 "solver='phased' with adjacency='add-remove' needs user_ids: rows without identifiers are dealt to "
                 "phases by their positions, which one row more or less changes for all later ones."
             )
-        codes, names = encode_users(user_ids, len(X))
-        groups = UserGroups(codes, self.weight_cap)
+        if self.solver == "phased" and is_partitioned(X) and user_ids is None:
+            raise ValueError(
+                "solver='phased' needs user_ids where X lies in blocks: rows without identifiers are dealt to phases "
+                "by their positions."
+            )
+
+    def _terms(self, n_users: int) -> Terms:
+        """What is promised, for so many users."""
         adjacency = Adjacency(self.adjacency)
-        n_users = groups.n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
-        return UserData(X, y, groups, names), Terms(self.epsilon, self.delta, adjacency, n_users)
+        public = n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
+        return Terms(self.epsilon, self.delta, adjacency, public)
 
     def _descent(
         self, objective: Objective, terms: Terms, *, smoothness: float, radius: float, **defaults: Any
@@ -148,16 +150,16 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             else (replace(terms, earlier=(*terms.earlier, *found.events)), found)
         )
 
-    def _run(self, mechanism: Any, data: UserData, user_ids: Any) -> LinearResult:
+    def _run(self, mechanism: Any, rows: Partitions, n_users: int, user_ids: Any) -> LinearResult:
         """Pay, draw, set the released attributes, warn by released numbers."""
         with self._releasing(
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
             adjacency=self.adjacency,
             assumptions=self._assumptions(),
-            n_units=data.groups.n_users if self.adjacency == "replace-one" else self.n_users,
+            n_units=n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
-            result: LinearResult = mechanism.run(data, release)
+            result: LinearResult = mechanism.run(rows, release)
         warn_if_hopeless(result.n_users, self.epsilon, mechanism.size, result.noise_level)
         if result.scale_missed and result.noise_level <= HOPELESS_LEVEL:
             warn_caller(

@@ -9,22 +9,26 @@ the released centre.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Adjacency, BoundedRangeEvent, PrivacyEvent, gaussian_noise_multiplier
-from skprivate.privacy._cells import Grid, WeightedCells, weigh
+from skprivate.privacy._cells import Grid, WeightedCells
 from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median, reach_costs
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._private_range import SCALES, select_median_scale, selection_epsilon
+from skprivate.user_level._private_range import SCALES, scale_counts, select_median_scale, selection_epsilon
 from skprivate.user_level._problems import UserData
 from skprivate.user_level._users import UserGroups, user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 #: Largest share of the budget (in zCDP) for all columns where the number of users is public, and where it is not.
 SHARE = 0.25
@@ -139,33 +143,29 @@ class Standardisation:
             and self.terms.decides(self.norm_epsilon, n_users)
         )
 
-    def run(self, data: UserData, n_users: float, release: Any) -> tuple[UserData, Frame]:
+    def run(self, data: Partitions | UserData, n_users: float, release: Any) -> tuple[Partitions, Frame]:
         """Draw the map and apply it; nothing is changed where ``n_users`` are too few.
 
         Parameters
         ----------
-        data : UserData
+        data : Partitions or UserData
         n_users : float
             So many users there are at least: public, or a lower bound that was released.
         release : Release
 
         Returns
         -------
-        data : UserData
-            Rows sorted by user, as contiguous columns.
+        rows : Partitions
+            Of `UserData`, sorted by user, as contiguous columns.
         frame : Frame
         """
-        groups = data.groups.sorted()
-        columns = data.groups.columns(data.X)
-        target = data.groups.columns(data.y[:, None])[0] if self.target else None
+        given = as_partitions(data)
+        rows = given.map(UserData.in_order)
         # The smallest tail that this price can tell from nobody; a lower bound on the users may be 0 or less.
         n_users = max(n_users, 1.0)
         beyond = min(_REACH_CANDIDATES * 2.0 / (self.reach_epsilon * n_users), MOST_BEYOND)
-        found = [
-            self._column(column, groups, beyond, n_users, release)
-            for column in (columns if target is None else [*columns, target])
-        ]
-        centres, scales = (np.array(numbers) for numbers in zip(*found, strict=True))
+        centres = self._centres(rows, release)
+        scales = self._scales(rows, centres, beyond, n_users, release)
         d = self.n_features
         useful = self.decides(n_users)
         frame = identity(d)
@@ -175,31 +175,22 @@ class Standardisation:
             frame = frame._replace(
                 target_centre=float(centres[d]), target_scale=float(scales[d]), target_found=True
             )
-        mapped = np.empty((d, data.groups.n_rows))
-        for column, centre, scale, out in zip(columns, frame.centres, frame.scales, mapped, strict=True):
-            np.subtract(column, centre, out=out)
-            out /= scale
+        rows = rows.map(partial(_mapped, frame=frame, target=self.target))
         row_norm = select_median_scale(
-            _row_norms(mapped, groups, self.centred),
+            rows.sum(partial(_norm_counts, constant=self.centred)),
             epsilon=self.norm_epsilon,
             release=release,
             monotone=self.terms.monotone,
         )
-        if not useful:
-            return data, frame
-        y = data.y if data.groups.in_order else data.y[data.groups.order]
-        if target is not None:
-            y = (target - frame.target_centre) / frame.target_scale
-        return replace(data, X=mapped.T, y=y, groups=groups), frame._replace(row_norm=row_norm)
+        return (rows, frame._replace(row_norm=row_norm)) if useful else (given, frame)
 
-    def _column(
-        self, column: FloatArray, groups: UserGroups, beyond: float, n_users: float, release: Any
-    ) -> tuple[float, float]:
-        """Centre and scale of a column; a scale of 0 if hardly a user differs from the centre."""
-        centre = 0.0
-        if self.centred:
-            cell = private_median(
-                weigh(CENTRES.cells(groups.block_means_of(column)), None, UNIT_WEIGHT),
+    def _centres(self, rows: Partitions, release: Any) -> FloatArray:
+        """Private median of each column."""
+        if not self.centred:
+            return np.zeros(self.n_columns)
+        cells = [
+            private_median(
+                WeightedCells(occupied, counts * UNIT_WEIGHT),
                 grid=CENTRES,
                 total=UNIT_WEIGHT,
                 epsilon=self.median_epsilon,
@@ -208,23 +199,66 @@ class Standardisation:
                 low=-CENTRES.last,
                 high=CENTRES.last,
             )
-            centre = CENTRES.value(cell)
-        sizes = user_magnitudes(column - centre, groups)
-        cells = np.bincount(OCTAVES.cells(sizes), minlength=OCTAVES.last + 1)
-        occupied = np.flatnonzero(cells)
-        chosen = release.select(
-            -reach_costs(
-                WeightedCells(occupied, cells[occupied] * UNIT_WEIGHT),
-                target=math.ceil(beyond * n_users * UNIT_WEIGHT),
-                penalty=math.ceil(2.0 * _DECAY / self.reach_epsilon * UNIT_WEIGHT),
-            ),
-            sensitivity=UNIT_WEIGHT,
-            epsilon=self.reach_epsilon,
-        )
-        reach = OCTAVES.value(int(chosen))
-        if reach <= max(LEAST_REACH, LEAST_RELATIVE * abs(centre)):
-            return centre, 0.0
-        return centre, reach / float(norm.isf(0.5 * beyond))
+            for occupied, counts in rows.count(partial(_mean_cells, target=self.target))
+        ]
+        return np.array([CENTRES.value(cell) for cell in cells])
+
+    def _scales(
+        self, rows: Partitions, centres: FloatArray, beyond: float, n_users: float, release: Any
+    ) -> FloatArray:
+        """Scale of each column; 0 if hardly a user differs from the centre."""
+        scales = np.zeros(self.n_columns)
+        counts = rows.sum(partial(_distance_counts, target=self.target, centres=centres))
+        for j, (cells, centre) in enumerate(zip(counts, centres.tolist(), strict=True)):
+            occupied = np.flatnonzero(cells)
+            chosen = release.select(
+                -reach_costs(
+                    WeightedCells(occupied, cells[occupied] * UNIT_WEIGHT),
+                    target=math.ceil(beyond * n_users * UNIT_WEIGHT),
+                    penalty=math.ceil(2.0 * _DECAY / self.reach_epsilon * UNIT_WEIGHT),
+                ),
+                sensitivity=UNIT_WEIGHT,
+                epsilon=self.reach_epsilon,
+            )
+            reach = OCTAVES.value(int(chosen))
+            if reach > max(LEAST_REACH, LEAST_RELATIVE * abs(centre)):
+                scales[j] = reach / float(norm.isf(0.5 * beyond))
+        return scales
+
+
+def _columns(data: UserData, target: bool) -> Iterator[FloatArray]:
+    """Features and, where it is a number, the target, of rows in order."""
+    yield from data.X.T
+    if target:
+        yield data.y
+
+
+def _mean_cells(data: UserData, target: bool) -> list[IntArray]:
+    """Cell of each user's mean in each column."""
+    return [CENTRES.cells(data.groups.block_means_of(column)) for column in _columns(data, target)]
+
+
+def _distance_counts(data: UserData, target: bool, centres: FloatArray) -> IntArray:
+    """Number of users in each cell of the root mean square distance to the centre, column by column."""
+    counts = [
+        np.bincount(OCTAVES.cells(user_magnitudes(column - centre, data.groups)), minlength=OCTAVES.last + 1)
+        for column, centre in zip(_columns(data, target), centres.tolist(), strict=True)
+    ]
+    return np.array(counts, dtype=np.int64)
+
+
+def _mapped(data: UserData, frame: Frame, target: bool) -> UserData:
+    """Rows in the coordinates of a frame."""
+    mapped = np.empty((data.X.shape[1], len(data)))
+    for column, centre, scale, out in zip(data.X.T, frame.centres, frame.scales, mapped, strict=True):
+        np.subtract(column, centre, out=out)
+        out /= scale
+    y = (data.y - frame.target_centre) / frame.target_scale if target else data.y
+    return replace(data, X=mapped.T, y=y)
+
+
+def _norm_counts(data: UserData, constant: bool) -> IntArray:
+    return scale_counts(_row_norms(data.X.T, data.groups, constant))
 
 
 def plan_standardisation(

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2, norm
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, gaussian_noise_multiplier
 from skprivate.user_level._clipping import tail_radius, tail_rank
 from skprivate.user_level._descent import adaptive_descent
@@ -30,12 +32,14 @@ from skprivate.user_level._plan import (
 from skprivate.user_level._private_range import (
     COARSE_SCALES,
     FINE_SCALES,
-    private_range,
+    SCALES,
+    scale_counts,
     select_median_scale,
     select_upper_scale,
 )
-from skprivate.user_level._problems import MeanProblem, vector_norms
+from skprivate.user_level._problems import MeanProblem, count_users
 from skprivate.user_level._users import UserGroups
+from skprivate.user_level._winsorized_mean import private_middles
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -81,6 +85,30 @@ class MeanResult:
         sampling = 2.0 * self.clip_radius * math.sqrt(2.0 * math.log(2.0 / part) / self.n_users)
         error = self.count_noise * float(norm.isf(part / 2.0)) / self.n_users
         return noise + sampling + (self.offset * error / (1.0 - error) if error < 1.0 else math.inf)
+
+
+#: Rows of users, and whose they are.
+UserRows = tuple[FloatArray, UserGroups]
+
+
+def mean_rows(rows: UserRows) -> MeanProblem:
+    """The users' mean rows."""
+    X, groups = rows
+    return MeanProblem(groups.mean(X), groups)
+
+
+def _about(users: MeanProblem, start: FloatArray) -> MeanProblem:
+    return MeanProblem(users.vectors - start[:, None], users.groups)
+
+
+def _vectors(users: MeanProblem) -> FloatArray:
+    return users.vectors
+
+
+def _norm_counts(users: MeanProblem, w: FloatArray, scales: tuple[FloatArray, ...]) -> npt.NDArray[np.int64]:
+    """How many users have about each distance from ``w``, on some scales one after the other."""
+    norms = users.gradient_norms(w)
+    return np.concatenate([scale_counts(norms, each) for each in scales])
 
 
 @dataclass(frozen=True)
@@ -164,34 +192,32 @@ class UserMean(Mechanism):
         return [*self.split.other, *self._centre_plan(float(self.terms.n_users or 1), 1.0).sums, *sums]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: tuple[FloatArray, UserGroups], release: Any) -> MeanResult:
-        """Draw the mean of the users' mean rows; ``data`` is (X, groups)."""
-        X, groups = data
-        n_users = self.split.count(groups.n_users, release)
-        return self.mean_of_vectors(groups.mean(X), groups, n_users, release)
+    def run(self, data: Partitions | UserRows, release: Any) -> MeanResult:
+        """Draw the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
+        means = as_partitions(data).map(mean_rows).persisted()
+        n_users = self.split.count(count_users(means, self.terms.n_users), release)
+        return self.mean_of_vectors(means, n_users, release)
 
-    def mean_of_vectors(
-        self, vectors: FloatArray, groups: UserGroups, n_users: float, release: Any
-    ) -> MeanResult:
+    def mean_of_vectors(self, users: Partitions, n_users: float, release: Any) -> MeanResult:
         """Draw: medians, the users' scale, the centre, the radius, the sum about the centre.
 
         Parameters
         ----------
-        vectors : ndarray of shape (n_features, n_users)
-        groups : UserGroups
+        users : Partitions
+            Of `MeanProblem`.
         n_users : float
             Public or released.
         release : Release
         """
         split = self.split
-        start = self._medians(vectors, n_users, release)
-        vectors = vectors - start[:, None]
+        start = self._medians(users, n_users, release)
+        users = users.map(partial(_about, start=start))
         scale = 1.0
         if split.scale_epsilon is not None:
             # As every selection here it is drawn in any case: which events are drawn must not depend on a released
             # number of users.
             found = select_median_scale(
-                vector_norms(vectors),
+                users.sum(partial(_norm_counts, w=np.zeros(self.n_features), scales=(COARSE_SCALES,))),
                 epsilon=split.scale_epsilon,
                 release=release,
                 monotone=self.terms.monotone,
@@ -199,12 +225,11 @@ class UserMean(Mechanism):
             )
             if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
                 scale = found
-        problem = MeanProblem(vectors, groups)
-        centre = adaptive_descent(problem, self._centre_plan(n_users, scale), release).coef
-        radius = self._radius(problem.gradient_norms(centre), n_users, release)
+        centre = adaptive_descent(users, self._centre_plan(n_users, scale), release).coef
+        radius = self._radius(users, centre, n_users, release)
         offset, noise_scale = np.zeros(self.n_features), math.nan
         if self.sums:  # drawn in any case, see above; the gradient at the centre is centre − x
-            total = problem.contribution_sum(centre, radius or 0.0)
+            total = users.sum(methodcaller("contribution_sum", centre, radius or 0.0))
             noisy = self.terms.release_sum(total, self.sum_multiplier, release)
             if radius is not None:
                 offset = noisy * (-self.weight * radius / n_users)
@@ -220,37 +245,36 @@ class UserMean(Mechanism):
             count_noise=split.count_multiplier or 0.0,
         )
 
-    def _medians(self, vectors: FloatArray, n_users: float, release: Any) -> FloatArray:
+    def _medians(self, users: Partitions, n_users: float, release: Any) -> FloatArray:
         """Private median of every coordinate, or the origin where there are too few users for that."""
         price = self.split.median_epsilon
         if price is None or self.bound is None:
             return np.zeros(self.n_features)
-        intervals = [
-            private_range(
-                column,
-                epsilon=price,
-                tau=self.bound * 2.0 ** (1 - MEDIAN_BITS),
-                bound=self.bound,
-                release=release,
-                monotone=self.terms.monotone,
-            )
-            for column in vectors
-        ]
+        middles = private_middles(
+            users.map(_vectors),
+            epsilon=price,
+            tau=self.bound * 2.0 ** (1 - MEDIAN_BITS),
+            bound=self.bound,
+            release=release,
+            monotone=self.terms.monotone,
+        )
         if not self.terms.decides(price, self.split.at_least(n_users), 2.0**MEDIAN_BITS):
             return np.zeros(self.n_features)
-        return np.array([0.5 * (low + high) for low, high in intervals])
+        return np.array(middles)
 
-    def _radius(self, distances: FloatArray, n_users: float, release: Any) -> float | None:
+    def _radius(self, users: Partitions, centre: FloatArray, n_users: float, release: Any) -> float | None:
         if self.tau is not None:
             return 2.0 * self.tau
         price = self.split.clip_epsilon
         if price is None:
             return None
-        median = select_median_scale(distances, epsilon=price, release=release, monotone=self.terms.monotone)
+        distances = partial(_norm_counts, w=centre, scales=(SCALES, FINE_SCALES))
+        counts, fine_counts = np.split(users.sum(distances), [len(SCALES)])
+        median = select_median_scale(counts, epsilon=price, release=release, monotone=self.terms.monotone)
         tail, upper, beyond = self.split.tail_epsilon, 0.0, None
         if tail is not None:
             rank = tail_rank(tail, len(FINE_SCALES))
-            found = select_upper_scale(distances, rank, epsilon=tail, release=release, scales=FINE_SCALES)
+            found = select_upper_scale(fine_counts, rank, epsilon=tail, release=release, scales=FINE_SCALES)
             if self.split.at_least(n_users) > 2 * rank:
                 upper, beyond = found, rank / n_users
         if not self.terms.decides(price, self.split.at_least(n_users)):

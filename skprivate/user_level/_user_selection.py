@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import (
     BoundedRangeEvent,
     LaplaceEvent,
@@ -22,7 +23,7 @@ from skprivate.privacy import (
     select_repeatedly,
 )
 from skprivate.user_level._private_range import n_bins
-from skprivate.user_level._winsorized_mean import winsorized_mean_1d
+from skprivate.user_level._winsorized_mean import winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,8 +31,8 @@ FloatArray = npt.NDArray[np.float64]
 REPETITIONS_EACH = 5.0
 
 
-def vote_scores(losses: FloatArray) -> npt.NDArray[np.int64]:
-    """For each candidate, over the worst opponent, the number of users who lose no more with the candidate.
+def vote_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
+    """For each candidate and each opponent, the number of users who lose no more with the candidate.
 
     Parameters
     ----------
@@ -39,15 +40,23 @@ def vote_scores(losses: FloatArray) -> npt.NDArray[np.int64]:
 
     Returns
     -------
-    scores : ndarray of shape (n_candidates,), int64
-        One user more adds 0 or 1 to every score; one user exchanged moves it by at most 1.
+    counts : ndarray of shape (n_candidates, n_candidates), int64
+        One user more adds 0 or 1 to every count, and so to the least of a candidate, its score; one user exchanged
+        moves them by at most 1.
     """
     comparable = np.nan_to_num(losses, nan=np.inf, posinf=np.inf)
     n_candidates = comparable.shape[1]
-    scores = np.empty(n_candidates, dtype=np.int64)
-    for k in range(n_candidates):
-        scores[k] = (comparable[:, [k]] <= comparable).sum(axis=0).min()
-    return scores
+    return np.array([(comparable[:, [k]] <= comparable).sum(axis=0) for k in range(n_candidates)])
+
+
+def number_of_users(losses: FloatArray) -> npt.NDArray[np.int64]:
+    """Users of a block."""
+    return np.array([len(losses)], dtype=np.int64)
+
+
+def _losses_with(losses: FloatArray, candidate: int) -> FloatArray:
+    column = losses[:, candidate]
+    return np.where(np.isnan(column), np.inf, column)[None]
 
 
 @dataclass(frozen=True)
@@ -71,12 +80,12 @@ class VoteSelection(Mechanism):
         """One selection."""
         return [(PureEvent(self.epsilon, "permute-and-flip"), 1)]
 
-    def run(self, data: FloatArray, release: Any) -> int:
+    def run(self, data: Partitions | FloatArray, release: Any) -> int:
         """Choose.
 
         Parameters
         ----------
-        data : ndarray of shape (n_users, n_candidates)
+        data : ndarray of shape (n_users, n_candidates), or Partitions of them
             Mean losses; a row is a function of that user's rows alone.
         release : Release
 
@@ -84,10 +93,9 @@ class VoteSelection(Mechanism):
         -------
         int
         """
-        scores = vote_scores(data)
         return int(
             release.select(
-                scores,
+                as_partitions(data).sum(vote_counts).min(axis=1),
                 sensitivity=1,
                 epsilon=self.epsilon,
                 rule="permute-and-flip",
@@ -140,12 +148,12 @@ class MeanSelection(Mechanism):
         """One search, however often it evaluates."""
         return self._search.events
 
-    def run(self, data: FloatArray, release: Any) -> int:
+    def run(self, data: Partitions | FloatArray, release: Any) -> int:
         """Choose.
 
         Parameters
         ----------
-        data : ndarray of shape (n_users, n_candidates)
+        data : ndarray of shape (n_users, n_candidates), or Partitions of them
             Mean losses; a row is a function of that user's rows alone. NaN counts as infinite.
         release : Release
 
@@ -153,12 +161,18 @@ class MeanSelection(Mechanism):
         -------
         int
         """
-        columns = [np.where(np.isnan(column), np.inf, column) for column in data.T]
+        rows = as_partitions(data)
+        n_users = int(rows.sum(number_of_users)[0])
         share = self._search.each_epsilon
 
         def evaluate(candidate: int, branch: Any) -> tuple[float, None]:
-            mean = winsorized_mean_1d(
-                columns[candidate], epsilon=share, tau=self.tau, bound=self.bound, release=branch
+            (mean,) = winsorized_means(
+                rows.map(partial(_losses_with, candidate=candidate)),
+                n_users,
+                epsilon=share,
+                tau=self.tau,
+                bound=self.bound,
+                release=branch,
             )
             return -mean, None
 

@@ -35,6 +35,7 @@ class UserGroups:
 
     Attributes
     ----------
+    codes : ndarray of shape (n_rows,), int64
     n_users, n_rows : int
     sizes : ndarray of shape (n_users,), int64
         Rows of each user.
@@ -54,12 +55,12 @@ class UserGroups:
         self.weights: FloatArray = np.minimum(self.sizes, weight_cap) / weight_cap
         self.starts: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.sizes)])
         self.in_order = bool((codes[1:] >= codes[:-1]).all())
-        self._codes = codes
+        self.codes = codes
 
     @cached_property
     def order(self) -> IntArray:
         """Rows sorted by user; those of one user in their own order."""
-        return np.argsort(self._codes, kind="stable").astype(np.int64, copy=False)
+        return np.argsort(self.codes, kind="stable").astype(np.int64, copy=False)
 
     def subset(self, users: IntArray) -> tuple[IntArray, UserGroups]:
         """Rows of some users, sorted by user, and these users alone."""
@@ -124,7 +125,7 @@ class UserGroups:
         means : ndarray of shape (n_users,) or (k, n_users)
             Coordinates first.
         """
-        means = np.empty((values.size // self.n_rows, self.n_users))
+        means = np.empty((1 if values.ndim == 1 else values.shape[1], self.n_users))
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             for users, rows in self.blocks():
                 block = self.sorted_rows(values, rows).reshape(-1, len(means))

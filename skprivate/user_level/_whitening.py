@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import Partitions
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, UserProblem
 from skprivate.user_level._users import UserGroups
@@ -76,7 +78,8 @@ def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> f
 
 
 def whitening(
-    data: UserData,
+    rows: Partitions,
+    d: int,
     *,
     row_norm: float,
     constant: bool,
@@ -90,8 +93,10 @@ def whitening(
 
     Parameters
     ----------
-    data : UserData
-        In order, as contiguous columns.
+    rows : Partitions
+        Of `UserData` in order.
+    d : int
+        Entries of z.
     row_norm : float
         Released or public typical norm of z.
     constant : bool
@@ -112,13 +117,9 @@ def whitening(
     row_norm : float
         Their typical norm.
     """
-    columns = data.groups.columns(data.X)
-    if constant:
-        columns = np.vstack([columns, np.ones(columns.shape[1])])
-    problem = SecondMoments(columns, data.groups)
-    clip = row_norm**2 * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, len(columns), n_users)))
-    noisy = terms.release_sum(problem.contribution_sum(np.zeros(0), clip), multiplier, release)
-    d = len(columns)
+    clip = row_norm**2 * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, d, n_users)))
+    total = rows.sum(partial(_second_moments, constant=constant, clip=clip))
+    noisy = terms.release_sum(total, multiplier, release)
     upper = np.triu_indices(d)
     second = np.zeros((d, d))
     second[upper] = noisy * (clip / n_users) / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
@@ -129,6 +130,13 @@ def whitening(
     least = max(noise, max(floor, 1e-9) * float(values.mean()), 1e-300)
     matrix = vectors * (1.0 / np.sqrt(values + least))
     return matrix, math.sqrt(max(float((values / (values + least)).sum()), 1.0))
+
+
+def _second_moments(data: UserData, constant: bool, clip: float) -> npt.NDArray[Any]:
+    columns = data.groups.columns(data.X)
+    if constant:
+        columns = np.vstack([columns, np.ones(columns.shape[1])])
+    return SecondMoments(columns, data.groups).contribution_sum(np.zeros(0), clip)
 
 
 def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.partitions import InMemory, Partitions
 from skprivate.privacy import CONTRIBUTION_BITS, CONTRIBUTION_STEP, exact_sum, interval_contributions
-from skprivate.user_level._private_range import private_middle
+from skprivate.user_level._private_range import select_middle, snap
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -59,6 +61,10 @@ class RandomRotation:
         padded *= self.signs
         return hadamard_transform(padded)
 
+    def columns(self, x: FloatArray) -> FloatArray:
+        """Rotated vectors, coordinates first: shape (padded, n)."""
+        return np.ascontiguousarray(self.forward(x).T)
+
     def backward(self, y: FloatArray) -> FloatArray:
         """Rotate back and drop the padding."""
         return (hadamard_transform(np.array(y)) * self.signs)[..., : self.n_features]
@@ -99,26 +105,75 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
     >>> abs(mean - 5000) < 3
     True
     """
-    middle = private_middle(x, epsilon=epsilon / 2.0, tau=tau, bound=bound, release=release)
-    return clipped_mean(x, middle, 2.0 * tau, epsilon=epsilon / 2.0, release=release)
+    rows = InMemory(np.asarray(x, dtype=np.float64)[None])
+    return winsorized_means(rows, len(x), epsilon=epsilon, tau=tau, bound=bound, release=release)[0]
 
 
-def clipped_mean(x: FloatArray, middle: float, half: float, *, epsilon: float, release: Any) -> float:
-    """Mean of numbers clipped to a released middle ± half, with Laplace noise of scale 2·half/(nε)."""
-    total, step = clipped_sum(x, middle, half)
-    noisy: float = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon)
-    return middle + noisy * step / len(x)
+def winsorized_means(
+    rows: Partitions, n_users: int, *, epsilon: float, tau: float, bound: float, release: Any
+) -> list[float]:
+    """The same for several numbers of every user, each at this price.
+
+    Parameters
+    ----------
+    rows : Partitions
+        Blocks of shape (n_numbers, n_users_of_block).
+    n_users : int
+        Public.
+    epsilon, tau, bound, release
+        As in `winsorized_mean_1d`.
+    """
+    middles = private_middles(rows, epsilon=epsilon / 2.0, tau=tau, bound=bound, release=release)
+    return clipped_means(rows, n_users, middles, 2.0 * tau, epsilon=epsilon / 2.0, release=release)
 
 
-def clipped_sum(x: FloatArray, middle: float, half: float) -> tuple[Any, float]:
-    """Exact sum of the numbers' offsets from a released middle, clipped to ± half, and what one step of it is worth.
+def private_middles(
+    rows: Partitions, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+) -> list[float]:
+    """Middle of the interval of `private_range` for each of several numbers of every user."""
+    return [
+        select_middle(counts, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
+        for counts in rows.count(partial(_bins, tau=tau, bound=bound))
+    ]
+
+
+def _bins(vectors: FloatArray, tau: float, bound: float) -> list[npt.NDArray[np.int64]]:
+    return [snap(numbers, tau, bound) for numbers in vectors]
+
+
+def clipped_means(
+    rows: Partitions, n_users: int, middles: list[float], half: float, *, epsilon: float, release: Any
+) -> list[float]:
+    """Means of numbers clipped to released middles ± half, with Laplace noise of scale 2·half/(nε)."""
+    totals = rows.sum(partial(_clipped_sums, middles=middles, half=half))
+    means = []
+    for middle, total in zip(middles, totals, strict=True):
+        noisy: float = release.laplace(total, sensitivity=2**CONTRIBUTION_BITS, epsilon=epsilon)
+        means.append(middle + noisy * clipped_step(half) / n_users)
+    return means
+
+
+def _clipped_sums(vectors: FloatArray, middles: list[float], half: float) -> npt.NDArray[Any]:
+    sums = [
+        clipped_sum(numbers, middle, half).item() for numbers, middle in zip(vectors, middles, strict=True)
+    ]
+    return np.array(sums, dtype=object)
+
+
+def clipped_sum(x: FloatArray, middle: float, half: float) -> Any:
+    """Exact sum of the numbers' offsets from a released middle, clipped to ± half, in steps of `clipped_step`.
 
     Replacing a number moves the sum by at most 2ᵇⁱᵗˢ steps.
     """
     with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-        offsets = np.asarray(x, dtype=np.float64) - middle
+        offsets = np.ascontiguousarray(x, dtype=np.float64) - middle
         contributions = interval_contributions(offsets, -half, half, bits=CONTRIBUTION_BITS)
-    return exact_sum(contributions), half * 2.0 * CONTRIBUTION_STEP
+    return exact_sum(contributions)
+
+
+def clipped_step(half: float) -> float:
+    """What one step of a `clipped_sum` is worth."""
+    return half * 2.0 * CONTRIBUTION_STEP
 
 
 def rotated_radius(tau: float, n_features: int, n_users: int, gamma: float) -> float:
@@ -161,18 +216,42 @@ def winsorized_mean(
     The rotation adds and subtracts entries of one vector only, so a user's rotated vector does not depend on the
     others; an entry that overflows is clipped or, if it is NaN, counts as the middle of the interval.
     """
-    n_users, n_features = x.shape
+    return winsorized_mean_of(
+        InMemory(x),
+        *x.shape,
+        epsilon=epsilon,
+        delta=delta,
+        tau=tau,
+        bound=bound,
+        gamma=gamma,
+        release=release,
+    )
+
+
+def winsorized_mean_of(
+    rows: Partitions,
+    n_users: int,
+    n_features: int,
+    *,
+    epsilon: float,
+    delta: float,
+    tau: float,
+    bound: float,
+    gamma: float,
+    release: Any,
+) -> FloatArray:
+    """The same for blocks of shape (n_users_of_block, d)."""
     rotation = RandomRotation(n_features, release.public_rng)
     d = rotation.padded
     with np.errstate(all="ignore"):  # nor would a warning keep to itself what a user holds
-        rotated = rotation.forward(x)
-    share = coordinate_epsilon(epsilon, delta, d)
-    radius = rotated_radius(tau, d, n_users, gamma)
+        rotated = rows.map(rotation.columns)
     # A rotated coordinate of a vector of norm at most B is at most B; the paper's √d·B is looser.
-    means = [
-        winsorized_mean_1d(
-            np.ascontiguousarray(column), epsilon=share, tau=radius, bound=bound, release=release
-        )
-        for column in rotated.T
-    ]
+    means = winsorized_means(
+        rotated,
+        n_users,
+        epsilon=coordinate_epsilon(epsilon, delta, d),
+        tau=rotated_radius(tau, d, n_users, gamma),
+        bound=bound,
+        release=release,
+    )
     return rotation.backward(np.array(means))

@@ -244,20 +244,19 @@ def test_algorithm_4_minimises(convexity, recording_release):
     vectors = 1.0 + 0.1 * np.random.default_rng(0).normal(size=(500, 3))
     plan = PaperPlan(1e9, 1e-6, 40, 1.0, 100.0, 0.05, 0.5, 10.0, convexity)
     release = recording_release(1, noise=0.0)
-    coef = winsorized_descent(MeanProblem(vectors.T.copy(), UserGroups(np.arange(500))), plan, release)
+    coef = winsorized_descent(MeanProblem(vectors.T.copy(), UserGroups(np.arange(500))), plan, 3, release)
     # A random iterate may be an early one; the others converge.
     limit = 1.8 if convexity == "non-convex" else 0.1
     assert np.linalg.norm(coef - vectors.mean(axis=0)) < limit
 
 
 def test_phases_halve_and_depend_on_a_user_alone():
-    rng = np.random.default_rng
     names = np.array([f"user {i}" for i in range(20_000)])
-    phases = assign_phases(names, 4, rng(0))
+    phases = assign_phases(names, 4, b"key")
     counts = np.bincount(phases) / len(names)
     # Hoeffding: each within 0.02 but for probability 2 exp(−16) = 2e-7.
     np.testing.assert_allclose(counts, [0.5, 0.25, 0.125, 0.125], atol=0.02)
-    np.testing.assert_array_equal(assign_phases(names[5:], 4, rng(0)), phases[5:])
+    np.testing.assert_array_equal(assign_phases(names[5:], 4, b"key"), phases[5:])
     assert n_phases(0.6) == 1 and n_phases(0.01) == 5
 
 

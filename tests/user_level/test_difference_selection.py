@@ -11,7 +11,12 @@ from sklearn.frozen import FrozenEstimator
 
 from skprivate import UserLevelSelector
 from skprivate.privacy import open_release
-from skprivate.user_level._difference_selection import DifferenceSelection, difference_scores, loss_ranges
+from skprivate.user_level._difference_selection import (
+    DifferenceSelection,
+    difference_sums,
+    loss_ranges,
+    worst_of,
+)
 from skprivate.user_level._user_selection import VoteSelection
 
 loss = st.floats(-1e9, 1e9) | st.sampled_from([0.0, 1.0, math.inf, math.nan, 1e308, -1e308])
@@ -24,7 +29,7 @@ def test_one_user_moves_scores_by_the_stated_sensitivity(data, n, k, reach):
     with np.errstate(all="ignore"):
         losses = np.array(rows)
         one, other, both = (
-            difference_scores(losses[rows_], reach)
+            worst_of(difference_sums(losses[rows_], reach))
             for rows_ in (np.arange(n), np.array([*range(n - 1), n]), np.arange(n + 1))
         )
     assert np.abs(one - other).max() <= 2**30
@@ -35,9 +40,9 @@ def test_scores_are_leads_in_mean_loss_over_the_strongest_opponent():
     losses = np.random.default_rng(0).integers(0, 8, size=(50, 5)).astype(float)
     totals = losses.sum(axis=0)
     expected = [min(totals[j] - totals[k] for j in range(5) if j != k) for k in range(5)]
-    np.testing.assert_array_equal(difference_scores(losses, 8.0), np.array(expected) * 2**26)
+    np.testing.assert_array_equal(worst_of(difference_sums(losses, 8.0)), np.array(expected) * 2**26)
     np.testing.assert_array_equal(loss_ranges(losses), np.ptp(losses, axis=1))
-    np.testing.assert_array_equal(difference_scores(losses[:, :1], 8.0), [0])
+    np.testing.assert_array_equal(worst_of(difference_sums(losses[:, :1], 8.0)), [0])
 
 
 def constants():

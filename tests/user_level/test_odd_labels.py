@@ -9,6 +9,7 @@ import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.frozen import FrozenEstimator
 
+from skprivate.partitions import InMemory
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import PrivacyLedger, SimulatedNoiseWarning
 from skprivate.user_level import (
@@ -17,6 +18,8 @@ from skprivate.user_level import (
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
 )
+from skprivate.user_level._classifier import _with_codes
+from skprivate.user_level._rows import CheckedRows
 from skprivate.user_level._sgd import TooFewUsersWarning
 
 USERS = np.arange(3)
@@ -62,7 +65,9 @@ def test_large_labels_are_not_merged_by_a_float():
     model = UserLevelSGDClassifier(classes=[label, label + 1])
     with pytest.raises(ValueError, match="differ from each other as float64"):
         model.fit(np.zeros((3, 1)), [label, label + 1, label], user_ids=USERS)
-    classes, codes = UserLevelSGDClassifier(classes=[3, 1, 2])._encode(np.array([1.0, 3.0, 2.0]))
+    rows = CheckedRows(np.zeros((3, 1)), np.array([1.0, 3.0, 2.0]), None)
+    classes = UserLevelSGDClassifier(classes=[3, 1, 2])._known_classes(InMemory(rows))
+    codes = _with_codes(rows, classes).y
     assert classes.tolist() == [1, 2, 3] and classes.dtype.kind == "i" and codes.tolist() == [0, 2, 1]
 
 

@@ -19,7 +19,7 @@ from skprivate.privacy import PrivacyLedger, PureEvent, open_release
 from skprivate.privacy._tape import run_tape
 from skprivate.user_level import UserLevelSelector
 from skprivate.user_level._candidate_losses import user_losses
-from skprivate.user_level._user_selection import MeanSelection, VoteSelection, vote_scores
+from skprivate.user_level._user_selection import MeanSelection, VoteSelection, vote_counts
 from skprivate.utils.estimator_checks import epsilon_lower_bound, half_noise
 
 
@@ -29,8 +29,10 @@ def test_votes_have_sensitivity_one():
         losses = rng.integers(4, size=(12, 3)).astype(float)
         other = losses.copy()
         other[rng.integers(12)] = rng.integers(4, size=3)
-        assert np.abs(vote_scores(losses) - vote_scores(other)).max() <= 1
-        more = vote_scores(np.concatenate([losses, rng.integers(4, size=(1, 3))])) - vote_scores(losses)
+        assert np.abs(vote_counts(losses).min(axis=1) - vote_counts(other).min(axis=1)).max() <= 1
+        more = vote_counts(np.concatenate([losses, rng.integers(4, size=(1, 3))])).min(axis=1) - vote_counts(
+            losses
+        ).min(axis=1)
         assert more.min() >= 0 and more.max() <= 1
 
 

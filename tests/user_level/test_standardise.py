@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.partitions import InMemory
 from skprivate.privacy import Adjacency, compose_epsilon, public_generator
 from skprivate.privacy._tape import run_tape
 from skprivate.user_level._plan import Terms
@@ -201,7 +202,7 @@ def test_a_lower_bound_of_no_users_changes_nothing(at_least, recording_release):
     terms = Terms(1.0, 1e-6, Adjacency.ADD_REMOVE, None)
     plan = plan_standardisation(terms, n_features=6, centred=True, target=True)
     X, y, _, users = rows(8, n_users=20)
-    data = UserData(X, y, UserGroups(users), np.arange(20))
+    data = InMemory(UserData(X, y, UserGroups(users), np.arange(20)))
     release = recording_release()
     same, frame = plan.run(data, at_least, release)
     assert same is data and not frame.target_found and (frame.scales == 1.0).all()

@@ -12,7 +12,7 @@ from skprivate import UserLevelMean
 from skprivate.privacy import Adjacency
 from skprivate.user_level._clipping import clip_factor, tail_radius, tail_rank
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._private_range import FINE_SCALES, select_upper_scale
+from skprivate.user_level._private_range import FINE_SCALES, scale_counts, select_upper_scale
 from skprivate.user_level._user_mean import UserMean
 
 
@@ -75,7 +75,9 @@ def test_one_user_moves_the_cost_of_an_upper_quantile_by_one(x, other, rank):
                 seen.append(-np.asarray(scores))
                 return 0
 
-        select_upper_scale(np.array(values), rank, epsilon=0.5, release=Tape(), scales=FINE_SCALES)
+        select_upper_scale(
+            scale_counts(np.array(values), FINE_SCALES), rank, epsilon=0.5, release=Tape(), scales=FINE_SCALES
+        )
         return seen[0]
 
     base = costs(x)
@@ -99,13 +101,21 @@ def test_an_upper_quantile_is_found_where_its_rank_is_decided(recording_release)
     assert math.exp(-epsilon * rank / 2) * len(FINE_SCALES) <= math.exp(-9) * (1 + 1e-9)
     for seed in range(10):
         found = select_upper_scale(
-            distances, rank, epsilon=epsilon, release=recording_release(seed), scales=FINE_SCALES
+            scale_counts(distances, FINE_SCALES),
+            rank,
+            epsilon=epsilon,
+            release=recording_release(seed),
+            scales=FINE_SCALES,
         )
         assert 0.3 * rank < (distances > found).sum() < 2.0 * rank
     # Users who all lie at the same distance: nothing beyond it is any better.
     for seed in range(10):
         found = select_upper_scale(
-            np.full(5000, 3.0), rank, epsilon=epsilon, release=recording_release(seed), scales=FINE_SCALES
+            scale_counts(np.full(5000, 3.0), FINE_SCALES),
+            rank,
+            epsilon=epsilon,
+            release=recording_release(seed),
+            scales=FINE_SCALES,
         )
         assert 2.0 < found < 4.0
 

@@ -20,6 +20,7 @@ from skprivate.user_level._private_range import (
     _runs,
     n_bins,
     private_range,
+    scale_counts,
     select_median_scale,
     selection_epsilon,
     snap,
@@ -98,13 +99,13 @@ def test_private_range_finds_a_narrow_spot_in_a_range_of_1e9_in_no_time():
 def test_median_scale_is_found_and_ties_cost_nothing(recording_release):
     release = recording_release(0)
     everybody_alike = np.full(1000, 3.0)
-    scale = select_median_scale(everybody_alike, epsilon=0.2, release=release, monotone=False)
+    scale = select_median_scale(scale_counts(everybody_alike), epsilon=0.2, release=release, monotone=False)
     assert abs(math.log2(scale / 3.0)) <= 0.25
     assert release.draws[0]["value"].max() == 0
     spread = np.exp(np.random.default_rng(1).normal(size=4000))
     for seed in range(5):
         scale = select_median_scale(
-            spread,
+            scale_counts(spread),
             epsilon=selection_epsilon(4000, len(SCALES), monotone=False),
             release=recording_release(seed),
             monotone=False,

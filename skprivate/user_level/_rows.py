@@ -1,0 +1,227 @@
+"""The rows that a fit is given, in memory or in blocks: checked, and each user's together in one block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+import numpy.typing as npt
+
+from skprivate._identifiers import (
+    N_KINDS,
+    encode_identifiers,
+    identifier_tags,
+    kinds_in_words,
+    several_kinds,
+)
+from skprivate._validation import validate_data
+from skprivate.partitions import InMemory, Partitions, Roles, as_partitions, is_partitioned, split_columns
+from skprivate.user_level._problems import UserData
+from skprivate.user_level._users import UserGroups, encode_users
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class CheckedRows(NamedTuple):
+    """Rows as a fit needs them.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows,) or (n_rows, 0)
+    user_ids : array-like of shape (n_rows,) or None
+    """
+
+    X: FloatArray
+    y: npt.NDArray[Any]
+    user_ids: Any
+
+
+#: Checks X and y as scikit-learn's `validate_data` does, with its options.
+Check = Callable[..., tuple[FloatArray, npt.NDArray[Any]]]
+
+
+def features_only(estimator: Any, X: Any, y: None = None, **options: Any) -> tuple[FloatArray, FloatArray]:
+    """Checked features, and no target."""
+    X = validate_data(estimator, X, dtype=np.float64, **options)
+    return X, np.empty((len(X), 0))
+
+
+def numeric_target(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[FloatArray, FloatArray]:
+    """Checked features and a target of numbers."""
+    X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, **options)
+    if y.dtype.kind in "US":
+        # One string in a list has made strings of all numbers, which some single-precision ones do not survive.
+        raise ValueError("y must hold numbers: could not convert a string to float.")
+    return X, y.astype(np.float64, copy=False)
+
+
+def labels(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[FloatArray, npt.NDArray[Any]]:
+    """Checked features and labels of any kind."""
+    X, y = validate_data(estimator, X, y, dtype=np.float64, **options)
+    return X, y
+
+
+@np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+def read_rows(
+    estimator: Any, X: Any, user_ids: Any, check: Check, *, blank: Any, **target: Any
+) -> Partitions:
+    """Checked rows; `fit` learns the names of the features.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : table, array, or rows in blocks
+    user_ids : array-like of shape (n_rows,), column of X where that lies in blocks, or None
+    check : callable
+    blank : estimator
+        Of the same class, with neither parameters nor a ledger: it travels to where the rows are.
+    **target : array-like of shape (n_rows,), or column of X where that lies in blocks
+        ``y=…``, where there is a target.
+
+    Returns
+    -------
+    Partitions
+        Of `CheckedRows`.
+    """
+    if not is_partitioned(X):
+        return InMemory(CheckedRows(*check(estimator, X, **target), user_ids))
+    if target and target["y"] is None:
+        raise ValueError(
+            "y must name the column of X that holds the target where X lies in blocks, got None."
+        )
+    columns = {**target, "user_ids": user_ids}
+    source = as_partitions(X)
+    nothing = _split_empty(source, columns)
+    validate_data(estimator, nothing, skip_check_array=True)
+    blank.n_features_in_ = estimator.n_features_in_
+    if hasattr(estimator, "feature_names_in_"):
+        blank.feature_names_in_ = estimator.feature_names_in_
+    return split_columns(source, **columns).map(
+        partial(_checked, check=check, blank=blank, names=_names(nothing))
+    )
+
+
+def _split_empty(source: Partitions, columns: dict[str, Any]) -> Any:
+    """The features of a block without rows."""
+    split = split_columns(InMemory(source.empty), **columns)
+    assert isinstance(split, InMemory)
+    return split.block.X
+
+
+def _names(table: Any) -> list[Any] | None:
+    frame = nw.from_native(table, eager_only=True, pass_through=True)
+    return list(frame.columns) if isinstance(frame, nw.DataFrame) else None
+
+
+@np.errstate(all="ignore")
+def _checked(block: Roles, check: Check, blank: Any, names: list[Any] | None) -> CheckedRows:
+    # scikit-learn compares names that are text, where both have some.
+    if _names(block.X) != names:
+        raise ValueError(
+            "blocks must all have the columns of the first one, in its order and by the same names."
+        )
+    ids = block.of.get("user_ids")
+    if block.X.shape[0] == 0:
+        return CheckedRows(
+            np.empty((0, blank.n_features_in_)), np.empty((0,) if "y" in block.of else (0, 0)), ids
+        )
+    target = {"y": block.of["y"]} if "y" in block.of else {}
+    return CheckedRows(*check(blank, block.X, **target, reset=False), ids)
+
+
+def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1) -> tuple[Partitions, int]:
+    """Rows with each user's together, in the order in which they came.
+
+    Parameters
+    ----------
+    rows : Partitions
+        Of `CheckedRows`, where targets are numbers.
+    named : bool
+        Whether rows have identifiers; otherwise each is its own user.
+    weight_cap : int
+
+    Returns
+    -------
+    rows : Partitions
+        Of `UserData`; `close` them.
+    n_users : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        If identifiers are missing, of another kind or of several kinds.
+    """
+    together = isinstance(rows, InMemory) or not named
+    users: Partitions = rows
+    try:
+        if together:
+            users = rows.map(partial(_one_block, named=named, weight_cap=weight_cap)).persisted()
+        else:
+            users = rows.map(_tagged).shuffle(_place)
+            users = users.map(partial(_of_users, weight_cap=weight_cap)).persisted()
+        counts = users.sum(_number_of_users if together else _users_of_each_kind)
+        if np.count_nonzero(counts) > 1:
+            raise several_kinds(kinds_in_words(np.flatnonzero(counts).tolist()))
+        if not counts.any():
+            raise ValueError("X has no rows (0 samples): at least one is needed.")
+    except BaseException:
+        users.close()
+        raise
+    return users, int(counts.sum())
+
+
+def _one_block(rows: CheckedRows, named: bool, weight_cap: int) -> UserData:
+    codes, names = encode_users(rows.user_ids if named else None, len(rows.X))
+    return UserData(rows.X, rows.y, UserGroups(codes, weight_cap), names)
+
+
+def _number_of_users(data: UserData) -> IntArray:
+    return np.array([data.groups.n_users], dtype=np.int64)
+
+
+def _tagged(rows: CheckedRows) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]]:
+    if len(rows.X) == 0:
+        return rows.X, rows.y, np.empty((0, 4), dtype=np.uint64)
+    codes, names = encode_identifiers(rows.user_ids, len(rows.X))
+    return rows.X, rows.y, identifier_tags(names)[codes]
+
+
+def _place(block: tuple[Any, ...]) -> npt.NDArray[np.uint64]:
+    """A number for each user that spreads them evenly (the finaliser of SplitMix64)."""
+    mixed: npt.NDArray[np.uint64] = block[-1][:, 0].copy()
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        mixed ^= mixed >> np.uint64(shift)
+        mixed *= np.uint64(factor)
+    return mixed
+
+
+def _of_users(block: tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]], weight_cap: int) -> UserData:
+    """Rows sorted by user, as contiguous columns."""
+    X, y, tags = block
+    order = np.argsort(tags[:, 0], kind="stable")
+    new, alike = _first_rows(tags[order])
+    if alike:  # two hashes that begin alike: one of 2⁶⁴
+        order = np.lexsort(tags.T[::-1])
+        new, _ = _first_rows(tags[order])
+    columns = np.empty((X.shape[1], len(X)))
+    for column, values in zip(columns, X.T, strict=True):
+        column[:] = values[order]
+    groups = UserGroups(np.cumsum(new) - 1, weight_cap)
+    return UserData(columns.T, np.asfortranarray(y[order]), groups, tags[order][new])
+
+
+def _first_rows(tags: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.bool_], bool]:
+    """Which of sorted rows begin a user, and whether two users have the same first word."""
+    new = np.ones(len(tags), dtype=bool)
+    new[1:] = (tags[1:] != tags[:-1]).any(axis=1)
+    return new, bool((new[1:] & (tags[1:, 0] == tags[:-1, 0])).any())
+
+
+def _users_of_each_kind(data: UserData) -> IntArray:
+    kinds = (data.names[:, 3] & np.uint64(255)).astype(np.int64)
+    return np.bincount(kinds, minlength=N_KINDS).astype(np.int64)
