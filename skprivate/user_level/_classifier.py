@@ -21,14 +21,15 @@ from skprivate.user_level._losses import (
     SmoothedHingeLoss,
     check_custom_loss,
 )
+from skprivate.user_level._noise_rules import LEAST_CLIP, clip_noise, first_residual, noise_ridge
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
 MOST_STEPS = 40
-#: Clipping radius in units of the typical norm of a row.
-CLIP = {"auto": 0.2, "robust": 0.2, "mean": 1.0}
+#: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
+CLIP = {"auto": None, "robust": LEAST_CLIP, "mean": 1.0}
 #: The same, over the inverse root of the noise level.
 CLIP_GROWTH = 0.02
 #: Projection radius times the typical norm of a row: margins up to this size.
@@ -246,16 +247,21 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             most_steps=MOST_STEPS,
             # The median gradient is that of well classified users, no yardstick for the others (rare classes).
             select_clip=False,
-            clip_radius=CLIP[self.aggregation],
+            clip_radius=CLIP[self.aggregation] or first_residual(loss, n_outputs),
+            clip_noise=clip_noise(loss, n_outputs) if self.aggregation == "auto" else 0.0,
             clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
             select_scale=False,
             radius=LARGEST_MARGIN,
             row_norm=norm,
             user_ridge=1.0,
+            clip_ridge=noise_ridge(loss, n_outputs),
             class_weights=class_weights,
         )
         result = self._run(mechanism, data, user_ids)
         coef = result.coef.reshape(n_outputs, -1)
+        if isinstance(loss, MultinomialLoss):
+            # What all classes share changes no probability, so it is noise alone.
+            coef = coef - coef.mean(axis=0)
         self.class_weight_ = np.ones(len(classes)) if result.class_weights is None else result.class_weights
         self.classes_ = classes
         self.coef_ = coef[:, : X.shape[1]]

@@ -14,6 +14,7 @@ from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
 from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._losses import HuberLoss
+from skprivate.user_level._noise_rules import LEAST_CLIP
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, UserProblem
@@ -65,6 +66,8 @@ class LinearResult:
         Where predictions are meant to lie.
     class_weights : ndarray of shape (n_classes,) or None
         Public, or from released counts.
+    alpha : float
+        Strength of the penalty.
     """
 
     coef: FloatArray
@@ -77,6 +80,7 @@ class LinearResult:
     at_bound: bool = False
     target_range: tuple[float, float] = (-math.inf, math.inf)
     class_weights: FloatArray | None = None
+    alpha: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -90,9 +94,9 @@ class Descent(Mechanism):
     objective : Objective
         Its ``alpha`` is replaced by `alpha`.
     given_alpha : float or None
-        Strength of the penalty; None for ``record_ridge``·d·ν² with the noise level ν of the fit and
-        ``user_ridge``/n, where the number of users is public.
-    record_ridge, user_ridge : float
+        Strength of the penalty; None for (``record_ridge`` + ``clip_ridge``·c²)·d·ν² with the noise level ν of the fit
+        and the clipping radius c in units of ``row_norm``, and ``user_ridge``/n.
+    record_ridge, user_ridge, clip_ridge : float
     given_steps : int or None
         Number of steps; None to choose by public numbers, at most ``most_steps``.
     most_steps : int
@@ -101,6 +105,9 @@ class Descent(Mechanism):
     clip_factor : float
         Clipping radius in units of the median gradient norm.
     clip_radius : float
+    clip_noise : float
+        ``clip_radius`` is less where ν is larger than this over √d·``clip_radius``, down to `LEAST_CLIP`; 0 if it does
+        not depend on ν.
     clip_growth : float
         Clipping radius in the same units over ν^(−1/2), where that is larger; 0 if it does not depend on ν.
     select_scale : bool
@@ -131,8 +138,10 @@ class Descent(Mechanism):
     select_scale: bool
     radius: float
     shrink_radius: bool
+    clip_noise: float = 0.0
     clip_growth: float = 0.0
     user_ridge: float = 0.0
+    clip_ridge: float = 0.0
     row_norm: float | None = None
     standardisation: Standardisation | None = None
     whitening_floor: float = 0.0
@@ -163,15 +172,22 @@ class Descent(Mechanism):
             return self.most_steps
         return default_steps(self.split.level(self.terms.n_users, self.objective.n_coef), self.most_steps)
 
-    @property
-    def alpha(self) -> float:
-        """Strength of the penalty."""
+    def clip(self, n_users: float) -> float:
+        """Clipping radius in units of ``row_norm``."""
+        level = self.split.level(n_users, self.size)
+        start = self.clip_radius
+        if self.clip_noise:
+            start = min(start, max(LEAST_CLIP, self.clip_noise / (math.sqrt(self.size) * level)))
+        return max(start, self.clip_growth / math.sqrt(level))
+
+    def penalty(self, n_users: float) -> float:
+        """Strength of the penalty for a public or released number of users."""
         if self.given_alpha is not None:
             return self.given_alpha
-        if self.terms.n_users is None:
-            return 0.0
-        n_coef, n_users = self.objective.n_coef, self.terms.n_users
-        return self.record_ridge * n_coef * self.split.level(n_users, n_coef) ** 2 + self.user_ridge / n_users
+        level, clip = self.split.level(n_users, self.size), self.clip(n_users)
+        # Beyond `SHRINK_LEVEL` the projection radius shrinks, and a stronger pull would overshoot within a step.
+        by_clip = self.clip_ridge * (clip * min(level, SHRINK_LEVEL)) ** 2
+        return (self.record_ridge * level**2 + by_clip) * self.size + self.user_ridge / n_users
 
     @property
     def _n_whitened(self) -> int:
@@ -220,7 +236,7 @@ class Descent(Mechanism):
             radius,
             FIRST_STEP * reach if math.isfinite(reach) else FIRST_STEP_UNBOUNDED,
             max(self.clip_factor, wide),
-            0.0 if self.clip_radius == 0.0 else max(self.clip_radius, wide) * row_norm,
+            0.0 if self.clip_radius == 0.0 else self.clip(n_users) * row_norm,
         )
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
@@ -257,7 +273,8 @@ class Descent(Mechanism):
                     row_norm = None if row_norm is None else norm
                 else:
                     matrix = None
-        objective = self._objective(frame, matrix, class_weights)
+        alpha = self.penalty(n_users)
+        objective = self._objective(alpha, frame, matrix, class_weights)
         radius = self.radius / (row_norm or 1.0)
         price = self.split.scale_epsilon
         if price is not None:
@@ -294,18 +311,19 @@ class Descent(Mechanism):
             course.at_bound(radius),
             frame.target_range(level),
             class_weights,
+            alpha,
         )
 
     def _objective(
-        self, frame: Frame, matrix: FloatArray | None, class_weights: FloatArray | None
+        self, alpha: float, frame: Frame, matrix: FloatArray | None, class_weights: FloatArray | None
     ) -> Objective:
         """The objective in the coordinates of the descent."""
-        objective = replace(self.objective, alpha=self.alpha)
+        objective = replace(self.objective, alpha=alpha)
         if class_weights is not None:
             # The dearest class weighs 1, so that clipping radii keep their meaning; the penalty goes along.
             most = float(class_weights.max())
             weighted = WeightedLoss(objective.loss, class_weights / most)  # type: ignore[arg-type]
-            objective = replace(objective, loss=weighted, alpha=self.alpha / most)
+            objective = replace(objective, loss=weighted, alpha=alpha / most)
         if isinstance(objective.loss, HuberLoss):
             objective = replace(objective, loss=HuberLoss(objective.loss.threshold / frame.target_scale))
         d = self._n_whitened

@@ -137,6 +137,7 @@ class MomentsRegression(Mechanism):
             result.clip_radius,
             result.noise_level,
             target_range=frame.target_range(result.noise_level),
+            alpha=self.alpha,
         )
 
     def _solve(self, result: MeanResult, penalty: FloatArray) -> FloatArray:

@@ -39,11 +39,6 @@ class PublishedDescent(Mechanism):
         return self.objective.n_coef
 
     @property
-    def alpha(self) -> float:
-        """Strength of the penalty."""
-        return self.objective.alpha
-
-    @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         return self._paper.events
 
@@ -51,4 +46,6 @@ class PublishedDescent(Mechanism):
     def run(self, data: UserData, release: Any) -> LinearResult:
         """Draw the steps."""
         coef = self._paper.run(self.objective.problem(data), release)
-        return LinearResult(coef, float(data.groups.n_users), self.plan.radius, self.plan.tau)
+        return LinearResult(
+            coef, float(data.groups.n_users), self.plan.radius, self.plan.tau, alpha=self.objective.alpha
+        )

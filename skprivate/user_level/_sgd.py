@@ -173,7 +173,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             )
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users
-        self.alpha_ = mechanism.alpha
+        self.alpha_ = result.alpha
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
         return result
