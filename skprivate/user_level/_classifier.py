@@ -24,6 +24,7 @@ from skprivate.user_level._losses import (
 from skprivate.user_level._noise_rules import LEAST_CLIP, clip_noise, first_residual, noise_ridge
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
+from skprivate.user_level._row_bound import bounded_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
@@ -117,6 +118,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
         Projection and clipping radius as used, in the coordinates of the descent.
+    row_bound_ : float
+        Rows of a larger Euclidean norm are drawn to this norm, in fitting and in predicting: twice the private typical
+        norm, or 2 √n_features, where users are too few to centre and scale features; infinite elsewhere.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -331,7 +335,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = X @ self.coef_.T + self.intercept_
+        scores = bounded_rows(X, self.row_bound_) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X):

@@ -18,6 +18,7 @@ from skprivate.user_level._noise_rules import LEAST_CLIP
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, UserProblem
+from skprivate.user_level._row_bound import bounded_rows
 from skprivate.user_level._settled import Course
 from skprivate.user_level._standardise import Frame, Standardisation, identity
 from skprivate.user_level._users import user_magnitudes
@@ -68,6 +69,8 @@ class LinearResult:
         Public, or from released counts.
     alpha : float
         Strength of the penalty.
+    row_bound : float
+        Longer rows are drawn to this Euclidean norm before they are looked at.
     """
 
     coef: FloatArray
@@ -81,6 +84,7 @@ class LinearResult:
     target_range: tuple[float, float] = (-math.inf, math.inf)
     class_weights: FloatArray | None = None
     alpha: float = 0.0
+    row_bound: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,8 @@ class Descent(Mechanism):
         Typical norm of a row, by which ``clip_radius`` is multiplied and ``radius`` divided; None if they are absolute.
     standardisation : Standardisation or None
         How features and target are centred and scaled first.
+    row_bound : float
+        Longer rows are drawn to this Euclidean norm where there is no ``standardisation``.
     whitening_floor : float >= 0
         Second moments below this part of their average are not whitened.
     class_weights : ndarray of shape (n_classes,), ClassCounts or None
@@ -144,6 +150,7 @@ class Descent(Mechanism):
     clip_ridge: float = 0.0
     row_norm: float | None = None
     standardisation: Standardisation | None = None
+    row_bound: float = math.inf
     whitening_floor: float = 0.0
     class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
     theorem = "user-normalised descent, docs/user_level.md"
@@ -245,6 +252,9 @@ class Descent(Mechanism):
         n_users = self.split.count(data.groups.n_users, release)
         level = self.split.level(n_users, self.objective.n_coef)
         frame, matrix, row_norm = identity(self.objective.n_features), None, self.row_norm
+        if self.standardisation is None and math.isfinite(self.row_bound):
+            frame = frame._replace(row_bound=self.row_bound)
+            data = replace(data, X=bounded_rows(data.X, self.row_bound))
         scale_missed = self.select_scale
         class_weights = self.class_weights
         if isinstance(class_weights, ClassCounts):
@@ -312,6 +322,7 @@ class Descent(Mechanism):
             frame.target_range(level),
             class_weights,
             alpha,
+            frame.row_bound,
         )
 
     def _objective(

@@ -138,6 +138,7 @@ class MomentsRegression(Mechanism):
             result.noise_level,
             target_range=frame.target_range(result.noise_level),
             alpha=self.alpha,
+            row_bound=frame.row_bound,
         )
 
     def _solve(self, result: MeanResult, penalty: FloatArray) -> FloatArray:

@@ -15,6 +15,7 @@ from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_lo
 from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
+from skprivate.user_level._row_bound import bounded_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
@@ -118,6 +119,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
         Projection and clipping radius as used, in the coordinates of the descent: public, or selected privately.
+    row_bound_ : float
+        Rows of a larger Euclidean norm are drawn to this norm, in fitting and in predicting: twice the private typical
+        norm, or 2 √n_features, where users are too few to centre and scale features; infinite elsewhere.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -296,7 +300,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.clip(X @ self.coef_ + self.intercept_, *self.target_range_)
+        return np.clip(bounded_rows(X, self.row_bound_) @ self.coef_ + self.intercept_, *self.target_range_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -22,6 +22,7 @@ from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median, r
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import SCALES, select_median_scale, selection_epsilon
 from skprivate.user_level._problems import UserData
+from skprivate.user_level._row_bound import REACH, bounded_columns, bounded_rows, public_bound
 from skprivate.user_level._users import UserGroups, user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,6 +30,8 @@ FloatArray = npt.NDArray[np.float64]
 #: Largest share of the budget (in zCDP) for all columns where the number of users is public, and where it is not.
 SHARE = 0.25
 SHARE_PRIVATE_COUNT = 0.12
+#: The same for the typical norm of a row alone, which is lost on features that are prepared.
+NORM_SHARE = 0.1
 #: What reaches may cost beyond the least, as a share of the budget.
 REACH_SHARE = 0.04
 #: Centres are found up to a relative 2⁻¹³: an offset of a thousand deviations is still removed.
@@ -62,6 +65,8 @@ class Frame(NamedTuple):
         Typical Euclidean norm of a row after the map, with the constant 1 of an intercept.
     target_found : bool
         Whether the centre and the scale of the target were found.
+    row_bound : float
+        Longer rows are drawn to this Euclidean norm first, in the units in which they came.
     """
 
     centres: FloatArray
@@ -70,6 +75,7 @@ class Frame(NamedTuple):
     target_scale: float
     row_norm: float
     target_found: bool = False
+    row_bound: float = math.inf
 
     def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
         """Coefficients of the features as they came, from those after the map: shape (n_outputs, n_coef)."""
@@ -107,6 +113,9 @@ class Standardisation:
         Whether the target is a number to be centred and scaled as well.
     median_epsilon, reach_epsilon, norm_epsilon : float
         Prices of each selection.
+    by_column : bool
+        Whether every feature has a centre and a scale of its own. Otherwise all are divided by one number, such that
+        rows have a norm of about √n_features, and longer rows are drawn in.
     """
 
     terms: Terms
@@ -116,28 +125,28 @@ class Standardisation:
     median_epsilon: float
     reach_epsilon: float
     norm_epsilon: float
+    by_column: bool = True
 
     @property
     def n_columns(self) -> int:
-        return self.n_features + self.target
+        return self.by_column * self.n_features + self.target
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """All that `run` draws."""
+        typical = (BoundedRangeEvent(self.norm_epsilon), 1)
+        if not self.n_columns:
+            return (typical,)
         medians = [(BoundedRangeEvent(self.median_epsilon), self.n_columns)] if self.centred else []
-        return (
-            *medians,
-            (BoundedRangeEvent(self.reach_epsilon), self.n_columns),
-            (BoundedRangeEvent(self.norm_epsilon), 1),
-        )
+        return (*medians, (BoundedRangeEvent(self.reach_epsilon), self.n_columns), typical)
 
     def decides(self, n_users: float) -> bool:
         """Whether so many users decide all selections."""
-        return (
+        columns = not self.n_columns or (
             self.median_epsilon * (1.0 + 1e-12) >= _median_price(self.terms, n_users)
             and self.reach_epsilon * (1.0 + 1e-12) >= _reach_price(MOST_BEYOND, n_users)
-            and self.terms.decides(self.norm_epsilon, n_users)
         )
+        return columns and self.terms.decides(self.norm_epsilon, n_users)
 
     def run(self, data: UserData, n_users: float, release: Any) -> tuple[UserData, Frame]:
         """Draw the map and apply it; nothing is changed where ``n_users`` are too few.
@@ -161,32 +170,35 @@ class Standardisation:
         # The smallest tail that this price can tell from nobody; a lower bound on the users may be 0 or less.
         n_users = max(n_users, 1.0)
         beyond = min(_REACH_CANDIDATES * 2.0 / (self.reach_epsilon * n_users), MOST_BEYOND)
+        own = columns if self.by_column else columns[:0]
         found = [
             self._column(column, groups, beyond, n_users, release)
-            for column in (columns if target is None else [*columns, target])
+            for column in (own if target is None else [*own, target])
         ]
-        centres, scales = (np.array(numbers) for numbers in zip(*found, strict=True))
         d = self.n_features
         useful = self.decides(n_users)
         frame = identity(d)
-        if useful and not _prepared(centres[:d], scales[:d]):
-            frame = frame._replace(centres=centres[:d], scales=np.where(scales[:d] > 0.0, scales[:d], 1.0))
-        if useful and self.target and scales[d] > 0.0:
-            frame = frame._replace(
-                target_centre=float(centres[d]), target_scale=float(scales[d]), target_found=True
-            )
-        mapped = np.empty((d, data.groups.n_rows))
-        for column, centre, scale, out in zip(columns, frame.centres, frame.scales, mapped, strict=True):
-            np.subtract(column, centre, out=out)
-            out /= scale
+        if useful and target is not None and found[-1][1] > 0.0:
+            frame = frame._replace(target_centre=found[-1][0], target_scale=found[-1][1], target_found=True)
+        if useful and self.by_column:
+            centres, scales = (np.array(numbers) for numbers in zip(*found[:d], strict=True))
+            if not _prepared(centres, scales):
+                frame = frame._replace(centres=centres, scales=np.where(scales > 0.0, scales, 1.0))
+        mapped = columns if not self.by_column else _mapped(columns, frame)
         row_norm = select_median_scale(
-            _row_norms(mapped, groups, self.centred),
+            _row_norms(mapped, groups, self.centred and self.by_column),
             epsilon=self.norm_epsilon,
             release=release,
             monotone=self.terms.monotone,
         )
         if not useful:
-            return data, frame
+            frame = frame._replace(row_bound=public_bound(d))
+            return replace(data, X=bounded_rows(data.X, frame.row_bound)), frame
+        if not self.by_column:
+            scales = np.full(d, row_norm / math.sqrt(d))
+            frame = frame._replace(scales=scales, row_bound=REACH * row_norm)
+            mapped = _mapped(bounded_columns(columns, frame.row_bound), frame)
+            row_norm = math.sqrt(d + self.centred)
         y = data.y if data.groups.in_order else data.y[data.groups.order]
         if target is not None:
             y = (target - frame.target_centre) / frame.target_scale
@@ -240,24 +252,41 @@ def plan_standardisation(
         As in `Standardisation`.
     """
     rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
-    count = n_features + target
     median, least = _median_price(terms, 1.0), _reach_price(MOST_BEYOND, 1.0)
     typical = selection_epsilon(1.0, len(SCALES), monotone=terms.monotone)
-    needed = (count * (centred * median**2 + least**2) + typical**2) / 8.0  # ρ times the square of the users
-    share = SHARE_PRIVATE_COUNT if terms.n_users is None else SHARE
-    least_users = math.sqrt(needed / (share * rho))
-    if terms.n_users is not None and terms.n_users < least_users:
-        return None
-    n = least_users if terms.n_users is None else float(terms.n_users)
+
+    def least_users(count: int, share: float) -> float:
+        # ρ times the square of the users
+        needed = (count * (centred * median**2 + least**2) + typical**2) / 8.0
+        return math.sqrt(needed / (share * rho))
+
+    by_column, count = True, n_features + target
+    if terms.n_users is None:
+        n = least_users(count, SHARE_PRIVATE_COUNT)
+    else:
+        n = float(terms.n_users)
+        if n < least_users(count, SHARE):
+            by_column, count = False, int(target)
+            if n < least_users(count, SHARE if target else NORM_SHARE):
+                return None
     reach = least / n
-    if terms.n_users is not None:
+    if terms.n_users is not None and count:
         reach = max(reach, min(math.sqrt(8.0 * REACH_SHARE * rho / count), _reach_price(LEAST_BEYOND, n)))
-    return Standardisation(terms, n_features, centred, target, median / n, reach, typical / n)
+    return Standardisation(terms, n_features, centred, target, median / n, reach, typical / n, by_column)
 
 
 def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
     """Whether features seem to have about mean 0 and deviation 1 as they are: then somebody chose their scales."""
     return bool(np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE)
+
+
+def _mapped(columns: FloatArray, frame: Frame) -> FloatArray:
+    """Columns less their centres, over their scales."""
+    mapped = np.empty(columns.shape)
+    for column, centre, scale, out in zip(columns, frame.centres, frame.scales, mapped, strict=True):
+        np.subtract(column, centre, out=out)
+        out /= scale
+    return mapped
 
 
 def _median_price(terms: Terms, n_users: float) -> float:
