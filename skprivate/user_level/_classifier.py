@@ -24,7 +24,6 @@ from skprivate.user_level._losses import (
 from skprivate.user_level._noise_rules import LEAST_CLIP, clip_noise, first_residual, noise_ridge
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
-from skprivate.user_level._row_bound import bounded_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
@@ -121,6 +120,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     row_bound_ : float
         Rows of a larger Euclidean norm are drawn to this norm, in fitting and in predicting: twice the private typical
         norm, or 2 √n_features, where users are too few to centre and scale features; infinite elsewhere.
+    feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
+        Features beyond these ends are set to them, in fitting and in predicting. Infinite but for features that are
+        one value for so many rows that the others did not give a scale.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -335,7 +337,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = bounded_rows(X, self.row_bound_) @ self.coef_.T + self.intercept_
+        scores = self._bounded(X) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X):

@@ -71,6 +71,8 @@ class LinearResult:
         Strength of the penalty.
     row_bound : float
         Longer rows are drawn to this Euclidean norm before they are looked at.
+    feature_range : (array-like, array-like)
+        Features are clipped to these ends before they are looked at.
     """
 
     coef: FloatArray
@@ -85,6 +87,7 @@ class LinearResult:
     class_weights: FloatArray | None = None
     alpha: float = 0.0
     row_bound: float = math.inf
+    feature_range: tuple[npt.ArrayLike, npt.ArrayLike] = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -323,6 +326,7 @@ class Descent(Mechanism):
             class_weights,
             alpha,
             frame.row_bound,
+            frame.feature_range,
         )
 
     def _objective(

@@ -139,6 +139,7 @@ class MomentsRegression(Mechanism):
             target_range=frame.target_range(result.noise_level),
             alpha=self.alpha,
             row_bound=frame.row_bound,
+            feature_range=frame.feature_range,
         )
 
     def _solve(self, result: MeanResult, penalty: FloatArray) -> FloatArray:

@@ -15,7 +15,6 @@ from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_lo
 from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
-from skprivate.user_level._row_bound import bounded_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
@@ -122,6 +121,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     row_bound_ : float
         Rows of a larger Euclidean norm are drawn to this norm, in fitting and in predicting: twice the private typical
         norm, or 2 √n_features, where users are too few to centre and scale features; infinite elsewhere.
+    feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
+        Features beyond these ends are set to them, in fitting and in predicting. Infinite but for features that are
+        one value for so many rows that the others did not give a scale.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -300,7 +302,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.clip(bounded_rows(X, self.row_bound_) @ self.coef_ + self.intercept_, *self.target_range_)
+        return np.clip(self._bounded(X) @ self.coef_ + self.intercept_, *self.target_range_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -21,7 +21,7 @@ from skprivate.user_level._phased import PhasedDescent
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._published import PublishedDescent
-from skprivate.user_level._row_bound import public_bound
+from skprivate.user_level._row_bound import bounded_rows, public_bound
 from skprivate.user_level._settled import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
 from skprivate.user_level._standardise import Standardisation, plan_standardisation
 from skprivate.user_level._users import UserGroups, encode_users
@@ -179,9 +179,14 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         self.n_users_ = result.n_users
         self.alpha_ = result.alpha
         self.row_bound_ = result.row_bound
+        self.feature_range_ = tuple(np.broadcast_to(end, self.n_features_in_) for end in result.feature_range)
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
         return result
+
+    def _bounded(self, X: FloatArray) -> FloatArray:
+        """Rows as the fit looked at them."""
+        return bounded_rows(np.clip(X, *self.feature_range_), self.row_bound_)
 
     def _assumptions(self) -> tuple[str, ...]:
         assumptions = ["features were transformed by public rules only"]

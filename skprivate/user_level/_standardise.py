@@ -46,6 +46,8 @@ LEAST_RELATIVE, LEAST_REACH = 2.0**-13, 2.0**-30
 MOST_CENTRE, MOST_SCALE = 1.5, 3.0
 #: Predictions are kept within so many scales of the target about its centre, and within more below this noise level.
 TARGET_REACH, RANGE_LEVEL = 6.0, 1e-5
+#: A feature without a scale differs from its centre for a share β of the rows at most. It is clipped to β^(−1/2) about
+#: it, so that its mean square is at most 1, and to more below `RANGE_LEVEL`.
 #: ln of the numbers of candidates, and of how rarely a selection misses.
 _MEDIAN_CANDIDATES = math.log(4 * 2 * 128 * 256)
 _MISSES = 9.0
@@ -67,6 +69,8 @@ class Frame(NamedTuple):
         Whether the centre and the scale of the target were found.
     row_bound : float
         Longer rows are drawn to this Euclidean norm first, in the units in which they came.
+    reaches : ndarray of shape (n_features,) or inf
+        Features are clipped to so much about their centres.
     """
 
     centres: FloatArray
@@ -76,6 +80,7 @@ class Frame(NamedTuple):
     row_norm: float
     target_found: bool = False
     row_bound: float = math.inf
+    reaches: FloatArray | float = math.inf
 
     def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
         """Coefficients of the features as they came, from those after the map: shape (n_outputs, n_coef)."""
@@ -85,6 +90,11 @@ class Frame(NamedTuple):
         if fit_intercept:
             result[:, -1] += self.target_centre - result[:, :n_features] @ self.centres
         return result
+
+    @property
+    def feature_range(self) -> tuple[FloatArray, FloatArray]:
+        """Where features are meant to lie: lower and upper ends."""
+        return self.centres - self.reaches, self.centres + self.reaches
 
     def target_range(self, level: float) -> tuple[float, float]:
         """Where predictions are meant to lie, for a fit of this noise level; everywhere if no scale was found."""
@@ -140,6 +150,11 @@ class Standardisation:
         medians = [(BoundedRangeEvent(self.median_epsilon), self.n_columns)] if self.centred else []
         return (*medians, (BoundedRangeEvent(self.reach_epsilon), self.n_columns), typical)
 
+    def _level(self, n_users: float) -> float:
+        """Noise level ν of a fit with all the budget."""
+        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        return self.terms.sum_sensitivity * multiplier * math.sqrt(self.n_features) / n_users
+
     def decides(self, n_users: float) -> bool:
         """Whether so many users decide all selections."""
         columns = not self.n_columns or (
@@ -183,7 +198,12 @@ class Standardisation:
         if useful and self.by_column:
             centres, scales = (np.array(numbers) for numbers in zip(*found[:d], strict=True))
             if not _prepared(centres, scales):
-                frame = frame._replace(centres=centres, scales=np.where(scales > 0.0, scales, 1.0))
+                reach = beyond**-0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
+                frame = frame._replace(
+                    centres=centres,
+                    scales=np.where(scales > 0.0, scales, 1.0),
+                    reaches=np.where(scales > 0.0, math.inf, reach),
+                )
         mapped = columns if not self.by_column else _mapped(columns, frame)
         row_norm = select_median_scale(
             _row_norms(mapped, groups, self.centred and self.by_column),
@@ -281,7 +301,10 @@ def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
 
 
 def _mapped(columns: FloatArray, frame: Frame) -> FloatArray:
-    """Columns less their centres, over their scales."""
+    """Columns, clipped, less their centres, over their scales."""
+    if np.isfinite(frame.reaches).any():
+        low, high = frame.feature_range
+        columns = np.clip(columns, low[:, None], high[:, None])
     mapped = np.empty(columns.shape)
     for column, centre, scale, out in zip(columns, frame.centres, frame.scales, mapped, strict=True):
         np.subtract(column, centre, out=out)
