@@ -117,9 +117,12 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
         Projection and clipping radius as used, in the coordinates of the descent.
+    feature_center_, feature_scale_ : ndarray of shape (n_features,)
+        Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
-        Rows of a larger Euclidean norm are drawn to this norm, in fitting and in predicting: twice the private typical
-        norm, or 2 √n_features, where users are too few to centre and scale features; infinite elsewhere.
+        Rows that are, centred and scaled, of a larger Euclidean norm are drawn to this norm, in fitting and in
+        predicting: twice the private typical norm, more where there is hardly any noise, and 2 √n_features where users
+        are too few to find one. Infinite where features are meant as they are.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
         Features beyond these ends are set to them, in fitting and in predicting. Infinite but for features that are
         one value for so many rows that the others did not give a scale.
@@ -337,7 +340,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = self._bounded(X) @ self.coef_.T + self.intercept_
+        scores = self._frame.bounded(X) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X):

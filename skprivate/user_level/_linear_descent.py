@@ -18,7 +18,6 @@ from skprivate.user_level._noise_rules import LEAST_CLIP
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, UserProblem
-from skprivate.user_level._row_bound import bounded_rows
 from skprivate.user_level._settled import Course
 from skprivate.user_level._standardise import Frame, Standardisation, identity
 from skprivate.user_level._users import user_magnitudes
@@ -69,10 +68,8 @@ class LinearResult:
         Public, or from released counts.
     alpha : float
         Strength of the penalty.
-    row_bound : float
-        Longer rows are drawn to this Euclidean norm before they are looked at.
-    feature_range : (array-like, array-like)
-        Features are clipped to these ends before they are looked at.
+    frame : Frame or None
+        How features were centred, scaled and bounded.
     """
 
     coef: FloatArray
@@ -86,8 +83,7 @@ class LinearResult:
     target_range: tuple[float, float] = (-math.inf, math.inf)
     class_weights: FloatArray | None = None
     alpha: float = 0.0
-    row_bound: float = math.inf
-    feature_range: tuple[npt.ArrayLike, npt.ArrayLike] = (-math.inf, math.inf)
+    frame: Frame | None = None
 
 
 @dataclass(frozen=True)
@@ -257,7 +253,7 @@ class Descent(Mechanism):
         frame, matrix, row_norm = identity(self.objective.n_features), None, self.row_norm
         if self.standardisation is None and math.isfinite(self.row_bound):
             frame = frame._replace(row_bound=self.row_bound)
-            data = replace(data, X=bounded_rows(data.X, self.row_bound))
+            data = replace(data, X=frame.bounded(data.X))
         scale_missed = self.select_scale
         class_weights = self.class_weights
         if isinstance(class_weights, ClassCounts):
@@ -325,8 +321,7 @@ class Descent(Mechanism):
             frame.target_range(level),
             class_weights,
             alpha,
-            frame.row_bound,
-            frame.feature_range,
+            frame,
         )
 
     def _objective(

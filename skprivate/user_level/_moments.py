@@ -138,8 +138,7 @@ class MomentsRegression(Mechanism):
             result.noise_level,
             target_range=frame.target_range(result.noise_level),
             alpha=self.alpha,
-            row_bound=frame.row_bound,
-            feature_range=frame.feature_range,
+            frame=frame,
         )
 
     def _solve(self, result: MeanResult, penalty: FloatArray) -> FloatArray:

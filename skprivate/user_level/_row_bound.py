@@ -1,7 +1,8 @@
-"""Rows of features in unknown units: none has more than the say of a row of the size that is assumed.
+"""Rows that are far longer than others: none has more than the say of a row of the size that is typical or assumed.
 
-Noise moves a prediction by as much as the row is long. A row that is drawn into the ball of `REACH` times the assumed
-norm suffers at most `REACH`² times the variance of a typical one, whatever unit it came in.
+Noise moves a prediction by as much as the row is long. A row that is drawn into the ball of `REACH` times the typical
+norm suffers at most `REACH`² times the variance of a typical one, whatever unit it came in. And a slope found on rows
+whose gradients are not clipped has no meaning far beyond them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ FloatArray = npt.NDArray[np.float64]
 #: Rows up to so many times the assumed norm are left alone. Of normal rows fewer than 5 % are longer, of those with
 #: five and more features 1 in 1000.
 REACH = 2.0
+#: The same over the inverse root of the noise level, where that is larger: it grows as clipping radii do.
+REACH_GROWTH = 0.04
 
 
 def public_bound(n_features: int) -> float:
@@ -49,6 +52,21 @@ def bounded_columns(columns: FloatArray, bound: float) -> FloatArray:
     return result
 
 
-def bounded_rows(X: FloatArray, bound: float) -> FloatArray:
-    """`bounded_columns` of a table of shape (n_rows, n_features)."""
-    return X if math.isinf(bound) else bounded_columns(np.ascontiguousarray(X.T), bound).T
+def reach_of_rows(level: float) -> float:
+    """Bound in typical norms, where a typical norm was found, for a fit of noise level ν."""
+    return max(REACH, REACH * REACH_GROWTH / math.sqrt(level))
+
+
+def bounded_rows(X: FloatArray, centres: FloatArray, scales: FloatArray, bound: float) -> FloatArray:
+    """Rows drawn to their centre such that, over their scales, their distance from it is at most ``bound``.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+    centres, scales : ndarray of shape (n_features,)
+    bound : float > 0
+    """
+    if math.isinf(bound):
+        return X
+    mapped = np.ascontiguousarray(((X - centres) / scales).T)
+    return bounded_columns(mapped, bound).T * scales + centres

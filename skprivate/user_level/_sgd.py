@@ -21,9 +21,9 @@ from skprivate.user_level._phased import PhasedDescent
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._published import PublishedDescent
-from skprivate.user_level._row_bound import bounded_rows, public_bound
+from skprivate.user_level._row_bound import public_bound
 from skprivate.user_level._settled import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
-from skprivate.user_level._standardise import Standardisation, plan_standardisation
+from skprivate.user_level._standardise import Standardisation, identity, plan_standardisation
 from skprivate.user_level._users import UserGroups, encode_users
 
 FloatArray = npt.NDArray[np.float64]
@@ -178,15 +178,13 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users
         self.alpha_ = result.alpha
-        self.row_bound_ = result.row_bound
-        self.feature_range_ = tuple(np.broadcast_to(end, self.n_features_in_) for end in result.feature_range)
+        frame = identity(self.n_features_in_) if result.frame is None else result.frame
+        self._frame = frame
+        self.feature_center_, self.feature_scale_ = frame.centres, frame.scales
+        self.feature_range_, self.row_bound_ = frame.feature_range, frame.row_bound
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
         return result
-
-    def _bounded(self, X: FloatArray) -> FloatArray:
-        """Rows as the fit looked at them."""
-        return bounded_rows(np.clip(X, *self.feature_range_), self.row_bound_)
 
     def _assumptions(self) -> tuple[str, ...]:
         assumptions = ["features were transformed by public rules only"]

@@ -22,7 +22,7 @@ from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median, r
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import SCALES, select_median_scale, selection_epsilon
 from skprivate.user_level._problems import UserData
-from skprivate.user_level._row_bound import REACH, bounded_columns, bounded_rows, public_bound
+from skprivate.user_level._row_bound import bounded_columns, bounded_rows, public_bound, reach_of_rows
 from skprivate.user_level._users import UserGroups, user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
@@ -68,7 +68,7 @@ class Frame(NamedTuple):
     target_found : bool
         Whether the centre and the scale of the target were found.
     row_bound : float
-        Longer rows are drawn to this Euclidean norm first, in the units in which they came.
+        Rows that are longer after the map are drawn to this Euclidean norm.
     reaches : ndarray of shape (n_features,) or inf
         Features are clipped to so much about their centres.
     """
@@ -95,6 +95,13 @@ class Frame(NamedTuple):
     def feature_range(self) -> tuple[FloatArray, FloatArray]:
         """Where features are meant to lie: lower and upper ends."""
         return self.centres - self.reaches, self.centres + self.reaches
+
+    def bounded(self, X: FloatArray) -> FloatArray:
+        """Rows as a fit looks at them: clipped and drawn in, in the units in which they came."""
+        if np.isfinite(self.reaches).any():
+            X = np.clip(X, *self.feature_range)
+        with np.errstate(all="ignore"):
+            return bounded_rows(X, self.centres, self.scales, self.row_bound)
 
     def target_range(self, level: float) -> tuple[float, float]:
         """Where predictions are meant to lie, for a fit of this noise level; everywhere if no scale was found."""
@@ -213,12 +220,15 @@ class Standardisation:
         )
         if not useful:
             frame = frame._replace(row_bound=public_bound(d))
-            return replace(data, X=bounded_rows(data.X, frame.row_bound)), frame
+            return replace(data, X=frame.bounded(data.X)), frame
         if not self.by_column:
             scales = np.full(d, row_norm / math.sqrt(d))
-            frame = frame._replace(scales=scales, row_bound=REACH * row_norm)
-            mapped = _mapped(bounded_columns(columns, frame.row_bound), frame)
-            row_norm = math.sqrt(d + self.centred)
+            frame = frame._replace(scales=scales)
+            mapped, row_norm = _mapped(columns, frame), math.sqrt(d + self.centred)
+        if not (self.by_column and self.target):
+            # Predictions of a target with a scale of its own are bounded already, and long rows tell most of a slope.
+            frame = frame._replace(row_bound=row_norm * reach_of_rows(self._level(n_users)))
+        mapped = bounded_columns(mapped, frame.row_bound)
         y = data.y if data.groups.in_order else data.y[data.groups.order]
         if target is not None:
             y = (target - frame.target_centre) / frame.target_scale
