@@ -14,7 +14,7 @@ from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
 from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._losses import HuberLoss
-from skprivate.user_level._noise_rules import LEAST_CLIP
+from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, noise_penalty
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, UserProblem
@@ -186,14 +186,20 @@ class Descent(Mechanism):
             start = min(start, max(LEAST_CLIP, self.clip_noise / (math.sqrt(self.size) * level)))
         return max(start, self.clip_growth / math.sqrt(level))
 
+    def flat(self, n_users: float) -> bool:
+        """Whether all users are clipped at the origin, so that a default penalty alone holds the intercept."""
+        return self.given_alpha is None and self.clip_ridge > 0.0 and self.clip(n_users) < self.clip_radius
+
     def penalty(self, n_users: float) -> float:
         """Strength of the penalty for a public or released number of users."""
         if self.given_alpha is not None:
             return self.given_alpha
         level, clip = self.split.level(n_users, self.size), self.clip(n_users)
-        # Beyond `SHRINK_LEVEL` the projection radius shrinks, and a stronger pull would overshoot within a step.
-        by_clip = self.clip_ridge * (clip * min(level, SHRINK_LEVEL)) ** 2
-        return (self.record_ridge * level**2 + by_clip) * self.size + self.user_ridge / n_users
+        noise = self.record_ridge * self.size * level**2
+        if self.clip_ridge:
+            width = self.size / self.objective.n_outputs
+            noise += noise_penalty(self.clip_ridge, level, clip, width, self.size, self.flat(n_users))
+        return noise + self.user_ridge / n_users
 
     @property
     def _n_whitened(self) -> int:
@@ -283,7 +289,8 @@ class Descent(Mechanism):
                 else:
                     matrix = None
         alpha = self.penalty(n_users)
-        objective = self._objective(alpha, frame, matrix, class_weights)
+        spared = 0.0 if not self.flat(n_users) else INTERCEPT_PART
+        objective = self._objective(alpha, spared, frame, matrix, class_weights)
         radius = self.radius / (row_norm or 1.0)
         price = self.split.scale_epsilon
         if price is not None:
@@ -325,7 +332,7 @@ class Descent(Mechanism):
         )
 
     def _objective(
-        self, alpha: float, frame: Frame, matrix: FloatArray | None, class_weights: FloatArray | None
+        self, alpha: float, intercept: float, frame: Frame, matrix: FloatArray | None, class_weights: FloatArray | None
     ) -> Objective:
         """The objective in the coordinates of the descent."""
         objective = replace(self.objective, alpha=alpha)
@@ -342,11 +349,11 @@ class Descent(Mechanism):
             # A given penalty is one of the coefficients of the features as they came.
             weights[: len(frame.scales)] = 1.0 / frame.scales**2
         if objective.fit_intercept:
-            weights[-1] = 0.0
+            weights[-1] = intercept
         if matrix is not None:
             metric = (matrix.T * weights) @ matrix
             return replace(objective, n_features=d, fit_intercept=False, metric=metric)
-        return replace(objective, metric=np.diag(weights)) if self.standardisation is not None else objective
+        return replace(objective, metric=np.diag(weights)) if self.standardisation or intercept else objective
 
     def _descend(
         self, objective: Objective, data: UserData, plan: DescentPlan, level: float, release: Any

@@ -12,6 +12,10 @@ CURVED = 0.5
 #: Least clipping radius, in norms of a row, of "auto", and that of "robust": users that are classified well enough are
 #: below it, so that noise falls with it.
 LEAST_CLIP = 0.2
+#: Largest noise levels that a penalty follows.
+MOST_LEVEL, MOST_FLAT_LEVEL = 0.15, 0.5
+#: An intercept that is penalised counts for so much of a slope: log odds vary more than slopes do.
+INTERCEPT_PART = 0.5
 #: Excess log loss of weak effects that are fitted with `LEAST_CLIP`, as measured: so much noise is worth avoiding it.
 EXAGGERATION = 0.08
 
@@ -62,6 +66,33 @@ def noise_ridge(loss: Any, n_outputs: int) -> float:
     """
     curvature = CURVED * curvature_at_origin(loss, n_outputs)
     return 1.0 / (n_outputs**2 * curvature) if curvature else 0.0
+
+
+def noise_penalty(ridge: float, level: float, clip: float, width: float, size: int, flat: bool) -> float:
+    """Strength of the penalty.
+
+    Where all users are clipped at the origin the loss has no curvature there, and noise of norm c·√δ·ν carries the
+    coefficients as far as the penalty lets it: c·√δ·ν/√k leaves the k outputs a norm of 1 each. Both stop growing where
+    the projection radius shrinks instead: a pull much stronger than the votes would leave nothing of these after
+    clipping.
+
+    Parameters
+    ----------
+    ridge : float
+        `noise_ridge`.
+    level : float
+        Noise level ν.
+    clip : float
+        Clipping radius c in norms of a row.
+    width : float
+        Coefficients δ of one output.
+    size : int
+        Coefficients of all.
+    flat : bool
+        Whether all users are clipped at the origin.
+    """
+    balanced = ridge * size * (clip * min(level, MOST_LEVEL)) ** 2
+    return max(balanced, clip * width / math.sqrt(size) * min(level, MOST_FLAT_LEVEL)) if flat else balanced
 
 
 def curvature_at_origin(loss: Any, n_outputs: int) -> float:

@@ -52,9 +52,9 @@ def bounded_columns(columns: FloatArray, bound: float) -> FloatArray:
     return result
 
 
-def reach_of_rows(level: float) -> float:
+def reach_of_rows(reach: float, level: float) -> float:
     """Bound in typical norms, where a typical norm was found, for a fit of noise level ν."""
-    return max(REACH, REACH * REACH_GROWTH / math.sqrt(level))
+    return max(reach, REACH * REACH_GROWTH / math.sqrt(level))
 
 
 def bounded_rows(X: FloatArray, centres: FloatArray, scales: FloatArray, bound: float) -> FloatArray:

@@ -22,7 +22,7 @@ from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median, r
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import SCALES, select_median_scale, selection_epsilon
 from skprivate.user_level._problems import UserData
-from skprivate.user_level._row_bound import bounded_columns, bounded_rows, public_bound, reach_of_rows
+from skprivate.user_level._row_bound import REACH, bounded_columns, bounded_rows, public_bound, reach_of_rows
 from skprivate.user_level._users import UserGroups, user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
@@ -32,6 +32,8 @@ SHARE = 0.25
 SHARE_PRIVATE_COUNT = 0.12
 #: The same for the typical norm of a row alone, which is lost on features that are prepared.
 NORM_SHARE = 0.1
+#: And for the target alone: without its centre no prediction is of any use.
+TARGET_SHARE = 0.5
 #: What reaches may cost beyond the least, as a share of the budget.
 REACH_SHARE = 0.04
 #: Centres are found up to a relative 2⁻¹³: an offset of a thousand deviations is still removed.
@@ -129,7 +131,7 @@ class Standardisation:
     target : bool
         Whether the target is a number to be centred and scaled as well.
     median_epsilon, reach_epsilon, norm_epsilon : float
-        Prices of each selection.
+        Prices of each selection; of a norm None where it is not selected.
     by_column : bool
         Whether every feature has a centre and a scale of its own. Otherwise all are divided by one number, such that
         rows have a norm of about √n_features, and longer rows are drawn in.
@@ -141,7 +143,7 @@ class Standardisation:
     target: bool
     median_epsilon: float
     reach_epsilon: float
-    norm_epsilon: float
+    norm_epsilon: float | None
     by_column: bool = True
 
     @property
@@ -151,11 +153,10 @@ class Standardisation:
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """All that `run` draws."""
-        typical = (BoundedRangeEvent(self.norm_epsilon), 1)
-        if not self.n_columns:
-            return (typical,)
-        medians = [(BoundedRangeEvent(self.median_epsilon), self.n_columns)] if self.centred else []
-        return (*medians, (BoundedRangeEvent(self.reach_epsilon), self.n_columns), typical)
+        prices = [(self.median_epsilon, self.n_columns * self.centred), (self.reach_epsilon, self.n_columns)]
+        if self.norm_epsilon is not None:
+            prices.append((self.norm_epsilon, 1))
+        return tuple((BoundedRangeEvent(price), count) for price, count in prices if count)
 
     def _level(self, n_users: float) -> float:
         """Noise level ν of a fit with all the budget."""
@@ -168,7 +169,7 @@ class Standardisation:
             self.median_epsilon * (1.0 + 1e-12) >= _median_price(self.terms, n_users)
             and self.reach_epsilon * (1.0 + 1e-12) >= _reach_price(MOST_BEYOND, n_users)
         )
-        return columns and self.terms.decides(self.norm_epsilon, n_users)
+        return columns and (self.norm_epsilon is None or self.terms.decides(self.norm_epsilon, n_users))
 
     def run(self, data: UserData, n_users: float, release: Any) -> tuple[UserData, Frame]:
         """Draw the map and apply it; nothing is changed where ``n_users`` are too few.
@@ -212,22 +213,22 @@ class Standardisation:
                     reaches=np.where(scales > 0.0, math.inf, reach),
                 )
         mapped = columns if not self.by_column else _mapped(columns, frame)
-        row_norm = select_median_scale(
-            _row_norms(mapped, groups, self.centred and self.by_column),
-            epsilon=self.norm_epsilon,
-            release=release,
-            monotone=self.terms.monotone,
-        )
+        row_norm = math.sqrt(d)
+        if self.norm_epsilon is not None:
+            row_norm = select_median_scale(
+                _row_norms(mapped, groups, self.centred and self.by_column),
+                epsilon=self.norm_epsilon,
+                release=release,
+                monotone=self.terms.monotone,
+            )
         if not useful:
             frame = frame._replace(row_bound=public_bound(d))
             return replace(data, X=frame.bounded(data.X)), frame
         if not self.by_column:
-            scales = np.full(d, row_norm / math.sqrt(d))
-            frame = frame._replace(scales=scales)
+            frame = frame._replace(scales=np.full(d, row_norm / math.sqrt(d)))
             mapped, row_norm = _mapped(columns, frame), math.sqrt(d + self.centred)
-        if not (self.by_column and self.target):
-            # Predictions of a target with a scale of its own are bounded already, and long rows tell most of a slope.
-            frame = frame._replace(row_bound=row_norm * reach_of_rows(self._level(n_users)))
+        reach = TARGET_REACH if self.by_column and self.target else REACH
+        frame = frame._replace(row_bound=row_norm * reach_of_rows(reach, self._level(n_users)))
         mapped = bounded_columns(mapped, frame.row_bound)
         y = data.y if data.groups.in_order else data.y[data.groups.order]
         if target is not None:
@@ -285,24 +286,27 @@ def plan_standardisation(
     median, least = _median_price(terms, 1.0), _reach_price(MOST_BEYOND, 1.0)
     typical = selection_epsilon(1.0, len(SCALES), monotone=terms.monotone)
 
-    def least_users(count: int, share: float) -> float:
+    def least_users(count: int, share: float, norm: bool = True) -> float:
         # ρ times the square of the users
-        needed = (count * (centred * median**2 + least**2) + typical**2) / 8.0
+        needed = (count * (centred * median**2 + least**2) + norm * typical**2) / 8.0
         return math.sqrt(needed / (share * rho))
 
-    by_column, count = True, n_features + target
+    by_column, norm, count = True, True, n_features + target
     if terms.n_users is None:
         n = least_users(count, SHARE_PRIVATE_COUNT)
     else:
         n = float(terms.n_users)
         if n < least_users(count, SHARE):
             by_column, count = False, int(target)
-            if n < least_users(count, SHARE if target else NORM_SHARE):
+            norm = n >= least_users(count, SHARE if target else NORM_SHARE)
+            if not norm and (not target or n < least_users(count, TARGET_SHARE, norm=False)):
                 return None
     reach = least / n
     if terms.n_users is not None and count:
         reach = max(reach, min(math.sqrt(8.0 * REACH_SHARE * rho / count), _reach_price(LEAST_BEYOND, n)))
-    return Standardisation(terms, n_features, centred, target, median / n, reach, typical / n, by_column)
+    return Standardisation(
+        terms, n_features, centred, target, median / n, reach, typical / n if norm else None, by_column
+    )
 
 
 def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
