@@ -14,7 +14,7 @@ from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
 from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._losses import HuberLoss
-from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, noise_penalty
+from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, MOST_CLIP, noise_penalty
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, UserProblem
@@ -183,7 +183,8 @@ class Descent(Mechanism):
         level = self.split.level(n_users, self.size)
         start = self.clip_radius
         if self.clip_noise:
-            start = min(start, max(LEAST_CLIP, self.clip_noise / (math.sqrt(self.size) * level)))
+            free = self.clip_noise / (math.sqrt(self.size) * level)
+            start = max(min(start, max(LEAST_CLIP, free)), min(MOST_CLIP * start, 0.5 * free))
         return max(start, self.clip_growth / math.sqrt(level))
 
     def flat(self, n_users: float) -> bool:
@@ -332,7 +333,12 @@ class Descent(Mechanism):
         )
 
     def _objective(
-        self, alpha: float, intercept: float, frame: Frame, matrix: FloatArray | None, class_weights: FloatArray | None
+        self,
+        alpha: float,
+        intercept: float,
+        frame: Frame,
+        matrix: FloatArray | None,
+        class_weights: FloatArray | None,
     ) -> Objective:
         """The objective in the coordinates of the descent."""
         objective = replace(self.objective, alpha=alpha)
