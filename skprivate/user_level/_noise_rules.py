@@ -16,7 +16,7 @@ LEAST_CLIP = 0.2
 MOST_LEVEL, MOST_FLAT_LEVEL = 0.15, 0.5
 #: An intercept that is penalised counts for so much of a slope: log odds vary more than slopes do.
 INTERCEPT_PART = 0.5
-#: Largest clipping radius over that of the residuals at the origin, where a quarter of `EXAGGERATION` pays for the noise:
+#: Largest clipping radius over that of the residuals at the origin, where the noise costs a quarter of `EXAGGERATION`:
 #: with it the rows of rare classes are not clipped either, whose residuals are larger than at the origin.
 MOST_CLIP = 2.0
 #: Excess log loss of weak effects that are fitted with `LEAST_CLIP`, as measured: so much noise is worth avoiding it.

@@ -21,6 +21,8 @@ FloatArray = npt.NDArray[np.float64]
 REACH = 2.0
 #: The same over the inverse root of the noise level, where that is larger: it grows as clipping radii do.
 REACH_GROWTH = 0.04
+#: Entries beyond are set to this: their norms stay finite.
+_LARGEST = 1e300
 
 
 def public_bound(n_features: int) -> float:
@@ -44,6 +46,7 @@ def bounded_columns(columns: FloatArray, bound: float) -> FloatArray:
     """
     if math.isinf(bound):
         return columns
+    columns = np.clip(columns, -_LARGEST, _LARGEST)
     norms = vector_norms(columns)
     factors = bound / np.maximum(norms, bound)
     result = np.empty(columns.shape)
