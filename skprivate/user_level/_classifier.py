@@ -71,9 +71,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     accounting : {"tight", "paper"}, default="tight"
         "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
     aggregation : {"auto", "robust", "mean"}, default="auto"
-        "robust" clips users at a fifth of the largest gradient of a typical row: least noise. "mean" clips hardly
-        anybody, so that the result minimises the mean objective; take it if probabilities of rare classes matter.
-        "auto" begins as "robust" and clips ever farther out as noise gets small.
+        "robust" clips users at a fifth of the largest gradient of a typical row: least noise, but weak effects come
+        out too strong. "mean" clips hardly anybody, so that the result minimises the mean objective; take it if
+        probabilities of rare classes matter. "auto" begins as "robust" and clips ever farther out as noise gets small.
     standardize : bool, default=True
         Centre and scale features within the budget, see `UserLevelSGDRegressor`. Not done with ``feature_norm``.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
@@ -84,7 +84,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Whether the model has an intercept.
     alpha : float >= 0, optional
         Strength of the ℓ2 penalty on the coefficients of the features as they are given. By default one over the number
-        of users where that is public, on those of standardised features: the default of ``LogisticRegression``.
+        of users, public or released, and what balances the noise (docs/user_level.md), on those of standardised
+        features: in the limit the default of ``LogisticRegression``.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included; by default 20/feature_norm, less where noise
         is large and more where it is small.
