@@ -142,8 +142,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that.
 
     Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best:
-    nothing has to be found out about them. Where users are too few to standardise privately, features are taken as they
-    are, and `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
+    nothing has to be found out about them. Where users are too few to standardise every feature, the target alone is
+    standardised, features keep their proportions, and rows of more than twice the typical norm are drawn to it
+    (``row_bound_``). `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
 
     ``concentration``, ``gradient_bound``, ``step_size`` and ``convexity`` serve ``accounting="paper"`` only.
 
