@@ -290,8 +290,8 @@ class Descent(Mechanism):
                 else:
                     matrix = None
         alpha = self.penalty(n_users)
-        spared = 0.0 if not self.flat(n_users) else INTERCEPT_PART
-        objective = self._objective(alpha, spared, frame, matrix, class_weights)
+        intercept = INTERCEPT_PART if self.flat(n_users) else 0.0
+        objective = self._objective(alpha, intercept, frame, matrix, class_weights)
         radius = self.radius / (row_norm or 1.0)
         price = self.split.scale_epsilon
         if price is not None:

@@ -48,8 +48,6 @@ LEAST_RELATIVE, LEAST_REACH = 2.0**-13, 2.0**-30
 MOST_CENTRE, MOST_SCALE = 1.5, 3.0
 #: Predictions are kept within so many scales of the target about its centre, and within more below this noise level.
 TARGET_REACH, RANGE_LEVEL = 6.0, 1e-5
-#: A feature without a scale differs from its centre for a share β of the rows at most. It is clipped to β^(−1/2) about
-#: it, so that its mean square is at most 1, and to more below `RANGE_LEVEL`.
 #: ln of the numbers of candidates, and of how rarely a selection misses.
 _MEDIAN_CANDIDATES = math.log(4 * 2 * 128 * 256)
 _MISSES = 9.0
@@ -206,6 +204,8 @@ class Standardisation:
         if useful and self.by_column:
             centres, scales = (np.array(numbers) for numbers in zip(*found[:d], strict=True))
             if not _prepared(centres, scales):
+                # A feature without a scale differs from its centre for a share β of the users at most: clipped to
+                # β^(−1/2) about it, its mean square is at most 1. Without noise nothing is clipped.
                 reach = beyond**-0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
                 frame = frame._replace(
                     centres=centres,
