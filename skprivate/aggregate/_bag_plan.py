@@ -52,7 +52,8 @@ class KeyCounter:
         new = [one for one in feature_sets if one not in self._known]
         if new:
             form = partial(_count, n_codes=self.n_codes, feature_sets=new)
-            self._known.update(zip(new, self._rows.gather(form, _add_counts), strict=True))
+            counts: list[KeyCounts] = self._rows.gather(form, _add_counts)
+            self._known.update(zip(new, counts, strict=True))
         return [self._known[one] for one in feature_sets]
 
 

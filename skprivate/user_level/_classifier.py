@@ -24,6 +24,7 @@ from skprivate.user_level._losses import (
     SmoothedHingeLoss,
     check_custom_loss,
 )
+from skprivate.user_level._noise_rules import LEAST_CLIP, clip_noise, first_residual, noise_ridge
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
@@ -31,8 +32,8 @@ from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
 MOST_STEPS = 40
-#: Clipping radius in units of the typical norm of a row.
-CLIP = {"auto": 0.2, "robust": 0.2, "mean": 1.0}
+#: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
+CLIP = {"auto": None, "robust": LEAST_CLIP, "mean": 1.0}
 #: The same, over the inverse root of the noise level.
 CLIP_GROWTH = 0.02
 #: Projection radius times the typical norm of a row: margins up to this size.
@@ -74,9 +75,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     accounting : {"tight", "paper"}, default="tight"
         "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
     aggregation : {"auto", "robust", "mean"}, default="auto"
-        "robust" clips users at a fifth of the largest gradient of a typical row: least noise. "mean" clips hardly
-        anybody, so that the result minimises the mean objective; take it if probabilities of rare classes matter.
-        "auto" begins as "robust" and clips ever farther out as noise gets small.
+        "robust" clips users at a fifth of the largest gradient of a typical row: least noise, but weak effects come
+        out too strong. "mean" clips hardly anybody, so that the result minimises the mean objective; take it if
+        probabilities of rare classes matter. "auto" begins as "robust" and clips ever farther out as noise gets small.
     standardize : bool, default=True
         Centre and scale features within the budget, see `UserLevelSGDRegressor`. Not done with ``feature_norm``.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
@@ -87,7 +88,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Whether the model has an intercept.
     alpha : float >= 0, optional
         Strength of the ℓ2 penalty on the coefficients of the features as they are given. By default one over the number
-        of users where that is public, on those of standardised features: the default of ``LogisticRegression``.
+        of users, public or released, and what balances the noise (docs/user_level.md), on those of standardised
+        features: in the limit the default of ``LogisticRegression``.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included; by default 20/feature_norm, less where noise
         is large and more where it is small.
@@ -120,6 +122,15 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
         Projection and clipping radius as used, in the coordinates of the descent.
+    feature_center_, feature_scale_ : ndarray of shape (n_features,)
+        Released centres and scales of the features; 0 and 1 where none were found.
+    row_bound_ : float
+        Rows that are, centred and scaled, of a larger Euclidean norm are drawn to this norm, in fitting and in
+        predicting: twice the private typical norm, more where there is hardly any noise, and 2 √n_features where users
+        are too few to find one. Infinite where features are meant as they are.
+    feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
+        Features beyond these ends are set to them, in fitting and in predicting. Infinite but for features that are
+        one value for so many rows that the others did not give a scale.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -250,6 +261,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             mechanism = self._mechanism(classes, n_outputs, self._terms(n_users))
             result = self._run(mechanism, targets, n_users, user_ids)
         coef = result.coef.reshape(n_outputs, -1)
+        if multinomial:
+            # What all classes share changes no probability, so it is noise alone.
+            coef = coef - coef.mean(axis=0)
         self.class_weight_ = np.ones(len(classes)) if result.class_weights is None else result.class_weights
         self.classes_ = classes
         self.coef_ = coef[:, :n_features]
@@ -272,12 +286,14 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             most_steps=MOST_STEPS,
             # The median gradient is that of well classified users, no yardstick for the others (rare classes).
             select_clip=False,
-            clip_radius=CLIP[self.aggregation],
+            clip_radius=CLIP[self.aggregation] or first_residual(loss, n_outputs),
+            clip_noise=clip_noise(loss, n_outputs) if self.aggregation == "auto" else 0.0,
             clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
             select_scale=False,
             radius=LARGEST_MARGIN,
             row_norm=norm,
             user_ridge=1.0,
+            clip_ridge=noise_ridge(loss, n_outputs),
             class_weights=class_weights,
         )
 
@@ -326,7 +342,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = linear_rows(X, self.coef_, self.intercept_)
+        scores = linear_rows(self._frame.bounded(X), self.coef_, self.intercept_)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X):

@@ -15,11 +15,12 @@ from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
 from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._losses import HuberLoss
+from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, MOST_CLIP, noise_penalty
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
 from skprivate.user_level._settled import Course
-from skprivate.user_level._standardise import Frame, Standardisation, identity
+from skprivate.user_level._standardise import Frame, Standardisation, bounded_data, identity
 from skprivate.user_level._whitening import n_moments, relative_noise, whiten, whitening
 
 FloatArray = npt.NDArray[np.float64]
@@ -65,6 +66,10 @@ class LinearResult:
         Where predictions are meant to lie.
     class_weights : ndarray of shape (n_classes,) or None
         Public, or from released counts.
+    alpha : float
+        Strength of the penalty.
+    frame : Frame or None
+        How features were centred, scaled and bounded.
     """
 
     coef: FloatArray
@@ -77,6 +82,8 @@ class LinearResult:
     at_bound: bool = False
     target_range: tuple[float, float] = (-math.inf, math.inf)
     class_weights: FloatArray | None = None
+    alpha: float = 0.0
+    frame: Frame | None = None
 
 
 @dataclass(frozen=True)
@@ -90,9 +97,9 @@ class Descent(Mechanism):
     objective : Objective
         Its ``alpha`` is replaced by `alpha`.
     given_alpha : float or None
-        Strength of the penalty; None for ``record_ridge``·d·ν² with the noise level ν of the fit and
-        ``user_ridge``/n, where the number of users is public.
-    record_ridge, user_ridge : float
+        Strength of the penalty; None for (``record_ridge`` + ``clip_ridge``·c²)·d·ν² with the noise level ν of the fit
+        and the clipping radius c in units of ``row_norm``, and ``user_ridge``/n.
+    record_ridge, user_ridge, clip_ridge : float
     given_steps : int or None
         Number of steps; None to choose by public numbers, at most ``most_steps``.
     most_steps : int
@@ -101,6 +108,9 @@ class Descent(Mechanism):
     clip_factor : float
         Clipping radius in units of the median gradient norm.
     clip_radius : float
+    clip_noise : float
+        ``clip_radius`` is less where ν is larger than this over √d·``clip_radius``, down to `LEAST_CLIP`; 0 if it does
+        not depend on ν.
     clip_growth : float
         Clipping radius in the same units over ν^(−1/2), where that is larger; 0 if it does not depend on ν.
     select_scale : bool
@@ -113,6 +123,8 @@ class Descent(Mechanism):
         Typical norm of a row, by which ``clip_radius`` is multiplied and ``radius`` divided; None if they are absolute.
     standardisation : Standardisation or None
         How features and target are centred and scaled first.
+    row_bound : float
+        Longer rows are drawn to this Euclidean norm where there is no ``standardisation``.
     whitening_floor : float >= 0
         Second moments below this part of their average are not whitened.
     class_weights : ndarray of shape (n_classes,), ClassCounts or None
@@ -131,10 +143,13 @@ class Descent(Mechanism):
     select_scale: bool
     radius: float
     shrink_radius: bool
+    clip_noise: float = 0.0
     clip_growth: float = 0.0
     user_ridge: float = 0.0
+    clip_ridge: float = 0.0
     row_norm: float | None = None
     standardisation: Standardisation | None = None
+    row_bound: float = math.inf
     whitening_floor: float = 0.0
     class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
     theorem = "user-normalised descent, docs/user_level.md"
@@ -163,15 +178,29 @@ class Descent(Mechanism):
             return self.most_steps
         return default_steps(self.split.level(self.terms.n_users, self.objective.n_coef), self.most_steps)
 
-    @property
-    def alpha(self) -> float:
-        """Strength of the penalty."""
+    def clip(self, n_users: float) -> float:
+        """Clipping radius in units of ``row_norm``."""
+        level = self.split.level(n_users, self.size)
+        start = self.clip_radius
+        if self.clip_noise:
+            free = self.clip_noise / (math.sqrt(self.size) * level)
+            start = max(min(start, max(LEAST_CLIP, free)), min(MOST_CLIP * start, 0.5 * free))
+        return max(start, self.clip_growth / math.sqrt(level))
+
+    def flat(self, n_users: float) -> bool:
+        """Whether all users are clipped at the origin, so that a default penalty alone holds the intercept."""
+        return self.given_alpha is None and self.clip_ridge > 0.0 and self.clip(n_users) < self.clip_radius
+
+    def penalty(self, n_users: float) -> float:
+        """Strength of the penalty for a public or released number of users."""
         if self.given_alpha is not None:
             return self.given_alpha
-        if self.terms.n_users is None:
-            return 0.0
-        n_coef, n_users = self.objective.n_coef, self.terms.n_users
-        return self.record_ridge * n_coef * self.split.level(n_users, n_coef) ** 2 + self.user_ridge / n_users
+        level, clip = self.split.level(n_users, self.size), self.clip(n_users)
+        noise = self.record_ridge * self.size * level**2
+        if self.clip_ridge:
+            width = self.size / self.objective.n_outputs
+            noise += noise_penalty(self.clip_ridge, level, clip, width, self.size, self.flat(n_users))
+        return noise + self.user_ridge / n_users
 
     @property
     def _n_whitened(self) -> int:
@@ -220,7 +249,7 @@ class Descent(Mechanism):
             radius,
             FIRST_STEP * reach if math.isfinite(reach) else FIRST_STEP_UNBOUNDED,
             max(self.clip_factor, wide),
-            0.0 if self.clip_radius == 0.0 else max(self.clip_radius, wide) * row_norm,
+            0.0 if self.clip_radius == 0.0 else self.clip(n_users) * row_norm,
         )
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
@@ -230,6 +259,9 @@ class Descent(Mechanism):
         n_users = self.split.count(count_users(rows, self.terms.n_users), release)
         level = self.split.level(n_users, self.objective.n_coef)
         frame, matrix, row_norm = identity(self.objective.n_features), None, self.row_norm
+        if self.standardisation is None and math.isfinite(self.row_bound):
+            frame = frame._replace(row_bound=self.row_bound)
+            rows = rows.map(partial(bounded_data, frame=frame))
         scale_missed = self.select_scale
         class_weights = self.class_weights
         if isinstance(class_weights, ClassCounts):
@@ -259,7 +291,9 @@ class Descent(Mechanism):
                     row_norm = None if row_norm is None else norm
                 else:
                     matrix = None
-        objective = self._objective(frame, matrix, class_weights)
+        alpha = self.penalty(n_users)
+        intercept = INTERCEPT_PART if self.flat(n_users) else 0.0
+        objective = self._objective(alpha, intercept, frame, matrix, class_weights)
         radius = self.radius / (row_norm or 1.0)
         price = self.split.scale_epsilon
         if price is not None:
@@ -296,18 +330,25 @@ class Descent(Mechanism):
             course.at_bound(radius),
             frame.target_range(level),
             class_weights,
+            alpha,
+            frame,
         )
 
     def _objective(
-        self, frame: Frame, matrix: FloatArray | None, class_weights: FloatArray | None
+        self,
+        alpha: float,
+        intercept: float,
+        frame: Frame,
+        matrix: FloatArray | None,
+        class_weights: FloatArray | None,
     ) -> Objective:
         """The objective in the coordinates of the descent."""
-        objective = replace(self.objective, alpha=self.alpha)
+        objective = replace(self.objective, alpha=alpha)
         if class_weights is not None:
             # The dearest class weighs 1, so that clipping radii keep their meaning; the penalty goes along.
             most = float(class_weights.max())
             weighted = WeightedLoss(objective.loss, class_weights / most)  # type: ignore[arg-type]
-            objective = replace(objective, loss=weighted, alpha=self.alpha / most)
+            objective = replace(objective, loss=weighted, alpha=alpha / most)
         if isinstance(objective.loss, HuberLoss):
             objective = replace(objective, loss=HuberLoss(objective.loss.threshold / frame.target_scale))
         d = self._n_whitened
@@ -316,11 +357,11 @@ class Descent(Mechanism):
             # A given penalty is one of the coefficients of the features as they came.
             weights[: len(frame.scales)] = 1.0 / frame.scales**2
         if objective.fit_intercept:
-            weights[-1] = 0.0
+            weights[-1] = intercept
         if matrix is not None:
             metric = (matrix.T * weights) @ matrix
             return replace(objective, n_features=d, fit_intercept=False, metric=metric)
-        return replace(objective, metric=np.diag(weights)) if self.standardisation is not None else objective
+        return replace(objective, metric=np.diag(weights)) if self.standardisation or intercept else objective
 
     def _descend(
         self, objective: Objective, rows: Partitions, plan: DescentPlan, level: float, release: Any

@@ -141,6 +141,8 @@ class MomentsRegression(Mechanism):
             result.clip_radius,
             result.noise_level,
             target_range=frame.target_range(result.noise_level),
+            alpha=self.alpha,
+            frame=frame,
         )
 
     def _solve(self, result: MeanResult, penalty: FloatArray) -> FloatArray:

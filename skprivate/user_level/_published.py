@@ -40,11 +40,6 @@ class PublishedDescent(Mechanism):
         return self.objective.n_coef
 
     @property
-    def alpha(self) -> float:
-        """Strength of the penalty."""
-        return self.objective.alpha
-
-    @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         return self._paper.events
 
@@ -53,4 +48,5 @@ class PublishedDescent(Mechanism):
         """Draw the steps."""
         rows = as_partitions(data)
         coef = self._paper.run(problems(self.objective, rows), release)
-        return LinearResult(coef, float(count_users(rows, None)), self.plan.radius, self.plan.tau)
+        n_users = float(count_users(rows, None))
+        return LinearResult(coef, n_users, self.plan.radius, self.plan.tau, alpha=self.objective.alpha)

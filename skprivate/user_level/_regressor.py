@@ -121,6 +121,15 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
         Projection and clipping radius as used, in the coordinates of the descent: public, or selected privately.
+    feature_center_, feature_scale_ : ndarray of shape (n_features,)
+        Released centres and scales of the features; 0 and 1 where none were found.
+    row_bound_ : float
+        Rows that are, centred and scaled, of a larger Euclidean norm are drawn to this norm, in fitting and in
+        predicting: twice the private typical norm, more where there is hardly any noise, and 2 √n_features where users
+        are too few to find one. Infinite where features are meant as they are.
+    feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
+        Features beyond these ends are set to them, in fitting and in predicting. Infinite but for features that are
+        one value for so many rows that the others did not give a scale.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -136,8 +145,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that.
 
     Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best:
-    nothing has to be found out about them. Where users are too few to standardise privately, features are taken as they
-    are, and `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
+    nothing has to be found out about them. Where users are too few to standardise every feature, the target alone is
+    standardised, features keep their proportions, and rows of more than twice the typical norm are drawn to it
+    (``row_bound_``). `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
 
     ``concentration``, ``gradient_bound``, ``step_size`` and ``convexity`` serve ``accounting="paper"`` only.
 
@@ -302,7 +312,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.clip(linear_rows(X, self.coef_, self.intercept_), *self.target_range_)
+        scores = linear_rows(self._frame.bounded(X), self.coef_, self.intercept_)
+        return np.clip(scores, *self.target_range_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

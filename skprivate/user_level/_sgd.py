@@ -20,8 +20,9 @@ from skprivate.user_level._phased import PhasedDescent
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
 from skprivate.user_level._published import PublishedDescent
+from skprivate.user_level._row_bound import public_bound
 from skprivate.user_level._settled import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
-from skprivate.user_level._standardise import Standardisation, plan_standardisation
+from skprivate.user_level._standardise import Standardisation, identity, plan_standardisation
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
@@ -117,6 +118,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         terms, standardisation = self._standardisation(objective, terms)
         if standardisation is not None:
             defaults["select_scale"] = False
+        elif not self._as_given(objective):
+            defaults["row_bound"] = public_bound(objective.n_features)
         kind = PhasedDescent if self.solver == "phased" else Descent
         return kind(
             terms=terms,
@@ -130,13 +133,14 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             **defaults,
         )
 
-    def _standardisation(self, objective: Objective, terms: Terms) -> tuple[Terms, Standardisation | None]:
-        """How features are centred and scaled, and the terms of what is drawn after that.
+    def _as_given(self, objective: Objective) -> bool:
+        """Whether features are meant as they are: by a custom loss or a public number that is about them."""
+        public = self.radius is not None or getattr(self, "feature_norm", None) is not None
+        return not self.standardize or public or hasattr(objective.loss, "gradient")
 
-        Whoever gives a custom loss or a public number of the features means them as they are.
-        """
-        taken_as_given = self.radius is not None or getattr(self, "feature_norm", None) is not None
-        if not self.standardize or taken_as_given or hasattr(objective.loss, "gradient"):
+    def _standardisation(self, objective: Objective, terms: Terms) -> tuple[Terms, Standardisation | None]:
+        """How features are centred and scaled, and the terms of what is drawn after that."""
+        if self._as_given(objective):
             return terms, None
         found = plan_standardisation(
             terms,
@@ -175,7 +179,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             )
         self.n_iter_ = mechanism.n_steps
         self.n_users_ = result.n_users
-        self.alpha_ = mechanism.alpha
+        self.alpha_ = result.alpha
+        frame = identity(self.n_features_in_) if result.frame is None else result.frame
+        self._frame = frame
+        self.feature_center_, self.feature_scale_ = frame.centres, frame.scales
+        self.feature_range_, self.row_bound_ = frame.feature_range, frame.row_bound
         self.radius_ = result.radius
         self.clip_radius_ = result.clip_radius
         return result

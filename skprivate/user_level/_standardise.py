@@ -25,6 +25,7 @@ from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median, r
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import SCALES, scale_counts, select_median_scale, selection_epsilon
 from skprivate.user_level._problems import UserData
+from skprivate.user_level._row_bound import REACH, bounded_columns, bounded_rows, public_bound, reach_of_rows
 from skprivate.user_level._users import UserGroups, user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,6 +34,10 @@ IntArray = npt.NDArray[np.int64]
 #: Largest share of the budget (in zCDP) for all columns where the number of users is public, and where it is not.
 SHARE = 0.25
 SHARE_PRIVATE_COUNT = 0.12
+#: The same for the typical norm of a row alone, which is lost on features that are prepared.
+NORM_SHARE = 0.1
+#: And for the target alone: without its centre no prediction is of any use.
+TARGET_SHARE = 0.5
 #: What reaches may cost beyond the least, as a share of the budget.
 REACH_SHARE = 0.04
 #: Centres are found up to a relative 2⁻¹³: an offset of a thousand deviations is still removed.
@@ -66,6 +71,10 @@ class Frame(NamedTuple):
         Typical Euclidean norm of a row after the map, with the constant 1 of an intercept.
     target_found : bool
         Whether the centre and the scale of the target were found.
+    row_bound : float
+        Rows that are longer after the map are drawn to this Euclidean norm.
+    reaches : ndarray of shape (n_features,) or inf
+        Features are clipped to so much about their centres.
     """
 
     centres: FloatArray
@@ -74,6 +83,8 @@ class Frame(NamedTuple):
     target_scale: float
     row_norm: float
     target_found: bool = False
+    row_bound: float = math.inf
+    reaches: FloatArray | float = math.inf
 
     def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
         """Coefficients of the features as they came, from those after the map: shape (n_outputs, n_coef)."""
@@ -83,6 +94,18 @@ class Frame(NamedTuple):
         if fit_intercept:
             result[:, -1] += self.target_centre - result[:, :n_features] @ self.centres
         return result
+
+    @property
+    def feature_range(self) -> tuple[FloatArray, FloatArray]:
+        """Where features are meant to lie: lower and upper ends."""
+        return self.centres - self.reaches, self.centres + self.reaches
+
+    def bounded(self, X: FloatArray) -> FloatArray:
+        """Rows as a fit looks at them: clipped and drawn in, in the units in which they came."""
+        if np.isfinite(self.reaches).any():
+            X = np.clip(X, *self.feature_range)
+        with np.errstate(all="ignore"):
+            return bounded_rows(X, self.centres, self.scales, self.row_bound)
 
     def target_range(self, level: float) -> tuple[float, float]:
         """Where predictions are meant to lie, for a fit of this noise level; everywhere if no scale was found."""
@@ -110,7 +133,10 @@ class Standardisation:
     target : bool
         Whether the target is a number to be centred and scaled as well.
     median_epsilon, reach_epsilon, norm_epsilon : float
-        Prices of each selection.
+        Prices of each selection; of a norm None where it is not selected.
+    by_column : bool
+        Whether every feature has a centre and a scale of its own. Otherwise all are divided by one number, such that
+        rows have a norm of about √n_features, and longer rows are drawn in.
     """
 
     terms: Terms
@@ -119,29 +145,38 @@ class Standardisation:
     target: bool
     median_epsilon: float
     reach_epsilon: float
-    norm_epsilon: float
+    norm_epsilon: float | None
+    by_column: bool = True
 
     @property
     def n_columns(self) -> int:
-        return self.n_features + self.target
+        return self.by_column * self.n_features + self.target
+
+    @property
+    def _columns(self) -> tuple[bool, bool]:
+        """Whether features and target have centres and scales of their own."""
+        return self.by_column, self.target
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """All that `run` draws."""
-        medians = [(BoundedRangeEvent(self.median_epsilon), self.n_columns)] if self.centred else []
-        return (
-            *medians,
-            (BoundedRangeEvent(self.reach_epsilon), self.n_columns),
-            (BoundedRangeEvent(self.norm_epsilon), 1),
-        )
+        prices = [(self.median_epsilon, self.n_columns * self.centred), (self.reach_epsilon, self.n_columns)]
+        if self.norm_epsilon is not None:
+            prices.append((self.norm_epsilon, 1))
+        return tuple((BoundedRangeEvent(price), count) for price, count in prices if count)
+
+    def _level(self, n_users: float) -> float:
+        """Noise level ν of a fit with all the budget."""
+        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        return self.terms.sum_sensitivity * multiplier * math.sqrt(self.n_features) / n_users
 
     def decides(self, n_users: float) -> bool:
         """Whether so many users decide all selections."""
-        return (
+        columns = not self.n_columns or (
             self.median_epsilon * (1.0 + 1e-12) >= _median_price(self.terms, n_users)
             and self.reach_epsilon * (1.0 + 1e-12) >= _reach_price(MOST_BEYOND, n_users)
-            and self.terms.decides(self.norm_epsilon, n_users)
         )
+        return columns and (self.norm_epsilon is None or self.terms.decides(self.norm_epsilon, n_users))
 
     def run(self, data: Partitions | UserData, n_users: float, release: Any) -> tuple[Partitions, Frame]:
         """Draw the map and apply it; nothing is changed where ``n_users`` are too few.
@@ -169,24 +204,42 @@ class Standardisation:
         d = self.n_features
         useful = self.decides(n_users)
         frame = identity(d)
-        if useful and not _prepared(centres[:d], scales[:d]):
-            frame = frame._replace(centres=centres[:d], scales=np.where(scales[:d] > 0.0, scales[:d], 1.0))
-        if useful and self.target and scales[d] > 0.0:
+        if useful and self.target and scales[-1] > 0.0:
             frame = frame._replace(
-                target_centre=float(centres[d]), target_scale=float(scales[d]), target_found=True
+                target_centre=float(centres[-1]), target_scale=float(scales[-1]), target_found=True
             )
-        rows = rows.map(partial(_mapped, frame=frame, target=self.target))
-        row_norm = select_median_scale(
-            rows.sum(partial(_norm_counts, constant=self.centred)),
-            epsilon=self.norm_epsilon,
-            release=release,
-            monotone=self.terms.monotone,
-        )
-        return (rows, frame._replace(row_norm=row_norm)) if useful else (given, frame)
+        if useful and self.by_column and not _prepared(centres[:d], scales[:d]):
+            # A feature without a scale differs from its centre for a share β of the users at most: clipped to
+            # β^(−1/2) about it, its mean square is at most 1. Without noise nothing is clipped.
+            reach = beyond**-0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
+            frame = frame._replace(
+                centres=centres[:d],
+                scales=np.where(scales[:d] > 0.0, scales[:d], 1.0),
+                reaches=np.where(scales[:d] > 0.0, math.inf, reach),
+            )
+        mapped = rows.map(partial(_mapped, frame=frame, target=self.target)) if self.by_column else rows
+        row_norm = math.sqrt(d)
+        if self.norm_epsilon is not None:
+            row_norm = select_median_scale(
+                mapped.sum(partial(_norm_counts, constant=self.centred and self.by_column)),
+                epsilon=self.norm_epsilon,
+                release=release,
+                monotone=self.terms.monotone,
+            )
+        if not useful:
+            frame = frame._replace(row_bound=public_bound(d))
+            return given.map(partial(bounded_data, frame=frame)), frame
+        if not self.by_column:
+            frame = frame._replace(scales=np.full(d, row_norm / math.sqrt(d)))
+            mapped = rows.map(partial(_mapped, frame=frame, target=self.target))
+            row_norm = math.sqrt(d + self.centred)
+        reach = TARGET_REACH if self.by_column and self.target else REACH
+        bound = row_norm * reach_of_rows(reach, self._level(n_users))
+        return mapped.map(partial(_drawn_in, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
 
     def _centres(self, rows: Partitions, release: Any) -> FloatArray:
         """Private median of each column."""
-        if not self.centred:
+        if not self.centred or not self.n_columns:
             return np.zeros(self.n_columns)
         cells = [
             private_median(
@@ -199,7 +252,7 @@ class Standardisation:
                 low=-CENTRES.last,
                 high=CENTRES.last,
             )
-            for occupied, counts in rows.count(partial(_mean_cells, target=self.target))
+            for occupied, counts in rows.count(partial(_mean_cells, columns=self._columns))
         ]
         return np.array([CENTRES.value(cell) for cell in cells])
 
@@ -208,7 +261,9 @@ class Standardisation:
     ) -> FloatArray:
         """Scale of each column; 0 if hardly a user differs from the centre."""
         scales = np.zeros(self.n_columns)
-        counts = rows.sum(partial(_distance_counts, target=self.target, centres=centres))
+        if not self.n_columns:
+            return scales
+        counts = rows.sum(partial(_distance_counts, columns=self._columns, centres=centres))
         for j, (cells, centre) in enumerate(zip(counts, centres.tolist(), strict=True)):
             occupied = np.flatnonzero(cells)
             chosen = release.select(
@@ -226,35 +281,50 @@ class Standardisation:
         return scales
 
 
-def _columns(data: UserData, target: bool) -> Iterator[FloatArray]:
-    """Features and, where it is a number, the target, of rows in order."""
-    yield from data.X.T
+def _columns(data: UserData, columns: tuple[bool, bool]) -> Iterator[FloatArray]:
+    """Features and the target, each if asked for, of rows in order."""
+    features, target = columns
+    if features:
+        yield from data.X.T
     if target:
         yield data.y
 
 
-def _mean_cells(data: UserData, target: bool) -> list[IntArray]:
+def _mean_cells(data: UserData, columns: tuple[bool, bool]) -> list[IntArray]:
     """Cell of each user's mean in each column."""
-    return [CENTRES.cells(data.groups.block_means_of(column)) for column in _columns(data, target)]
+    return [CENTRES.cells(data.groups.block_means_of(column)) for column in _columns(data, columns)]
 
 
-def _distance_counts(data: UserData, target: bool, centres: FloatArray) -> IntArray:
+def _distance_counts(data: UserData, columns: tuple[bool, bool], centres: FloatArray) -> IntArray:
     """Number of users in each cell of the root mean square distance to the centre, column by column."""
     counts = [
         np.bincount(OCTAVES.cells(user_magnitudes(column - centre, data.groups)), minlength=OCTAVES.last + 1)
-        for column, centre in zip(_columns(data, target), centres.tolist(), strict=True)
+        for column, centre in zip(_columns(data, columns), centres.tolist(), strict=True)
     ]
     return np.array(counts, dtype=np.int64)
 
 
 def _mapped(data: UserData, frame: Frame, target: bool) -> UserData:
-    """Rows in the coordinates of a frame."""
-    mapped = np.empty((data.X.shape[1], len(data)))
-    for column, centre, scale, out in zip(data.X.T, frame.centres, frame.scales, mapped, strict=True):
+    """Rows, clipped, in the coordinates of a frame."""
+    columns = data.X.T
+    if np.isfinite(frame.reaches).any():
+        low, high = frame.feature_range
+        columns = np.clip(columns, low[:, None], high[:, None])
+    mapped = np.empty(columns.shape)
+    for column, centre, scale, out in zip(columns, frame.centres, frame.scales, mapped, strict=True):
         np.subtract(column, centre, out=out)
         out /= scale
     y = (data.y - frame.target_centre) / frame.target_scale if target else data.y
     return replace(data, X=mapped.T, y=y)
+
+
+def _drawn_in(data: UserData, bound: float) -> UserData:
+    return replace(data, X=bounded_columns(data.X.T, bound).T)
+
+
+def bounded_data(data: UserData, frame: Frame) -> UserData:
+    """Rows drawn in, in the units in which they came."""
+    return replace(data, X=frame.bounded(data.X))
 
 
 def _norm_counts(data: UserData, constant: bool) -> IntArray:
@@ -274,19 +344,30 @@ def plan_standardisation(
         As in `Standardisation`.
     """
     rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
-    count = n_features + target
     median, least = _median_price(terms, 1.0), _reach_price(MOST_BEYOND, 1.0)
     typical = selection_epsilon(1.0, len(SCALES), monotone=terms.monotone)
-    needed = (count * (centred * median**2 + least**2) + typical**2) / 8.0  # ρ times the square of the users
-    share = SHARE_PRIVATE_COUNT if terms.n_users is None else SHARE
-    least_users = math.sqrt(needed / (share * rho))
-    if terms.n_users is not None and terms.n_users < least_users:
-        return None
-    n = least_users if terms.n_users is None else float(terms.n_users)
+
+    def least_users(count: int, share: float, norm: bool = True) -> float:
+        # ρ times the square of the users
+        needed = (count * (centred * median**2 + least**2) + norm * typical**2) / 8.0
+        return math.sqrt(needed / (share * rho))
+
+    by_column, norm, count = True, True, n_features + target
+    if terms.n_users is None:
+        n = least_users(count, SHARE_PRIVATE_COUNT)
+    else:
+        n = float(terms.n_users)
+        if n < least_users(count, SHARE):
+            by_column, count = False, int(target)
+            norm = n >= least_users(count, SHARE if target else NORM_SHARE)
+            if not norm and (not target or n < least_users(count, TARGET_SHARE, norm=False)):
+                return None
     reach = least / n
-    if terms.n_users is not None:
+    if terms.n_users is not None and count:
         reach = max(reach, min(math.sqrt(8.0 * REACH_SHARE * rho / count), _reach_price(LEAST_BEYOND, n)))
-    return Standardisation(terms, n_features, centred, target, median / n, reach, typical / n)
+    return Standardisation(
+        terms, n_features, centred, target, median / n, reach, typical / n if norm else None, by_column
+    )
 
 
 def _prepared(centres: FloatArray, scales: FloatArray) -> bool:

@@ -154,6 +154,8 @@ def assert_same(model, other):
         value = getattr(model, name)
         if isinstance(value, np.ndarray):
             np.testing.assert_array_equal(value, getattr(other, name), err_msg=name, strict=True)
+        elif isinstance(value, tuple):
+            np.testing.assert_array_equal(value, getattr(other, name), err_msg=name)
         else:
             assert value == getattr(other, name), name
 

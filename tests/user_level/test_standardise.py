@@ -15,6 +15,7 @@ from skprivate.privacy import Adjacency, compose_epsilon, public_generator
 from skprivate.privacy._tape import run_tape
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
+from skprivate.user_level._row_bound import bounded_columns, public_bound
 from skprivate.user_level._standardise import (
     _REACH_CANDIDATES,
     MOST_BEYOND,
@@ -84,9 +85,10 @@ def test_without_noise_the_result_is_logistic_regression():
 
 
 def test_too_few_users_keep_their_budget():
-    terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 500)
+    terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 250)
     assert plan_standardisation(terms, n_features=10, centred=True, target=True) is None
     X, y, _, users = rows(0, n_users=300)
+    X = bounded_columns(X.T, public_bound(6)).T
     with_it, without = (
         fitted(UserLevelSGDRegressor(0.5, standardize=each, random_state=0), X, y, user_ids=users)
         for each in (True, False)
@@ -205,7 +207,9 @@ def test_a_lower_bound_of_no_users_changes_nothing(at_least, recording_release):
     data = InMemory(UserData(X, y, UserGroups(users), np.arange(20)))
     release = recording_release()
     same, frame = plan.run(data, at_least, release)
-    assert same is data and not frame.target_found and (frame.scales == 1.0).all()
+    assert not frame.target_found and (frame.scales == 1.0).all() and frame.row_bound == public_bound(6)
+    np.testing.assert_array_equal(same.X, bounded_columns(X.T, public_bound(6)).T)
+    np.testing.assert_array_equal(same.y, y)
     assert len(release.draws) == sum(count for _, count in plan.events)
 
 

@@ -1,0 +1,195 @@
+"""Rules for few users: what is standardised, how rows are bounded, how clipping and penalty follow the noise."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.privacy import Adjacency, compose_epsilon, gaussian_noise_multiplier, public_generator
+from skprivate.user_level._losses import LogisticLoss, MultinomialLoss, SmoothedHingeLoss, SquaredLoss
+from skprivate.user_level._noise_rules import (
+    EXAGGERATION,
+    LEAST_CLIP,
+    clip_noise,
+    first_residual,
+    noise_penalty,
+    noise_ridge,
+)
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._row_bound import bounded_columns, public_bound
+from skprivate.user_level._standardise import NORM_SHARE, SHARE, TARGET_SHARE, Frame, plan_standardisation
+
+
+def fitted(model, *data, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(*data, **options)
+
+
+EXTREMES = [0.0, -0.0, 1.0, 1 / 3, 5e-324, 1.5e-162, 1e154, -1e160, 1e300, 1.7e308, -1.7e308]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("bound", [1e-3, 2.0, 1e200])
+def test_a_bounded_row_depends_on_itself_alone(seed, bound):
+    rng = public_generator(seed)
+    columns = rng.normal(size=(3, 40)) if seed % 2 else rng.choice(EXTREMES, size=(3, 40))
+    whole = bounded_columns(columns, bound)
+    for i in range(40):
+        np.testing.assert_array_equal(
+            bounded_columns(np.ascontiguousarray(columns[:, i : i + 1]), bound)[:, 0], whole[:, i]
+        )
+    peak = np.abs(whole).max(axis=0)
+    norms = peak * np.linalg.norm(whole / np.where(peak > 0, peak, 1.0), axis=0)
+    assert (norms <= bound * (1 + 1e-14)).all()
+    short = np.abs(columns).max(axis=0) < bound / 2
+    np.testing.assert_array_equal(whole[:, short], columns[:, short])
+    assert bounded_columns(columns, math.inf) is columns
+    far = bounded_columns(np.array([[np.inf], [1.0]]), bound)
+    assert far[0, 0] == pytest.approx(bound) and 0.0 <= far[1, 0] <= bound
+
+
+def test_predictions_look_at_rows_as_the_fit_did():
+    rng = public_generator(0)
+    frame = Frame(
+        rng.normal(size=3),
+        np.array([0.1, 1.0, 50.0]),
+        0.0,
+        1.0,
+        2.0,
+        row_bound=1.5,
+        reaches=np.array([np.inf, 0.5, np.inf]),
+    )
+    X = rng.normal(size=(100, 3)) * [0.1, 1.0, 50.0] + frame.centres
+    clipped = X.copy()
+    clipped[:, 1] = np.clip(X[:, 1], frame.centres[1] - 0.5, frame.centres[1] + 0.5)
+    mapped = (clipped - frame.centres) / frame.scales
+    norms = np.linalg.norm(mapped, axis=1, keepdims=True)
+    expected = mapped * np.minimum(1.0, 1.5 / norms) * frame.scales + frame.centres
+    np.testing.assert_allclose(frame.bounded(X), expected)
+    assert 0.1 < (norms > 1.5).mean() < 1.0
+
+
+@pytest.mark.parametrize("target", [True, False])
+def test_the_fewer_the_users_the_less_is_standardised(target):
+    """All columns, one norm of rows (and the target), the target alone, nothing."""
+    rho = 0.5 / gaussian_noise_multiplier(1.0, 1e-6) ** 2
+    seen = []
+    for n in (20_000, 1000, 700, 400, 100):
+        plan = plan_standardisation(
+            Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n), n_features=20, centred=True, target=target
+        )
+        seen.append(None if plan is None else (plan.by_column, plan.norm_epsilon is not None, plan.n_columns))
+        if plan is None:
+            continue
+        share = sum(event.rho * count for event, count in plan.events) / rho
+        most = SHARE if plan.by_column else TARGET_SHARE if plan.norm_epsilon is None else SHARE
+        assert share <= 1.2 * (most if target or plan.by_column else NORM_SHARE)
+        assert plan.decides(n) and not plan.decides(n / 3)
+        assert compose_epsilon(plan.events, 1e-6) < 1.0
+    whole, norm, alone = (True, True, 20 + target), (False, True, int(target)), (False, False, 1)
+    assert seen[0] == whole and seen[1] == norm and seen[-1] is None
+    assert (alone in seen) == target
+
+
+@pytest.mark.parametrize("kind", ["units", "far", "large target"])
+def test_raw_features_of_few_users_do_no_harm(kind):
+    """R² was -300 and -21 000."""
+    rng = public_generator(1)
+    n, d = 7000, 12
+    Z = rng.normal(size=(2 * n, d))
+    y = Z @ rng.normal(size=d) + rng.normal(size=2 * n)
+    X = {"units": Z * np.geomspace(1e-3, 1e3, d), "far": 30.0 * Z + 1000.0, "large target": Z}[kind]
+    y = 1e4 + 50.0 * y
+    for seed in range(3):
+        model = fitted(UserLevelSGDRegressor(0.1, random_state=seed), X[:n], y[:n])
+        assert model.score(X[n:], y[n:]) > (0.6 if kind == "large target" else -0.05)
+        assert np.isfinite(model.row_bound_) and np.isfinite(model.target_range_).all()
+
+
+def test_features_that_are_meant_as_they_are_are_not_bounded():
+    rng = public_generator(2)
+    X = rng.normal(size=(200, 3))
+    y = X[:, 0]
+    for model in (
+        UserLevelSGDRegressor(radius=2.0, random_state=0),
+        UserLevelSGDRegressor(standardize=False, random_state=0),
+        UserLevelSGDClassifier(feature_norm=2.0, random_state=0),
+    ):
+        assert fitted(model, X, y > 0 if hasattr(model, "feature_norm") else y).row_bound_ == np.inf
+    assert fitted(UserLevelSGDRegressor(random_state=0), X, y).row_bound_ == public_bound(3)
+
+
+def test_rare_large_values_of_a_column_without_a_scale_are_clipped():
+    """One number in twelve, up to 100 000, drowned all others."""
+    rng = public_generator(3)
+    n, d = 12_000, 10
+    X = rng.normal(size=(n, d))
+    f = X[:, 1:5].sum(axis=1)
+    gains = rng.uniform(size=n) < 0.08
+    X[:, 0] = np.where(gains, np.exp(rng.normal(8, 1.5, size=n)), 0.0)
+    X[:, 1:5] *= 30.0
+    y = (f + 2.0 * gains + rng.logistic(size=n) > 0).astype(int)
+    for seed in range(3):
+        model = fitted(UserLevelSGDClassifier(0.5, random_state=seed), X, y)
+        low, high = model.feature_range_
+        assert -3.0 < low[0] < high[0] < 3.0 and np.isinf(high[1:]).all()
+        assert roc_auc_score(y, model.decision_function(X)) > 0.85
+
+
+def test_what_classes_share_is_dropped():
+    rng = public_generator(4)
+    X = rng.normal(size=(3000, 5))
+    y = (X[:, :4] + rng.gumbel(size=(3000, 4))).argmax(axis=1)
+    model = fitted(UserLevelSGDClassifier(1.0, random_state=0), X, y)
+    np.testing.assert_allclose(model.coef_.sum(axis=0), 0.0, atol=1e-12)
+    assert abs(model.intercept_.sum()) < 1e-12
+
+
+def test_rules_of_the_noise_by_hand():
+    assert first_residual(LogisticLoss(), 1) == 0.5
+    assert first_residual(MultinomialLoss(), 4) == pytest.approx(np.linalg.norm([0.75, 0.25, 0.25, 0.25]))
+    assert first_residual(SmoothedHingeLoss(), 1) == 1.0 and first_residual(SquaredLoss(), 1) == LEAST_CLIP
+    # Two coefficients, noise of variance (c√δ·ν)²/d = c²ν² in each: ½·H·2·c²ν²/H² with H = 1/8.
+    c_nu = clip_noise(LogisticLoss(), 1) / math.sqrt(2)
+    assert 8.0 * c_nu**2 == pytest.approx(EXAGGERATION)
+    # Coefficients of variance 1/δ and noise of variance c²ν²/H²: shrinkage H/(H + α).
+    c, nu, width, curvature = 0.5, 0.01, 6, 0.125
+    alpha = noise_penalty(noise_ridge(LogisticLoss(), 1), nu, c, width, width, False)
+    signal, noise = 1.0 / width, (c * nu / curvature) ** 2
+    assert curvature / (curvature + alpha) == pytest.approx(signal / (signal + noise))
+    # Three outputs: noise is the same for each coefficient, δ·ν²/d with d = 3δ.
+    curvature = 0.5 * (1 / 3) * (2 / 3)
+    alpha = noise_penalty(noise_ridge(MultinomialLoss(), 3), nu, c, width, 3 * width, False)
+    noise = (c * nu / curvature) ** 2 / 3
+    assert curvature / (curvature + alpha) == pytest.approx(signal / (signal + noise))
+    # Without curvature noise of norm c√δ·ν over α has norm √k.
+    flat = noise_penalty(noise_ridge(MultinomialLoss(), 3), nu, c, width, 3 * width, True)
+    assert c * math.sqrt(width) * nu / flat == pytest.approx(math.sqrt(3))
+
+
+def test_a_penalty_follows_a_released_number_of_users():
+    rng = public_generator(5)
+    X = rng.normal(size=(1500, 4))
+    y = (X[:, 0] + rng.logistic(size=1500) > 0).astype(int)
+    model = fitted(UserLevelSGDClassifier(1e4, adjacency="add-remove", random_state=0), X, y)
+    assert model.alpha_ == pytest.approx(1.0 / model.n_users_, rel=0.01)
+    public = fitted(UserLevelSGDClassifier(0.5, n_users=1500, adjacency="add-remove", random_state=0), X, y)
+    private = fitted(UserLevelSGDClassifier(0.5, adjacency="add-remove", random_state=0), X, y)
+    assert 0.3 < private.alpha_ / public.alpha_ < 3.0
+
+
+def test_weak_effects_are_not_exaggerated():
+    """Clipping at a fifth gave logits of at least 1.4 whatever the effect: log loss .80 for a constant's .69."""
+    rng = public_generator(6)
+    X = rng.normal(size=(8000, 5))
+    f = 0.4 * X[:, 0]
+    y = (f + rng.logistic(size=8000) > 0).astype(int)
+    for seed in range(3):
+        p = fitted(UserLevelSGDClassifier(1.0, random_state=seed), X, y).predict_proba(X)[:, 1]
+        assert -np.mean(np.where(y == 1, np.log(p), np.log1p(-p))) < np.log(2)
