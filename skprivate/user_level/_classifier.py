@@ -30,6 +30,9 @@ from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
+#: Length of the first step in units of the projection radius. Steps grow while directions agree; what a longer one
+#: overshoots in noise is not made good in so few steps.
+FIRST_STEP = 0.05
 #: Steps of a fit with ample budget.
 MOST_STEPS = 40
 #: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
@@ -292,6 +295,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             select_scale=False,
             radius=LARGEST_MARGIN,
             row_norm=norm,
+            first_step=FIRST_STEP,
             user_ridge=1.0,
             clip_ridge=noise_ridge(loss, n_outputs),
             class_weights=class_weights,

@@ -121,6 +121,8 @@ class Descent(Mechanism):
         small.
     row_norm : float or None
         Typical norm of a row, by which ``clip_radius`` is multiplied and ``radius`` divided; None if they are absolute.
+    first_step : float
+        Length of the first step in units of the projection radius.
     standardisation : Standardisation or None
         How features and target are centred and scaled first.
     row_bound : float
@@ -148,6 +150,7 @@ class Descent(Mechanism):
     user_ridge: float = 0.0
     clip_ridge: float = 0.0
     row_norm: float | None = None
+    first_step: float = FIRST_STEP
     standardisation: Standardisation | None = None
     row_bound: float = math.inf
     whitening_floor: float = 0.0
@@ -247,7 +250,7 @@ class Descent(Mechanism):
             self.n_steps,
             self.objective.n_coef,
             radius,
-            FIRST_STEP * reach if math.isfinite(reach) else FIRST_STEP_UNBOUNDED,
+            self.first_step * reach if math.isfinite(reach) else FIRST_STEP_UNBOUNDED,
             max(self.clip_factor, wide),
             0.0 if self.clip_radius == 0.0 else self.clip(n_users) * row_norm,
         )
