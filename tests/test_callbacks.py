@@ -22,7 +22,7 @@ from skprivate import (
     UserLevelSGDRegressor,
 )
 from skprivate._progress import MOST_STEPS, gather, listening, steps
-from skprivate.audit import LiRAAttack
+from skprivate.audit import FiniteAdversaryAuditor, LiRAAttack
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import (
@@ -270,7 +270,14 @@ def floats_within(*roots):
     return floats, lengths
 
 
-@pytest.mark.parametrize("estimator", TELLING, ids=named)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        pytest.param(one, marks=pytest.mark.slow if isinstance(one, FiniteAdversaryAuditor) else ())
+        for one in TELLING
+    ],
+    ids=named,
+)
 def test_no_row_and_no_half_fitted_model_is_within_reach(estimator):
     arguments, metadata = data_of(estimator, n_rows=97)
     private = {float(value) for array in arguments for value in array.ravel() if value != round(value)}

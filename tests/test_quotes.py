@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 from variants import VARIANTS
 
+from skprivate import PPMHalfspaceClassifier, UserLevelSelector, UserLevelSGDRegressor
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.privacy import PrivacyLedger, public_generator
@@ -34,10 +35,14 @@ def test_every_private_estimator_has_variants():
     assert private <= set(VARIANTS)
 
 
+#: Left to the slow run.
+LONG = {PrivateSearchCV, PPMHalfspaceClassifier, UserLevelSelector, UserLevelSGDRegressor}
+
+
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=pytest.mark.slow if kind is PrivateSearchCV else ())
+        pytest.param(kind, marks=pytest.mark.slow if kind in LONG else ())
         for kind in sorted(VARIANTS, key=lambda kind: kind.__name__)
     ],
     ids=lambda kind: kind.__name__,

@@ -75,6 +75,10 @@ def test_closed_forms():
     assert RiskTarget(tpr=0.05, advantage=0.2).epsilon() == pytest.approx(advantage, rel=1.1e-3)
 
 
+#: Left to the slow run.
+LONG = {PrivateSearchCV, sp.CuratedBagGAMRegressor, sp.RandomBagRegressor, sp.UserLevelSelector}
+
+
 @pytest.mark.parametrize(
     ("terms", "said"),
     [
@@ -103,7 +107,7 @@ def test_delta_alone_may_be_too_much():
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=pytest.mark.slow if kind is PrivateSearchCV else ())
+        pytest.param(kind, marks=pytest.mark.slow if kind in LONG else ())
         for kind in sorted(VARIANTS, key=lambda kind: kind.__name__)
     ],
     ids=lambda kind: kind.__name__,
@@ -157,6 +161,7 @@ def test_a_target_is_a_value():
     )
 
 
+@pytest.mark.slow
 def test_a_search_over_targets():
     search = GridSearchCV(
         sp.UserLevelSGDRegressor(radius=5.0),

@@ -27,7 +27,18 @@ SEARCHES = {
 
 @pytest.mark.parametrize(
     ("name", "refit"),
-    [("pipeline", None), ("pipeline", 0.3), ("a step is a candidate", None), ("list", None), ("list", 0.3)],
+    [
+        ("pipeline", None),
+        *(
+            pytest.param(name, refit, marks=pytest.mark.slow)
+            for name, refit in (
+                ("pipeline", 0.3),
+                ("a step is a candidate", None),
+                ("list", None),
+                ("list", 0.3),
+            )
+        ),
+    ],
 )
 def test_it_costs_what_was_quoted(name, refit):
     estimator, grid = SEARCHES[name]

@@ -75,6 +75,7 @@ def test_a_search_costs_what_was_quoted(k, composition, tmp_path):
     assert str(quote).startswith(f"{len(quote.entries)} releases for one user (replace-one), epsilon ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [0, 3])
 @pytest.mark.parametrize("dearest_first", [False, True])
 def test_whichever_candidate_wins_a_search_costs_no_more_than_was_quoted(k, dearest_first):

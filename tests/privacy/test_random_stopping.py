@@ -249,6 +249,7 @@ PLANS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS, ids=range(len(PLANS)))
 def test_the_price_grows_with_everything(plan):
     tolerance = 1 + 5e-3  # of the corners chosen, which differ from law to law

@@ -208,8 +208,8 @@ def test_a_lower_bound_of_no_users_changes_nothing(at_least, recording_release):
     release = recording_release()
     same, frame = plan.run(data, at_least, release)
     assert not frame.target_found and (frame.scales == 1.0).all() and frame.row_bound == public_bound(6)
-    np.testing.assert_array_equal(same.X, bounded_columns(X.T, public_bound(6)).T)
-    np.testing.assert_array_equal(same.y, y)
+    np.testing.assert_array_equal(same.block.X, bounded_columns(X.T, public_bound(6)).T)
+    np.testing.assert_array_equal(same.block.y, y)
     assert len(release.draws) == sum(count for _, count in plan.events)
 
 
