@@ -144,7 +144,9 @@ def test_labels_of_several_kinds_protect_nobody_else(kind):
     ledger = PrivacyLedger(epsilon=10.0, simulation=True)
     classifier = PPMHalfspaceClassifier(private_label="1", ledger=ledger, random_state=0)
     with pytest.raises(TypeError, match="y must be of one kind in all blocks"):
-        classifier.fit(Blocks([table[:50].astype(kind), table[50:].astype("U32" if kind == "S32" else int)]), 2)
+        classifier.fit(
+            Blocks([table[:50].astype(kind), table[50:].astype("U32" if kind == "S32" else int)]), 2
+        )
     assert not ledger.entries()
 
 
