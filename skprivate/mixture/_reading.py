@@ -116,6 +116,10 @@ def label_counts(rows: LabelledRows) -> LabelCounts:
 def merge_counts(parts: Sequence[LabelCounts]) -> LabelCounts:
     """The same of several blocks together."""
     held = [part for part in parts if len(part[0])] or [parts[0]]  # no rows, no type of labels
+    # NumPy makes strings of numbers beside strings: "1" would be private, and a row with 1 in another block be public.
+    kinds = {"number" if found.dtype.kind in "biuf" else found.dtype.kind for found, _, _ in held}
+    if len(kinds - {"O"}) > 1:  # objects stay as they are
+        raise TypeError("y must be of one kind in all blocks, strings or numbers, got several kinds.")
     labels, marks, counts = (np.concatenate(column) for column in zip(*held, strict=True))
     return _counted(labels, marks, counts)
 

@@ -52,7 +52,8 @@ def apply(method: Callable[..., Any], X: Any, /, *args: Any, **options: Any) -> 
     Raises
     ------
     TypeError
-        If the method draws noise that is paid for (``releases_in = "transform"``), or the model cannot be pickled.
+        If the model, or one in it, draws noise that is paid for on the rows (``releases_in = "transform"``), or the
+        model cannot be pickled.
     ValueError
         If the columns are not those that the model was fitted on.
 
@@ -77,9 +78,10 @@ def apply(method: Callable[..., Any], X: Any, /, *args: Any, **options: Any) -> 
     if model is None or not hasattr(model, "get_params"):
         raise TypeError(f"method must be one of a fitted model, such as model.predict, got {method!r}.")
     for part in (model, *model.get_params(deep=True).values()):
-        if getattr(part, "releases_in", "fit") == name:
+        # A composite's predict calls transform of its steps.
+        if (draws := getattr(part, "releases_in", "fit")) != "fit":
             raise TypeError(
-                f"{name} of {type(part).__name__} draws noise and pays for it, so it is not called behind the scenes, "
+                f"{draws} of {type(part).__name__} draws noise and pays for it, so it is not called behind the scenes, "
                 "block by block: loop over the blocks, and each call is a release of its own."
             )
     check_is_fitted(model)

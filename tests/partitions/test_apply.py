@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from test_common import ESTIMATORS
 
@@ -173,6 +174,10 @@ def test_what_pays_is_not_called_behind_the_scenes():
     with pytest.raises(TypeError, match="draws noise"):
         model.transform(Blocks([X]))
     assert len(ledger.entries()) == 0
+    pipeline = make_pipeline(model, LinearRegression()).fit(X, X[:, 0])  # predicts by a transform that pays
+    with pytest.raises(TypeError, match="transform of MetricPrivatizer draws noise"):
+        apply(pipeline.predict, Blocks([X]))
+    assert len(ledger.entries()) == 1
 
 
 def test_mistakes_show_at_once():

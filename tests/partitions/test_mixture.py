@@ -137,6 +137,19 @@ def test_columns_by_number_and_labels_of_text():
     assert found.predict(texts.drop(columns=["label", "marked"])).dtype == object
 
 
+@pytest.mark.parametrize("kind", ["U32", "S32"])
+def test_labels_of_several_kinds_protect_nobody_else(kind):
+    # Strings beside numbers would become strings, and the private label 1 of a block of numbers one of public rows.
+    table = mixture(60, 40, 2).drop(columns="marked").to_numpy().round().astype(int)
+    ledger = PrivacyLedger(epsilon=10.0, simulation=True)
+    classifier = PPMHalfspaceClassifier(private_label="1", ledger=ledger, random_state=0)
+    with pytest.raises(TypeError, match="y must be of one kind in all blocks"):
+        classifier.fit(
+            Blocks([table[:50].astype(kind), table[50:].astype("U32" if kind == "S32" else int)]), 2
+        )
+    assert not ledger.entries()
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["cuts", "pairs"])
 def test_parts_are_the_whole_enumeration(kind, size, monkeypatch):

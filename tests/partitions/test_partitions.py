@@ -194,6 +194,19 @@ def test_columns_of_blocks_do_not_change_places(other):
     assert len(ledger.entries()) == 0
 
 
+def _decode(block):
+    raise UnicodeDecodeError("utf-8", b"\xffsecret", 0, 1, "of somebody")
+
+
+def test_errors_in_blocks_of_which_nobody_knows_what_they_say():
+    rows = as_partitions(da.from_array(np.ones((4, 2)), chunks=(2, 2))).map(_decode)
+    with (
+        dask.config.set(scheduler="synchronous"),
+        pytest.raises(RuntimeError, match=r"could not be read: UnicodeDecodeError\.$"),
+    ):
+        rows.sum(block_size)
+
+
 def test_columns_of_dask_arrays_lie_together():
     with pytest.raises(TypeError, match="rechunk"):
         as_partitions(da.zeros((10, 4), chunks=(5, 2)))
