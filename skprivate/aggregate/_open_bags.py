@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, Self
@@ -152,6 +153,8 @@ class OpenCuratedBags:
             feature_sets, names, lambda asked: [found.counts for found in counter(asked)]
         )
         self._n_codes = counter.n_codes
+        # Rows that are still being read when another thread releases must not bring the sums back.
+        self._lock = threading.RLock()
         self._tally: _Tally | None = self._form()(
             Labelled(range(0), self._targets(np.zeros(0)), [c[:0] for c in codes])
         )
@@ -182,7 +185,7 @@ class OpenCuratedBags:
         RuntimeError
             If these sums are released.
         """
-        tally = self._open()
+        self._open()
         if is_partitioned(X):
             names, tables = table_blocks(X, y, partial(read_columns, tighten=False), _checked_labels)
             self._check_names(names)
@@ -194,7 +197,9 @@ class OpenCuratedBags:
             if labels.shape != (values[0].size,):
                 raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
             rows = InMemory(Labelled.of(self._targets(labels), encode_known(values, self._columns)))
-        self._tally = _add([tally, rows.gather(self._form(), _add)])
+        found = rows.gather(self._form(), _add)
+        with self._lock:
+            self._tally = _add([self._open(), found])
         return self
 
     def release(
@@ -235,7 +240,6 @@ class OpenCuratedBags:
         RuntimeError
             If they are released already.
         """
-        tally = self._open()
         if epsilon is None:
             raise ValueError(
                 "epsilon must be a positive number, got None: sums without noise are not released."
@@ -243,29 +247,33 @@ class OpenCuratedBags:
         check_label_privacy(epsilon, delta)
         if not isinstance(min_size, (int, np.integer)) or min_size < 1:
             raise ValueError(f"min_size must be an int of at least 1, got {min_size!r}.")
-        membership = assign_bags(
-            self._columns, self._sets, tally.counts, min_size=int(min_size), all_needed=self._all_needed
-        )
         asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
+        with self._lock:
+            return self._release(int(min_size), asked, {"random_state": random_state, "ledger": ledger})
+
+    def _release(self, min_size: int, asked: dict[str, Any], door: dict[str, Any]) -> CuratedBags:
+        tally = self._open()
+        membership = assign_bags(
+            self._columns, self._sets, tally.counts, min_size=min_size, all_needed=self._all_needed
+        )
         sums: ClassSums | NumberSums
         if self._classes is not None:
             sums = class_sums(membership, len(self._classes), **asked)
         else:
             sums = number_sums(membership, self._bounds, **asked)
         with open_release(
-            epsilon=epsilon,
-            delta=delta,
+            epsilon=asked["epsilon"],
+            delta=asked["delta"],
             unit="label",
             adjacency="replace-one",
-            random_state=random_state,
-            ledger=ledger,
             label="OpenCuratedBags.release",
             theorem=sums.theorem,
             assumptions=sums.assumptions,
             plan=sums.events,
+            **door,
         ) as release:
             self._tally = None  # paid for: whatever happens now, there is no second draw
-            exact = self._bag_sums(membership, tally, int(min_size))
+            exact = self._bag_sums(membership, tally, min_size)
             if isinstance(sums, ClassSums):
                 released = sums.noisy(exact, release)
             else:

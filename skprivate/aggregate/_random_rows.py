@@ -52,7 +52,7 @@ class PublicRows:
                 f"row_keys must hold one identifier for each of the {self.n_rows} rows, got shape {keys.shape}."
             )
         try:
-            if keys.dtype.kind == "f" and np.isnan(keys).any():
+            if np.any(keys != keys):  # NaN and NaT, in a column of objects too, have no place in an order
                 raise TypeError
             order = np.argsort(keys, kind="stable")
         except TypeError:

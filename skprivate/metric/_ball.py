@@ -33,14 +33,14 @@ class Ball:
     center : float or array-like of shape (n_features,)
         One number for all columns, or one per column.
     radius : float > 0
-        In the columns' units, which are the same for all columns.
+        In the columns' units, which are the same for all columns; from 10⁻¹⁵⁰ to 5·10¹⁴⁹.
     norm : {"l2", "l1", "linf"}, default="l2"
         In which distance: of Euclid, the sum of the columns' or the largest of them.
 
     Raises
     ------
     ValueError
-        If a number is not finite or beyond 10¹⁵⁰, the radius is not positive, or the norm is another.
+        If a center is not finite or beyond 10¹⁵⁰, the radius is outside its range, or the norm is another.
 
     Notes
     -----
@@ -69,8 +69,13 @@ class Ball:
             raise ValueError(
                 f"center must be a finite number, or one per column, up to {WIDEST:g}; got {self.center!r}."
             )
-        if not (isinstance(self.radius, int | float | np.number) and 0 < float(self.radius) <= WIDEST / 2):
-            raise ValueError(f"radius must be a positive number up to {WIDEST / 2:g}, got {self.radius!r}.")
+        if not (
+            isinstance(self.radius, int | float | np.number)
+            and 1 / WIDEST <= float(self.radius) <= WIDEST / 2
+        ):
+            raise ValueError(
+                f"radius must be a number from {1 / WIDEST:g} to {WIDEST / 2:g}, got {self.radius!r}."
+            )
         if self.norm not in _ORDER:
             raise ValueError(f"norm must be 'l1', 'l2' or 'linf', got {self.norm!r}.")
         # Numbers that compare, and that nobody can change.

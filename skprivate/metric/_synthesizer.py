@@ -401,7 +401,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         columns, ball = getattr(self.measure_, "columns", None), self.measure_.ball
         farthest = diameter(self.ground, self.bounds_[0].size)
         if ball is not None:
-            farthest = ball.diameter(self.ground, self.out_of_bounds) / (2 * ball.radius)
+            # Far from 0 the sides of the cube are not quite twice the radius in float64.
+            side = min(2 * ball.radius, float(ball.widths.min()))
+            farthest = ball.diameter(self.ground, self.out_of_bounds) / side
         if columns is not None:
             farthest += float(self.category_weight) * sum(size > 1 for size in columns.sizes)
         return PrivacyGuarantee(

@@ -152,12 +152,15 @@ def loss_bound(
     """
     while True:
         reduced = losses - prices[:, None]
+        slack = tree.rounding * float(np.abs(reduced).max())
+        # Lowered by the slack prices must be feasible, to the sign: a p whose ⟨a, p⟩ is next to nothing beside its Σp
+        # hides others for which it is not.
+        reduced += slack
         columns = tree.best_columns(reduced, epsilon)
         missing = float((-(reduced * columns).sum(axis=0) / columns.sum(axis=0)).max())
-        slack = tree.rounding * float(np.abs(reduced).max())
-        if missing <= slack:
+        if missing <= 0:
             return float((prices - 2 * slack).sum()), prices
-        prices = prices - missing
+        prices = prices - max(missing, slack)
 
 
 def optimal_tree_channel(

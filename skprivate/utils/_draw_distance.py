@@ -127,7 +127,8 @@ def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, st
         if exact(first.statistic)[1]:
             # The promise is about rows snapped to a lattice, to which half a step and a rounding lead on either side.
             # A step along an axis is one of mass along one edge: two in ℓ1.
-            edges = Fraction(3 * first.statistic.ndim, 2)
+            # Categories are what they are.
+            edges = Fraction(3 * (first.statistic.ndim - len(first.options.get("stars", ()))), 2)
             allowed = allowed * Fraction(distance) + (edges if norm == "flow" else 2 * edges)
         else:
             pure = min(event.pure_epsilon for event in first.events)
@@ -230,13 +231,15 @@ def _potentials(changed: list[int], edges: np.ndarray, costs: np.ndarray) -> np.
     shape = (len(edges), len(changed))
     slope = coo_array((np.tile([-1.0, 1.0], len(edges)), (rows, edges.ravel())), shape=shape).tocsr()
     net = np.array(changed, dtype=np.float64)
+    # Solvers take what is below 1e-7 for nothing: in units of the cheapest edge no cost is.
+    unit = costs.min()
     solved = linprog(
         -net / np.abs(net).max(),
         A_ub=vstack([slope, -slope]),
-        b_ub=np.concatenate([costs, costs]),
+        b_ub=np.concatenate([costs, costs]) / unit,
         bounds=[(0, 0), *[(None, None)] * (len(changed) - 1)],
     )
-    return np.asarray(solved.x)
+    return np.asarray(solved.x) * unit
 
 
 def _log_ratio(first: Draw, second: Draw, coordinate: int) -> tuple[Decimal, Decimal]:

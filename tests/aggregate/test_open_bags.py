@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +19,7 @@ from skprivate import (
     RandomBagRegressor,
     make_curated_bags,
 )
-from skprivate.aggregate import OpenCuratedBags
+from skprivate.aggregate import OpenCuratedBags, _open_bags
 from skprivate.partitions import Blocks
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, public_generator
 
@@ -121,6 +123,35 @@ def test_released_once():
             again()
     assert len(ledger.entries()) == 1 and repr(bags) == "OpenCuratedBags(6 feature sets, released)"
     assert not any(isinstance(value, np.ndarray) for value in vars(bags).values())
+
+
+def test_rows_that_are_read_during_a_release_do_not_bring_the_sums_back(monkeypatch):
+    """Another thread releases while `add` reads its rows: what is released stays so, and the rows are refused."""
+    bags = opened()
+    read = _open_bags.encode_known
+
+    def slowly(*args):
+        other = threading.Thread(target=bags.release, args=(1.0,), kwargs={"random_state": 0})
+        other.start()
+        other.join()
+        return read(*args)
+
+    monkeypatch.setattr(_open_bags, "encode_known", slowly)
+    with pytest.raises(RuntimeError, match="are released"):
+        bags.add(X, LABELS["two"])
+    with pytest.raises(RuntimeError, match="are released"):
+        bags.release(1.0, random_state=0)
+
+
+def test_threads_release_once_and_lose_no_rows():
+    bags = OpenCuratedBags(X, "singles", classes=("no", "yes"))
+    ledger = PrivacyLedger(epsilon=50.0, unit="label", simulation=True)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: bags.add(X, LABELS["two"]), range(24)))
+        assert bags.n_samples == 24 * N
+        found = [pool.submit(bags.release, 1.0, random_state=0, ledger=ledger) for _ in range(8)]
+    assert sum(one.exception() is None for one in found) == 1
+    assert len(ledger.entries()) == 1
 
 
 def test_what_spends_nothing_leaves_them_open():

@@ -170,6 +170,19 @@ def test_synthetic_rows_lie_in_the_ball_and_follow_the_rows(norm, keywords):
         assert model.row_guarantee(4000).epsilon == pytest.approx(model.epsilon * expected / 4000)
 
 
+@pytest.mark.parametrize("ground", NORMS)
+def test_a_row_moves_no_further_than_its_guarantee_says(ground):
+    """The sides of a cube far from 0 are less than twice the radius in float64, and rows fill them."""
+    ball = Ball(1.0, 3.2e-16, "linf")
+    X = np.array([[0.0, 0.0], [2.0, 2.0]])
+    model = MetricPrivateSynthesizer(
+        1000.0, bounds=ball, metric="wasserstein", ground=ground, random_state=0
+    ).fit(X)
+    low, high = check_domain(ball, 2).to_unit(X, metric=ground)
+    farthest = np.linalg.norm(high - low, ord=ORDER[ground])
+    assert model.row_guarantee(2).epsilon >= 1000.0 * farthest / 2
+
+
 def test_noise_outside_the_ball_is_taken_in():
     """Cells and nodes that no row touches are empty; on nodes no mass is lost, it goes next door."""
     box = domain(2)
@@ -207,6 +220,8 @@ def test_balls_with_categories():
         (([[0.0]], 1.0), "center"),
         ((0.0, 0.0), "radius"),
         ((0.0, np.inf), "radius"),
+        ((0.0, 5e-324), "radius"),
+        ((0.0, 1e-151), "radius"),
         ((0.0, 1.0, "l3"), "norm must be"),
     ],
 )

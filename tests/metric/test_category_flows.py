@@ -23,9 +23,9 @@ from skprivate.metric._grid_flows import (
     steps_per_distance,
 )
 from skprivate.partitions import Blocks
-from skprivate.privacy import open_release, public_generator
-from skprivate.privacy._tape import run_tape
-from skprivate.utils._draw_distance import _edges, _transport_at_least
+from skprivate.privacy import PureEvent, open_release, public_generator
+from skprivate.privacy._tape import Draw, run_tape
+from skprivate.utils._draw_distance import _edges, _transport_at_least, excess
 from skprivate.utils.estimator_checks import Neighbour, check_mechanism
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
@@ -99,6 +99,30 @@ def test_flows_cost_no_more_than_the_distance(ground, sizes, d):
             below = _transport_at_least(*sums, [Fraction(numeric) / star for star in mechanism.stars])
             assert float(below) / numeric == pytest.approx(cost, rel=1e-5)
     assert tight > 0.99
+
+
+@pytest.mark.parametrize("weight", [0.5, 1e-9, 1e9])
+@pytest.mark.parametrize("d", [0, 1])
+@pytest.mark.parametrize("sizes", [(2,), (2, 2)])
+def test_the_check_of_draws_finds_flows_that_cost_more_than_the_distance(sizes, d, weight):
+    """Categories are not snapped to anything: a flow twice as dear as the distance is no rounding."""
+    mechanism = LaplaceFlow(2e9, 4, d, "linf", 1, sizes, weight)
+    rows = np.zeros((4, d))
+    first, second = (
+        Draw(
+            "flow_laplace",
+            category_sums((rows, np.array(groups)), 1, mechanism.bits, sizes),
+            max(steps_per_distance(4, 1 << mechanism.bits, d, "linf"), 1),
+            "flow",
+            {PureEvent(2e9, "Laplace flow"): 1},
+            1.0,
+            {"stars": mechanism.stars},
+        )
+        for groups in ([0, 0, 0, 0], [math.prod(sizes) - 1, 0, 0, 0])
+    )
+    distance = weight * len(sizes) / 4
+    assert excess(first, second, distance * (1 + 2.0**-40))[1] is None
+    assert excess(first, second, distance / 2.01)[1] is not None
 
 
 def test_a_change_of_category_moves_the_mass_of_one_row():

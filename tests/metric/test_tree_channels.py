@@ -173,3 +173,17 @@ def test_one_state_and_states_without_distance():
         model.fit([[0]])
         assert channel_price(quantise_channel(model.channel_), distances) <= 2.0
         assert model.least_loss_ <= model.expected_loss_ + 1e-12
+
+
+def test_no_state_that_never_occurs_hides_what_prices_miss():
+    """A channel with a smaller loss than the bound would refute it: both states of a close pair give one answer."""
+    places = np.array([4.64400293, 1.7187613, 1.72674081, 0.0])
+    distances = np.abs(places[:, None] - places[None])
+    prior = np.array([0.0, 6.43165920e-07, 5.28726316e-02, 0.947126723924])
+    losses, epsilon = distances * prior[:, None], 22.29366619189114
+    answers = np.eye(4)[[0, 2, 2, 3]]
+    better = affordable((1 - 1e-11) * answers + 1e-11 / 4, distances, epsilon)
+    start = best_exponential_channel(distances, epsilon)
+    found, bound = optimal_tree_channel(Tree.of(distances), losses, epsilon, start)
+    assert bound <= (losses * better).sum() < 1e-6
+    assert (losses * found).sum() < 1e-6

@@ -243,6 +243,8 @@ def test_labels_do_not_move_bags():
         (np.arange(N) // 2, "distinct"),
         (np.arange(N - 1), "one identifier for each"),
         (np.append(np.arange(N - 1.0), np.nan), "none may be missing"),
+        (np.append(np.arange(N - 1.0), np.nan).astype(object), "none may be missing"),
+        (np.append(np.arange(N - 1), np.iinfo(np.int64).min).astype("M8[D]"), "none may be missing"),
         (np.array([*range(N - 1), "x"], dtype=object), "all of them text"),
     ],
 )
