@@ -50,7 +50,7 @@ LONG = {PrivateSearchCV, PPMHalfspaceClassifier, UserLevelSelector, UserLevelSGD
 def test_a_fit_costs_what_was_quoted(kind):
     for k, (instance, makers) in enumerate(VARIANTS[kind]):
         data = makers[k % len(makers)](instance, public_generator(k), 20)
-        ledger = PrivacyLedger(epsilon=1e6, delta=0.9, composition="basic")
+        ledger = PrivacyLedger(epsilon=1e9, delta=0.9, composition="basic")
         quote = ledger.quote(instance, data.X, data.y, **data.metadata)
         model = clone(instance).set_params(ledger=ledger)
         model.fit(data.X, data.y, **data.metadata)
