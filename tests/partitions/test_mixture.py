@@ -275,7 +275,7 @@ def kill_one(client):
 def test_the_same_on_a_cluster_that_loses_a_worker(n_workers):
     from distributed import Client, LocalCluster
 
-    options = {"processes": True, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         LocalCluster(n_workers=n_workers, silence_logs=logging.CRITICAL, **options) as cluster,
         Client(cluster) as client,
