@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -12,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
+from skprivate._best_model import BestModelMixin
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
@@ -30,18 +28,7 @@ from skprivate.partitions import is_partitioned
 from skprivate.privacy import Adjacency, PrivacyUnit, plan_search
 
 
-def _best_has(name: str) -> Callable[[Any], bool]:
-    """Whether the best model, or before fitting every estimator, has the method."""
-
-    def check(search: Any) -> bool:
-        if hasattr(search, "best_estimator_"):
-            return hasattr(search.best_estimator_, name)
-        return all(hasattr(model, name) for model in search._models())
-
-    return check
-
-
-class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
+class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin, BaseEstimator):
     """Search for hyperparameters, all of it within one stated budget.
 
     An evaluation draws one of the candidates, fits it on one part of the data and scores it on the other, both
@@ -370,79 +357,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
         )
         return mechanism, price
 
-    @available_if(_best_has("predict"))
-    def predict(self, X):
-        """Predict with the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        predictions : ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict(X)
-
-    @available_if(_best_has("predict_proba"))
-    def predict_proba(self, X):
-        """Class probabilities of the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict_proba(X)
-
-    @available_if(_best_has("decision_function"))
-    def decision_function(self, X):
-        """Decision function of the best model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(X)
-
-    @available_if(_best_has("score"))
-    def score(self, X, y):
-        """Score of the best model on other rows, without noise.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        score : float
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.score(X, y)
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         models = self._models()
         if models and hasattr(models[0], "fit"):
-            inner = get_tags(models[0])
-            tags.estimator_type = inner.estimator_type
-            tags.classifier_tags = copy.copy(inner.classifier_tags)
-            tags.regressor_tags = copy.copy(inner.regressor_tags)
-            tags.input_tags = inner.input_tags
-        tags.target_tags.required = True
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.poor_score = True
-        if tags.regressor_tags is not None:
-            tags.regressor_tags.poor_score = True
+            tags.input_tags = get_tags(models[0]).input_tags
         return tags

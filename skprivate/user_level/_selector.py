@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from numbers import Integral, Real
@@ -10,11 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
-from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._best_model import BestModelMixin
 from skprivate._progress import gather
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
@@ -36,18 +34,7 @@ from skprivate.user_level._rows import CheckedRows, by_user, read_rows
 from skprivate.user_level._user_selection import MeanSelection, VoteSelection, number_of_users
 
 
-def _best_has(name: str) -> Callable[[Any], bool]:
-    """Whether the chosen model, or before fitting every candidate, has the method."""
-
-    def check(selector: Any) -> bool:
-        if hasattr(selector, "best_estimator_"):
-            return hasattr(selector.best_estimator_, name)
-        return all(hasattr(model, name) for _, model in selector.estimators)
-
-    return check
-
-
-class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator):
+class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin, BaseEstimator):
     """Choose among fitted models by private data, with pure differential privacy at user level.
 
     The candidates are models that are public or already paid for, for example one `UserLevelSGDRegressor` per
@@ -280,79 +267,11 @@ class UserLevelSelector(PrivateEstimatorMixin, MetaEstimatorMixin, BaseEstimator
             raise ValueError(f"rule='means' needs adjacency='replace-one', got {self.adjacency!r}.")
         return MeanSelection(self.epsilon, self.tau, max(self.bound, self.tau), len(self.estimators))
 
-    def predict(self, X):
-        """Predict with the chosen model.
+    def _models(self) -> list[Any]:
+        return [model for _, model in self.estimators or ()]
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        predictions : ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict(validate_data(self, X, reset=False))
-
-    @available_if(_best_has("predict_proba"))
-    def predict_proba(self, X):
-        """Class probabilities of the chosen model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict_proba(validate_data(self, X, reset=False))
-
-    @available_if(_best_has("decision_function"))
-    def decision_function(self, X):
-        """Decision function of the chosen model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        scores : ndarray
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.decision_function(validate_data(self, X, reset=False))
-
-    @available_if(_best_has("score"))
-    def score(self, X, y):
-        """Score of the chosen model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-
-        Returns
-        -------
-        score : float
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.score(validate_data(self, X, reset=False), y)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        if self.estimators:
-            inner = get_tags(self.estimators[0][1])
-            tags.estimator_type = inner.estimator_type
-            tags.classifier_tags = inner.classifier_tags
-            tags.regressor_tags = inner.regressor_tags
-        tags.target_tags.required = True
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.poor_score = True
-        if tags.regressor_tags is not None:
-            tags.regressor_tags.poor_score = True
-        return tags
+    def _read(self, X: Any) -> Any:
+        return validate_data(self, X, reset=False)
 
 
 def _one_kind(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
