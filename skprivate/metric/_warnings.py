@@ -57,7 +57,7 @@ def warn_if_noise_fills_box(mechanism: LaplaceFlow | HatMoments) -> None:
 
 def warn_if_loose(loss: float, bound: float, farthest: float) -> None:
     """Warn where a channel that was asked to be optimal may be far from it; all of this is public geometry."""
-    if loss - bound > _LOOSE * loss + 1e-9 * farthest:
+    if loss - bound > _LOOSE * loss + 1e-6 * farthest:
         warn_caller(
             f"mechanism='optimal' ended before the optimum: the expected loss is {loss:.4g}, and all that is "
             f"known is that no channel has less than {bound:.4g} (least_loss_). The channel is as private as asked. "
