@@ -20,7 +20,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import dct
 from scipy.optimize import minimize
 
 from skprivate.partitions import Partitions, as_partitions
@@ -38,8 +37,6 @@ _MOST_BITS = 36
 _BLOCK = 1 << 16
 # Axes are numbered by so many bits: a grid of 2^18 nodes has at most 18 of them.
 _AXIS_BITS = 5
-# Squares of what float64 leaves of zero, in shares of all mass.
-_ROUNDING = 2.0**-90
 
 
 def l1_factor(ground: GroundNorm, n_features: int) -> float:
@@ -201,35 +198,6 @@ def graph_laplacian(values: FloatArray, stars: Sequence[float] = ()) -> FloatArr
     return result
 
 
-def flow_energy(values: FloatArray, stars: Sequence[float] = ()) -> float:
-    """Least Σ z²/w of flows z along the edges that have the divergence ``values``; w as in `graph_laplacian`.
-
-    Flows of white noise with variance v·w have v·(number of nodes − 1) in expectation. Axes have eigenvectors of their
-    own: cosines along a side, and for a star its first entry against the others, and what the others differ by.
-    """
-    levels = np.zeros((1,) * values.ndim)
-    for axis, size in enumerate(values.shape):
-        if axis < len(stars):
-            here = np.moveaxis(values, axis, -1)
-            rest = dct(here[..., 1:], norm="ortho") if size > 1 else here[..., 1:]
-            first, second = here[..., :1], rest[..., :1]
-            side = math.sqrt(size - 1)
-            pair = [first + side * second, side * first - second] if size > 1 else [first]
-            turned = np.concatenate([*(part / math.sqrt(size) for part in pair), rest[..., 1:]], axis=-1)
-            values = np.moveaxis(turned, -1, axis)
-            own = np.array([0.0, size, *[1.0] * (size - 2)])[:size] * stars[axis]
-        else:
-            values = dct(values, axis=axis, norm="ortho")
-            own = 4 * np.sin(np.pi * np.arange(size) / (2 * size)) ** 2
-        levels = levels + own.reshape(-1, *(1,) * (values.ndim - axis - 1))
-    squares, levels = np.square(values).ravel()[1:], levels.ravel()[1:]
-    # Between categories that are too far apart for any flow there is none that rounding would explain.
-    fixed = (levels == 0) & (squares > _ROUNDING)
-    with np.errstate(over="ignore"):
-        energy = (squares[levels > 0] / levels[levels > 0]).sum()
-    return math.inf if fixed.any() else float(energy)
-
-
 def nearest_measure(signed: FloatArray, stars: Sequence[float] = (), *, max_iter: int = 2000) -> FloatArray:
     """Nonnegative measure that the least flow along the edges makes of a signed one.
 
@@ -365,22 +333,7 @@ class LaplaceFlow(Mechanism):
         )
         # Flows count by what noise they had: an edge between categories is so many times as wide.
         stars = [float(star / max(sensitivity, 1)) ** 2 for star in self.stars]
-        excess = noisy.astype(np.float64) / (self.n_rows << self.bits) - self._uniform
-        # As far from the uniform measure as its noise explains, it says nothing: what is released is drawn towards it.
-        noise = 2 * (sensitivity / self.epsilon / (self.n_rows << self.bits)) ** 2 * (excess.size - 1)
-        energy = flow_energy(excess, stars)
-        trust = 1 - min(noise / energy, 1.0) ** 2 if energy > 0 else 1.0
-        return nearest_measure(self._uniform + trust * excess, stars)
-
-    @property
-    def _uniform(self) -> FloatArray:
-        """Weights of the nodes for rows that fill the box evenly, in every combination of categories."""
-        weights = np.full(self.sizes, 1 / math.prod(self.sizes)) if self.sizes else np.ones(())
-        side = np.full(self.cells + 1, 1 / self.cells)
-        side[[0, -1]] /= 2
-        for _ in range(self.n_features):
-            weights = weights[..., None] * side
-        return weights
+        return nearest_measure(noisy.astype(np.float64) / (self.n_rows << self.bits), stars)
 
 
 def check_nodes(cells: int, n_features: int, sizes: tuple[int, ...] = ()) -> None:
