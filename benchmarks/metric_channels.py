@@ -2,7 +2,7 @@
 
 Worst-case expected error of the best net with half of ε in the exponent, as published, and of the channel that is as
 steep as its measured price allows; beside them the mean error of that channel, of the one with the least mean error
-(linear programme), and on trees and lines the bound that no channel is below.
+(linear programme), and the bound that no channel is below.
 
     python benchmarks/metric_channels.py
 """
@@ -17,9 +17,10 @@ from _common import parse_args, write_table
 
 from skprivate.datasets import load_icd10
 from skprivate.metric import tree_distances
-from skprivate.metric._channels import affordable, expected_loss, optimal_channel, worst_error
+from skprivate.metric._channels import affordable, expected_loss, worst_error
 from skprivate.metric._exponential import best_exponential_channel, exponential_channel, net_scales
 from skprivate.metric._finite_metric import separated_net
+from skprivate.metric._interior_point import optimal_channel
 from skprivate.metric._states import leaves_of
 from skprivate.metric._tree_channels import Tree, optimal_tree_channel
 from skprivate.privacy._channel import channel_price, quantise_channel
@@ -33,12 +34,13 @@ def main() -> None:
     codes = {
         n: [leaves[i] for i in sorted(order.choice(len(leaves), n, replace=False))] for n in (60, 20, 200)
     }
-    grid = np.array(list(itertools.product(range(6), range(6))), dtype=float)
     spaces = {
         "ICD-10, 200 codes": (tree_distances(parents, codes[200]), (2.0, 8.0)),
         "ICD-10, 60 codes": (tree_distances(parents, codes[60]), (2.0, 8.0, 20.0)),
         "ICD-10, 20 codes": (tree_distances(parents, codes[20]), (8.0, 20.0)),
-        "6 × 6 map": (np.linalg.norm(grid[:, None] - grid[None], axis=2), (0.5, 2.0)),
+        "6 × 6 map": (_map(6), (0.5, 2.0)),
+        "12 × 12 map": (_map(12), (0.3, 0.7, 2.0)),
+        "15 × 15 map": (_map(15), (0.7,)),
         "line of 20": (np.abs(np.subtract.outer(np.arange(20.0), np.arange(20.0))), (0.5, 2.0)),
     }
     rows = []
@@ -53,9 +55,8 @@ def main() -> None:
             channel = best_exponential_channel(distances, epsilon)
             seconds = time.process_time() - start
             tree, n, start = Tree.of(distances), len(distances), time.process_time()
-            bound = ""
             if tree is None:
-                optimum = optimal_channel(distances, epsilon)
+                optimum, bound = optimal_channel(distances, distances / n, epsilon, channel)
             else:
                 optimum, bound = optimal_tree_channel(tree, distances / n, epsilon, channel)
             seconds_optimal = time.process_time() - start
@@ -89,6 +90,11 @@ def main() -> None:
         "its CPU s",
     ]
     write_table("metric_channels", columns, rows)
+
+
+def _map(side: int) -> np.ndarray:
+    cells = np.array(list(itertools.product(range(side), range(side))), dtype=float)
+    return np.linalg.norm(cells[:, None] - cells[None], axis=2)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,15 @@ from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._ball import Ball, check_domain
-from skprivate.metric._channels import affordable, expected_loss, optimal_channel
+from skprivate.metric._channels import affordable, expected_loss, remapped
 from skprivate.metric._exponential import best_exponential_channel
 from skprivate.metric._finite_metric import check_metric, tree_distances
+from skprivate.metric._interior_point import optimal_channel
 from skprivate.metric._sphere import METRIC, latitude_column, sphere_map
 from skprivate.metric._states import check_prior, leaves_of, state_numbers
 from skprivate.metric._tables import numeric_table
 from skprivate.metric._tree_channels import Tree, optimal_tree_channel
-from skprivate.metric._warnings import warn_of_degrees
+from skprivate.metric._warnings import warn_if_loose, warn_of_degrees
 from skprivate.privacy import open_release
 
 _NORMS = ("l1", "l2", "linf")
@@ -56,7 +57,8 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         (Lemma 4.1), as steep as its measured price allows; under a norm the nearest point of a grid to a place with
         "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
         least expected loss under ``prior``, by linear programming: on the leaves of a tree or on a line for some
-        hundred states (see ``least_loss_``), on other spaces for at most 64. "auto": the first one allowed.
+        hundred states, on other spaces for about 250 (a minute of one core); with more, or beyond, the best one found,
+        whose distance from the optimum ``least_loss_`` bounds. "auto": the first one allowed.
     bounds : dict {column: (low, high)}, pair (lower, upper) or Ball, optional
         Public range of the columns, for norms and "haversine", or a public `Ball`, for norms. With "k-norm" results
         are projected to it, without it nothing is cut off; "exponential" needs it. "haversine" makes less noise
@@ -97,8 +99,8 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     expected_loss_ : float
         Expected distance between a state and the output of ``channel_``, under ``prior``.
     least_loss_ : float
-        With "optimal", on a tree or a line: a bound that no channel at this price has an expected loss below. Where
-        the programme was small enough it is ``expected_loss_`` up to some 10⁻⁴ of it.
+        With "optimal": a bound that no channel at this price has an expected loss below. Where the programme was small
+        enough it is ``expected_loss_`` up to some 10⁻⁴ of it; where it is off by more than 1 %, `fit` warns.
     states_ : ndarray of shape (n_states,)
         Values that rows may take, in the order of ``channel_``, for finite metrics.
     net_ : ndarray of shape (n_points, n_features)
@@ -342,17 +344,24 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     def _channel(self, mechanism):
         n = len(self.states_)
         prior = check_prior(self.prior, n)
-        tree = Tree.of(self._distances) if mechanism == "optimal" else None
-        if mechanism == "optimal" and tree is None:
-            channel = optimal_channel(self._distances, self.epsilon, prior=prior)
-        else:
-            channel = best_exponential_channel(self._distances, self.epsilon, relaxed=mechanism == "relaxed")
-        if tree is not None:
+        channel = best_exponential_channel(self._distances, self.epsilon, relaxed=mechanism == "relaxed")
+        if mechanism == "optimal":
             losses = self._distances * (np.full(n, 1 / n) if prior is None else prior)[:, None]
-            channel, bound = optimal_tree_channel(tree, losses, self.epsilon, channel)
-            channel = affordable(channel, self._distances, self.epsilon)
+            start = min(
+                channel,
+                affordable(remapped(channel, self._distances, prior), self._distances, self.epsilon),
+                key=lambda one: expected_loss(one, self._distances, prior),
+            )
+            tree = Tree.of(self._distances)
+            if tree is None:
+                channel, bound = optimal_channel(self._distances, losses, self.epsilon, start)
+            else:
+                channel, bound = optimal_tree_channel(tree, losses, self.epsilon, start)
+                channel = affordable(channel, self._distances, self.epsilon)
             self.least_loss_ = max(bound, 0.0)
         self.expected_loss_ = expected_loss(channel, self._distances, prior)
+        if mechanism == "optimal":
+            warn_if_loose(self.expected_loss_, self.least_loss_, float(self._distances.max()))
         return channel
 
     def _randomise(self, X, *, ledger=True):

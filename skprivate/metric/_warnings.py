@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from sklearn.exceptions import ConvergenceWarning
+
 from skprivate.metric._grid_flows import GroundNorm, LaplaceFlow, choose_cells, edge_costs
 from skprivate.metric._hat_measures import HatMoments
 from skprivate.metric._sphere import degree_columns
@@ -13,6 +15,10 @@ from skprivate.privacy import warn_caller
 
 class NoiseFillsBoxWarning(UserWarning):
     """The noise may move all mass as far as from the middle of the box to its ends: the fit says nothing."""
+
+
+#: Share of the loss that an "optimal" channel may be away from its bound.
+_LOOSE = 0.01
 
 
 class DegreesWarning(UserWarning):
@@ -47,6 +53,17 @@ def warn_if_noise_fills_box(mechanism: LaplaceFlow | HatMoments) -> None:
         f"{mechanism.n_rows}, the number of rows, is comparable with epsilon = 1 under metric='rows'.",
         NoiseFillsBoxWarning,
     )
+
+
+def warn_if_loose(loss: float, bound: float, farthest: float) -> None:
+    """Warn where a channel that was asked to be optimal may be far from it; all of this is public geometry."""
+    if loss - bound > _LOOSE * loss + 1e-6 * farthest:
+        warn_caller(
+            f"mechanism='optimal' ended before the optimum: the expected loss is {loss:.4g}, and all that is "
+            f"known is that no channel has less than {bound:.4g} (least_loss_). The channel is as private as asked. "
+            "Fewer states, or a larger epsilon, take fewer steps.",
+            ConvergenceWarning,
+        )
 
 
 def warn_of_degrees(names: Any, metric: str, epsilon: float) -> None:

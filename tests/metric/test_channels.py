@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 from skprivate.metric import boolean_cube_accuracy, tree_distances
 from skprivate.metric._channels import (
-    essential_pairs,
     expected_loss,
-    optimal_channel,
-    remapped,
     worst_error,
 )
 from skprivate.metric._exponential import (
@@ -24,6 +21,7 @@ from skprivate.metric._exponential import (
 from skprivate.metric._finite_metric import check_metric, is_ultrametric, separated_net
 from skprivate.metric._measure_net import exponential_on_measures
 from skprivate.privacy import public_generator
+from tests.metric._linear_programme import programme
 
 
 def random_metric(seed, n):
@@ -76,29 +74,6 @@ def test_relaxed_mechanism_is_exactly_private_for_the_first_metric(seed, n, epsi
     assert np.all(np.abs(relaxed[:, None] - relaxed[None]) <= first[:, :, None] + 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
-def test_optimal_mechanism_is_private_and_not_beaten(seed, epsilon):
-    distances = random_metric(seed, 7)
-    channel = optimal_channel(distances, epsilon)
-    assert price(channel, distances) <= epsilon * (1 + 1e-12)
-    rival = best_exponential_channel(distances, epsilon)
-    for other in (rival, remapped(rival, distances)):
-        assert expected_loss(channel, distances) <= expected_loss(other, distances) + 1e-6
-
-
-def test_optimal_mechanism_of_two_states_is_randomised_response():
-    channel = optimal_channel(np.array([[0.0, 2.0], [2.0, 0.0]]), 0.5)
-    assert channel[0, 0] == pytest.approx(np.e / (1 + np.e), abs=1e-5)
-
-
-def test_essential_pairs_of_a_path_are_its_edges():
-    path = np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))
-    assert {tuple(pair) for pair in essential_pairs(path)} == {
-        (i, j) for i in range(6) for j in range(6) if abs(i - j) == 1
-    }
-
-
 def test_lemma_4_1_on_all_measures():
     # Four points on a line, data sets of four rows: 35 measures.
     points = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0))) / 3
@@ -147,7 +122,7 @@ def test_levelled_channel_of_the_cube_is_randomised_response(epsilon):
 )
 def test_levelled_channel_is_the_optimum_of_the_linear_programme(distances, epsilon):
     channel = best_exponential_channel(distances, epsilon)
-    optimum = expected_loss(optimal_channel(distances, epsilon), distances)
+    optimum = expected_loss(programme(distances, epsilon), distances)
     assert expected_loss(channel, distances) == pytest.approx(optimum, rel=1e-4)
 
 

@@ -25,10 +25,11 @@ from skprivate.metric import (
     tree_distances,
     ultrametric_sequences_scale,
 )
-from skprivate.metric._channels import optimal_channel, worst_error
+from skprivate.metric._channels import worst_error
 from skprivate.metric._exponential import best_exponential_channel
 from skprivate.metric._scales import lower_bound
 from skprivate.privacy import public_generator
+from tests.metric._linear_programme import programme
 
 
 def random_metric(seed, n):
@@ -87,7 +88,7 @@ def test_no_mechanism_beats_the_lower_bound(seed, n, epsilon):
     distances = random_metric(seed, n)
     bracket = predicted_accuracy(distances, epsilon)
     assert bracket.lower <= bracket.upper * (1 + 1e-9)
-    assert worst_error(optimal_channel(distances, epsilon), distances) >= bracket.lower * (1 - 1e-6)
+    assert worst_error(programme(distances, epsilon), distances) >= bracket.lower * (1 - 1e-6)
     assert bracket.lower >= lower_bound(distances, distances, epsilon) - 1e-15
 
 
@@ -145,7 +146,7 @@ def test_boolean_cube_is_randomised_response():
     hamming = np.abs(points[:, None] - points[None]).sum(axis=2).astype(float)
     channel = np.exp(-epsilon * hamming) / (1 + np.exp(-epsilon)) ** n
     assert worst_error(channel, hamming) == pytest.approx(boolean_cube_accuracy(n, epsilon))
-    optimum = optimal_channel(hamming, epsilon)
+    optimum = programme(hamming, epsilon)
     assert worst_error(optimum, hamming) >= boolean_cube_accuracy(n, epsilon) * (1 - 1e-5)
 
 

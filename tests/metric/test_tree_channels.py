@@ -9,10 +9,11 @@ import pytest
 from scipy.optimize import linprog
 
 from skprivate.metric import MetricPrivatizer
-from skprivate.metric._channels import affordable, expected_loss, optimal_channel
+from skprivate.metric._channels import affordable, expected_loss
 from skprivate.metric._exponential import best_exponential_channel
 from skprivate.metric._tree_channels import Tree, loss_bound, optimal_tree_channel
 from skprivate.privacy._channel import channel_price, quantise_channel
+from tests.metric._linear_programme import programme
 
 
 def ultrametric(rng, n):
@@ -111,7 +112,7 @@ def test_optimal_on_a_tree_is_the_optimum_of_the_full_programme(space, epsilon, 
     channel, bound = optimal_tree_channel(Tree.of(distances), losses, epsilon, start)
     channel = affordable(channel, distances, epsilon)
     assert channel_price(quantise_channel(channel), distances) <= epsilon
-    full = expected_loss(optimal_channel(distances, epsilon, prior=prior), distances, prior)
+    full = expected_loss(programme(distances, epsilon, prior=prior), distances, prior)
     loss = expected_loss(channel, distances, prior)
     assert loss <= full * (1 + 1e-5) + 1e-9
     assert bound <= full * (1 + 1e-9) + 1e-12
@@ -125,7 +126,7 @@ def test_any_prices_give_a_bound(space):
     rng = np.random.default_rng(5)
     distances, epsilon = SPACES[space](rng, 8), 1.5
     tree, losses = Tree.of(distances), distances / 8
-    least = float((optimal_channel(distances, epsilon) * losses).sum())
+    least = float((programme(distances, epsilon) * losses).sum())
     for scale in (0.0, 0.01, 0.1, 1.0, 100.0):
         bound, lowered = loss_bound(tree, losses, epsilon, scale * rng.normal(size=8))
         assert bound <= least * (1 + 1e-6)
@@ -159,10 +160,6 @@ def test_optimal_beyond_64_states_and_what_it_says_of_itself():
     # Far from the ends it is two-sided geometric noise, whose expected size is 1/sinh(ε).
     inner = (model.channel_ * distances).sum(axis=1)[30:50]
     np.testing.assert_allclose(inner, 1 / np.sinh(1.0), rtol=1e-5)
-    square = np.stack(np.meshgrid(np.arange(9.0), np.arange(9.0)), axis=-1).reshape(-1, 2)
-    other = np.linalg.norm(square[:, None] - square[None], axis=2)
-    with pytest.raises(ValueError, match="line or on the leaves of a tree"):
-        MetricPrivatizer(1.0, metric="precomputed", mechanism="optimal", distances=other).fit([[0]])
     model.set_params(mechanism="exponential").fit([[0]])
     assert not hasattr(model, "least_loss_") and model.expected_loss_ > 0
 

@@ -1,0 +1,166 @@
+"""Optimal channels of general spaces: against the whole linear programme, weak duality, and each other."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+
+from skprivate.metric import MetricPrivatizer
+from skprivate.metric import _interior_point as interior
+from skprivate.metric._channels import affordable, expected_loss, remapped
+from skprivate.metric._exponential import best_exponential_channel
+from skprivate.metric._interior_point import certified_bound, levelled_bound, optimal_channel
+from skprivate.privacy._channel import channel_price, quantise_channel
+from tests.metric._linear_programme import essential_pairs, programme
+
+
+def space(rng, n, kind):
+    """Points of the plane, shortest paths of a random graph, or places with several states each."""
+    if kind == "plane":
+        points = rng.normal(size=(n, 2))
+        return np.linalg.norm(points[:, None] - points[None], axis=2)
+    distances = rng.exponential(size=(n, n)) + 0.05
+    distances = np.minimum(distances, distances.T)
+    np.fill_diagonal(distances, 0.0)
+    for k in range(n):
+        distances = np.minimum(distances, distances[:, k][:, None] + distances[k])
+    if kind == "repeated":
+        places = rng.integers(0, max(n // 2, 1), n)
+        distances = distances[np.ix_(places, places)]
+    return distances
+
+
+def solved(distances, epsilon, prior):
+    losses = distances * prior[:, None]
+    return optimal_channel(distances, losses, epsilon, best_exponential_channel(distances, epsilon))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 9),
+    st.floats(0.02, 30.0),
+    st.sampled_from(["plane", "graph", "repeated"]),
+    st.booleans(),
+)
+def test_the_optimum_is_that_of_the_whole_programme(seed, n, epsilon, kind, even):
+    rng = np.random.default_rng(seed)
+    distances = space(rng, n, kind)
+    prior = np.full(n, 1 / n) if even else rng.dirichlet(np.full(n, 0.3))
+    channel, bound = solved(distances, epsilon, prior)
+    assert channel_price(quantise_channel(channel), distances) <= epsilon
+    loss = expected_loss(channel, distances, prior)
+    best = expected_loss(programme(distances, epsilon, prior=prior), distances, prior)
+    slack = 1e-7 * float(distances.max(initial=0.0))  # what the general solver leaves undone
+    assert loss <= best + 1e-4 * best + slack
+    assert bound <= min(best + slack, loss)
+    assert loss - bound <= 1e-3 * loss + slack
+
+
+@pytest.mark.parametrize("epsilon", [0.4, 1.0])
+def test_a_map_of_36_cells(epsilon):
+    points = np.array(list(itertools.product(range(6), range(6))), dtype=float)
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    prior = np.random.default_rng(0).dirichlet(np.ones(36))
+    channel, bound = solved(distances, epsilon, prior)
+    loss = expected_loss(channel, distances, prior)
+    best = expected_loss(programme(distances, epsilon, prior=prior), distances, prior)
+    assert abs(loss - best) <= 1e-5 * best
+    assert loss * (1 - 2e-5) <= bound <= best * (1 + 1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.integers(2, 8), st.floats(0.05, 8.0), st.floats(0.0, 10.0))
+def test_any_prices_and_any_dual_give_a_bound(seed, n, epsilon, size):
+    """Weak duality: no channel is below it, here not the optimal one, whatever the dual point was."""
+    rng = np.random.default_rng(seed)
+    distances = space(rng, n, "graph")
+    costs = distances / n
+    factors = np.exp(-epsilon * distances)
+    np.fill_diagonal(factors, 0.0)
+    prices = size * rng.normal(size=n)
+    dual = size * rng.exponential(size=(n, n, n)) * (rng.random((n, n, n)) < 0.5)
+    taken, given_ = dual.sum(axis=1), np.einsum("ij,yij->yi", factors, dual)
+    bound = certified_bound(prices, costs - prices - taken + given_, costs + np.abs(prices) + taken + given_)
+    best = expected_loss(programme(distances, epsilon), distances)
+    assert bound <= best * (1 + 1e-6) + 1e-7
+    assert levelled_bound(factors, costs) <= best * (1 + 1e-6) + 1e-7
+
+
+def test_the_bound_is_not_met_by_less_privacy():
+    """The bound is about channels at this price: one at twice the price falls below it."""
+    distances = space(np.random.default_rng(3), 12, "plane")
+    prior = np.full(12, 1 / 12)
+    bound = solved(distances, 1.0, prior)[1]
+    assert expected_loss(best_exponential_channel(distances, 2.0), distances) < bound
+
+
+def test_steps_that_are_cut_short_keep_their_bound_and_their_start(monkeypatch):
+    distances = space(np.random.default_rng(0), 20, "plane")
+    losses, epsilon = distances / 20, 1.0
+    start = best_exponential_channel(distances, epsilon)
+    channel, bound = optimal_channel(distances, losses, epsilon, start)
+    best = (losses * channel).sum()
+    assert best - bound <= 2e-5 * best
+    last = np.inf
+    for steps in (0, 1, 5, 10, 20):
+        monkeypatch.setattr(interior, "MAX_STEPS", steps)
+        short, below = optimal_channel(distances, losses, epsilon, start)
+        loss = (losses * short).sum()
+        assert channel_price(quantise_channel(short), distances) <= epsilon
+        assert below <= best * (1 + 1e-9) and bound <= loss * (1 + 1e-9)
+        assert loss <= min(last, (losses * start).sum()) * (1 + 1e-9)
+        last = loss
+
+
+def test_a_map_of_81_cells_and_what_is_said_where_there_are_too_many(monkeypatch):
+    points = np.array(list(itertools.product(range(9), range(9))), dtype=float)
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    model = MetricPrivatizer(0.6, metric="precomputed", mechanism="optimal", distances=distances)
+    model.fit([[0]])
+    assert model.least_loss_ <= model.expected_loss_ <= model.least_loss_ * 1.001
+    assert channel_price(quantise_channel(model.channel_), distances) <= 0.6
+    rival = best_exponential_channel(distances, 0.6)
+    assert model.expected_loss_ < expected_loss(rival, distances) * 0.95
+    monkeypatch.setattr(interior, "MAX_STATES", 80)
+    with pytest.warns(ConvergenceWarning, match="ended before the optimum"):
+        best = model.fit([[0]])
+    assert best.least_loss_ < best.expected_loss_
+    assert best.expected_loss_ <= expected_loss(remapped(rival, distances), distances) * (1 + 1e-9)
+    # Where epsilon is ample the exponential channel is optimal, and prices that level it prove it at any size.
+    best.set_params(epsilon=4.0).fit([[0]])
+    assert best.expected_loss_ <= best.least_loss_ * (1 + 1e-5)
+
+
+def test_two_states_are_randomised_response():
+    channel, bound = solved(np.array([[0.0, 2.0], [2.0, 0.0]]), 0.5, np.full(2, 0.5))
+    assert channel[0, 0] == pytest.approx(np.e / (1 + np.e), abs=1e-6)
+    assert bound == pytest.approx(2 / (1 + np.e), abs=1e-6)
+
+
+def test_a_prior_on_one_state_is_answered_without_looking():
+    distances = space(np.random.default_rng(1), 6, "graph")
+    channel, bound = solved(distances, 1.0, np.eye(6)[2])
+    assert bound == 0.0 and np.all(channel[:, 2] == 1.0)
+
+
+def test_essential_pairs_of_a_path_are_its_edges():
+    path = np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))
+    assert {tuple(pair) for pair in essential_pairs(path)} == {
+        (i, j) for i in range(6) for j in range(6) if abs(i - j) == 1
+    }
+
+
+def test_inner_points_keep_their_constraints():
+    """What mixing has to mend is next to nothing."""
+    distances = space(np.random.default_rng(5), 15, "plane")
+    losses = distances / 15
+    channel, _ = optimal_channel(distances, losses, 0.7, best_exponential_channel(distances, 0.7))
+    again = affordable(channel, distances, 0.7)
+    np.testing.assert_allclose(again, channel, atol=1e-11)
+    assert channel_price(quantise_channel(channel), distances) > 0.69
