@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from math import log
+from math import inf, log
 from numbers import Integral, Real
 
 import numpy as np
@@ -20,8 +20,8 @@ from skprivate.mixture._planning import selection_loss
 from skprivate.mixture._problem import LinearConstraints, margins
 from skprivate.mixture._reading import read_problem
 from skprivate.mixture._roles import plain
-from skprivate.mixture._strategy import choose_strategy, make_search
-from skprivate.privacy import public_generator
+from skprivate.mixture._strategy import WITH_DESCENT, choose_strategy, make_search
+from skprivate.privacy import PureEvent, public_generator
 
 logger = logging.getLogger(__name__)
 
@@ -177,7 +177,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         **PRIVACY_CONSTRAINTS,
         "private_label": "no_validation",
         "max_halfspaces": [Interval(Integral, 1, None, closed="left"), None],
-        "strategy": [StrOptions({"auto", "exact", "thinned", "greedy"})],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "strategy": [StrOptions({"auto", "exact", "thinned", "greedy", "gradient", "guided"})],
         "selection": [StrOptions({"exponential", "permute-and-flip"})],
         "max_candidates": [Interval(Integral, 1, None, closed="left")],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
@@ -195,6 +196,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self,
         epsilon=1.0,
         *,
+        delta=0.0,
         private_label=None,
         max_halfspaces=None,
         strategy="auto",
@@ -209,6 +211,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         n_jobs=None,
     ):
         self.epsilon = epsilon
+        self.delta = delta
         self.private_label = private_label
         self.max_halfspaces = max_halfspaces
         self.strategy = strategy
@@ -248,6 +251,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         strategy = choose_strategy(
             problem,
             self.strategy,
+            delta=float(self.delta),
             max_halfspaces=self.max_halfspaces,
             max_candidates=self.max_candidates,
             selection=self.selection,
@@ -270,10 +274,14 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         counting = (
             None if self.calibration_fraction is None else float(self.epsilon * self.calibration_fraction)
         )
+        other = [] if counting is None else [(PureEvent(counting, "discrete Laplace"), 1)]
+        epsilon = float(self.epsilon) - (0.0 if strategy in WITH_DESCENT else counting or 0.0)
         search = make_search(
             problem,
             strategy,
-            float(self.epsilon) - (counting or 0.0),
+            epsilon,
+            float(self.delta),
+            other=other,
             max_halfspaces=self.max_halfspaces,
             max_candidates=self.max_candidates,
             rng=public_generator(self.random_state),
@@ -312,8 +320,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         if frame.complement.shape[0]:
             level = np.zeros(frame.complement.shape[0])
             self.affine_ = LinearConstraints(*frame.in_feature_space(frame.complement, level))
-        self.n_hypotheses_ = self.draws_[0].n_hypotheses
-        self.log_n_hypotheses_ = log(self.n_hypotheses_)
+        self.n_hypotheses_ = next((draw.n_hypotheses for draw in self.draws_ if draw.n_hypotheses), 0)
+        self.log_n_hypotheses_ = log(self.n_hypotheses_) if self.n_hypotheses_ else -inf
         self._frame = frame
         self._hypothesis = hypothesis
         # Rounding errors down to a unit may hide this share of a private row's weight in each draw.
