@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,16 +56,27 @@ class Coordinates(NamedTuple):
     matrix: Floats
     offset: Floats
 
-    def __call__(self, scaled: Floats) -> Floats:
-        """Coordinates of rows and a last one of 1, of shape (k + 1, n_rows); each row by itself."""
-        result = np.ones((len(self.matrix) + 1, len(scaled)))
-        result[:-1] = products(self.matrix, scaled)
-        result[:-1] += self.offset[:, None]
-        return result
+    def clipped(self, scaled: Floats, radius: float) -> Floats:
+        """Coordinates of rows, pulled into a ball, and a last one of 1: shape (k + 1, n_rows), each row by itself."""
+        values = products(self.matrix, scaled)
+        values += self.offset[:, None]
+        squares = np.zeros(len(scaled))
+        for value in values:
+            squares += value * value
+        values *= radius / np.maximum(np.sqrt(squares), radius)
+        return np.concatenate([values, np.ones((1, len(scaled)))])
+
+    def of_public(self, scaled: Floats, radius: float) -> tuple[Floats, float, float]:
+        """The same of public rows, by BLAS, and the sums of their squares before and after."""
+        values = self.matrix @ scaled.T + self.offset[:, None]
+        squares = np.einsum("ij,ij->j", values, values)
+        factors = radius / np.maximum(np.sqrt(squares), radius)
+        values = np.concatenate([values * factors, np.ones((1, len(scaled)))])
+        return values, float(squares.sum()), float((squares * factors**2).sum())
 
 
 def principal_coordinates(problem: Problem) -> tuple[Coordinates, Floats]:
-    """Principal directions of the public points, and the variance along each, descending.
+    """Principal directions of the public points, and the share of the variance along each, descending.
 
     Columns with two public values count by their range and others by two standard deviations, so that a rare category
     has little variance.
@@ -92,7 +102,7 @@ def principal_coordinates(problem: Problem) -> tuple[Coordinates, Floats]:
     rank = min(problem.frame.dimension, int((variances > LEAST_VARIANCE * variances[:1]).sum()))
     variances = variances[:rank]
     matrix = directions.T[:rank] / unit / np.sqrt(variances)[:, None]
-    return Coordinates(matrix, -matrix @ mean), variances
+    return Coordinates(matrix, -matrix @ mean), variances / variances.sum()
 
 
 def scaled_public(problem: Problem) -> Iterator[Floats]:
@@ -115,7 +125,9 @@ class DescentPlan:
     count_multiplier : float or None
         Of the number of private rows; None where that is public.
     clip : float
-        Largest norm of a private row, in root-mean-square norms of public rows.
+        Largest norm of a row, in root-mean-square norms of public rows.
+    loss : float
+        Mean square of what noise and coordinates left out do to logits of variance one, as far as it can be foreseen.
     """
 
     n_coordinates: int
@@ -123,11 +135,12 @@ class DescentPlan:
     noise_multiplier: float
     count_multiplier: float | None
     clip: float
+    loss: float
 
 
 def plan_descent(
-    variances: Floats,
-    n_private: float,
+    shares: Floats,
+    n_rows: float,
     *,
     epsilon: float,
     delta: float,
@@ -138,10 +151,10 @@ def plan_descent(
 
     Parameters
     ----------
-    variances : ndarray
-        `principal_coordinates`.
-    n_private : float
-        Number of private rows, or what stands for it in plans.
+    shares : ndarray
+        Of the principal coordinates in the variance of public points, descending; they add up to 1.
+    n_rows : float
+        `Problem.effective_rows`.
     epsilon, delta : float
         The budget, with the ``other`` events.
     size_is_public : bool
@@ -149,18 +162,19 @@ def plan_descent(
 
     Notes
     -----
-    With k coordinates the averaged iterates have noise of norm about ``ν = s·z·(k + 1)/n_private`` for a multiplier z and
-    a replaced row's change s = 2 (added: 1): gradients are clipped at a quarter of √(k + 1), and the curvature is about
-    an eighth. Coordinates that are left out cost their share of the variance, of logits of variance one. The number of
-    coordinates minimises ν² plus that share.
+    With k coordinates the averaged iterates have noise of norm about ``ν = s·z·(k + 1)/n_rows`` for a multiplier z
+    and a replaced row's change s = 2 (added: 1): gradients are clipped at a quarter of √(k + 1), and the curvature is
+    about an eighth. Coordinates that are left out cost their share of logits of variance one. The number of coordinates
+    minimises ν² plus that share.
     """
     change = 2.0 if size_is_public else 1.0
-    widest, rows = len(variances) + 1, max(n_private, 1.0)
+    widest, rows = len(shares) + 1, max(n_rows, 1.0)
     alone = gaussian_noise_multiplier(epsilon, delta, size=widest, other=tuple(other))
-    shares = np.cumsum(variances) / variances.sum() if variances.size else np.ones(0)
-    noise = change * alone * np.arange(2, widest + 1) / rows
-    k = int(np.argmin(noise**2 + 1.0 - shares)) + 1 if variances.size else 0
-    level = change * alone * (k + 1) / rows
+    sizes = np.arange(min(1, len(shares)), widest)
+    levels = change * alone * (sizes + 1) / rows
+    losses = levels**2 + 1.0 - np.cumsum(shares) if shares.size else levels**2
+    best = int(np.argmin(losses))
+    k, level = int(sizes[best]), float(levels[best])
     n_steps = round(min(max(STEP_NOISE / level, FEWEST_STEPS), MOST_STEPS))
     count = None if size_is_public else alone / math.sqrt(COUNT_SHARE)
     events = [*other] if count is None else [*other, (GaussianEvent(count), 1)]
@@ -170,7 +184,23 @@ def plan_descent(
         noise_multiplier=gaussian_noise_multiplier(epsilon, delta, n_steps, size=k + 1, other=tuple(events)),
         count_multiplier=count,
         clip=min(LEAST_CLIP * max(1.0, math.sqrt(CLIP_NOISE / level)), MOST_CLIP),
+        loss=float(losses[best]),
     )
+
+
+def make_descent(problem: Problem, epsilon: float, delta: float, other: Events = ()) -> LogisticDescent:
+    """A descent on what the other events leave of (ε, δ)."""
+    coordinates, shares = principal_coordinates(problem)
+    plan = plan_descent(
+        shares,
+        problem.effective_rows,
+        epsilon=epsilon,
+        delta=delta,
+        other=other,
+        size_is_public=problem.n_private is not None,
+    )
+    used = Coordinates(*(part[: plan.n_coordinates] for part in coordinates))
+    return LogisticDescent(plan, used, shares, problem.weights, problem.n_private, epsilon)
 
 
 class PrivateRows(NamedTuple):
@@ -196,11 +226,7 @@ def private_rows(
     """Those of a block; a function of each row by itself."""
     scaled = frame.scaled(rows.X[rows.private])
     on_span = frame.distance(scaled) <= frame.slack
-    values = coordinates(scaled[on_span])
-    squares = np.zeros(values.shape[1])
-    for value in values:
-        squares += value * value
-    values *= radius / np.maximum(np.sqrt(squares), radius)
+    values = coordinates.clipped(scaled[on_span], radius)
     has_private_label = rows.has_private_label[rows.private][on_span]
     weight = np.where(has_private_label, weights.private_label, weights.public_label) / weights.sensitivity
     return PrivateRows(values, np.where(has_private_label, 1.0, -1.0), weight)
@@ -255,6 +281,8 @@ class LogisticDescent(Mechanism):
     plan : DescentPlan
     coordinates : Coordinates
         As many as the plan uses.
+    shares : ndarray
+        Of all principal coordinates in the variance of public points, descending.
     weights : ErrorWeights
     n_private : int or None
         Public number of private rows.
@@ -264,6 +292,7 @@ class LogisticDescent(Mechanism):
 
     plan: DescentPlan
     coordinates: Coordinates
+    shares: Floats
     weights: ErrorWeights
     n_private: int | None
     epsilon: float
@@ -296,8 +325,8 @@ class LogisticDescent(Mechanism):
             noisy = release.gaussian(count, sensitivity=1, noise_multiplier=plan.count_multiplier)
             n_private = max(float(noisy[0]), 1.0)
         size = plan.n_coordinates + 1
-        row_radius = plan.clip * math.sqrt(size)
-        radius = 0.5 * row_radius  # slopes are one half at the origin
+        row_radius = plan.clip * math.sqrt(max(plan.n_coordinates, 1))
+        radius = 0.5 * math.sqrt(1.0 + row_radius**2)  # slopes are one half at the origin
         options = {"coordinates": coordinates, "radius": row_radius, "weights": self.weights}
         rows = problem.rows.map(partial(private_rows, frame=problem.frame, **options))
         others = problem.rows.gather(public_rows_of_private_label, np.concatenate)
@@ -306,6 +335,12 @@ class LogisticDescent(Mechanism):
         public_weight = problem.n_public * self.weights.public_label + len(others) * self.weights.private_label
         private_weight = n_private * self.weights.sensitivity
         total = public_weight + private_weight
+        blocks = [(block, -1.0, self.weights.public_label) for block in scaled_public(problem)]
+        public, plain, short = [], 0.0, 0.0
+        for block, sign, weight in [*blocks, (others, 1.0, self.weights.private_label)]:
+            values, before, after = coordinates.of_public(block, row_radius)
+            public.append((values, sign, weight))
+            plain, short = plain + before, short + after
         # The curvature of the loss is at most a quarter of the mean square of rows.
         step = 4.0 * total / (public_weight + private_weight * max(1.0, plan.clip) ** 2)
         w, iterates = np.zeros(size), []
@@ -316,21 +351,17 @@ class LogisticDescent(Mechanism):
                 noise_multiplier=plan.noise_multiplier,
                 step=CONTRIBUTION_STEP,
             )
-            gradient = radius * self.weights.sensitivity * sums + self._public_gradient(problem, others, w)
+            gradient = radius * self.weights.sensitivity * sums + public_gradient(public, w)
             w = w - step * gradient / total
             iterates.append(w)
         w = np.mean(iterates[plan.n_steps // 2 :], axis=0)
-        slope = w[:-1] @ coordinates.matrix
-        return slope, float(w[-1] + w[:-1] @ coordinates.offset)
+        slope = w[:-1] * (math.sqrt(short / plain) if plain else 1.0)
+        return slope @ coordinates.matrix, float(w[-1] + slope @ coordinates.offset)
 
-    def _public_gradient(self, problem: Problem, others: Floats, w: Floats) -> Floats:
-        """Of public rows: of the public label, and of the private one as far as there are any."""
-        matrix, offset = self.coordinates
-        slope, intercept = w[:-1] @ matrix, float(w[-1] + w[:-1] @ offset)
-        moments, slopes = np.zeros(problem.n_features), 0.0
-        public = zip(scaled_public(problem), repeat(-1.0), repeat(self.weights.public_label))
-        for block, sign, weight in chain(public, [(others, 1.0, self.weights.private_label)]):
-            residual = weight * _slopes(block @ slope + intercept, sign)
-            moments += residual @ block
-            slopes += float(residual.sum())
-        return np.append(matrix @ moments + offset * slopes, slopes)
+
+def public_gradient(public: list[tuple[Floats, float, int]], w: Floats) -> Floats:
+    """Of the loss of public rows: coordinates, sign and weight of each block."""
+    total = np.zeros(len(w))
+    for values, sign, weight in public:
+        total += values @ (weight * _slopes(w @ values, sign))
+    return total

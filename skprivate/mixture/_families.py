@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
 from typing import Protocol
@@ -133,49 +133,6 @@ class StreamedFamily:
             sums = self._rows.sum(partial(part_sums, make=self._make, parts=parts, size=size))
             self._latest = parts, (sums + self._offset) // self._resolution
         return self._latest[1]
-
-
-class FavouringFamily:
-    """A family some of whose hypotheses count as several: a base measure that is public or released.
-
-    Parameters
-    ----------
-    family : Family or StreamedFamily
-    errors : int64 ndarray
-        Of the favoured hypotheses, in the family's unit.
-    names : sequence of tuple
-        What they are called.
-    copies : int
-        How many hypotheses each counts as, beside itself in the family.
-    """
-
-    def __init__(
-        self,
-        family: Family | StreamedFamily,
-        errors: Integers,
-        names: Sequence[tuple[int, ...]],
-        copies: int,
-    ) -> None:
-        self._family, self._errors, self._names, self._copies = family, errors, names, copies
-        self._own: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._family)
-
-    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
-        """Numbers of errors that occur, ascending, and how many hypotheses make each, copies counted."""
-        errors, counts = self._family.histogram(n_jobs)
-        self._own = dict(zip(errors.tolist(), counts.tolist(), strict=True))
-        extra = np.full(len(self._errors), self._copies, dtype=np.int64)
-        return merge_occurrences([(errors, counts), (self._errors, extra)])
-
-    def locate(self, errors: int, member: int) -> tuple[int, ...]:
-        """The ``member``-th hypothesis (from zero) that makes ``errors`` errors; copies are the last ones."""
-        own = self._own.get(errors, 0)
-        if member < own:
-            return self._family.locate(errors, member)
-        which = np.flatnonzero(self._errors == errors)[(member - own) // self._copies]
-        return self._names[int(which)]
 
 
 def part_sums(rows: SpanRows, make: Callable[..., Family], parts: slice, size: int) -> Integers:
