@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -327,17 +328,26 @@ class LogisticDescent(Mechanism):
         size = plan.n_coordinates + 1
         row_radius = plan.clip * math.sqrt(max(plan.n_coordinates, 1))
         radius = 0.5 * math.sqrt(1.0 + row_radius**2)  # slopes are one half at the origin
-        options = {"coordinates": coordinates, "radius": row_radius, "weights": self.weights}
-        rows = problem.rows.map(partial(private_rows, frame=problem.frame, **options))
+        rows = problem.rows.map(
+            partial(
+                private_rows,
+                frame=problem.frame,
+                coordinates=coordinates,
+                radius=row_radius,
+                weights=self.weights,
+            )
+        )
         others = problem.rows.gather(public_rows_of_private_label, np.concatenate)
         others = problem.frame.scaled(others)
         others = others[problem.frame.distance(others) <= problem.frame.slack]
-        public_weight = problem.n_public * self.weights.public_label + len(others) * self.weights.private_label
+        public_weight = (
+            problem.n_public * self.weights.public_label + len(others) * self.weights.private_label
+        )
         private_weight = n_private * self.weights.sensitivity
         total = public_weight + private_weight
-        blocks = [(block, -1.0, self.weights.public_label) for block in scaled_public(problem)]
+        blocks = zip(scaled_public(problem), repeat(-1.0), repeat(self.weights.public_label), strict=False)
         public, plain, short = [], 0.0, 0.0
-        for block, sign, weight in [*blocks, (others, 1.0, self.weights.private_label)]:
+        for block, sign, weight in chain(blocks, [(others, 1.0, self.weights.private_label)]):
             values, before, after = coordinates.of_public(block, row_radius)
             public.append((values, sign, weight))
             plain, short = plain + before, short + after
