@@ -153,7 +153,10 @@ _OF_CLASS = {
     sp.RandomBagRegressor: {"alpha": st.just("evidence"), "label_bounds": st.none() | _INTERVALS},
     sp.CuratedBagGAMClassifier: {"max_iter": st.just(500), "classes": st.just([0, 1])},
     sp.CuratedBagGAMRegressor: {"max_iter": st.just(500), "label_bounds": st.none() | _INTERVALS},
-    sp.PPMHalfspaceClassifier: {"classes": st.just([0, 1])},
+    sp.PPMHalfspaceClassifier: {
+        "classes": st.just([0, 1]),
+        "strategy": st.sampled_from(["thinned", "greedy", "gradient"]),
+    },
     sp.model_selection.PrivateSearchCV: {
         "estimator": st.just(sp.UserLevelSGDClassifier(classes=[0, 1], max_iter=2)),
         "param_distributions": st.just({"alpha": [0.0, 1.0]}),

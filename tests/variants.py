@@ -283,7 +283,24 @@ def _halfspaces():
         calibration_fraction=(0.3,),
         epsilon=(1.0, 100.0),
     )
-    return [(each, (default_data, private_by_label, tied_rows)) for each in plain + calibrated] + spread(
+    descents = modes(
+        kind,
+        fixed={"classes": [0, 1], "private_label": 1, "delta": 1e-6},
+        strategy=("gradient", "auto"),
+        adjacency=BOTH,
+        calibration_fraction=(None, 0.3),
+        epsilon=(1.0, 100.0),
+    )
+    weighted += modes(
+        kind,
+        fixed={"classes": [0, 1], "delta": 1e-6},
+        strategy=("gradient",),
+        adjacency=BOTH,
+        class_weight=({0: 1.0, 1: 3.7}, {0: 40.0, 1: 1.0}),
+        private_label=(0, 1),
+    )
+    several = plain + calibrated + descents
+    return [(each, (default_data, private_by_label, tied_rows)) for each in several] + spread(
         weighted + balanced, (default_data, tied_rows), 1
     )
 

@@ -13,7 +13,7 @@ from scipy.optimize import isotonic_regression
 
 from skprivate.mixture._geometry import Floats, PublicFrame
 from skprivate.mixture._problem import DrawRecord, Hypothesis, MixtureRows, Problem, margins
-from skprivate.privacy import Mechanism, PureEvent, Release
+from skprivate.privacy import Mechanism, PrivacyEvent, PureEvent, Release
 from skprivate.privacy._events import Events
 
 #: Bins on each side of the boundary.
@@ -83,7 +83,7 @@ class CalibratedDraw(Mechanism):
 
     @property
     def events(self) -> Events:
-        counts = [] if self.epsilon is None else [(PureEvent(self.epsilon, "discrete Laplace"), 1)]
+        counts = [] if self.epsilon is None else [count_event(self.epsilon)]
         return [*self.search.events, *counts]
 
     def run(
@@ -107,6 +107,11 @@ class CalibratedDraw(Mechanism):
         )
         counts[noisy] += np.maximum(released, 0).astype(np.float64)
         return hypothesis, records, Calibration(edges, _monotone(counts[n_bins:], counts[:n_bins]))
+
+
+def count_event(epsilon: float) -> tuple[PrivacyEvent, int]:
+    """What the counts cost."""
+    return PureEvent(epsilon, "discrete Laplace"), 1
 
 
 class RowMargins(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from math import log
+from math import inf, log
 from numbers import Integral, Real
 
 import numpy as np
@@ -15,13 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.mixture._calibration import CalibratedDraw
 from skprivate.mixture._planning import selection_loss
 from skprivate.mixture._problem import LinearConstraints, margins
 from skprivate.mixture._reading import read_problem
 from skprivate.mixture._roles import plain
-from skprivate.mixture._strategy import choose_strategy, make_search
-from skprivate.privacy import public_generator
+from skprivate.mixture._strategy import make_mechanism
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +50,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     ----------
     epsilon : float, default=1.0
         Privacy parameter ε of the whole fit, > 0.
+    delta : float, default=0.0
+        Privacy parameter δ, in [0, 1). 0 is pure ε-differential privacy; more allows ``strategy="gradient"``.
     private_label : label, default=None
         The label whose rows are private; rows of the other label are published. None is refused, but for labels
         {0, 1}, {False, True} and {-1, 1}, where it means the larger one, and for simulations (`random_state` not
@@ -60,7 +60,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     max_halfspaces : int, default=None
         Largest number of halfspaces in the intersection, ≥ 1. None means the dimension of the public points'
         affine span for the exact strategy (more is never needed to match the best halfspace) and 5 otherwise.
-    strategy : {"auto", "exact", "thinned", "greedy"}, default="auto"
+    strategy : {"auto", "exact", "thinned", "greedy", "gradient"}, default="auto"
         "exact"
             All halfspaces supported by at most ``n_features`` public points, all intersections of them, one
             draw (Algorithms 1 and 2). For about 100 public rows in two dimensions, 10 000 in one.
@@ -70,9 +70,13 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         "greedy"
             The thinned draw, followed by draws that each redraw one halfspace given the others, or add one.
             The number of draws and the split of ε follow from public numbers.
+        "gradient"
+            One halfspace by noisy gradient descent on the logistic loss, to which public rows contribute exactly. Needs
+            δ > 0. ``max_halfspaces``, ``selection`` and ``max_candidates`` do not matter to it.
         "auto"
-            "exact" where it fits ``max_candidates`` and about 10¹² operations, by public sizes only, and "greedy"
-            otherwise. `strategy_` says which.
+            "exact" where it fits ``max_candidates`` and about 10¹² operations; otherwise "gradient" where δ > 0, the
+            public rows vary in many directions and the private ones are numerous enough for a descent; otherwise
+            "greedy". Decided by public numbers; `strategy_` says which.
     selection : {"exponential", "permute-and-flip"}, default="exponential"
         Rule of every draw. Permute-and-flip has the same guarantee and never a larger expected number of
         errors.
@@ -115,7 +119,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         The label set.
     private_label_ : label
         Label of the private population.
-    strategy_ : {"exact", "thinned", "greedy"}
+    strategy_ : {"exact", "thinned", "greedy", "gradient"}
         The strategy that was used; decided by public sizes.
     calibration_ : Calibration or None
         Margins that separate the bins, from public rows, and the released probability of the private label in each.
@@ -123,9 +127,9 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         Name, number of compared hypotheses and price of each selection. Public, but for the number of options of
         a move, which depends on earlier draws.
     n_hypotheses_ : int
-        Number of hypotheses of the first draw.
+        Number of hypotheses of the first draw; 0 for a descent, which compares none.
     log_n_hypotheses_ : float
-        Its natural logarithm.
+        Its natural logarithm, −∞ for 0.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of this fit for one private row.
     n_features_in_ : int
@@ -146,6 +150,10 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     error count changes by at most the weight of one private row, and each row's membership in a halfspace is
     computed by the same floating-point operations wherever it stands, so this holds for the numbers in the
     machine and not only on paper.
+
+    With ``strategy="gradient"`` the same rows have (ε, δ)-differential privacy: a private row adds to every gradient an
+    integer vector of bounded norm, the exact sums are released with Gaussian noise, and the steps are composed by
+    their privacy loss distribution. None of the paper's statements speaks of it.
 
     **Utility.** With the exact strategy some hypothesis makes no more (unweighted) errors than the best
     halfspace (Lemma 4.5), and `utility_bound` says how far the draw is from the best hypothesis.
@@ -177,7 +185,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         **PRIVACY_CONSTRAINTS,
         "private_label": "no_validation",
         "max_halfspaces": [Interval(Integral, 1, None, closed="left"), None],
-        "strategy": [StrOptions({"auto", "exact", "thinned", "greedy"})],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "strategy": [StrOptions({"auto", "exact", "thinned", "greedy", "gradient"})],
         "selection": [StrOptions({"exponential", "permute-and-flip"})],
         "max_candidates": [Interval(Integral, 1, None, closed="left")],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
@@ -195,6 +204,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self,
         epsilon=1.0,
         *,
+        delta=0.0,
         private_label=None,
         max_halfspaces=None,
         strategy="auto",
@@ -209,6 +219,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         n_jobs=None,
     ):
         self.epsilon = epsilon
+        self.delta = delta
         self.private_label = private_label
         self.max_halfspaces = max_halfspaces
         self.strategy = strategy
@@ -245,48 +256,19 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             The fitted classifier.
         """
         problem, roles = read_problem(self, X, y, private)
-        strategy = choose_strategy(
-            problem,
-            self.strategy,
-            max_halfspaces=self.max_halfspaces,
-            max_candidates=self.max_candidates,
-            selection=self.selection,
-        )
-        mechanism = self._mechanism(problem, strategy, roles)
+        strategy, mechanism = make_mechanism(self, problem, roles)
         with self._releasing(
             mechanism,
             unit="private row",
             adjacency=self.adjacency,
             assumptions=self._assumptions(roles),
+            n_units=problem.n_private,
         ) as release:
             hypothesis, draws, calibration = mechanism.run(problem, release)
         self.draws_, self.calibration_ = draws, calibration
         self._store(roles, problem, hypothesis, strategy)
         logger.info("strategy %r compared %d hypotheses in its first draw", strategy, self.n_hypotheses_)
         return self
-
-    def _mechanism(self, problem, strategy, roles):
-        """What is drawn at which price, from public numbers."""
-        counting = (
-            None if self.calibration_fraction is None else float(self.epsilon * self.calibration_fraction)
-        )
-        search = make_search(
-            problem,
-            strategy,
-            float(self.epsilon) - (counting or 0.0),
-            max_halfspaces=self.max_halfspaces,
-            max_candidates=self.max_candidates,
-            rng=public_generator(self.random_state),
-            n_jobs=self.n_jobs,
-            rule=self.selection,
-            monotone=self.adjacency == "add-remove",
-        )
-        return CalibratedDraw(
-            search,
-            counting,
-            sensitivity=1 if self.adjacency == "add-remove" else 2,
-            labels_are_private=not roles.label_determined,
-        )
 
     def _assumptions(self, roles):
         which = "in the privacy mask, of either label,"
@@ -312,8 +294,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         if frame.complement.shape[0]:
             level = np.zeros(frame.complement.shape[0])
             self.affine_ = LinearConstraints(*frame.in_feature_space(frame.complement, level))
-        self.n_hypotheses_ = self.draws_[0].n_hypotheses
-        self.log_n_hypotheses_ = log(self.n_hypotheses_)
+        self.n_hypotheses_ = next((draw.n_hypotheses for draw in self.draws_ if draw.n_hypotheses), 0)
+        self.log_n_hypotheses_ = log(self.n_hypotheses_) if self.n_hypotheses_ else -inf
         self._frame = frame
         self._hypothesis = hypothesis
         # Rounding errors down to a unit may hide this share of a private row's weight in each draw.
@@ -416,6 +398,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         check_is_fitted(self)
         if not 0 < beta < 1:
             raise ValueError(f"beta must be in (0, 1), got {beta!r}.")
+        if self.strategy_ == "gradient":
+            raise ValueError("A descent compares no hypotheses: with strategy_='gradient' there is no bound.")
         n_rows = self._n_rows if n_samples is None else n_samples
         if n_rows is None:
             raise ValueError("With adjacency='add-remove' the number of rows is not public: pass n_samples.")

@@ -98,6 +98,9 @@ class Problem:
         Number of rows that plans may know: all rows where that is public, else the public ones.
     effective_rows : float
         Number of private rows whose errors weigh as much as all rows of the lighter class; public.
+    weights : ErrorWeights
+    n_private : int or None
+        Number of private rows where that is public.
     """
 
     frame: PublicFrame
@@ -110,6 +113,8 @@ class Problem:
     sensitivity: int
     planning_rows: int
     effective_rows: float
+    weights: ErrorWeights
+    n_private: int | None
 
     @classmethod
     def build(
@@ -169,6 +174,8 @@ class Problem:
             sensitivity=weights.sensitivity // unit,
             planning_rows=planning_rows,
             effective_rows=effective / weights.sensitivity,
+            weights=weights,
+            n_private=n_rows - n_public if size_is_public else None,
         )
 
     @property
@@ -228,8 +235,9 @@ class DrawRecord:
 
     Attributes
     ----------
-    name : {"exact", "joint", "move"}
+    name : {"exact", "joint", "move", "descent"}
     n_hypotheses : int
+        0 for a descent, which compares none.
     epsilon : float
     """
 

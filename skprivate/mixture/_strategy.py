@@ -2,25 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 
+from skprivate.mixture._calibration import CalibratedDraw, count_event
 from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts, without_repetition
+from skprivate.mixture._descent import LogisticDescent, make_descent
 from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, ExactDraw, count_exact_hypotheses
 from skprivate.mixture._problem import Problem
+from skprivate.mixture._roles import Roles
 from skprivate.mixture._search import CUT_POINTS, HalfspaceSearch, plan_search, public_directions
-from skprivate.privacy import SelectionRule
+from skprivate.privacy import Mechanism, SelectionRule, public_generator
 from skprivate.privacy._selection import MAX_FLIPS
+
+#: Halfspaces of a search, unless stated.
+MOST_HALFSPACES = 5
+#: A descent is for public points whose largest principal variances, as many as a search has halfspaces, hold less than
+#: this part of all, if it loses less than this part of the others.
+SEEN, LOST = 0.5, 0.5
+
+
+def make_mechanism(estimator: Any, problem: Problem, roles: Roles) -> tuple[str, CalibratedDraw]:
+    """The strategy of a `PPMHalfspaceClassifier`, and what it draws at which price, from public numbers."""
+    epsilon, counting = float(estimator.epsilon), None
+    if estimator.calibration_fraction is not None:
+        counting = float(estimator.epsilon * estimator.calibration_fraction)
+    descent = None
+    if estimator.delta:
+        other = [] if counting is None else [count_event(counting)]
+        descent = partial(make_descent, problem, epsilon, float(estimator.delta), other)
+    limits = {"max_halfspaces": estimator.max_halfspaces, "max_candidates": estimator.max_candidates}
+    strategy = choose_strategy(
+        problem, estimator.strategy, descent=descent, selection=estimator.selection, **limits
+    )
+    monotone = estimator.adjacency == "add-remove"
+    search: Mechanism
+    if strategy == "gradient" and descent is not None:
+        search = descent()
+    else:
+        search = make_search(
+            problem,
+            strategy,
+            epsilon - (counting or 0.0),
+            rng=public_generator(estimator.random_state),
+            n_jobs=estimator.n_jobs,
+            rule=estimator.selection,
+            monotone=monotone,
+            **limits,
+        )
+    return strategy, CalibratedDraw(
+        search,
+        counting,
+        sensitivity=1 if monotone else 2,
+        labels_are_private=not roles.label_determined,
+    )
 
 
 def choose_strategy(
     problem: Problem,
     strategy: str,
     *,
+    descent: Callable[[], LogisticDescent] | None,
     max_halfspaces: int | None,
     max_candidates: int,
     selection: SelectionRule,
 ) -> str:
-    """Resolve "auto", and refuse an exact strategy that is too large."""
+    """Resolve "auto", and refuse an exact strategy that is too large or a descent without δ (``descent`` is None)."""
+    if strategy == "gradient" and descent is None:
+        raise ValueError(
+            "strategy='gradient' adds Gaussian noise and needs delta > 0, got delta=0.0: pass for example "
+            "delta=1e-6, or use strategy='greedy', which needs none."
+        )
     n_points = problem.n_public
     if n_points <= MOST_PAIRS:
         n_points = len(np.unique(problem.public, axis=0))
@@ -41,7 +96,17 @@ def choose_strategy(
     if strategy != "auto":
         return strategy
     quick = dimension <= 1 or n_hypotheses * problem.planning_rows <= MOST_WORK
-    return "exact" if fits and quick else "greedy"
+    if fits and quick:
+        return "exact"
+    if descent is not None and _is_wide(descent(), max_halfspaces or MOST_HALFSPACES):
+        return "gradient"
+    return "greedy"
+
+
+def _is_wide(descent: LogisticDescent, n_halfspaces: int) -> bool:
+    """Whether public points vary in more directions than a few halfspaces can look along, and a descent can."""
+    unseen = 1.0 - float(descent.shares[:n_halfspaces].sum())
+    return unseen > 1.0 - SEEN and descent.plan.loss < LOST * unseen
 
 
 def make_search(
@@ -67,7 +132,7 @@ def make_search(
         candidates.n_cuts,
         problem,
         epsilon=epsilon,
-        max_halfspaces=5 if max_halfspaces is None else max_halfspaces,
+        max_halfspaces=max_halfspaces or MOST_HALFSPACES,
         max_candidates=max_candidates,
         moves=strategy == "greedy",
         monotone=monotone,

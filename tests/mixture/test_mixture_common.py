@@ -21,6 +21,7 @@ ESTIMATORS = [
     PPMHalfspaceClassifier(epsilon=3.0, calibration_fraction=0.3, random_state=0),
     PPMHalfspaceClassifier(epsilon=3.0, strategy="greedy", selection="permute-and-flip", random_state=0),
     PPMHalfspaceClassifier(epsilon=3.0, strategy="thinned", class_weight="balanced", random_state=0),
+    PPMHalfspaceClassifier(epsilon=3.0, delta=1e-6, strategy="gradient", random_state=0),
 ]
 
 
@@ -36,6 +37,7 @@ def test_column_names_are_checked():
 @parametrize_with_privacy_checks(
     [
         PPMHalfspaceClassifier(strategy="greedy", calibration_fraction=0.3),
+        PPMHalfspaceClassifier(delta=1e-6, strategy="gradient", calibration_fraction=0.3),
         PPMHalfspaceClassifier(
             strategy="thinned", selection="permute-and-flip", adjacency="add-remove", classes=[0, 1]
         ),

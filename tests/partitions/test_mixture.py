@@ -58,6 +58,19 @@ CASES = {
         mixture(500, 400, 5),
         {**FEW, "strategy": "greedy", "epsilon": 8.0, "calibration_fraction": 0.2},
     ),
+    "descent": (
+        mixture(300, 200, 4, constant=True),
+        {
+            "strategy": "gradient",
+            "delta": 1e-6,
+            "class_weight": {0: 1.0, 1: 3.7},
+            "calibration_fraction": 0.2,
+        },
+    ),
+    "descent, number unknown": (
+        mixture(300, 200, 4),
+        {"strategy": "gradient", "delta": 1e-6, "adjacency": "add-remove", "classes": [0, 1]},
+    ),
     "many features": (mixture(200, 200, 30), {**FEW, "strategy": "greedy", "class_weight": {0: 1.0, 1: 3.7}}),
 }
 
