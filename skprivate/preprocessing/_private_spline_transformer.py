@@ -30,8 +30,8 @@ from skprivate.privacy._quantiles import MOST_BINS
 
 #: Knots of "auto", the most first, and those where the number of units is not public.
 KNOTS, KNOTS_UNTOLD = (17, 9, 5), 9
-#: A quantile is found up to about a quarter of the units that a median needs: intervals hold 1.6 times that.
-UNITS_PER_INTERVAL = 0.4
+#: A quantile is found up to about a quarter of the units that a median needs: intervals hold three times that.
+UNITS_PER_INTERVAL = 0.8
 
 
 class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
@@ -53,8 +53,8 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
     basis : {"smooth", "b-spline"}, default="smooth"
         "smooth": functions that are uncorrelated, as many as there are intervals between knots. The first is the
         feature itself, centred and scaled, up to the outermost knots; then come ever wigglier ones, the k-th of
-        deviation 1/k, so that private models and penalties hold on to what noise leaves visible. "b-spline": the functions of
-        `~sklearn.preprocessing.SplineTransformer`, between 0 and 1, on the same knots.
+        deviation 1/k, so that private models and penalties hold on to what noise leaves visible. "b-spline": the
+        functions of `~sklearn.preprocessing.SplineTransformer`, between 0 and 1, on the same knots.
     include_bias : bool, default=False
         Whether B-splines of a feature sum to one, as in `~sklearn.preprocessing.SplineTransformer`; otherwise the
         last one is left out. For ``basis="b-spline"`` only: no combination of smooth functions is a constant.
@@ -75,6 +75,9 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         Increasing; the functions are constant beyond the outermost ones.
     n_knots_ : ndarray of shape (n_features,)
         Knots of each feature: fewer than asked for where released quantiles coincide (columns of few values).
+    n_outputs_ : int
+        Columns that `transform` gives for each feature, from public numbers: what a model after this one pays cannot
+        depend on the data. Those for which a feature has too few knots are zeros.
     row_bound_ : float
         No transformed row has a larger Euclidean norm, whatever its numbers are.
     privacy_guarantee_ : PrivacyGuarantee
@@ -113,12 +116,15 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 10, size=(20_000, 2))
     >>> y = np.sin(X[:, 0]) + 0.1 * X[:, 1] + 0.3 * rng.normal(size=20_000)
-    >>> model = make_pipeline(PrivateSplineTransformer(epsilon=0.4), UserLevelSGDRegressor(epsilon=0.9))
+    >>> model = make_pipeline(PrivateSplineTransformer(epsilon=0.4), UserLevelSGDRegressor(epsilon=0.85))
     >>> bool(model.fit(X, y).score(X, y) > 0.7)
     True
     """
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+
+    #: The number of columns that `transform` gives follows from public numbers.
+    _public_width: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
@@ -198,9 +204,13 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         make = smooth_splines if self.basis == "smooth" else b_splines
         ends = mechanism.bounds or (None,) * n_columns
         splines = [make(edges_of(*pair), int(self.degree)) for pair in zip(inner, ends, strict=True)]
-        if self.basis == "b-spline" and not self.include_bias:
-            splines = [spline._replace(coef=spline.coef[:, :-1].copy()) for spline in splines]
-        self._splines = splines
+        width = mechanism.n_bins[0]
+        if self.basis == "b-spline":
+            width += int(self.degree) - (not self.include_bias)
+            if not self.include_bias:
+                splines = [spline._replace(coef=spline.coef[:, :-1]) for spline in splines]
+        self._splines = [spline.of_width(width) for spline in splines]
+        self.n_outputs_ = width
         self.knots_ = [spline.knots for spline in splines]
         self.n_knots_ = np.array([len(knots) for knots in self.knots_])
         self.row_bound_ = float(np.linalg.norm([spline.bound for spline in splines]))
@@ -231,8 +241,8 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
 
         Returns
         -------
-        X_splines : ndarray of shape (n_samples, n_outputs)
-            For each feature ``n_knots_ - 1`` columns with ``basis="smooth"``, ``n_knots_ + degree - 2`` B-splines, or
+        X_splines : ndarray of shape (n_samples, n_features * n_outputs_)
+            For each feature ``n_knots - 1`` columns with ``basis="smooth"``, ``n_knots + degree - 2`` B-splines, or
             one more with ``include_bias=True``.
         """
         check_is_fitted(self)
@@ -253,10 +263,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         """
         check_is_fitted(self, "n_features_in_")
         names = _check_feature_names_in(self, input_features)
-        pairs = zip(names, self._splines, strict=True)
-        return np.array(
-            [f"{name}_sp_{k}" for name, spline in pairs for k in range(spline.coef.shape[1])], object
-        )
+        return np.array([f"{name}_sp_{k}" for name in names for k in range(self.n_outputs_)], dtype=object)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -115,6 +115,12 @@ class ColumnSplines(NamedTuple):
         result[missing] = 0.0
         return result
 
+    def of_width(self, width: int) -> ColumnSplines:
+        """With functions that are 0 at the end, up to this number of them."""
+        coef = np.zeros((len(self.coef), width))
+        coef[:, : self.coef.shape[1]] = self.coef
+        return self._replace(coef=coef)
+
     @property
     def bound(self) -> float:
         """Largest norm of the functions at any number: B-splines are weights that sum to one."""
