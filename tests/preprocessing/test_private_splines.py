@@ -1,5 +1,7 @@
 """Splines on private knots."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -101,7 +103,7 @@ def test_smooth_functions_are_uncorrelated_the_linear_one_first(degree):
     edges = edges_of(QUANTILES, None)
     splines = smooth_splines(edges, degree)
     # Equal shares between neighbouring edges.
-    units = np.concatenate([np.linspace(a, b, 2001)[1::2] for a, b in zip(edges, edges[1:], strict=False)])
+    units = np.concatenate([np.linspace(a, b, 2001)[1::2] for a, b in pairwise(edges)])
     Z = splines(units)
     deviations = 1.0 / np.arange(1, Z.shape[1] + 1)
     assert np.abs(Z.mean(axis=0)).max() < 0.02
