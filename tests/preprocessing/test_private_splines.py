@@ -48,7 +48,8 @@ def test_shared_numbers_are_one_knot():
     # Nothing lies beyond a number that two outermost quantiles share.
     assert np.unique(edges).tolist() == [0.0, 1.0, 2.0]
     assert np.unique(edges_of(np.full(7, 7.0), None)).tolist() == [0.0, 7.0, 14.0]
-    assert np.unique(edges_of(np.array([-1e-19, 0.0, 1e-15]), None)).size == 3
+    assert np.unique(edges_of(np.array([-1e-15, 0.0, 1e-15, 3e-15]), None)).size == 3
+    assert np.unique(edges_of(np.array([0.5, 1.0 - 1e-12]), (0.0, 1.0))).tolist() == [0.0, 0.5, 1.0]
     assert np.unique(edges_of(np.array([0.0, 1e-20, 1.0]), (0.0, 1.0))).tolist() == [0.0, 1.0]
 
 
