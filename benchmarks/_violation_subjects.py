@@ -147,6 +147,7 @@ def current_subjects():
         "PrivateStandardScaler, add-remove": (steps.PrivateStandardScaler(adjacency="add-remove"), {}),
         "PrivateKBinsDiscretizer": (steps.PrivateKBinsDiscretizer(), {}),
         "PrivateQuantileTransformer": (steps.PrivateQuantileTransformer(delta=0.0), {}),
+        "PrivateSplineTransformer": (steps.PrivateSplineTransformer(), {}),
         "PrivateSearchCV, users": (
             search(
                 regressor(max_iter=2),

@@ -172,6 +172,7 @@ _OF_CLASS = {
     sp.preprocessing.PrivateStandardScaler: {"bounds": st.none() | _INTERVALS},
     sp.preprocessing.PrivateKBinsDiscretizer: {"bounds": st.none() | _INTERVALS},
     sp.preprocessing.PrivateQuantileTransformer: {"bounds": st.none() | _INTERVALS},
+    sp.preprocessing.PrivateSplineTransformer: {"bounds": st.none() | _INTERVALS},
     sp.MetricPrivateSynthesizer: {
         "metric": st.sampled_from(["wasserstein", "rows"]),
         "mechanism": st.sampled_from(["flow", "hats"]),

@@ -437,11 +437,19 @@ def _preprocessors():
         sp.preprocessing.PrivateKBinsDiscretizer, n_bins=(7,), encode=("ordinal", "onehot"), adjacency=BOTH
     )
     quantiles = modes(sp.preprocessing.PrivateQuantileTransformer, n_quantiles=(3, 33), **ways)
+    splines = modes(sp.preprocessing.PrivateSplineTransformer, n_knots=("auto", 4), **ways)
+    splines += modes(
+        sp.preprocessing.PrivateSplineTransformer,
+        basis=("b-spline",),
+        include_bias=(True, False),
+        degree=(1, 3),
+    )
     return {
         sp.preprocessing.PrivateImputer: imputers,
         sp.preprocessing.PrivateStandardScaler: spread(scalers, _PREPROCESSOR_DATA, 4),
         sp.preprocessing.PrivateKBinsDiscretizer: spread(bins, _PREPROCESSOR_DATA, 2),
         sp.preprocessing.PrivateQuantileTransformer: spread(quantiles, _PREPROCESSOR_DATA, 2),
+        sp.preprocessing.PrivateSplineTransformer: spread(splines, _PREPROCESSOR_DATA, 2),
     }
 
 

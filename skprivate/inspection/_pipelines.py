@@ -51,13 +51,18 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         found = list(walk(step, inside))
         yield from found
         # A private step whose columns are not those that it was given may decide how many the next one sees.
-        shapes = any(s.role is Role.PRIVATE and not isinstance(s.model, OneToOneFeatureMixin) for s in found)
+        shapes = any(s.role is Role.PRIVATE and not _width_is_public(s.model) for s in found)
         here = replace(
             here,
             released=here.released or releases_rows(step),
             adaptive=here.adaptive or shapes,
             before=(*here.before, f"{name!r} ({type(step).__name__})"),
         )
+
+
+def _width_is_public(model: Any) -> bool:
+    """Whether public numbers decide how many columns a step hands on: it says so, or those that it was given."""
+    return isinstance(model, OneToOneFeatureMixin) or getattr(type(model), "_public_width", False)
 
 
 def _partly_released(model: Any, parts: list[Any], place: Place) -> Iterator[Step]:

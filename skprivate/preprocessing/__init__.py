@@ -4,6 +4,7 @@ from skprivate.preprocessing._few import TooFewUnitsWarning
 from skprivate.preprocessing._private_imputer import PrivateImputer
 from skprivate.preprocessing._private_k_bins_discretizer import PrivateKBinsDiscretizer
 from skprivate.preprocessing._private_quantile_transformer import PrivateQuantileTransformer
+from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
 from skprivate.preprocessing._private_standard_scaler import PrivateStandardScaler
 from skprivate.preprocessing._public_one_hot_encoder import PublicOneHotEncoder
 from skprivate.preprocessing._public_ordinal_encoder import PublicOrdinalEncoder
@@ -13,6 +14,7 @@ __all__ = [
     "PrivateImputer",
     "PrivateKBinsDiscretizer",
     "PrivateQuantileTransformer",
+    "PrivateSplineTransformer",
     "PrivateStandardScaler",
     "PublicOneHotEncoder",
     "PublicOrdinalEncoder",

@@ -25,6 +25,7 @@ from skprivate.preprocessing import (
     PrivateImputer,
     PrivateKBinsDiscretizer,
     PrivateQuantileTransformer,
+    PrivateSplineTransformer,
     PrivateStandardScaler,
 )
 from skprivate.privacy import public_generator
@@ -58,6 +59,8 @@ MODELS = {
         3.0, n_quantiles=9, bounds=BOUNDS, adjacency="add-remove"
     ),
     "bins": PrivateKBinsDiscretizer(3.0, n_bins=[2, 5, 3]),
+    "splines": PrivateSplineTransformer(3.0),
+    "splines, bounds": PrivateSplineTransformer(3.0, bounds=BOUNDS, basis="b-spline", adjacency="add-remove"),
     "medians": PrivateImputer(3.0),
     "medians, bounds": PrivateImputer(3.0, bounds=BOUNDS, adjacency="add-remove"),
     "means": PrivateImputer(3.0, strategy="mean"),

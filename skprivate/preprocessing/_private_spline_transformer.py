@@ -1,0 +1,271 @@
+"""Splines on private knots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skprivate._bounds import check_bounds
+from skprivate._sklearn import Interval, StrOptions, _check_feature_names_in, _fit_context
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.preprocessing._columns import (
+    DELTA_OR_ZERO,
+    numeric_table,
+    public_count,
+    read_columns,
+    unit_assumptions,
+    unit_name,
+)
+from skprivate.preprocessing._few import warn_if_too_few
+from skprivate.preprocessing._quantile_edges import ColumnQuantiles
+from skprivate.preprocessing._spline_basis import b_splines, edges_of, smooth_splines
+from skprivate.privacy import Adjacency
+from skprivate.privacy._quantiles import MOST_BINS
+
+#: Knots of "auto", the most first, and those where the number of units is not public.
+KNOTS, KNOTS_UNTOLD = (17, 9, 5), 9
+#: A quantile is found up to about a quarter of the units that a median needs: intervals hold three times that.
+UNITS_PER_INTERVAL = 0.8
+
+
+class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
+    """Splines of every feature, on knots at quantiles released under differential privacy.
+
+    What `~sklearn.preprocessing.SplineTransformer` with ``knots="quantile"`` is without privacy: in front of a linear
+    model it makes an additive one. No range of the data has to be known.
+
+    Parameters
+    ----------
+    epsilon : float > 0, default=1.0
+        Of all columns together.
+    n_knots : int or "auto", default="auto"
+        Knots of each feature, 3 to 1025: ``n_knots - 2`` quantiles and the outermost two, which are extrapolated. The
+        price grows with the logarithm only. "auto" is 17, 9 or 5, the most for which the public number of units is
+        enough, and 9 under "add-remove", where it is not public.
+    degree : int, default=3
+        Of the polynomials between knots, 1 to 5.
+    basis : {"smooth", "b-spline"}, default="smooth"
+        "smooth": functions that are uncorrelated, as many as there are intervals between knots. The first is the
+        feature itself, centred and scaled, up to the outermost knots; then come ever wigglier ones, the k-th of
+        deviation 1/k, so that private models and penalties hold on to what noise leaves visible. "b-spline": the
+        functions of `~sklearn.preprocessing.SplineTransformer`, between 0 and 1, on the same knots.
+    include_bias : bool, default=False
+        Whether B-splines of a feature sum to one, as in `~sklearn.preprocessing.SplineTransformer`; otherwise the
+        last one is left out. For ``basis="b-spline"`` only: no combination of smooth functions is a constant.
+    delta : float in [0, 1), default=1e-6
+        0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
+    adjacency : {"replace-one", "add-remove"}, default="replace-one"
+        Neighbouring data sets: one unit's rows exchanged for any others, or one unit more or less.
+    bounds : mapping {column: (low, high)} or pair (lower, upper), optional
+        Public range of every column, not taken from the data: makes the search shorter, and is the outermost knots.
+    random_state : int, RandomState instance or None, default=None
+        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
+    ledger : PrivacyLedger, optional
+        Budget of the data set; the fit is paid from it before anything is drawn.
+
+    Attributes
+    ----------
+    knots_ : list of ndarray of shape (n_knots_[j],)
+        Increasing; the functions are constant beyond the outermost ones.
+    n_knots_ : ndarray of shape (n_features,)
+        Knots of each feature: fewer than asked for where released quantiles coincide (columns of few values).
+    n_outputs_ : int
+        Columns that `transform` gives for each feature, from public numbers: what a model after this one pays cannot
+        depend on the data. Those for which a feature has too few knots are zeros.
+    row_bound_ : float
+        No transformed row has a larger Euclidean norm, whatever its numbers are.
+    privacy_guarantee_ : PrivacyGuarantee
+        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+    n_features_in_ : int
+        Number of features that `fit` saw.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Their names, where X has strings for the names of its columns.
+
+    See Also
+    --------
+    PrivateKBinsDiscretizer : Steps instead of curves.
+    PrivateQuantileTransformer : One curve for each feature, whatever the target.
+
+    Notes
+    -----
+    *Guarantee.* (ε, δ)-differential privacy for one row, or for one user and all rows of that user where ``user_ids``
+    are given to `fit`; then every user has the same weight, spread over the user's own rows. All functions are made
+    from the released quantiles. Derivation in docs/preprocessing.md.
+
+    Missing values contribute nothing to `fit`, and are zeros in all columns of the feature: with smooth functions that
+    is their mean.
+
+    References
+    ----------
+    P. H. C. Eilers, B. D. Marx: Flexible smoothing with B-splines and penalties. Statistical Science 1996.
+
+    A. Demmler, C. Reinsch: Oscillation matrices with spline smoothing. Numerische Mathematik 1975.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skprivate import UserLevelSGDRegressor
+    >>> from skprivate.preprocessing import PrivateSplineTransformer
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, size=(20_000, 2))
+    >>> y = np.sin(X[:, 0]) + 0.1 * X[:, 1] + 0.3 * rng.normal(size=20_000)
+    >>> model = make_pipeline(PrivateSplineTransformer(epsilon=0.4), UserLevelSGDRegressor(epsilon=0.85))
+    >>> bool(model.fit(X, y).score(X, y) > 0.7)
+    True
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+
+    #: The number of columns that `transform` gives follows from public numbers.
+    _public_width: ClassVar[bool] = True
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PRIVACY_CONSTRAINTS,
+        **DELTA_OR_ZERO,
+        "n_knots": [Interval(Integral, 3, MOST_BINS + 1, closed="both"), StrOptions({"auto"})],
+        "degree": [Interval(Integral, 1, 5, closed="both")],
+        "basis": [StrOptions({"smooth", "b-spline"})],
+        "include_bias": ["boolean"],
+        "adjacency": [StrOptions({"replace-one", "add-remove"})],
+        "bounds": [Mapping, "array-like", None],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        n_knots="auto",
+        degree=3,
+        basis="smooth",
+        include_bias=False,
+        delta=1e-6,
+        adjacency="replace-one",
+        bounds=None,
+        random_state=None,
+        ledger=None,
+    ):
+        self.epsilon = epsilon
+        self.n_knots = n_knots
+        self.degree = degree
+        self.basis = basis
+        self.include_bias = include_bias
+        self.delta = delta
+        self.adjacency = adjacency
+        self.bounds = bounds
+        self.random_state = random_state
+        self.ledger = ledger
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, user_ids=None):
+        """Release the quantiles and make the functions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            Numbers; NaN, None and pandas.NA are missing. In blocks: a Dask array or DataFrame, a pyarrow dataset, or
+            `skprivate.partitions.Blocks`.
+        y : None
+            Ignored.
+        user_ids : array-like of shape (n_samples,), optional
+            User of each row; the unit of privacy is then the user, otherwise the row. Only for tables in memory.
+
+        Returns
+        -------
+        self : PrivateSplineTransformer
+        """
+        data = read_columns(self, X, user_ids, numeric_table)
+        n_units, n_columns = public_count(data, self.adjacency), self.n_features_in_
+        mechanism = self._mechanism(
+            partial(
+                ColumnQuantiles,
+                epsilon=float(self.epsilon),
+                delta=float(self.delta),
+                adjacency=Adjacency(self.adjacency),
+                bounds=check_bounds(self.bounds, n_columns, getattr(self, "feature_names_in_", None)),
+            ),
+            n_units,
+        )
+        with self._releasing(
+            mechanism,
+            unit=unit_name(user_ids),
+            adjacency=self.adjacency,
+            assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
+            n_units=n_units,
+        ) as release:
+            inner = mechanism.run(data, release)
+        warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
+        make = smooth_splines if self.basis == "smooth" else b_splines
+        ends = mechanism.bounds or (None,) * n_columns
+        splines = [make(edges_of(*pair), int(self.degree)) for pair in zip(inner, ends, strict=True)]
+        width = mechanism.n_bins[0]
+        if self.basis == "b-spline":
+            width += int(self.degree) - (not self.include_bias)
+            if not self.include_bias:
+                splines = [spline._replace(coef=spline.coef[:, :-1]) for spline in splines]
+        self._splines = [spline.of_width(width) for spline in splines]
+        self.n_outputs_ = width
+        self.knots_ = [spline.knots for spline in splines]
+        self.n_knots_ = np.array([len(knots) for knots in self.knots_])
+        self.row_bound_ = float(np.linalg.norm([spline.bound for spline in splines]))
+        return self
+
+    def _mechanism(self, quantiles: Callable[..., ColumnQuantiles], n_units: int | None) -> ColumnQuantiles:
+        """With the knots that are asked for, or the most that so many units find."""
+
+        def of(n_knots: int) -> ColumnQuantiles:
+            return quantiles(n_bins=(n_knots - 1,) * self.n_features_in_)
+
+        if self.n_knots != "auto":
+            return of(int(self.n_knots))
+        if n_units is None:
+            return of(KNOTS_UNTOLD)
+        for n_knots in KNOTS:
+            mechanism = of(n_knots)
+            if n_units >= UNITS_PER_INTERVAL * (n_knots - 1) * mechanism.least_units:
+                break
+        return mechanism
+
+    def transform(self, X):
+        """Replace every number by its functions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_splines : ndarray of shape (n_samples, n_features * n_outputs_)
+            For each feature ``n_knots - 1`` columns with ``basis="smooth"``, ``n_knots + degree - 2`` B-splines, or
+            one more with ``include_bias=True``.
+        """
+        check_is_fitted(self)
+        table = numeric_table(self, X, reset=False)
+        return np.hstack([spline(table[:, j]) for j, spline in enumerate(self._splines)])
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Must be the names seen in `fit`, if given.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        check_is_fitted(self, "n_features_in_")
+        names = _check_feature_names_in(self, input_features)
+        return np.array([f"{name}_sp_{k}" for name in names for k in range(self.n_outputs_)], dtype=object)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

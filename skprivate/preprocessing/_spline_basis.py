@@ -1,0 +1,184 @@
+"""Splines of one column: knots from released quantiles, and a basis in which smooth comes first.
+
+Released numbers in, functions out: nothing here sees a row that `fit` was given.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.interpolate import BSpline
+from scipy.linalg import eigh
+from sklearn.preprocessing import SplineTransformer
+
+from skprivate.privacy._lattice import FloatArray
+
+#: An outermost quantile that is so many times farther out than all others span is no quantile: noise sent it beyond
+#: the data, and there every order of magnitude is as good as the next.
+FLOWN = 100.0
+#: Knots closer than these are one, over the span of all and over the largest: numbers that many units share, found up
+#: to a grid; and, without a public range, in the column's own unit, since every number between 0 and the next one that
+#: occurs is as good a quantile.
+TIE, RELATIVE_TIE, LEAST_SPAN = 1e-3, 1e-9, 2.0**-30
+#: The outermost knots lie so many gaps beyond the outermost quantiles.
+BEYOND = 3.0
+#: Points of each interval between released quantiles that stand for the units in it.
+NODES = 8
+#: Directions of smaller variance are none.
+_LEAST_VARIANCE = 1e-9
+
+
+def edges_of(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArray:
+    """Ends of intervals that hold equally many units each; those that coincide are a number that many units share.
+
+    Parameters
+    ----------
+    inner : ndarray of shape (n_bins - 1,)
+        Released quantiles, not decreasing.
+    bounds : (float, float) or None
+        Public range.
+
+    Returns
+    -------
+    ndarray of shape (n_bins + 1,)
+        Not decreasing, not all equal. The distinct ones are the knots.
+    """
+    first, last = 0, len(inner) - 1
+    while last - first > 1:
+        if inner[last] - inner[last - 1] > FLOWN * (inner[last - 1] - inner[first]) > 0.0:
+            last -= 1
+        elif inner[first + 1] - inner[first] > FLOWN * (inner[last] - inner[first + 1]) > 0.0:
+            first += 1
+        else:
+            break
+    inner = np.clip(inner, inner[first], inner[last])
+    tie = max(TIE * (inner[-1] - inner[0]), RELATIVE_TIE * float(np.abs(inner).max()))
+    if bounds is not None:
+        low, high = bounds
+        tie = max(tie, RELATIVE_TIE * (high - low))
+        edges = _merged(np.concatenate([[low], inner, [high]]), tie)
+        return np.where(edges >= high - tie, high, edges)
+    inner = _merged(inner, max(tie, LEAST_SPAN))
+    gaps = np.diff(inner)
+    if not gaps.any():
+        size = max(abs(float(inner[0])), 1.0)
+        return np.concatenate([[inner[0] - size], inner, [inner[-1] + size]])
+    # Where the outermost two coincide, the column ends there.
+    return np.concatenate([[inner[0] - BEYOND * gaps[0]], inner, [inner[-1] + BEYOND * gaps[-1]]])
+
+
+def _merged(numbers: FloatArray, tie: float) -> FloatArray:
+    """Numbers with those hardly above the one before set to it."""
+    merged = numbers.copy()
+    for i in range(1, len(merged)):
+        if merged[i] - merged[i - 1] <= tie:
+            merged[i] = merged[i - 1]
+    return merged
+
+
+class ColumnSplines(NamedTuple):
+    """Functions of one column, constant beyond the outermost knots.
+
+    Attributes
+    ----------
+    knots : ndarray of shape (n_knots,)
+        Increasing.
+    unit : float
+        Power of two, about the largest knot: splines are evaluated in units of it, where nothing overflows.
+    sequence : ndarray
+        Knots with those beyond the ends that complete the basis, in units.
+    coef : ndarray of shape (n_knots + degree - 1, n_outputs)
+        Coefficients of B-splines.
+    """
+
+    knots: FloatArray
+    unit: float
+    sequence: FloatArray
+    coef: FloatArray
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Functions of every number by itself; 0 where it is missing.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_rows,)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs)
+        """
+        missing = np.isnan(values)
+        inside = np.clip(np.where(missing, self.knots[0], values), self.knots[0], self.knots[-1])
+        degree = len(self.sequence) - len(self.coef) - 1
+        result: FloatArray = BSpline(self.sequence, self.coef, degree)(inside / self.unit)
+        result[missing] = 0.0
+        return result
+
+    def of_width(self, width: int) -> ColumnSplines:
+        """With functions that are 0 at the end, up to this number of them."""
+        coef = np.zeros((len(self.coef), width))
+        coef[:, : self.coef.shape[1]] = self.coef
+        return self._replace(coef=coef)
+
+    @property
+    def bound(self) -> float:
+        """Largest norm of the functions at any number: B-splines are weights that sum to one."""
+        return float(np.sqrt((self.coef**2).sum(axis=1).max()))
+
+
+def b_splines(edges: FloatArray, degree: int) -> ColumnSplines:
+    """The B-splines of `sklearn.preprocessing.SplineTransformer` with these edges as knots.
+
+    Parameters
+    ----------
+    edges : ndarray
+        Of `edges_of`.
+    degree : int
+    """
+    knots = np.unique(edges)
+    unit = float(np.ldexp(1.0, int(np.frexp(np.abs(knots).max())[1])))
+    spline = (
+        SplineTransformer(knots=(knots / unit)[:, None], degree=degree).fit(np.zeros((2, 1))).bsplines_[0]
+    )
+    return ColumnSplines(knots, unit, spline.t, spline.c)
+
+
+def smooth_splines(edges: FloatArray, degree: int) -> ColumnSplines:
+    """Uncorrelated splines, the smoothest first, the k-th of deviation 1/k: as many as there are intervals.
+
+    The distribution is that which the edges stand for, equal shares between neighbours. The first function is linear;
+    the others have no part of it and are in order of the mean square of their slopes over ranks (the basis of Demmler
+    and Reinsch): what takes many turns is what noise hides, and penalties and clipping are to spare the rest.
+
+    Parameters
+    ----------
+    edges : ndarray
+        Of `edges_of`.
+    degree : int
+    """
+    plain = b_splines(edges, degree)
+    places = (np.arange(NODES) + 0.5) / NODES
+    nodes = (edges[:-1, None] + np.diff(edges)[:, None] * places).ravel()
+    basis = plain(nodes)
+    means = basis.mean(axis=0)
+    basis = basis - means
+    # A spline whose coefficients are the means of `degree` neighbouring knots is the number itself.
+    linear = np.lib.stride_tricks.sliding_window_view(plain.sequence[1:-1], degree).mean(axis=1)
+    linear = linear - means @ linear
+    linear /= np.sqrt(np.mean((basis @ linear) ** 2))
+    slopes = basis.T @ (basis @ linear) / len(nodes)
+    rest = basis - np.outer(basis @ linear, slopes)
+    variances, directions = eigh(rest.T @ rest / len(nodes))
+    kept = variances > _LEAST_VARIANCE
+    directions = directions[:, kept] / np.sqrt(variances[kept])
+    steps = np.diff(rest, axis=0) @ directions
+    _, turned = eigh(steps.T @ steps)
+    directions = directions @ turned
+    # As functions of the B-splines themselves, with mean 0.
+    wiggles = directions - np.outer(linear, slopes @ directions)
+    wiggles = wiggles - means @ wiggles
+    coef = np.column_stack([linear, wiggles])[:, : len(plain.knots) - 1]
+    largest = np.take_along_axis(coef, np.abs(coef).argmax(axis=0)[None], axis=0)
+    signs = np.append(1.0, np.sign(largest[0, 1:]))
+    return plain._replace(coef=np.ascontiguousarray(coef * signs / np.arange(1, coef.shape[1] + 1)))
