@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -17,10 +18,11 @@ from skprivate.aggregate._label_sums import Labelled
 from skprivate.aggregate._labels import check_classes, check_label_types, class_targets, keep_types
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
-from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood, fit_quadratic
+from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood
+from skprivate.aggregate._random_bag_quadratic import fit_quadratic
 from skprivate.aggregate._random_bags import RandomBags, indicator_sums
 from skprivate.aggregate._random_rows import PublicRows, labelled_blocks, no_labels
-from skprivate.partitions import InMemory, Partitions, is_partitioned, linear_rows
+from skprivate.partitions import InMemory, Partitions, is_partitioned
 
 _SMALLEST_PROBABILITY = 1e-3
 
@@ -51,6 +53,14 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         likelihood of the released aggregates.
     fit_intercept : bool, default=True
         False is for the squared losses only.
+    buckets : {"evidence"} or bool, default="evidence"
+        Whether the model has, beside each column of more than two numbers, an indicator of each of about 16 buckets of
+        its numbers. "evidence": if the marginal likelihood of the released aggregates is larger, and the columns with
+        their buckets are at most 600 and 5e7 numbers; not with an ``alpha`` of your own or without an intercept.
+    prior : {"evidence", "ridge", "spread"}, default="evidence"
+        Covariance of the coefficients of scaled features: "ridge", a multiple of the identity; "spread", of the root of
+        the features' own covariance Σ, which lets few bags tell what the features share. "evidence": of the larger
+        marginal likelihood; "ridge" with an ``alpha`` of your own or without an intercept.
     classes : sequence, optional
         Public class labels. By default the distinct labels of y, *taken as public*. With ``epsilon``, a label outside
         them counts as none of the classes (for two classes: not as the second): an error would tell that there is one.
@@ -67,6 +77,12 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         Coefficients of the features.
     intercept_ : ndarray
         Intercepts.
+    bucket_edges_ : list of ndarray
+        For each feature, where it is cut into buckets; empty if it is not.
+    bucket_coef_ : list of ndarray, each of shape (n_outputs, n_buckets)
+        For each feature, what its buckets add to the score; shape (n_outputs, 0) if it has none.
+    prior_ : {"ridge", "spread"}
+        The prior of the coefficients as used.
     alpha_ : ndarray of shape (n_outputs,)
         Penalty as used, one for each released column of labels.
     condition_number_ : float
@@ -117,6 +133,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         loss="likelihood",
         alpha="evidence",
         fit_intercept=True,
+        buckets="evidence",
+        prior="evidence",
         classes=None,
         random_state=None,
         ledger=None,
@@ -129,6 +147,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self.loss = loss
         self.alpha = alpha
         self.fit_intercept = fit_intercept
+        self.buckets = buckets
+        self.prior = prior
         self.classes = classes
         self.random_state = random_state
         self.ledger = ledger
@@ -220,7 +240,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = linear_rows(X, self.coef_, self.intercept_)
+        scores = self._linear_scores(X)
         return scores[:, 0] if self._is_binary() else scores
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -277,7 +297,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
                 label_bounds=(0.0, 1.0),
             )
             if self._is_binary() or self._is_multilabel():
-                fit = LinearFit(fit.coef, fit.intercept - 0.5, fit.alpha, fit.condition, fit.n_iter)
+                fit = replace(fit, intercept=fit.intercept - 0.5)
             return fit
         return fit_likelihood(bags, X, loss=self.loss, alpha=alpha)
 

@@ -23,7 +23,7 @@ from skprivate.aggregate import (
 )
 from skprivate.aggregate._bag_likelihood import count_likelihood, mean_cross_entropy, noisy_count_likelihood
 from skprivate.aggregate._bag_sums import BagSums
-from skprivate.aggregate._random_bag_fit import debiasing, fit_quadratic
+from skprivate.aggregate._random_bag_quadratic import debiasing, fit_quadratic
 from skprivate.aggregate._random_bags import draw_members
 from skprivate.privacy import public_generator
 
