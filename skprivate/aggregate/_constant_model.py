@@ -103,3 +103,16 @@ def start_dispersion(
     freedom = np.maximum(np.bincount(set_of_cell) - 1, 1)
     spread = float(np.min(per_set / freedom))
     return max(spread, 1e-9 * (1.0 + float(np.max(np.abs(mean)) ** 2)))
+
+
+def label_units(
+    design: CellDesign, loss: LossName, sums: FloatArray, noise: FloatArray, square_sum: float | None
+) -> tuple[FloatArray, float]:
+    """Mean (n_outputs,) and standard deviation of the labels as released: what networks see does not depend on them.
+
+    0 and 1 but for the squared loss: the others have scores of a scale of their own.
+    """
+    if loss != "squared":
+        return np.zeros(sums.shape[0]), 1.0
+    scale = float(np.sqrt(start_dispersion(design, loss, sums, noise, square_sum)))
+    return total_sum(design, sums, noise) / max(design.n_samples, 1), scale

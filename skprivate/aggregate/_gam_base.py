@@ -21,7 +21,7 @@ from skprivate.aggregate._block_columns import encode_blocks, gather_codes, lear
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
 from skprivate.aggregate._columns import CodeArray, Column, default_bins, encode_columns, learn_columns
 from skprivate.aggregate._constant_check import guarded_fit
-from skprivate.aggregate._constant_model import possible_sums
+from skprivate.aggregate._constant_model import label_units, possible_sums
 from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags, no_privacy
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._evidence import fit_evidence
@@ -239,15 +239,18 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
                     design,
                     indexes,
                     self._loss(),
-                    sums,
-                    noise,
+                    (sums - design.counts * centre[:, np.newaxis]) / scale,
+                    noise / scale**2,
                     submodel=self.submodel,
                     options=self.submodel_options,
                     random_state=seed,
                 )
                 self.n_iter_ = fitted.n_iter
-                return fitted.coef
+                coef = scale * fitted.coef
+                coef[:, -1] += centre
+                return coef
 
+            centre, scale = label_units(design, self._loss(), sums, noise, report.square_sum)
             seed = int(public_generator(self.random_state).integers(2**31))
             coef = self._guard(train, design, sums, noise, report)
             self.penalties_ = None

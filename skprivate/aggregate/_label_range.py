@@ -142,18 +142,20 @@ def _with_hidden(
     others = noisy.copy()
     others[inside] = 0.0
     sizes = np.append(others[_CELLS], others[_CELLS + 1 :] + others[_CELLS - 1 :: -1])
-    most = int(np.searchsorted(np.exp2(_EXPONENTS), _guessed(sizes, noise, rest), side="left"))
-    below, above = float(others[:_CELLS].sum()), float(others[_CELLS + 1 :].sum())
+    most = int(np.searchsorted(np.exp2(_EXPONENTS), _guessed(sizes, noise, rest, 0.5), side="left"))
+    near = np.arange(max(most - 3, 1), most + 2)
+    near = near[near <= _CELLS]
+    above, below = float(others[_CELLS + near].sum()), float(others[_CELLS - near].sum())
     # Neither side tells: labels of both signs.
-    clear = _CLEAR * math.sqrt(noise.variance * _CELLS)
+    clear = _CLEAR * math.sqrt(2.0 * noise.variance * near.size)
     return (
         min(first, 0 if above - below > clear else -most),
         max(last, 0 if below - above > clear else most),
     )
 
 
-def _guessed(sizes: FloatArray, noise: LabelNoise, n_numbers: float) -> float:
-    """A low quantile of the largest size of labels a posteriori, were labels spread over three powers of two evenly.
+def _guessed(sizes: FloatArray, noise: LabelNoise, n_numbers: float, caution: float = _CAUTION) -> float:
+    """A low quantile, by default, of the largest size of labels a posteriori, were labels spread over three powers of two evenly.
 
     Predictions within too narrow an interval are no worse than 0, those within too wide a one are noise.
     """
@@ -166,7 +168,7 @@ def _guessed(sizes: FloatArray, noise: LabelNoise, n_numbers: float) -> float:
         mean = n_numbers / (own.stop - own.start)
         known[cell] += np.sum(mean * (sizes[own] - mean / 2) / variance[own])
     share = np.cumsum(np.exp(known - known.max()))
-    return _largest(int(np.searchsorted(share, _CAUTION * share[-1])))
+    return _largest(int(np.searchsorted(share, caution * share[-1])))
 
 
 def _largest(cell: int) -> float:

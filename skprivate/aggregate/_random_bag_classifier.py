@@ -44,10 +44,12 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
         "mean": exact class counts; "bernoulli": one bit per bag and class, the model of the paper's theory; "laplace":
         counts with discrete Laplace noise. The first two promise no privacy and need ``epsilon=None``.
-    loss : {"likelihood", "log", "squared", "debiased"}, default="likelihood"
+    loss : {"likelihood", "log", "squared", "debiased", "easyllp"}, default="likelihood"
         "likelihood": that of what was released under a logistic model of the rows: the exact distribution of a bag's
         count (normal for bags of more than 64 rows or noisy counts). "log": cross-entropy of the bag mean. "squared":
-        squared error of the bag mean under a linear model; "debiased": with the correction of Theorem 2.
+        squared error of the bag mean under a linear model; "debiased": with the correction of Theorem 2. "easyllp": log
+        loss of rows, with m·(mean of the bag) − (m − 1)·(mean of all) in place of each label: unbiased, and noisier than
+        the likelihood the larger bags are.
     alpha : "evidence" or float, default="evidence"
         Ridge penalty on scaled features, for the likelihoods on the sum over rows. "evidence" maximises the marginal
         likelihood of the released aggregates.
@@ -104,7 +106,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     References
     ----------
     Chen, Fu, Karbasi and Mirrokni (2023), "Learning from Aggregated Data: Curated Bags versus Random Bags",
-    section 4.
+    section 4. Busa-Fekete, Choi, Dick, Gentile and Muñoz Medina (2023), "Easy Learning from Label Proportions".
 
     Examples
     --------
@@ -118,7 +120,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RANDOM_BAG_CONSTRAINTS,
-        "loss": [StrOptions({"likelihood", "log", "squared", "debiased"})],
+        "loss": [StrOptions({"likelihood", "log", "squared", "debiased", "easyllp"})],
         "classes": ["array-like", None],
     }
 
@@ -320,7 +322,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             self.classes_ = [np.array([0, 1])] * outputs
 
     def _check_intercept(self) -> None:
-        if not self.fit_intercept and self.loss in ("likelihood", "log"):
+        if not self.fit_intercept and self.loss in ("likelihood", "log", "easyllp"):
             raise ValueError(f"fit_intercept=False is for the squared losses, got loss={self.loss!r}.")
 
     def _is_multilabel(self) -> bool:

@@ -18,7 +18,7 @@ from skprivate.aggregate._constant_check import share_to_keep
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bags import RandomBags
 
-Likelihood = Literal["likelihood", "log"]
+Likelihood = Literal["likelihood", "log", "easyllp"]
 #: Bags up to this size use the exact distribution of the count; the normal one is as good beyond and much cheaper.
 _EXACT_SIZE = 64
 #: Variance of rounding to whole numbers: counts with less noise than that are as good as exact.
@@ -57,18 +57,20 @@ def fit_likelihood(
     """Logistic model of the rows by the likelihood of the bags, one output after the other.
 
     "likelihood" is that of what was released: the count's exact distribution (normal for bags of more than 64 rows),
-    a noisy count's normal one, or a bit's. "log" is the cross-entropy of the bag mean for all of them.
+    a noisy count's normal one, or a bit's. "log" is the cross-entropy of the bag mean for all of them. "easyllp" is the
+    log loss of rows with m·(mean of the bag) − (m − 1)·(mean of all) for a label, which has the label's mean (Busa-Fekete
+    and others, 2023).
 
     Parameters
     ----------
     bags : RandomBags
     X : ndarray, shape (n_samples, n_features)
-    loss : {"likelihood", "log"}
+    loss : {"likelihood", "log", "easyllp"}
     alpha : float or None
-        None maximises the marginal likelihood.
+        None maximises the marginal likelihood; for "easyllp" it minimises Stein's estimate of the loss of rows.
     """
     n_outputs = bags.label_sums.shape[1]
-    n_updates = _PENALTY_UPDATES if alpha is None else 2
+    n_updates = _PENALTY_UPDATES if alpha is None and loss != "easyllp" else 2
     with steps("likelihood", n_outputs * n_updates) as step:
         fits = [
             _fit_output(bags, X, k, loss, alpha, tol, max_iter, n_updates, step) for k in range(n_outputs)
@@ -102,7 +104,8 @@ def _fit_output(
     )
     w = np.zeros(X.shape[1] + 1)
     w[-1] = problem.start
-    ridge = 3.0 if alpha is None else alpha
+    easy = problem.kind == "easy"
+    ridge = (problem.least_loss_ridge() if easy else 3.0) if alpha is None else alpha
     evaluations, condition = 0, 1.0
     for update in range(n_updates):
         last = update == n_updates - 1
@@ -111,7 +114,7 @@ def _fit_output(
         evaluations += spent
         diagonal = np.diag(factor)
         condition = float((diagonal.max() / diagonal.min()) ** 2)
-        if alpha is None and not last:
+        if alpha is None and not last and not easy:
             inverse = solve_triangular(factor, np.eye(w.size), check_finite=False)
             spread = np.einsum("ij,ij->i", inverse, inverse)[:-1]
             effective = max(w.size - 1 - ridge * float(spread.sum()), 0.0)
@@ -120,7 +123,7 @@ def _fit_output(
         step()
     information = problem.information(w)
     evidence = problem.evidence(w, information, ridge)
-    if bags.noise_variance > 0:
+    if bags.noise_variance > 0 and ridge < LARGEST_ALPHA:
         w = problem.no_worse_than_constant(w, information, ridge)
     return w, ridge, condition, evaluations, evidence
 
@@ -135,7 +138,12 @@ class _Problem:
         self.X = X
         self.sums = bags.label_sums[:, k]
         self.noise = bags.noise_variance
-        if bags.label_release == "bernoulli":
+        if loss == "easyllp":
+            self.kind = "easy"
+            self.trials = structure.sizes.astype(np.float64)
+            if bags.label_release == "bernoulli":
+                self.sums = self.trials * self.sums
+        elif bags.label_release == "bernoulli":
             self.kind = "mean"
             self.trials = np.ones(structure.n_bags)
         elif loss == "log" or (self.noise == 0 and structure.sizes.max() == 1):
@@ -157,11 +165,18 @@ class _Problem:
         self.intercept_penalty = _NOISY_INTERCEPT_PENALTY if bags.noise_variance > 0 else 0.0
         share = float(np.clip(self.sums.sum() / self.trials.sum(), 0.01, 0.99))
         self.start = math.log(share / (1 - share))
+        self.spread = self.trials * share * (1 - share) + self.noise
+        # A label's estimate, the same for all rows of a bag.
+        self.labels = self.sums - (self.trials - 1) * share
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         scores = (self.X @ w)[self.structure.members]
         if self.kind == "mean":
             value, slope = mean_cross_entropy(self.structure, scores, self.sums, self.trials)
+        elif self.kind == "easy":
+            labels = self.labels[self.structure.bag_of_member]
+            value = float(np.sum(np.logaddexp(0.0, scores) - labels * scores))
+            slope = expit(scores) - labels
         elif self.kind == "exact":
             value, slope = count_likelihood(self.structure, scores, self.sums)
         else:
@@ -169,9 +184,12 @@ class _Problem:
         return value, self.structure.scatter(slope) @ self.X
 
     def information(self, w: FloatArray) -> FloatArray:
-        """Expected information of the bag counts, by the variance of each and its slope in w."""
+        """Expected information of the bag counts, by the variance of each and its slope in w; curvature for rows."""
         positive = expit(self.X @ w)
         spread = positive * (1 - positive)
+        if self.kind == "easy":
+            weight = spread * np.bincount(self.structure.members, minlength=spread.size)
+            return (self.X * weight[:, np.newaxis]).T @ self.X
         sizes = self.structure.sizes
         slope = self.structure.means(self.X * spread[:, np.newaxis]) * sizes[:, np.newaxis]
         if self.kind == "mean":
@@ -183,10 +201,39 @@ class _Problem:
         scaled = slope / np.sqrt(np.maximum(variance, 1e-12))[:, np.newaxis]
         return scaled.T @ scaled
 
+    def variance(self, information: FloatArray) -> FloatArray:
+        """Covariance of the gradient at the truth: the information, but for losses that are no likelihood."""
+        if self.kind != "easy":
+            return information
+        sums = self.structure.means(self.X) * np.sqrt(self.trials**2 * self.spread)[:, np.newaxis]
+        return sums.T @ sums
+
+    def least_loss_ridge(self) -> float:
+        """The penalty of the least estimated loss of rows, by the quadratic about the constant model."""
+        w = self._constant(self.X.shape[1])
+        information = self.information(w)
+        _, gradient = self.value_and_gradient(w)
+        values, vectors = np.linalg.eigh(information[:-1, :-1])
+        pull, spread = vectors.T @ gradient[:-1], vectors.T @ self.variance(information)[:-1, :-1] @ vectors
+        values, own = np.maximum(values, 0.0), np.diag(spread)
+        tried = np.geomspace(1e-3, LARGEST_ALPHA, 73)
+        losses = [
+            float(np.sum(0.5 * values * (pull / (values + a)) ** 2 - (pull**2 - own) / (values + a)))
+            for a in tried
+        ]
+        return float(tried[int(np.argmin(losses))])
+
     def evidence(self, w: FloatArray, information: FloatArray, ridge: float) -> float:
-        """Logarithm of the marginal likelihood by Laplace's approximation, but for what all features share."""
+        """Logarithm of the marginal likelihood by Laplace's approximation, but for what all features share.
+
+        Minus the estimated loss of rows for "easyllp".
+        """
         if ridge == 0.0:
             return -math.inf
+        if self.kind == "easy":
+            penalty = np.append(np.full(w.size - 1, ridge), 1e-6)
+            solved = np.linalg.solve(information + np.diag(penalty), self.variance(information))
+            return -self.value_and_gradient(w)[0] - float(np.trace(solved))
         penalty = np.append(np.full(w.size - 1, ridge), self.intercept_penalty + 1e-6)
         value, _ = self.value_and_gradient(w)
         _, volume = np.linalg.slogdet(information + np.diag(penalty))
@@ -196,16 +243,19 @@ class _Problem:
     def no_worse_than_constant(self, w: FloatArray, information: FloatArray, ridge: float) -> FloatArray:
         """The fit, or a point on the way from the constant model where the likelihood speaks for no more of it.
 
-        A fit flatters its own bags by its effective number of coefficients (Akaike).
+        A fit flatters its own bags by its effective number of coefficients (Akaike), that for which a loss is no
+        likelihood by the trace of Takeuchi.
         """
         constant = self._constant(w.size)
         change = w - constant
         penalty = np.append(np.full(w.size - 1, ridge), self.intercept_penalty + 1e-6)
         # A column that is constant in every bag says nothing and moves nothing.
         flat = 1e-9 * float(np.max(np.diag(information))) + 1e-300
-        solved = np.linalg.solve(information + np.diag(penalty + flat), information)
-        flattery = max(float(np.trace(solved)) - 1.0, 0.0)
-        error = math.sqrt(max(float(change @ information @ change), 0.0) + 2.0 * flattery)
+        spread = self.variance(information)
+        solved = np.linalg.solve(information + np.diag(penalty + flat), spread)
+        own = float(np.trace(solved))
+        flattery = own if self.kind == "easy" else max(own - 1.0, 0.0)
+        error = math.sqrt(max(float(change @ spread @ change), 0.0) + 2.0 * float(np.sum(solved * solved.T)))
 
         def estimate(share: float) -> float:
             return self.value_and_gradient(constant + share * change)[0] + share * flattery
@@ -231,7 +281,7 @@ class _Problem:
     def _most(self, constant: FloatArray) -> float:
         """By how much any scores can be likelier than the constant one."""
         share = float(expit(constant[-1]))
-        if self.kind == "mean":
+        if self.kind in ("mean", "easy"):
             entropy = -share * math.log(share) - (1 - share) * math.log1p(-share)
             return entropy * float(self.trials.sum())
         told = share * (1 - share) * self.trials / self.noise
