@@ -51,7 +51,11 @@ def main() -> None:
     found: dict = {}
     for size in SIZES:
         for seed in range(args.seeds):
-            for name, options in [*MODELS.items(), ("label eps 1, by evidence", None), ("label eps 1, columns, ridge", PLAIN)]:
+            for name, options in [
+                *MODELS.items(),
+                ("label eps 1, by evidence", None),
+                ("label eps 1, columns, ridge", PLAIN),
+            ]:
                 bags = bags_of(y, size, seed, 1.0 if name.startswith("label") else None)
                 start = time.process_time()
                 model = RandomBagClassifier(**(options or {})).fit_bags(X, bags)

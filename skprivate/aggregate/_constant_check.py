@@ -3,8 +3,8 @@
 The loss of scores ŷ over the rows, less that of the constant, is Σ b(ŷ) − Σ b(ŷ₀) − zᵀ(θ − θ₀) with the true label sums
 z. Noisy ones that θ was fitted to flatter it. For θ linear in sums of covariance G + N it is by the trace of
 ∂θ/∂z (G + N) (Stein); with that added, the estimate is unbiased for the loss of new labels, and its error is known from
-the noise. For any other fit noise is halved: with b ~ N(0, G + N) of our own, s + b and s − b have independent noise. The
-fit to the first, which is a little worse, is rated by the second.
+the noise. For any other fit noise is halved: with b ~ N(0, G + N) of our own, s + b and s − b have independent noise.
+The fit to the first, which is a little worse, is rated by the second.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
 from skprivate.privacy import public_generator, warn_caller
 
-#: A fit is drawn towards the constant unless it seems better by the first, in standard errors; it is said beyond the
-#: second.
-_DOUBTFUL, _WARNS = 1.0, 3.0
+#: By how many standard errors a fit must seem better than the constant. One whose penalties were estimated from the
+#: same noise is careful already: that it seems better is enough.
+ESTIMATED, ANY = 0.0, 1.0
+#: From so many standard errors worse than the constant on it is said.
+_WARNS = 3.0
 _SHARES = np.linspace(0.0, 1.0, 21)
 #: Loss of a constant of mean 1 where nine in ten counts are 0 and the model knows which.
 _POISSON = 2.3
 
 
-def share_to_keep(estimate: Callable[[float], float], error: float, best: float, *, advice: str) -> float:
+def share_to_keep(
+    estimate: Callable[[float], float], error: float, best: float, *, doubt: float, advice: str
+) -> float:
     """How far to go from the constant model, 0, to the fit, 1.
 
     Parameters
@@ -38,21 +42,23 @@ def share_to_keep(estimate: Callable[[float], float], error: float, best: float,
         Standard error of the difference between its values at 1 and 0, which is in proportion to the way.
     best : float
         By how much any model may be better than the constant. Where the error is larger, sums cannot tell.
+    doubt : float
+        Standard errors that the fit must seem better by: `ESTIMATED` or `ANY`.
     advice : str
         What to do against a fit that was worse than the constant; ends a warning.
     """
     worse = estimate(1.0) - estimate(0.0)
     farthest = min(1.0, best / error) if error > 0 else 1.0
-    if worse < -_DOUBTFUL * error and farthest == 1.0:
+    if worse < -doubt * error and farthest == 1.0:
         return 1.0
     if worse > _WARNS * error or farthest < 1.0:
         warn_caller(
-            "the fit was worse than a constant by its own noisy label sums, or too noisy to tell, and was drawn towards "
-            "the constant: " + advice,
+            "the fit was worse than a constant by its own noisy label sums, or too noisy to tell, and was drawn "
+            "towards the constant: " + advice,
             ConvergenceWarning,
         )
     shares = farthest * _SHARES
-    return float(min(shares, key=lambda share: estimate(share) + _DOUBTFUL * share * error))
+    return float(min(shares, key=lambda share: estimate(share) + doubt * share * error))
 
 
 def no_worse_than_constant(
@@ -84,7 +90,7 @@ def no_worse_than_constant(
     """
     change = coef - constant
     sampling = 2.0 * dispersion * flattery
-    share = _share(design, loss, linear, noise, change, constant, flattery, sampling, dispersion)
+    share = _share(design, loss, linear, noise, change, constant, flattery, sampling, dispersion, ESTIMATED)
     return coef if share == 1.0 else constant + share * change
 
 
@@ -117,7 +123,7 @@ def guarded_fit(
     own = own_noise(design, loss, constant, noise, dispersion)
     change = fit(sums + own) - constant
     linear[:, :-1] -= own
-    share = _share(design, loss, linear, 2.0 * noise, change, constant, 0.0, 0.0, 2.0 * dispersion)
+    share = _share(design, loss, linear, 2.0 * noise, change, constant, 0.0, 0.0, 2.0 * dispersion, ANY)
     return coef if share == 1.0 else constant + share * (coef - constant)
 
 
@@ -131,6 +137,7 @@ def _share(
     flattery: float,
     sampling: float,
     dispersion: float,
+    doubt: float,
 ) -> float:
     """How far to go to the change from the constant, as the sums rate it."""
     first, way = design.scores(constant), design.scores(change)
@@ -149,9 +156,8 @@ def _share(
     spread = dispersion * float(np.sum(variance(loss, mean) * way**2 * multiplicity))
     error = float(np.sqrt(np.sum(noise * change[:, :-1] ** 2) + spread + sampling))
     best = design.n_samples * _most(loss, mean[:, 0], dispersion)
-    return share_to_keep(
-        estimate, error, best, advice="use a larger epsilon, fewer feature sets or a stronger penalty."
-    )
+    advice = "use a larger epsilon, fewer feature sets or a stronger penalty."
+    return share_to_keep(estimate, error, best, doubt=doubt, advice=advice)
 
 
 def _most(loss: LossName, mean: FloatArray, dispersion: float) -> float:

@@ -184,9 +184,7 @@ def _fit_many_cells(
     if flattery is not None:
         linear = np.column_stack([sums, total_sum(design, sums, noise)])
         constant = constant_model(design, loss, linear, noise, label_bounds)
-        coef = no_worse_than_constant(
-            design, loss, linear, noise, coef, constant, flattery, fit.dispersion
-        )
+        coef = no_worse_than_constant(design, loss, linear, noise, coef, constant, flattery, fit.dispersion)
     return EvidenceFit(coef, fit.variances, fit.dispersion, fit.n_iter)
 
 

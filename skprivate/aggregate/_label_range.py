@@ -126,9 +126,7 @@ def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
     return -_largest(-first), _largest(last)
 
 
-def _with_hidden(
-    noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int
-) -> tuple[int, int]:
+def _with_hidden(noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int) -> tuple[int, int]:
     """The cells first to last, and more where what they leave of all labels is too much to be noise.
 
     Many labels of one number, zero for example, stand out where as many others are spread over several cells.
@@ -155,7 +153,7 @@ def _with_hidden(
 
 
 def _guessed(sizes: FloatArray, noise: LabelNoise, n_numbers: float, caution: float = _CAUTION) -> float:
-    """A low quantile, by default, of the largest size of labels a posteriori, were labels spread over three powers of two evenly.
+    """A low quantile of the largest size of labels a posteriori, were labels spread over three powers of two evenly.
 
     Predictions within too narrow an interval are no worse than 0, those within too wide a one are noise.
     """

@@ -48,8 +48,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         "likelihood": that of what was released under a logistic model of the rows: the exact distribution of a bag's
         count (normal for bags of more than 64 rows or noisy counts). "log": cross-entropy of the bag mean. "squared":
         squared error of the bag mean under a linear model; "debiased": with the correction of Theorem 2. "easyllp": log
-        loss of rows, with m·(mean of the bag) − (m − 1)·(mean of all) in place of each label: unbiased, and noisier than
-        the likelihood the larger bags are.
+        loss of rows, with m·(mean of the bag) − (m − 1)·(mean of all) in place of each label: unbiased, and noisier
+        than the likelihood the larger bags are.
     alpha : "evidence" or float, default="evidence"
         Ridge penalty on scaled features, for the likelihoods on the sum over rows. "evidence" maximises the marginal
         likelihood of the released aggregates.

@@ -14,7 +14,7 @@ from scipy.special import expit
 from skprivate._progress import Step, steps
 from skprivate.aggregate._bag_likelihood import count_likelihood, mean_cross_entropy, noisy_count_likelihood
 from skprivate.aggregate._bag_sums import BagSums
-from skprivate.aggregate._constant_check import share_to_keep
+from skprivate.aggregate._constant_check import ANY, ESTIMATED, share_to_keep
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bags import RandomBags
 
@@ -58,8 +58,8 @@ def fit_likelihood(
 
     "likelihood" is that of what was released: the count's exact distribution (normal for bags of more than 64 rows),
     a noisy count's normal one, or a bit's. "log" is the cross-entropy of the bag mean for all of them. "easyllp" is the
-    log loss of rows with m·(mean of the bag) − (m − 1)·(mean of all) for a label, which has the label's mean (Busa-Fekete
-    and others, 2023).
+    log loss of rows with m·(mean of the bag) − (m − 1)·(mean of all) for a label, which has the label's mean
+    (Busa-Fekete and others, 2023).
 
     Parameters
     ----------
@@ -138,6 +138,7 @@ class _Problem:
         self.X = X
         self.sums = bags.label_sums[:, k]
         self.noise = bags.noise_variance
+        self.doubt = ESTIMATED if tempered else ANY
         if loss == "easyllp":
             self.kind = "easy"
             self.trials = structure.sizes.astype(np.float64)
@@ -260,9 +261,8 @@ class _Problem:
         def estimate(share: float) -> float:
             return self.value_and_gradient(constant + share * change)[0] + share * flattery
 
-        share = share_to_keep(
-            estimate, error, self._most(constant), advice="use a larger epsilon, more bags or a stronger penalty."
-        )
+        advice = "use a larger epsilon, more bags or a stronger penalty."
+        share = share_to_keep(estimate, error, self._most(constant), doubt=self.doubt, advice=advice)
         return w if share == 1.0 else constant + share * change
 
     def _constant(self, size: int) -> FloatArray:

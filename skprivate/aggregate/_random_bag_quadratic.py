@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
-from skprivate.aggregate._constant_check import share_to_keep
+from skprivate.aggregate._constant_check import ANY, ESTIMATED, share_to_keep
 from skprivate.aggregate._filter import intercept_prior
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_fit import LARGEST_ALPHA, LinearFit
@@ -91,13 +91,27 @@ def fit_quadratic(
     ]
     coef = np.stack([vectors @ fit.coef for fit in fits])
     if known > 0.0:
-        most = math.inf if prior is None else 4.0 * prior[1] * structure.n_bags / float(structure.sizes.mean())
-        coef = np.stack([fit.share(most) * own for fit, own in zip(fits, coef, strict=True)])
+        most = (
+            math.inf if prior is None else 4.0 * prior[1] * structure.n_bags / float(structure.sizes.mean())
+        )
+        coef = np.stack(
+            [
+                fit.share(most, ANY if alpha is not None else ESTIMATED) * own
+                for fit, own in zip(fits, coef, strict=True)
+            ]
+        )
     intercept = np.zeros(labels.shape[1])
     if fit_intercept:
         intercept = _mean_label(bags, label_centre, label_bounds) - coef @ centre
     smallest = float(values[0]) + max(float(alphas.min()), floor)
-    return LinearFit(coef, intercept, alphas, (float(values[-1]) + float(alphas.max())) / smallest, 1, sum(fit.evidence() for fit in fits))
+    return LinearFit(
+        coef,
+        intercept,
+        alphas,
+        (float(values[-1]) + float(alphas.max())) / smallest,
+        1,
+        sum(fit.evidence() for fit in fits),
+    )
 
 
 def _mean_label(bags: RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
@@ -162,7 +176,7 @@ class _Ridge:
         volume = float(np.sum(np.log1p(self.values / self.alpha)))
         return -0.5 * (self.n * math.log(noise) + volume + squares / noise)
 
-    def share(self, most: float) -> float:
+    def share(self, most: float, doubt: float) -> float:
         """How far to go to the fit from the constant, 0; ``most`` is what any model may explain of the energy."""
         coef = self.coef
         explained, pull = float(self.values @ coef**2), float(coef @ self.rotated)
@@ -175,6 +189,5 @@ class _Ridge:
             return share**2 * explained + share * (flattery - 2.0 * pull)
 
         error = 2.0 * math.sqrt(noise) * math.sqrt(explained + flattery)
-        return share_to_keep(
-            estimate, error, most, advice="use a larger epsilon, more bags, label_bounds or a stronger penalty."
-        )
+        advice = "use a larger epsilon, more bags, label_bounds or a stronger penalty."
+        return share_to_keep(estimate, error, most, doubt=doubt, advice=advice)

@@ -235,8 +235,12 @@ def test_the_filter_of_many_cells_knows_what_it_flatters(loss):
         sums = linear[:, :-1] + rng.normal(size=design.n_cells)
         with pytest.MonkeyPatch.context() as patch:
             draws = np.random.default_rng(seed)
-            patch.setattr("skprivate.aggregate._constant_check.public_generator", lambda _, draws=draws: draws)
-            coef, flattery = filtered_mode(design, loss, sums, noise, np.zeros_like(linear), prior, 1.0, order)
+            patch.setattr(
+                "skprivate.aggregate._constant_check.public_generator", lambda _, draws=draws: draws
+            )
+            coef, flattery = filtered_mode(
+                design, loss, sums, noise, np.zeros_like(linear), prior, 1.0, order
+            )
         found.append(flattery - _flattery(design, loss, noise, coef, 1 / prior, 1.0))
     trace = _flattery(design, loss, noise, coef, 1 / prior, 1.0)
     assert trace > 5

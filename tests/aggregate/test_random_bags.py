@@ -423,9 +423,7 @@ def test_evidence_of_least_squares_is_the_marginal_likelihood(noise):
         squares = float(Z @ np.linalg.solve(shape, Z))
         scale = max(squares / 60, noise)
         found.append(fit.evidence)
-        expected.append(
-            -0.5 * (60 * math.log(scale) + float(np.linalg.slogdet(shape)[1]) + squares / scale)
-        )
+        expected.append(-0.5 * (60 * math.log(scale) + float(np.linalg.slogdet(shape)[1]) + squares / scale))
     np.testing.assert_allclose(np.array(found) - found[0], np.array(expected) - expected[0], atol=1e-8)
 
 
@@ -466,8 +464,8 @@ def test_features_are_those_of_a_linear_model_on_columns_and_indicators(prior, b
         values, vectors = np.linalg.eigh(scaled.T @ scaled / 900)
         power = 0.0 if prior == "ridge" else 0.5
         covariance = (vectors[:, 1:] * values[1:] ** power) @ vectors[:, 1:].T
-        expected = covariance @ means.T @ np.linalg.solve(
-            means @ covariance @ means.T + 0.5 * np.eye(300), labels
+        expected = (
+            covariance @ means.T @ np.linalg.solve(means @ covariance @ means.T + 0.5 * np.eye(300), labels)
         )
         np.testing.assert_allclose(model.coef_[:2], expected[:2] / scaled_by(X), rtol=1e-6)
 
