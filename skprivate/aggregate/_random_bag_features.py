@@ -133,5 +133,7 @@ def _spread_root(scaled: FloatArray) -> FloatArray:
     """Σ^(1/4), but for a rotation: independent coefficients in these directions have the covariance Σ^(1/2)."""
     values, vectors = np.linalg.eigh(scaled.T @ scaled / max(len(scaled), 1))
     kept = values > _FLAT * max(float(values[-1]), 1e-300)
+    kept[-1] = True  # constant columns alone have no direction
+    values = np.maximum(values, 0.0)
     root: FloatArray = vectors[:, kept] * values[kept] ** 0.25
     return root
