@@ -233,7 +233,7 @@ def _gam_regressors():
 def _random_bags():
     bounds = (None, (-2, 3), (1.7e18, 1.7e18 + 1e6), (1e15 + 2047.5, 1e15 + 2048.5), (-1e-50, 1e-50))
     losses = {
-        "loss": ("likelihood", "log", "squared", "debiased"),
+        "loss": ("likelihood", "log", "squared", "debiased", "easyllp"),
         "bag_size": (1, 3),
         "disjoint": (True, False),
     }

@@ -1,23 +1,64 @@
 """Never worse than a constant: an estimate of the fit's loss from the noisy sums themselves.
 
 The loss of scores ŷ over the rows, less that of the constant, is Σ b(ŷ) − Σ b(ŷ₀) − zᵀ(θ − θ₀) with the true label sums
-z. Noisy ones that θ was fitted to flatter it: for θ linear in sums of covariance G + N, by the trace of ∂θ/∂z (G + N)
-(Stein). With that added, the estimate is unbiased for the loss of new labels, and its error is known from the noise.
-It is a safety net: sums of overlapping sets that contradict each other make that error large.
+z. Noisy ones that θ was fitted to flatter it. For θ linear in sums of covariance G + N it is by the trace of
+∂θ/∂z (G + N) (Stein); with that added, the estimate is unbiased for the loss of new labels, and its error is known from
+the noise. For any other fit noise is halved: with b ~ N(0, G + N) of our own, s + b and s − b have independent noise.
+The fit to the first, which is a little worse, is rated by the second.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from collections.abc import Callable
 
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skprivate.aggregate._constant_model import constant_model, start_dispersion, total_sum
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
-from skprivate.privacy import warn_caller
+from skprivate.privacy import public_generator, warn_caller
 
-#: A fit is drawn towards the constant when it seems worse by so many standard errors, and says so at the second.
-_SHRINKS, _WARNS = 1.0, 3.0
+#: By how many standard errors a fit must seem better than the constant. One whose penalties were estimated from the
+#: same noise is careful already: that it seems better is enough.
+ESTIMATED, ANY = 0.0, 1.0
+#: From so many standard errors worse than the constant on it is said.
+_WARNS = 3.0
 _SHARES = np.linspace(0.0, 1.0, 21)
+#: Loss of a constant of mean 1 where nine in ten counts are 0 and the model knows which.
+_POISSON = 2.3
+
+
+def share_to_keep(
+    estimate: Callable[[float], float], error: float, best: float, *, doubt: float, advice: str
+) -> float:
+    """How far to go from the constant model, 0, to the fit, 1.
+
+    Parameters
+    ----------
+    estimate : callable
+        Estimated loss of new labels at a share of the way, in any unit, up to a constant.
+    error : float
+        Standard error of the difference between its values at 1 and 0, which is in proportion to the way.
+    best : float
+        By how much any model may be better than the constant. Where the error is larger, sums cannot tell.
+    doubt : float
+        Standard errors that the fit must seem better by: `ESTIMATED` or `ANY`.
+    advice : str
+        What to do against a fit that was worse than the constant; ends a warning.
+    """
+    worse = estimate(1.0) - estimate(0.0)
+    farthest = min(1.0, best / error) if error > 0 else 1.0
+    if worse < -doubt * error and farthest == 1.0:
+        return 1.0
+    if worse > _WARNS * error or farthest < 1.0:
+        warn_caller(
+            "the fit was worse than a constant by its own noisy label sums, or too noisy to tell, and was drawn "
+            "towards the constant: " + advice,
+            ConvergenceWarning,
+        )
+    shares = farthest * _SHARES
+    return float(min(shares, key=lambda share: estimate(share) + doubt * share * error))
 
 
 def no_worse_than_constant(
@@ -48,47 +89,94 @@ def no_worse_than_constant(
         Of the labels.
     """
     change = coef - constant
-    first, way = design.scores(constant), design.scores(change)
-    multiplicity = np.ones(design.n_rows) if design.multiplicity is None else design.multiplicity
-
-    def estimate(share: float) -> float:
-        value, _ = partition(loss, first + share * way)
-        return float(value @ multiplicity) + share * (flattery - float(np.sum(linear * change)))
-
-    worse = estimate(1.0) - estimate(0.0)
-    _, mean = partition(loss, first)
-    sampling = float(np.sum(variance(loss, mean) * way**2 * multiplicity)) + 2.0 * flattery
-    error = float(np.sqrt(np.sum(noise * change[:, :-1] ** 2) + dispersion * sampling))
-    if not worse > _SHRINKS * error:
-        return coef
-    if worse > _WARNS * error:
-        warn_caller(
-            "the fit was worse than a constant by its own noisy label sums, and was drawn towards the constant: use a "
-            "larger epsilon, fewer feature sets or a stronger penalty.",
-            UserWarning,
-        )
-    best = min(_SHARES, key=estimate)
-    drawn: FloatArray = constant + best * change
-    return drawn
+    sampling = 2.0 * dispersion * flattery
+    share = _share(design, loss, linear, noise, change, constant, flattery, sampling, dispersion, ESTIMATED)
+    return coef if share == 1.0 else constant + share * change
 
 
-def flattery_of_ridge(
+def guarded_fit(
+    fit: Callable[[FloatArray], FloatArray],
     design: CellDesign,
     loss: LossName,
+    sums: FloatArray,
     noise: FloatArray,
-    coef: FloatArray,
-    ridge: FloatArray,
-    dispersion: float = 1.0,
+    *,
+    square_sum: float | None = None,
+    label_bounds: tuple[float, float] | None = None,
+) -> FloatArray:
+    """What any method fits to the sums, drawn towards the constant where it follows their noise.
+
+    Parameters
+    ----------
+    fit : callable
+        From sums (n_outputs, n_cells) to coefficients (n_outputs, n_cells + 1); the same ones from the same sums.
+        Called twice where there is noise.
+    design, loss, sums, noise, square_sum, label_bounds
+        As in `fit_evidence`.
+    """
+    coef = fit(sums)
+    if not np.any(noise):
+        return coef
+    linear = np.column_stack([sums, total_sum(design, sums, noise)])
+    constant = constant_model(design, loss, linear, noise, label_bounds)
+    dispersion = start_dispersion(design, loss, sums, noise, square_sum)
+    own = own_noise(design, loss, constant, noise, dispersion)
+    change = fit(sums + own) - constant
+    linear[:, :-1] -= own
+    share = _share(design, loss, linear, 2.0 * noise, change, constant, 0.0, 0.0, 2.0 * dispersion, ANY)
+    return coef if share == 1.0 else constant + share * (coef - constant)
+
+
+def _share(
+    design: CellDesign,
+    loss: LossName,
+    linear: FloatArray,
+    noise: FloatArray,
+    change: FloatArray,
+    constant: FloatArray,
+    flattery: float,
+    sampling: float,
+    dispersion: float,
+    doubt: float,
 ) -> float:
-    """Trace of ∂θ/∂z (G + N) for a penalised fit to the sums as they are, where ∂θ/∂z is (AᵀWA + R)⁻¹."""
+    """How far to go to the change from the constant, as the sums rate it."""
+    first, way = design.scores(constant), design.scores(change)
+    multiplicity = np.ones(design.n_rows) if design.multiplicity is None else design.multiplicity
+    start, mean = partition(loss, first)
+    # About the constant: of labels far from 0 the parts would cancel.
+    pull = float(np.sum((linear - design.scatter(mean * multiplicity)) * change))
+
+    def estimate(share: float) -> float:
+        if loss == "squared":
+            rise = 0.5 * share**2 * np.sum(way**2, axis=0)
+        else:
+            rise = partition(loss, first + share * way)[0] - start - share * np.sum(mean * way, axis=0)
+        return float(rise @ multiplicity) + share * (flattery - pull)
+
+    spread = dispersion * float(np.sum(variance(loss, mean) * way**2 * multiplicity))
+    error = float(np.sqrt(np.sum(noise * change[:, :-1] ** 2) + spread + sampling))
+    best = design.n_samples * _most(loss, mean[:, 0], dispersion)
+    advice = "use a larger epsilon, fewer feature sets or a stronger penalty."
+    return share_to_keep(estimate, error, best, doubt=doubt, advice=advice)
+
+
+def _most(loss: LossName, mean: FloatArray, dispersion: float) -> float:
+    """By how much less the best model's loss of a row can be than that of the constant mean."""
+    if loss == "squared":
+        return 0.5 * dispersion
+    if loss == "poisson":
+        return float(mean[0]) * _POISSON
+    shares = np.append(mean, 1.0 - mean) if loss == "log" else mean
+    return -float(np.sum(shares * np.log(np.maximum(shares, 1e-300))))
+
+
+def own_noise(
+    design: CellDesign, loss: LossName, coef: FloatArray, noise: FloatArray, dispersion: float
+) -> FloatArray:
+    """A public draw of N(0, G + N): labels of rows that vary as at the coefficients, and noise in the sums."""
+    rng = public_generator(0)
     _, mean = partition(loss, design.scores(coef))
-    total = 0.0
-    for weight in variance(loss, mean):
-        gram = design.gram(weight)
-        floor = 1e-9 * float(np.max(np.diag(gram))) + 1e-300
-        try:
-            factor = cho_factor(gram + np.diag(ridge + floor))
-        except LinAlgError:
-            return 0.0
-        total += float(np.trace(cho_solve(factor, dispersion * gram + np.diag(noise))))
-    return total
+    multiplicity = 1.0 if design.multiplicity is None else design.multiplicity
+    rows = np.sqrt(dispersion * variance(loss, mean) * multiplicity) * rng.standard_normal(mean.shape)
+    drawn: FloatArray = design.scatter(rows)[:, :-1]
+    return drawn + np.sqrt(noise) * rng.standard_normal(drawn.shape)

@@ -23,10 +23,11 @@ from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_tr
 
 from skprivate._progress import steps
 from skprivate.aggregate._constant_check import no_worse_than_constant
+from skprivate.aggregate._constant_model import constant_model, start_dispersion, total_sum
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._filter import filtered_mode, intercept_prior, merge_rare
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
-from skprivate.aggregate._solvers import constant_start, fit_tables
+from skprivate.aggregate._solvers import fit_tables
 
 #: Prior variances are kept within these multiples of the scale of the scores.
 _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
@@ -105,7 +106,7 @@ def _fit_penalties(
     total = total_sum(design, sums, noise)
     linear = np.column_stack([sums, total])
     intercept = intercept_prior(loss, label_bounds) if np.any(noise) else None
-    coef = constant = _start(design, loss, linear, noise, label_bounds)
+    coef = constant = constant_model(design, loss, linear, noise, label_bounds)
     dispersion = start_dispersion(design, loss, sums, noise, square_sum)
     set_of_cell = design.set_of_cell()
     n_sets = order.size
@@ -179,21 +180,12 @@ def _fit_many_cells(
     start = np.column_stack([fit.coef[:, cell_of_cell], fit.coef[:, -1]])
     prior = fit.variances[design.set_of_cell()]
     intercept = intercept_prior(loss, label_bounds)
-    coef = filtered_mode(design, loss, sums, noise, start, prior, fit.dispersion, intercept)
+    coef, flattery = filtered_mode(design, loss, sums, noise, start, prior, fit.dispersion, intercept)
+    if flattery is not None:
+        linear = np.column_stack([sums, total_sum(design, sums, noise)])
+        constant = constant_model(design, loss, linear, noise, label_bounds)
+        coef = no_worse_than_constant(design, loss, linear, noise, coef, constant, flattery, fit.dispersion)
     return EvidenceFit(coef, fit.variances, fit.dispersion, fit.n_iter)
-
-
-def total_sum(design: CellDesign, sums: FloatArray, noise: FloatArray) -> FloatArray:
-    """Total of the labels: every feature set adds up to it, the best ones count most; shape (n_outputs,)."""
-    set_of_cell = design.set_of_cell()
-    n_sets = design.offsets.size - 1
-    if n_sets == 0:
-        raise ValueError("at least one feature set is needed to know the sum of the labels.")
-    totals = np.stack([np.bincount(set_of_cell, row, n_sets) for row in sums])
-    spread = np.bincount(set_of_cell, noise, n_sets)
-    weight = 1.0 / spread if np.all(spread > 0) else (spread == 0).astype(np.float64)
-    total: FloatArray = totals @ (weight / weight.sum())
-    return total
 
 
 def _posterior(
@@ -273,29 +265,6 @@ def _flattery(
     return total
 
 
-def _start(
-    design: CellDesign,
-    loss: LossName,
-    linear: FloatArray,
-    noise: FloatArray,
-    label_bounds: tuple[float, float] | None,
-) -> FloatArray:
-    """The constant model, kept where labels can be: a noisy total may be negative, or above the number of rows."""
-    n = max(design.n_samples, 1)
-    if np.any(noise):
-        n_sets = design.offsets.size - 1
-        spread = np.bincount(design.set_of_cell(), noise, n_sets)
-        error = float(np.sqrt(1.0 / np.sum(1.0 / np.maximum(spread, 1e-300)))) / n
-        low, high = (-np.inf, np.inf) if label_bounds is None else label_bounds
-        if loss in ("log", "multinomial"):
-            low, high = min(error, 0.5 / linear.shape[0]), 1.0 - min(error, 0.5)
-        elif loss == "poisson":
-            low = min(max(low, error), high)
-        linear = linear.copy()
-        linear[:, -1] = n * np.clip(linear[:, -1] / n, low, high)
-    return constant_start(design, loss, linear)
-
-
 def _diagonal_posterior(
     design: CellDesign,
     loss: LossName,
@@ -311,26 +280,6 @@ def _diagonal_posterior(
     penalty = np.append(dispersion * ridge, 0.0)
     new = fit_tables(design, loss, linear, penalty, tol=1e-4, start=coef).coef
     return new, 1.0 / (own + ridge)
-
-
-def start_dispersion(
-    design: CellDesign, loss: LossName, sums: FloatArray, noise: FloatArray, square_sum: float | None
-) -> float:
-    """Variance of the labels about their mean for the squared loss, else 1."""
-    if loss != "squared":
-        return 1.0
-    n = design.n_samples
-    total = total_sum(design, sums, noise)
-    if square_sum is not None:
-        return max((square_sum - float(np.sum(total**2)) / n) / n, 1e-12 * (1 + abs(square_sum) / n))
-    # Without it: the spread of bag means around the total mean, which exceeds the dispersion by the signal.
-    mean = total / n
-    set_of_cell = design.set_of_cell()
-    excess = (sums - design.counts * mean[:, np.newaxis]) ** 2 - noise
-    per_set = np.bincount(set_of_cell, (excess / design.counts).mean(axis=0))
-    freedom = np.maximum(np.bincount(set_of_cell) - 1, 1)
-    spread = float(np.min(per_set / freedom))
-    return max(spread, 1e-9 * (1.0 + float(np.max(np.abs(mean)) ** 2)))
 
 
 def _dispersion(

@@ -21,6 +21,7 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.exceptions import ConvergenceWarning
 
 from skprivate._progress import steps
+from skprivate.aggregate._constant_check import own_noise
 from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._losses import FloatArray, LossName, partition, variance
 from skprivate.privacy import warn_caller
@@ -100,8 +101,10 @@ def filtered_mode(
     prior: FloatArray,
     dispersion: float,
     intercept: tuple[float, float] | None,
-) -> FloatArray:
-    """Posterior mode of the coefficients of all cells; where the work allowed is not enough ``start``, and a warning.
+) -> tuple[FloatArray, float | None]:
+    """Posterior mode of the coefficients of all cells, and by how much it flatters its own sums.
+
+    Where the work allowed is not enough it is ``start`` and None, and a warning.
 
     Parameters
     ----------
@@ -119,7 +122,9 @@ def filtered_mode(
 
     Returns
     -------
-    ndarray, shape (n_outputs, n_cells + 1)
+    coef : ndarray, shape (n_outputs, n_cells + 1)
+    flattery : float or None
+        Trace of ∂θ/∂z (G + N), by one draw of noise that goes the same way as the sums.
     """
     n_outputs = sums.shape[0]
     work = design.n_rows * max(design.n_groups, 1)
@@ -141,10 +146,12 @@ def filtered_mode(
         for _ in range(n_steps):
             _, mean = partition(loss, design.scores(coef))
             curvature = variance(loss, mean) * multiplicity / dispersion
+            systems = []
             pull = (sums - design.scatter(mean * multiplicity)[:, :-1]) / dispersion
             moved = 0.0
             for k in range(coef.shape[0]):
                 system = _System(design, curvature[k], scaled, spread)
+                systems.append(system)
                 inverse = rough[k]
                 if inverse is None:
                     inverse = _Rough(system, n_strong)
@@ -160,7 +167,7 @@ def filtered_mode(
                         "cells of few rows share one coefficient a feature set: use fewer feature sets or bins.",
                         ConvergenceWarning,
                     )
-                    return start
+                    return start, None
                 solutions[k] = found
                 change = centre[k] + spread * system.pulled(found) - coef[k]
                 size = float(np.max(np.abs(change)))
@@ -170,7 +177,13 @@ def filtered_mode(
             # Each step is known to so much only.
             if moved < (3 * _ERROR) ** 2 * n_outputs:
                 break
-    return coef
+    own = own_noise(design, loss, coef, noise, dispersion)
+    flattery = 0.0
+    for system, inverse, drawn in zip(systems, rough, own, strict=True):
+        inverse = _Rough(system, n_strong) if inverse is None else inverse
+        found, _, _ = system.solve(drawn / dispersion, np.zeros_like(drawn), inverse, max(products, n_strong))
+        flattery += float(drawn @ (spread * system.pulled(found))[:-1])
+    return coef, flattery
 
 
 class _System:

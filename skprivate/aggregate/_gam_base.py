@@ -20,9 +20,11 @@ from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._block_columns import encode_blocks, gather_codes, learn_blocks
 from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
 from skprivate.aggregate._columns import CodeArray, Column, default_bins, encode_columns, learn_columns
+from skprivate.aggregate._constant_check import guarded_fit
+from skprivate.aggregate._constant_model import label_units, possible_sums
 from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags, no_privacy
 from skprivate.aggregate._design import CellDesign
-from skprivate.aggregate._evidence import fit_evidence, total_sum
+from skprivate.aggregate._evidence import fit_evidence
 from skprivate.aggregate._input import categorical_mask, learn_names, read_columns, table_blocks
 from skprivate.aggregate._label_noise import MECHANISMS
 from skprivate.aggregate._label_sums import ClassSums, Labelled, NumberSums
@@ -31,6 +33,7 @@ from skprivate.aggregate._membership import Membership, match_rows, project_tabl
 from skprivate.aggregate._solvers import fit_tables
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions
+from skprivate.privacy import public_generator
 
 GAM_CONSTRAINTS: dict[str, list[Any]] = {
     **PRIVACY_CONSTRAINTS,
@@ -231,18 +234,26 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         if self.submodel != "crosses":
             from skprivate.aggregate._neural import fit_submodels
 
-            fitted = fit_submodels(
-                design,
-                indexes,
-                self._loss(),
-                sums,
-                noise,
-                submodel=self.submodel,
-                options=self.submodel_options,
-                random_state=self.random_state,
-            )
-            coef = fitted.coef
-            self.penalties_, self.n_iter_ = None, fitted.n_iter
+            def train(sums: FloatArray) -> FloatArray:
+                fitted = fit_submodels(
+                    design,
+                    indexes,
+                    self._loss(),
+                    (sums - design.counts * centre[:, np.newaxis]) / scale,
+                    noise / scale**2,
+                    submodel=self.submodel,
+                    options=self.submodel_options,
+                    random_state=seed,
+                )
+                self.n_iter_ = fitted.n_iter
+                coef = scale * fitted.coef
+                coef[:, -1] += centre
+                return coef
+
+            centre, scale = label_units(design, self._loss(), sums, noise, report.square_sum)
+            seed = int(public_generator(self.random_state).integers(2**31))
+            coef = self._guard(train, design, sums, noise, report)
+            self.penalties_ = None
         else:
             coef = self._fit_crosses(design, indexes, sums, noise, report)
         self.bags_ = replace(report, tables=tuple(tables))
@@ -278,15 +289,33 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             return found.coef
         main, cross = self.penalty if isinstance(self.penalty, tuple) else (self.penalty, self.penalty)
         self.penalties_ = np.where(order == 1, float(main), float(cross))
-        if np.any(noise) and loss != "squared":
-            # A noisy sum outside the possible range would make the objective unbounded below.
-            high = np.inf if loss == "poisson" else design.counts
-            sums = np.clip(sums, 0.0, high)
-        linear = np.column_stack([sums, total_sum(design, sums, noise)])
         ridge = np.append(self.penalties_[design.set_of_cell()], 0.0)
-        solution = fit_tables(design, loss, linear, ridge, tol=self.tol, max_iter=self.max_iter)
-        self.n_iter_ = solution.n_passes
-        return solution.coef
+
+        def solve(sums: FloatArray) -> FloatArray:
+            linear = possible_sums(design, loss, sums, noise, report.label_bounds)
+            solution = fit_tables(design, loss, linear, ridge, tol=self.tol, max_iter=self.max_iter)
+            self.n_iter_ = solution.n_passes
+            return solution.coef
+
+        return self._guard(solve, design, sums, noise, report)
+
+    def _guard(
+        self,
+        fit: Callable[[FloatArray], FloatArray],
+        design: CellDesign,
+        sums: FloatArray,
+        noise: FloatArray,
+        report: CuratedBags,
+    ) -> FloatArray:
+        return guarded_fit(
+            fit,
+            design,
+            self._loss(),
+            sums,
+            noise,
+            square_sum=report.square_sum,
+            label_bounds=report.label_bounds,
+        )
 
     def _modelled_sets(
         self, known: list[CellIndex], report: CuratedBags

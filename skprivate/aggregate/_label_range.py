@@ -20,6 +20,8 @@ _CELLS = _EXPONENTS.size
 _FALSE_CELLS = 1e-3
 #: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
 _HIDDEN = 0.05
+#: Standard errors of noise that are no more taken for noise.
+_CLEAR = 4.0
 #: By how much less probable a priori each power of two away from (-2, 2) is, in the logarithm.
 _NATS = 0.75
 #: A guessed interval is too wide with about this probability, at most.
@@ -109,7 +111,8 @@ def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
         cells = np.flatnonzero(either > least) + 1
         cells = np.concatenate([-cells, cells])
     if not cells.size:
-        guess = _guessed(np.append(noisy[_CELLS], either), noise, n_rows)
+        n_numbers = n_rows * noise.sensitivity.steps
+        guess = _guessed(np.append(noisy[_CELLS], either), noise, n_numbers)
         warn_caller(
             f"no interval of the labels stands out of the noise; {guess:.3g} was guessed as their largest size: give "
             "label_bounds, or use more rows or a larger epsilon.",
@@ -117,17 +120,43 @@ def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
         )
         return -guess, guess
     first, last = int(cells.min()), int(cells.max())
+    first, last = _with_hidden(noisy, first, last, noise, n_rows)
     if least > _HIDDEN * n_rows:
         first, last = max(first - (first != 0), -_CELLS), min(last + (last != 0), _CELLS)
     return -_largest(-first), _largest(last)
 
 
-def _guessed(sizes: FloatArray, noise: LabelNoise, n_rows: int) -> float:
+def _with_hidden(noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int) -> tuple[int, int]:
+    """The cells first to last, and more where what they leave of all labels is too much to be noise.
+
+    Many labels of one number, zero for example, stand out where as many others are spread over several cells.
+    """
+    n_numbers = n_rows * noise.sensitivity.steps
+    inside = slice(first + _CELLS, last + _CELLS + 1)
+    rest = n_numbers - float(noisy[inside].sum())
+    error = math.sqrt(noise.variance * (last - first + 1))
+    if rest <= max(_HIDDEN * n_numbers, _CLEAR * error):
+        return first, last
+    others = noisy.copy()
+    others[inside] = 0.0
+    sizes = np.append(others[_CELLS], others[_CELLS + 1 :] + others[_CELLS - 1 :: -1])
+    most = int(np.searchsorted(np.exp2(_EXPONENTS), _guessed(sizes, noise, rest, 0.5), side="left"))
+    near = np.arange(max(most - 3, 1), most + 2)
+    near = near[near <= _CELLS]
+    above, below = float(others[_CELLS + near].sum()), float(others[_CELLS - near].sum())
+    # Neither side tells: labels of both signs.
+    clear = _CLEAR * math.sqrt(2.0 * noise.variance * near.size)
+    return (
+        min(first, 0 if above - below > clear else -most),
+        max(last, 0 if below - above > clear else most),
+    )
+
+
+def _guessed(sizes: FloatArray, noise: LabelNoise, n_numbers: float, caution: float = _CAUTION) -> float:
     """A low quantile of the largest size of labels a posteriori, were labels spread over three powers of two evenly.
 
     Predictions within too narrow an interval are no worse than 0, those within too wide a one are noise.
     """
-    n_numbers = n_rows * noise.sensitivity.steps
     variance = np.full(sizes.size, 2.0 * noise.variance)
     variance[0] /= 2.0
     sizes = np.clip(sizes, -n_numbers, n_numbers)
@@ -137,7 +166,7 @@ def _guessed(sizes: FloatArray, noise: LabelNoise, n_rows: int) -> float:
         mean = n_numbers / (own.stop - own.start)
         known[cell] += np.sum(mean * (sizes[own] - mean / 2) / variance[own])
     share = np.cumsum(np.exp(known - known.max()))
-    return _largest(int(np.searchsorted(share, _CAUTION * share[-1])))
+    return _largest(int(np.searchsorted(share, caution * share[-1])))
 
 
 def _largest(cell: int) -> float:

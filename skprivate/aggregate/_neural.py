@@ -15,8 +15,8 @@ import numpy as np
 
 from skprivate._progress import steps
 from skprivate.aggregate._cells import CellIndex
+from skprivate.aggregate._constant_model import possible_sums
 from skprivate.aggregate._design import CellDesign
-from skprivate.aggregate._evidence import total_sum
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._solvers import constant_start
 from skprivate.privacy import public_generator
@@ -119,10 +119,9 @@ def fit_submodels(
     """
     torch = _torch()
     chosen = check_options(options)
-    if np.any(noise) and loss != "squared":
-        sums = np.clip(sums, 0.0, np.inf if loss == "poisson" else design.counts)
-    total = total_sum(design, sums, noise)
-    start = constant_start(design, loss, np.column_stack([sums, total]))[:, -1]
+    linear = possible_sums(design, loss, sums, noise)
+    sums, total = linear[:, :-1], linear[:, -1]
+    start = constant_start(design, loss, linear)[:, -1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(public_generator(random_state).integers(2**62)))
         modules = make_submodels(indexes, sums.shape[0], submodel, chosen)

@@ -20,7 +20,8 @@ from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_b
 from skprivate.aggregate._input import learn_names
 from skprivate.aggregate._label_sums import ClassSums, NumberSums
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate._random_bag_fit import LinearFit, Scaling
+from skprivate.aggregate._random_bag_features import BagFeatures, candidates, with_buckets
+from skprivate.aggregate._random_bag_fit import LinearFit
 from skprivate.aggregate._random_bags import (
     RELEASES,
     RandomBags,
@@ -32,7 +33,7 @@ from skprivate.aggregate._random_bags import (
 )
 from skprivate.aggregate._random_rows import PublicRows, gather_rows, number_blocks
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.partitions import Partitions
+from skprivate.partitions import Partitions, linear_rows
 from skprivate.privacy import public_generator, warn_caller
 
 RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
@@ -44,6 +45,8 @@ RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
     "label_release": [StrOptions({"auto", *RELEASES})],
     "alpha": [StrOptions({"evidence"}), Interval(Real, 0, None, closed="left")],
     "fit_intercept": ["boolean"],
+    "buckets": [StrOptions({"evidence"}), "boolean"],
+    "prior": [StrOptions({"evidence", "ridge", "spread"})],
 }
 _ILL_CONDITIONED = 1e13
 
@@ -98,10 +101,11 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
+        coef = np.column_stack([np.atleast_2d(self.coef_), *self.bucket_coef_])
+        X = with_buckets(X, tuple(self.bucket_edges_))
         # The intercept is one more feature, constant.
         design = np.column_stack([X - X.mean(axis=0), np.ones(X.shape[0])])
-        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        centred = intercept + coef @ X.mean(axis=0)
+        centred = np.atleast_1d(self.intercept_) + coef @ X.mean(axis=0)
         radius = np.sqrt(np.sum(coef**2, axis=1) + centred**2)
         per_radius = empirical_rademacher(design, self.bags_.n_bags, 1.0)
         all_rows = empirical_rademacher(design, X.shape[0], 1.0)
@@ -171,10 +175,15 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     def _learn(self, X: FloatArray, bags: RandomBags) -> None:
         """Everything after aggregation: no label is in reach from here on."""
         X = np.ascontiguousarray(X)  # sums over rows are rounded by how an array lies in memory
-        scaling = Scaling.of(X)
-        if not self.fit_intercept:
-            scaling = Scaling(np.zeros(X.shape[1]), scaling.scale)
-        fit = scaling.undo(self._solve(scaling.apply(X), bags), self.fit_intercept)
+        fit, features = self._best_fit(X, bags)
+        coef = features.coef(fit.coef)
+        shift = coef @ features.scaling.centre if self.fit_intercept else 0.0
+        n_columns = X.shape[1]
+        self.prior_ = "ridge" if features.turn is None else "spread"
+        self.bucket_edges_ = list(features.edges)
+        sizes = [one.size + 1 if one.size else 0 for one in features.edges]
+        self.bucket_coef_ = np.split(coef[:, n_columns:], np.cumsum(sizes)[:-1], axis=1)
+        fit = replace(fit, coef=coef[:, :n_columns], intercept=fit.intercept - shift)
         if fit.condition > _ILL_CONDITIONED:
             warn_caller(
                 f"the system of the bag means has condition number {fit.condition:.1e}: use a larger alpha or more "
@@ -186,6 +195,33 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         self.condition_number_ = fit.condition
         self.n_iter_ = max(fit.n_iter, 1)
         self._keep(fit)
+
+    def _best_fit(self, X: FloatArray, bags: RandomBags) -> tuple[LinearFit, BagFeatures]:
+        """The fit to the features of the largest evidence."""
+        # A penalty that was given is that of the columns, and without an intercept buckets would be one.
+        free = isinstance(self.alpha, str) and self.fit_intercept
+        tried = candidates(
+            X,
+            buckets=(None if free else False) if isinstance(self.buckets, str) else self.buckets,
+            prior=(None if free else "ridge") if self.prior == "evidence" else self.prior,
+            centred=self.fit_intercept,
+        )
+        best: tuple[LinearFit, BagFeatures] | None = None
+        for features, rows in tried:
+            fit = self._solve(rows, bags)
+            if best is None or fit.evidence > best[0].evidence:
+                best = fit, features
+        assert best is not None
+        return best
+
+    def _linear_scores(self, X: FloatArray) -> FloatArray:
+        """Scores of checked rows, shape (n_samples,) or (n_samples, n_outputs)."""
+        scores = linear_rows(X, self.coef_, self.intercept_)
+        for column, edges, coef in zip(X.T, self.bucket_edges_, self.bucket_coef_, strict=True):
+            if edges.size:
+                own = coef.T[np.searchsorted(edges, column, side="right")]
+                scores += own if scores.ndim == 2 else own[:, 0]
+        return scores
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -17,10 +18,11 @@ from skprivate.aggregate._label_sums import Labelled
 from skprivate.aggregate._labels import check_classes, check_label_types, class_targets, keep_types
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
-from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood, fit_quadratic
+from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood
+from skprivate.aggregate._random_bag_quadratic import fit_quadratic
 from skprivate.aggregate._random_bags import RandomBags, indicator_sums
 from skprivate.aggregate._random_rows import PublicRows, labelled_blocks, no_labels
-from skprivate.partitions import InMemory, Partitions, is_partitioned, linear_rows
+from skprivate.partitions import InMemory, Partitions, is_partitioned
 
 _SMALLEST_PROBABILITY = 1e-3
 
@@ -42,15 +44,25 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
         "mean": exact class counts; "bernoulli": one bit per bag and class, the model of the paper's theory; "laplace":
         counts with discrete Laplace noise. The first two promise no privacy and need ``epsilon=None``.
-    loss : {"likelihood", "log", "squared", "debiased"}, default="likelihood"
+    loss : {"likelihood", "log", "squared", "debiased", "easyllp"}, default="likelihood"
         "likelihood": that of what was released under a logistic model of the rows: the exact distribution of a bag's
         count (normal for bags of more than 64 rows or noisy counts). "log": cross-entropy of the bag mean. "squared":
-        squared error of the bag mean under a linear model; "debiased": with the correction of Theorem 2.
+        squared error of the bag mean under a linear model; "debiased": with the correction of Theorem 2. "easyllp": log
+        loss of rows, with m·(mean of the bag) − (m − 1)·(mean of all) in place of each label: unbiased, and noisier
+        than the likelihood the larger bags are.
     alpha : "evidence" or float, default="evidence"
         Ridge penalty on scaled features, for the likelihoods on the sum over rows. "evidence" maximises the marginal
         likelihood of the released aggregates.
     fit_intercept : bool, default=True
         False is for the squared losses only.
+    buckets : {"evidence"} or bool, default="evidence"
+        Whether the model has, beside each column of more than two numbers, an indicator of each of about 16 buckets of
+        its numbers. "evidence": if the marginal likelihood of the released aggregates is larger, and the columns with
+        their buckets are at most 600 and 5e7 numbers; not with an ``alpha`` of your own or without an intercept.
+    prior : {"evidence", "ridge", "spread"}, default="evidence"
+        Covariance of the coefficients of scaled features: "ridge", a multiple of the identity; "spread", of the root of
+        the features' own covariance Σ, which lets few bags tell what the features share. "evidence": of the larger
+        marginal likelihood; "ridge" with an ``alpha`` of your own or without an intercept.
     classes : sequence, optional
         Public class labels. By default the distinct labels of y, *taken as public*. With ``epsilon``, a label outside
         them counts as none of the classes (for two classes: not as the second): an error would tell that there is one.
@@ -67,6 +79,12 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         Coefficients of the features.
     intercept_ : ndarray
         Intercepts.
+    bucket_edges_ : list of ndarray
+        For each feature, where it is cut into buckets; empty if it is not.
+    bucket_coef_ : list of ndarray, each of shape (n_outputs, n_buckets)
+        For each feature, what its buckets add to the score; shape (n_outputs, 0) if it has none.
+    prior_ : {"ridge", "spread"}
+        The prior of the coefficients as used.
     alpha_ : ndarray of shape (n_outputs,)
         Penalty as used, one for each released column of labels.
     condition_number_ : float
@@ -88,7 +106,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     References
     ----------
     Chen, Fu, Karbasi and Mirrokni (2023), "Learning from Aggregated Data: Curated Bags versus Random Bags",
-    section 4.
+    section 4. Busa-Fekete, Choi, Dick, Gentile and Muñoz Medina (2023), "Easy Learning from Label Proportions".
 
     Examples
     --------
@@ -102,7 +120,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RANDOM_BAG_CONSTRAINTS,
-        "loss": [StrOptions({"likelihood", "log", "squared", "debiased"})],
+        "loss": [StrOptions({"likelihood", "log", "squared", "debiased", "easyllp"})],
         "classes": ["array-like", None],
     }
 
@@ -117,6 +135,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         loss="likelihood",
         alpha="evidence",
         fit_intercept=True,
+        buckets="evidence",
+        prior="evidence",
         classes=None,
         random_state=None,
         ledger=None,
@@ -129,6 +149,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self.loss = loss
         self.alpha = alpha
         self.fit_intercept = fit_intercept
+        self.buckets = buckets
+        self.prior = prior
         self.classes = classes
         self.random_state = random_state
         self.ledger = ledger
@@ -220,7 +242,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = linear_rows(X, self.coef_, self.intercept_)
+        scores = self._linear_scores(X)
         return scores[:, 0] if self._is_binary() else scores
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -277,7 +299,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
                 label_bounds=(0.0, 1.0),
             )
             if self._is_binary() or self._is_multilabel():
-                fit = LinearFit(fit.coef, fit.intercept - 0.5, fit.alpha, fit.condition, fit.n_iter)
+                fit = replace(fit, intercept=fit.intercept - 0.5)
             return fit
         return fit_likelihood(bags, X, loss=self.loss, alpha=alpha)
 
@@ -300,7 +322,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             self.classes_ = [np.array([0, 1])] * outputs
 
     def _check_intercept(self) -> None:
-        if not self.fit_intercept and self.loss in ("likelihood", "log"):
+        if not self.fit_intercept and self.loss in ("likelihood", "log", "easyllp"):
             raise ValueError(f"fit_intercept=False is for the squared losses, got loss={self.loss!r}.")
 
     def _is_multilabel(self) -> bool:

@@ -1,4 +1,4 @@
-"""Linear models from random bags: least squares in bag means, and likelihoods of bag counts."""
+"""Linear classifiers from random bags by the likelihood of bag counts."""
 
 from __future__ import annotations
 
@@ -7,179 +7,42 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import expit
 
 from skprivate._progress import Step, steps
 from skprivate.aggregate._bag_likelihood import count_likelihood, mean_cross_entropy, noisy_count_likelihood
 from skprivate.aggregate._bag_sums import BagSums
-from skprivate.aggregate._filter import intercept_prior
+from skprivate.aggregate._constant_check import ANY, ESTIMATED, share_to_keep
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bags import RandomBags
 
-Quadratic = Literal["squared", "debiased"]
-Likelihood = Literal["likelihood", "log"]
+Likelihood = Literal["likelihood", "log", "easyllp"]
 #: Bags up to this size use the exact distribution of the count; the normal one is as good beyond and much cheaper.
 _EXACT_SIZE = 64
+#: Variance of rounding to whole numbers: counts with less noise than that are as good as exact.
+_ROUNDING = 1 / 12
 #: Updates of the penalty by marginal likelihood.
 _PENALTY_UPDATES = 6
-_LARGEST_ALPHA = 1e6
+LARGEST_ALPHA = 1e6
 #: Prior log-odds of standard deviation 3, in place of a free intercept where the labels are noisy.
 _NOISY_INTERCEPT_PENALTY = 1 / 9
 
 
 @dataclass(frozen=True, eq=False)
 class LinearFit:
-    """Coefficients (n_outputs, n_features), intercepts, penalty per output, condition number and evaluations."""
+    """Coefficients (n_outputs, n_features), intercepts, penalty per output, condition number and evaluations.
+
+    ``evidence`` is the logarithm of the marginal likelihood, comparable between features of the same bags.
+    """
 
     coef: FloatArray
     intercept: FloatArray
     alpha: FloatArray
     condition: float
     n_iter: int
-
-
-@dataclass(frozen=True, eq=False)
-class Scaling:
-    """Public centring and scaling of features: unit variance, except for columns of two values 0 and 1."""
-
-    centre: FloatArray
-    scale: FloatArray
-
-    @classmethod
-    def of(cls, X: FloatArray) -> Scaling:
-        """Scaling of the columns of X.
-
-        Indicators keep their scale: a ridge on standardised indicators would let rare categories vary most.
-        """
-        scale = X.std(axis=0)
-        indicator = np.all((X == 0) | (X == 1), axis=0)
-        return cls(X.mean(axis=0), np.where(indicator | ~(scale > 0), 1.0, scale))
-
-    def apply(self, X: FloatArray) -> FloatArray:
-        return (X - self.centre) / self.scale
-
-    def undo(self, fit: LinearFit, fit_intercept: bool) -> LinearFit:
-        """The same model in terms of the original features."""
-        coef = fit.coef / self.scale
-        shift = coef @ self.centre if fit_intercept else 0.0
-        return LinearFit(coef, fit.intercept - shift, fit.alpha, fit.condition, fit.n_iter)
-
-
-def debiasing(sizes: ArrayLike, n_samples: int) -> FloatArray:
-    """c = (m − 1)N / (m(N − 1)) of Theorem 2, for every bag size; below 1 for m < N."""
-    if n_samples <= 1:
-        return np.zeros_like(np.asarray(sizes, dtype=np.float64))
-    m: FloatArray = np.asarray(sizes, dtype=np.float64)
-    return (m - 1) * n_samples / (m * (n_samples - 1))
-
-
-def fit_quadratic(
-    bags: RandomBags,
-    X: FloatArray,
-    *,
-    loss: Quadratic,
-    alpha: float | None,
-    fit_intercept: bool,
-    label_bounds: tuple[float, float] | None = None,
-) -> LinearFit:
-    """Minimise Σ_i (m_i/m̄)‖r_i‖² − c n‖r̄‖² + α‖w‖² over linear h, r_i = mean of h over bag i − aggregate label.
-
-    c is 0 for "squared", `debiasing` for "debiased". With a free intercept both have the same minimiser: the intercept
-    makes r̄ zero, whatever its weight. The quadratic is positive semidefinite, as ‖r̄‖² ≤ mean ‖r_i‖² and c < 1.
-
-    Parameters
-    ----------
-    bags : RandomBags
-    X : ndarray, shape (n_samples, n_features)
-    loss : {"squared", "debiased"}
-    alpha : float or None
-        None maximises the marginal likelihood, for each output.
-    fit_intercept : bool
-    label_bounds : (float, float), optional
-        Interval of the labels: noise does not place the intercept far outside.
-    """
-    structure = bags.structure
-    means, labels = structure.means(X), bags.means()
-    weight = structure.sizes / structure.sizes.mean()
-    n = float(weight.sum())
-    centre, label_centre = weight @ means / n, weight @ labels / n
-    if fit_intercept:
-        correction = 1.0
-    else:
-        correction = (
-            0.0 if loss == "squared" else float(weight @ debiasing(structure.sizes, bags.n_samples)) / n
-        )
-    # Written around the centre for accuracy: Σr² − cn r̄² = Σ(r − r̄)² + (1 − c) n r̄².
-    about, label_about = means - centre, labels - label_centre
-    rest = (1.0 - correction) * n
-    gram = (about * weight[:, np.newaxis]).T @ about + rest * np.outer(centre, centre)
-    pull = (about * weight[:, np.newaxis]).T @ label_about + rest * np.outer(centre, label_centre)
-    energy = weight @ label_about**2 + rest * label_centre**2
-    values, vectors = eigh(gram)
-    values = np.maximum(values, 0.0)
-    rotated = vectors.T @ pull
-    floor = 1e-10 * max(float(values[-1]), 1.0)
-    # What labels of an interval leave for all coefficients of standardised features is known, as is their noise.
-    prior = intercept_prior("squared", label_bounds)
-    widest = math.inf if prior is None else prior[1] / X.shape[1]
-    known = bags.noise_variance / float(structure.sizes.mean()) ** 2
-    alphas = np.array(
-        [
-            alpha
-            if alpha is not None
-            else _ridge_evidence(values, rotated[:, k], float(energy[k]), structure.n_bags, known, widest)
-            for k in range(labels.shape[1])
-        ]
-    )
-    coef = np.stack([vectors @ (rotated[:, k] / (values + max(a, floor))) for k, a in enumerate(alphas)])
-    intercept = np.zeros(labels.shape[1])
-    if fit_intercept:
-        intercept = _mean_label(bags, label_centre, label_bounds) - coef @ centre
-    smallest = float(values[0]) + max(float(alphas.min()), floor)
-    return LinearFit(coef, intercept, alphas, (float(values[-1]) + float(alphas.max())) / smallest, 1)
-
-
-def _mean_label(bags: RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
-    """Mean of the labels: as found, or with noise as far from where it is a priori as the noise allows."""
-    prior = intercept_prior("squared", label_bounds)
-    noise = bags.structure.n_bags * bags.noise_variance / float(bags.sizes.sum()) ** 2
-    if prior is None or noise == 0.0:
-        return found
-    middle, variance = prior
-    return np.asarray(middle + (found - middle) * (variance / (variance + noise)))
-
-
-def _ridge_evidence(
-    values: FloatArray,
-    rotated: FloatArray,
-    energy: float,
-    n: int,
-    known: float = 0.0,
-    widest: float = math.inf,
-) -> float:
-    """λ = noise variance / prior variance by MacKay's fixed point, in the eigenbasis of the Gram matrix.
-
-    The noise is at least the ``known`` one where the prior is as wide as it may be (``widest``): a fit to noise alone
-    finds a prior that explains it now and then.
-    """
-    least = 1e-8 if math.isinf(widest) else max(1e-8, known / widest)
-    if not np.any(rotated):
-        return _LARGEST_ALPHA
-    ratio = max(1.0, least)
-    for _ in range(200):
-        coef = rotated / (values + ratio)
-        effective = float(np.sum(values / (values + ratio)))
-        residual = max(energy - 2 * float(coef @ rotated) + float(values @ coef**2), 1e-12 * energy)
-        noise = residual / max(n - effective, 0.05 * n)
-        prior = max(float(coef @ coef), 1e-300) / max(effective, 1e-12)
-        new = float(np.clip(noise / prior, least, max(least, _LARGEST_ALPHA)))
-        if abs(math.log(new / ratio)) < 1e-4:
-            return new
-        ratio = new
-    return ratio
+    evidence: float = 0.0
 
 
 def fit_likelihood(
@@ -194,18 +57,20 @@ def fit_likelihood(
     """Logistic model of the rows by the likelihood of the bags, one output after the other.
 
     "likelihood" is that of what was released: the count's exact distribution (normal for bags of more than 64 rows),
-    a noisy count's normal one, or a bit's. "log" is the cross-entropy of the bag mean for all of them.
+    a noisy count's normal one, or a bit's. "log" is the cross-entropy of the bag mean for all of them. "easyllp" is the
+    log loss of rows with m·(mean of the bag) − (m − 1)·(mean of all) for a label, which has the label's mean
+    (Busa-Fekete and others, 2023).
 
     Parameters
     ----------
     bags : RandomBags
     X : ndarray, shape (n_samples, n_features)
-    loss : {"likelihood", "log"}
+    loss : {"likelihood", "log", "easyllp"}
     alpha : float or None
-        None maximises the marginal likelihood.
+        None maximises the marginal likelihood; for "easyllp" it minimises Stein's estimate of the loss of rows.
     """
     n_outputs = bags.label_sums.shape[1]
-    n_updates = _PENALTY_UPDATES if alpha is None else 2
+    n_updates = _PENALTY_UPDATES if alpha is None and loss != "easyllp" else 2
     with steps("likelihood", n_outputs * n_updates) as step:
         fits = [
             _fit_output(bags, X, k, loss, alpha, tol, max_iter, n_updates, step) for k in range(n_outputs)
@@ -216,6 +81,7 @@ def fit_likelihood(
         np.array([fit[1] for fit in fits]),
         max(fit[2] for fit in fits),
         sum(fit[3] for fit in fits),
+        sum(fit[4] for fit in fits),
     )
 
 
@@ -229,7 +95,7 @@ def _fit_output(
     max_iter: int,
     n_updates: int,
     step: Step,
-) -> tuple[FloatArray, float, float, int]:
+) -> tuple[FloatArray, float, float, int, float]:
     structure = bags.structure
     used, where = np.unique(structure.members, return_inverse=True)
     structure = BagSums(where.astype(np.int64), structure.sizes, used.size)
@@ -238,7 +104,8 @@ def _fit_output(
     )
     w = np.zeros(X.shape[1] + 1)
     w[-1] = problem.start
-    ridge = 3.0 if alpha is None else alpha
+    easy = problem.kind == "easy"
+    ridge = (problem.least_loss_ridge() if easy else 3.0) if alpha is None else alpha
     evaluations, condition = 0, 1.0
     for update in range(n_updates):
         last = update == n_updates - 1
@@ -247,14 +114,18 @@ def _fit_output(
         evaluations += spent
         diagonal = np.diag(factor)
         condition = float((diagonal.max() / diagonal.min()) ** 2)
-        if alpha is None and not last:
+        if alpha is None and not last and not easy:
             inverse = solve_triangular(factor, np.eye(w.size), check_finite=False)
             spread = np.einsum("ij,ij->i", inverse, inverse)[:-1]
             effective = max(w.size - 1 - ridge * float(spread.sum()), 0.0)
             # One pseudo-coefficient of the starting size keeps little data from an extreme penalty.
-            ridge = float(np.clip((effective + 1) / (float(w[:-1] @ w[:-1]) + 1 / 3), 1e-3, _LARGEST_ALPHA))
+            ridge = float(np.clip((effective + 1) / (float(w[:-1] @ w[:-1]) + 1 / 3), 1e-3, LARGEST_ALPHA))
         step()
-    return w, ridge, condition, evaluations
+    information = problem.information(w)
+    evidence = problem.evidence(w, information, ridge)
+    if bags.noise_variance > 0 and ridge < LARGEST_ALPHA:
+        w = problem.no_worse_than_constant(w, information, ridge)
+    return w, ridge, condition, evaluations, evidence
 
 
 class _Problem:
@@ -267,7 +138,13 @@ class _Problem:
         self.X = X
         self.sums = bags.label_sums[:, k]
         self.noise = bags.noise_variance
-        if bags.label_release == "bernoulli":
+        self.doubt = ESTIMATED if tempered else ANY
+        if loss == "easyllp":
+            self.kind = "easy"
+            self.trials = structure.sizes.astype(np.float64)
+            if bags.label_release == "bernoulli":
+                self.sums = self.trials * self.sums
+        elif bags.label_release == "bernoulli":
             self.kind = "mean"
             self.trials = np.ones(structure.n_bags)
         elif loss == "log" or (self.noise == 0 and structure.sizes.max() == 1):
@@ -278,19 +155,29 @@ class _Problem:
                 told = self.trials / (self.trials + 4.0 * self.noise)
                 self.trials, self.sums = self.trials * told, self.sums * told
         else:
-            self.kind = "exact" if self.noise == 0 and structure.sizes.max() <= _EXACT_SIZE else "normal"
             self.trials = structure.sizes.astype(np.float64)
-            if self.noise == 0:
-                self.noise = 1 / 12
+            small = structure.sizes.max() <= _EXACT_SIZE
+            self.kind = "exact" if small and self.noise <= _ROUNDING else "normal"
+            # Next to no noise a normal density has peaks where counts are whole: theirs is that of rounding.
+            self.noise = max(self.noise, _ROUNDING)
+            if self.kind == "exact":
+                self.sums = np.clip(np.rint(self.sums), 0.0, self.trials)
         # A noisy total may lie outside what any probability can give; exact labels leave the intercept free.
         self.intercept_penalty = _NOISY_INTERCEPT_PENALTY if bags.noise_variance > 0 else 0.0
         share = float(np.clip(self.sums.sum() / self.trials.sum(), 0.01, 0.99))
         self.start = math.log(share / (1 - share))
+        self.spread = self.trials * share * (1 - share) + self.noise
+        # A label's estimate, the same for all rows of a bag.
+        self.labels = self.sums - (self.trials - 1) * share
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         scores = (self.X @ w)[self.structure.members]
         if self.kind == "mean":
             value, slope = mean_cross_entropy(self.structure, scores, self.sums, self.trials)
+        elif self.kind == "easy":
+            labels = self.labels[self.structure.bag_of_member]
+            value = float(np.sum(np.logaddexp(0.0, scores) - labels * scores))
+            slope = expit(scores) - labels
         elif self.kind == "exact":
             value, slope = count_likelihood(self.structure, scores, self.sums)
         else:
@@ -298,9 +185,12 @@ class _Problem:
         return value, self.structure.scatter(slope) @ self.X
 
     def information(self, w: FloatArray) -> FloatArray:
-        """Expected information of the bag counts, by the variance of each and its slope in w."""
+        """Expected information of the bag counts, by the variance of each and its slope in w; curvature for rows."""
         positive = expit(self.X @ w)
         spread = positive * (1 - positive)
+        if self.kind == "easy":
+            weight = spread * np.bincount(self.structure.members, minlength=spread.size)
+            return (self.X * weight[:, np.newaxis]).T @ self.X
         sizes = self.structure.sizes
         slope = self.structure.means(self.X * spread[:, np.newaxis]) * sizes[:, np.newaxis]
         if self.kind == "mean":
@@ -311,6 +201,91 @@ class _Problem:
             variance = self.structure.add(spread[self.structure.members]) + noise
         scaled = slope / np.sqrt(np.maximum(variance, 1e-12))[:, np.newaxis]
         return scaled.T @ scaled
+
+    def variance(self, information: FloatArray) -> FloatArray:
+        """Covariance of the gradient at the truth: the information, but for losses that are no likelihood."""
+        if self.kind != "easy":
+            return information
+        sums = self.structure.means(self.X) * np.sqrt(self.trials**2 * self.spread)[:, np.newaxis]
+        return sums.T @ sums
+
+    def least_loss_ridge(self) -> float:
+        """The penalty of the least estimated loss of rows, by the quadratic about the constant model."""
+        w = self._constant(self.X.shape[1])
+        information = self.information(w)
+        _, gradient = self.value_and_gradient(w)
+        values, vectors = np.linalg.eigh(information[:-1, :-1])
+        pull, spread = vectors.T @ gradient[:-1], vectors.T @ self.variance(information)[:-1, :-1] @ vectors
+        values, own = np.maximum(values, 0.0), np.diag(spread)
+        tried = np.geomspace(1e-3, LARGEST_ALPHA, 73)
+        losses = [
+            float(np.sum(0.5 * values * (pull / (values + a)) ** 2 - (pull**2 - own) / (values + a)))
+            for a in tried
+        ]
+        return float(tried[int(np.argmin(losses))])
+
+    def evidence(self, w: FloatArray, information: FloatArray, ridge: float) -> float:
+        """Logarithm of the marginal likelihood by Laplace's approximation, but for what all features share.
+
+        Minus the estimated loss of rows for "easyllp".
+        """
+        if ridge == 0.0:
+            return -math.inf
+        if self.kind == "easy":
+            penalty = np.append(np.full(w.size - 1, ridge), 1e-6)
+            solved = np.linalg.solve(information + np.diag(penalty), self.variance(information))
+            return -self.value_and_gradient(w)[0] - float(np.trace(solved))
+        penalty = np.append(np.full(w.size - 1, ridge), self.intercept_penalty + 1e-6)
+        value, _ = self.value_and_gradient(w)
+        _, volume = np.linalg.slogdet(information + np.diag(penalty))
+        prior = (w.size - 1) * math.log(ridge) - ridge * float(w[:-1] @ w[:-1])
+        return 0.5 * (prior - float(volume)) - value
+
+    def no_worse_than_constant(self, w: FloatArray, information: FloatArray, ridge: float) -> FloatArray:
+        """The fit, or a point on the way from the constant model where the likelihood speaks for no more of it.
+
+        A fit flatters its own bags by its effective number of coefficients (Akaike), that for which a loss is no
+        likelihood by the trace of Takeuchi.
+        """
+        constant = self._constant(w.size)
+        change = w - constant
+        penalty = np.append(np.full(w.size - 1, ridge), self.intercept_penalty + 1e-6)
+        # A column that is constant in every bag says nothing and moves nothing.
+        flat = 1e-9 * float(np.max(np.diag(information))) + 1e-300
+        spread = self.variance(information)
+        solved = np.linalg.solve(information + np.diag(penalty + flat), spread)
+        own = float(np.trace(solved))
+        flattery = own if self.kind == "easy" else max(own - 1.0, 0.0)
+        error = math.sqrt(max(float(change @ spread @ change), 0.0) + 2.0 * float(np.sum(solved * solved.T)))
+
+        def estimate(share: float) -> float:
+            return self.value_and_gradient(constant + share * change)[0] + share * flattery
+
+        advice = "use a larger epsilon, more bags or a stronger penalty."
+        share = share_to_keep(estimate, error, self._most(constant), doubt=self.doubt, advice=advice)
+        return w if share == 1.0 else constant + share * change
+
+    def _constant(self, size: int) -> FloatArray:
+        """The intercept alone, by Newton's steps."""
+        w = np.zeros(size)
+        w[-1] = self.start
+        for _ in range(20):
+            _, gradient = self.value_and_gradient(w)
+            curvature = float(self.information(w)[-1, -1]) + self.intercept_penalty
+            step = (float(gradient[-1]) + self.intercept_penalty * w[-1]) / max(curvature, 1e-12)
+            w[-1] -= float(np.clip(step, -1.0, 1.0))
+            if abs(step) < 1e-3:
+                break
+        return w
+
+    def _most(self, constant: FloatArray) -> float:
+        """By how much any scores can be likelier than the constant one."""
+        share = float(expit(constant[-1]))
+        if self.kind in ("mean", "easy"):
+            entropy = -share * math.log(share) - (1 - share) * math.log1p(-share)
+            return entropy * float(self.trials.sum())
+        told = share * (1 - share) * self.trials / self.noise
+        return 0.5 * float(np.sum(told + np.log1p(told)))
 
 
 def _descend(

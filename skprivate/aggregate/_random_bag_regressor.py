@@ -15,10 +15,11 @@ from skprivate.aggregate._label_sums import Labelled
 from skprivate.aggregate._labels import check_bounds, check_numbers, number_targets
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
-from skprivate.aggregate._random_bag_fit import LinearFit, fit_quadratic
+from skprivate.aggregate._random_bag_fit import LinearFit
+from skprivate.aggregate._random_bag_quadratic import fit_quadratic
 from skprivate.aggregate._random_bags import RandomBags, number_sums
 from skprivate.aggregate._random_rows import PublicRows, labelled_blocks, no_labels
-from skprivate.partitions import InMemory, Partitions, is_partitioned, linear_rows
+from skprivate.partitions import InMemory, Partitions, is_partitioned
 
 
 class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
@@ -48,6 +49,14 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         Ridge penalty on scaled features. "evidence" maximises the marginal likelihood of the released labels.
     fit_intercept : bool, default=True
         Whether the model has an intercept.
+    buckets : {"evidence"} or bool, default="evidence"
+        Whether the model has, beside each column of more than two numbers, an indicator of each of about 16 buckets of
+        its numbers. "evidence": if the marginal likelihood of the released aggregates is larger, and the columns with
+        their buckets are at most 600 and 5e7 numbers; not with an ``alpha`` of your own or without an intercept.
+    prior : {"evidence", "ridge", "spread"}, default="evidence"
+        Covariance of the coefficients of scaled features: "ridge", a multiple of the identity; "spread", of the root of
+        the features' own covariance Σ, which lets few bags tell what the features share. "evidence": of the larger
+        marginal likelihood; "ridge" with an ``alpha`` of your own or without an intercept.
     label_bounds : (float, float), optional
         Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately,
         and up to a half of it where n·ε is below 500.
@@ -62,6 +71,12 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         Coefficients of the features.
     intercept_ : float
         Intercept.
+    bucket_edges_ : list of ndarray
+        For each feature, where it is cut into buckets; empty if it is not.
+    bucket_coef_ : list of ndarray, each of shape (n_outputs, n_buckets)
+        For each feature, what its buckets add to the score; shape (n_outputs, 0) if it has none.
+    prior_ : {"ridge", "spread"}
+        The prior of the coefficients as used.
     alpha_ : ndarray of shape (1,)
         Penalty as used.
     condition_number_ : float
@@ -112,6 +127,8 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         loss="debiased",
         alpha="evidence",
         fit_intercept=True,
+        buckets="evidence",
+        prior="evidence",
         label_bounds=None,
         random_state=None,
         ledger=None,
@@ -124,6 +141,8 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         self.loss = loss
         self.alpha = alpha
         self.fit_intercept = fit_intercept
+        self.buckets = buckets
+        self.prior = prior
         self.label_bounds = label_bounds
         self.random_state = random_state
         self.ledger = ledger
@@ -171,14 +190,16 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         Returns
         -------
         ndarray of shape (n_samples,)
+            With label privacy, within the interval of the labels that was given or found.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return linear_rows(X, self.coef_, self.intercept_)
+        scores = self._linear_scores(X)
+        return scores if self.bags_.label_bounds is None else np.clip(scores, *self.bags_.label_bounds)
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         alpha = None if isinstance(self.alpha, str) else float(self.alpha)
-        bounds = check_bounds(self.label_bounds)
+        bounds = check_bounds(self.label_bounds) if bags.label_bounds is None else bags.label_bounds
         return fit_quadratic(
             bags, X, loss=self.loss, alpha=alpha, fit_intercept=self.fit_intercept, label_bounds=bounds
         )

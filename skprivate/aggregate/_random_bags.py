@@ -63,6 +63,8 @@ class RandomBags:
     classes : tuple or None
         Of the labels; None for numbers and for multilabel indicators.
     guarantee : PrivacyGuarantee
+    label_bounds : (float, float) or None
+        Interval that numbers were clipped to.
     """
 
     members: IntArray
@@ -73,6 +75,7 @@ class RandomBags:
     noise_variance: float = 0.0
     classes: tuple[Any, ...] | None = None
     guarantee: PrivacyGuarantee = field(default_factory=lambda: no_privacy(ASSUMPTIONS, THEOREM))
+    label_bounds: Bounds | None = None
 
     def __post_init__(self) -> None:
         if self.sizes.ndim != 1 or self.sizes.size == 0 or np.any(self.sizes < 1):
@@ -117,14 +120,15 @@ class RandomBags:
             "noise_variance": self.noise_variance,
             "classes": None if self.classes is None else list(self.classes),
             "guarantee": self.guarantee.to_dict(),
+            "label_bounds": None if self.label_bounds is None else list(self.label_bounds),
         }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RandomBags:
-        """Inverse of `to_dict`; ``guarantee`` may be left out."""
+        """Inverse of `to_dict`; ``guarantee`` and ``label_bounds`` may be left out."""
         said = plain.get("guarantee")
         sums = np.asarray(plain["label_sums"], dtype=np.float64)
-        classes = plain.get("classes")
+        classes, bounds = plain.get("classes"), plain.get("label_bounds")
         return cls(
             members=np.concatenate([np.asarray(bag, dtype=np.int64) for bag in plain["members"]]),
             sizes=np.array([len(bag) for bag in plain["members"]], dtype=np.int64),
@@ -133,6 +137,7 @@ class RandomBags:
             label_release=plain.get("label_release", "mean"),
             noise_variance=float(plain.get("noise_variance", 0.0)),
             classes=None if classes is None else tuple(classes),
+            label_bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
             **({"guarantee": PrivacyGuarantee.from_dict(said)} if said else {}),
         )
 
@@ -237,6 +242,7 @@ def noisy_bags(
         released.noise_variance,
         classes,
         guarantee,
+        released.label_bounds,
     )
 
 

@@ -117,7 +117,7 @@ def test_the_iterative_filter_finds_the_mode_of_the_dense_one(loss):
     intercept = (0.3, 4.0)
     for _ in range(40):
         dense, _ = _posterior(design, loss, sums, noise, dense, 1 / prior, 1.0, intercept)
-    found = filtered_mode(design, loss, sums, noise, start, prior, 1.0, intercept)
+    found, _ = filtered_mode(design, loss, sums, noise, start, prior, 1.0, intercept)
 
     def apart(a, b):
         """In prior standard deviations, all cells together; a shift common to all classes changes nothing."""
@@ -144,7 +144,7 @@ def test_the_filter_is_done_soon_where_columns_say_much():
     sums += rng.normal(size=sums.shape)
     prior = np.repeat([2.0] * 5 + [0.01] * 10, np.diff(design.offsets))
     start = np.zeros((1, design.n_cells + 1))
-    mode = filtered_mode(design, "log", sums, noise, start, prior, 1.0, (0.0, 9.0))
+    mode, _ = filtered_mode(design, "log", sums, noise, start, prior, 1.0, (0.0, 9.0))
     assert mode is not start
     next_mode, _ = _posterior(design, "log", sums, noise, mode, 1 / prior, 1.0, (0.0, 9.0))
     assert np.linalg.norm((next_mode - mode)[0, :-1] / np.sqrt(prior)) < 0.3
@@ -157,7 +157,8 @@ def test_the_filter_gives_up_for_the_start_within_its_work(monkeypatch):
     start = np.zeros((1, design.n_cells + 1))
     monkeypatch.setattr(filter_module, "_MOST_PRODUCTS", 3)
     with pytest.warns(ConvergenceWarning, match="filter of 142 cells did not converge.* fewer feature sets"):
-        assert filtered_mode(design, "log", sums, noise, start, prior, 1.0, (0.0, 9.0)) is start
+        found = filtered_mode(design, "log", sums, noise, start, prior, 1.0, (0.0, 9.0))
+    assert found[0] is start and found[1] is None
 
 
 def test_rare_cells_are_merged_by_public_numbers():

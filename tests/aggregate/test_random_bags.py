@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ from skprivate.aggregate import (
 )
 from skprivate.aggregate._bag_likelihood import count_likelihood, mean_cross_entropy, noisy_count_likelihood
 from skprivate.aggregate._bag_sums import BagSums
-from skprivate.aggregate._random_bag_fit import debiasing, fit_quadratic
+from skprivate.aggregate._random_bag_fit import _Problem
+from skprivate.aggregate._random_bag_quadratic import debiasing, fit_quadratic
 from skprivate.aggregate._random_bags import draw_members
 from skprivate.privacy import public_generator
 
@@ -244,10 +246,8 @@ def test_multiclass_and_multilabel(classes):
 def test_it_composes_with_transformers(classes):
     X, _, _ = classes
     y = (np.abs(X[:, 0]) > 0.7).astype(int)
-    plain = RandomBagClassifier(epsilon=None, bag_size=4, random_state=0)
-    splines = make_pipeline(
-        SplineTransformer(), RandomBagClassifier(epsilon=None, bag_size=4, random_state=0)
-    )
+    plain = RandomBagClassifier(epsilon=None, bag_size=4, buckets=False, random_state=0)
+    splines = make_pipeline(SplineTransformer(), plain)
     assert splines.fit(X, y).score(X, y) > 0.9 > 0.7 > plain.fit(X, y).score(X, y)
 
 
@@ -402,3 +402,123 @@ def test_an_ill_conditioned_system_is_reported():
     assert model.condition_number_ < 1e4
     free = RandomBagRegressor(epsilon=None, bag_size=5, alpha=0.0, random_state=0).fit(X, X[:, 1])
     assert free.condition_number_ > 1e8 and np.all(np.isfinite(free.coef_))
+
+
+# Features by evidence -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_evidence_of_least_squares_is_the_marginal_likelihood(noise):
+    """Of bag means that are N(0, σ²(I + ΦΦᵀ/α)) about their mean, up to what all features of the same bags share."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 4)), rng.normal(size=300)
+    bags = make_random_bags(X, y + X[:, 0], 5, disjoint=True, numbers=True, random_state=0)
+    bags = replace(bags, noise_variance=25 * noise)
+    Z, found, expected = bags.means()[:, 0] - bags.means().mean(), [], []
+    for columns in ([0], [0, 1], [1, 2, 3], [0, 1, 2, 3]):
+        fit = fit_quadratic(bags, X[:, columns], loss="squared", alpha=0.7, fit_intercept=True)
+        means = bags.structure.means(X[:, columns])
+        means = means - means.mean(axis=0)
+        shape = np.eye(60) + means @ means.T / 0.7
+        squares = float(Z @ np.linalg.solve(shape, Z))
+        scale = max(squares / 60, noise)
+        found.append(fit.evidence)
+        expected.append(-0.5 * (60 * math.log(scale) + float(np.linalg.slogdet(shape)[1]) + squares / scale))
+    np.testing.assert_allclose(np.array(found) - found[0], np.array(expected) - expected[0], atol=1e-8)
+
+
+def test_evidence_takes_buckets_where_they_serve_and_leaves_them_elsewhere():
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(4000, 3))
+        for score, bent in ((2.0 * X[:, 0], False), (4.0 * (np.abs(X[:, 0]) > 0.7) - 2.0, True)):
+            y = (rng.random(4000) < expit(score)).astype(int)
+            model = RandomBagClassifier(epsilon=None, bag_size=4, random_state=seed).fit(X, y)
+            assert any(edges.size for edges in model.bucket_edges_) == bent
+            model = RandomBagRegressor(epsilon=None, bag_size=4, random_state=seed).fit(X, score)
+            assert any(edges.size for edges in model.bucket_edges_) == bent
+
+
+@pytest.mark.parametrize("prior", ["ridge", "spread"])
+@pytest.mark.parametrize("buckets", [True, False])
+def test_features_are_those_of_a_linear_model_on_columns_and_indicators(prior, buckets):
+    """Scores by hand, of rows beyond the training range too, and the penalty that a fit has at its optimum."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(900, 2)), rng.integers(0, 2, 900), np.full(900, 3.0)])
+    y = X[:, 0] - (X[:, 1] > 0) + 0.1 * rng.normal(size=900)
+    model = RandomBagRegressor(
+        epsilon=None, bag_size=3, alpha=0.5, buckets=buckets, prior=prior, random_state=0
+    )
+    model.fit(X, y)
+    assert [edges.size > 0 for edges in model.bucket_edges_] == [buckets, buckets, False, False]
+    new = 3.0 * rng.normal(size=(50, 4))
+    score = model.intercept_ + new @ model.coef_
+    for column, edges, coef in zip(new.T, model.bucket_edges_, model.bucket_coef_, strict=True):
+        if edges.size:
+            score += coef[0][np.digitize(column, edges)]
+    np.testing.assert_allclose(model.predict(new), score, rtol=1e-10)
+    if not buckets:
+        scaled = (X - X.mean(axis=0)) / np.array([X[:, 0].std(), X[:, 1].std(), 1.0, 1.0])
+        means = model.bags_.structure.means(scaled)
+        means, labels = means - means.mean(axis=0), model.bags_.means()[:, 0] - model.bags_.means().mean()
+        values, vectors = np.linalg.eigh(scaled.T @ scaled / 900)
+        power = 0.0 if prior == "ridge" else 0.5
+        covariance = (vectors[:, 1:] * values[1:] ** power) @ vectors[:, 1:].T
+        expected = (
+            covariance @ means.T @ np.linalg.solve(means @ covariance @ means.T + 0.5 * np.eye(300), labels)
+        )
+        np.testing.assert_allclose(model.coef_[:2], expected[:2] / scaled_by(X), rtol=1e-6)
+
+
+def scaled_by(X):
+    return X[:, :2].std(axis=0)
+
+
+def test_next_to_no_noise_is_no_noise():
+    """A normal density of variance 1e-300 has peaks wherever a count is whole: rare classes got probability 0."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 3))
+    y = (rng.random(2000) < 0.02).astype(int)
+    free, paid = (
+        RandomBagClassifier(epsilon=epsilon, bag_size=20, classes=[0, 1], random_state=0).fit(X, y)
+        for epsilon in (None, 800.0)
+    )
+    np.testing.assert_allclose(paid.decision_function(X), free.decision_function(X), atol=0.05)
+
+
+def test_the_interval_of_labels_travels_with_bags():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    model = RandomBagRegressor(epsilon=5.0, random_state=0).fit(X, 40.0 + X[:, 0])
+    low, high = model.bags_.label_bounds
+    assert 16 <= low < 40 < high <= 128
+    far = model.predict(1e6 * X[:50])
+    assert far.min() == low and far.max() == high
+    again = RandomBags.from_dict(json.loads(json.dumps(model.bags_.to_dict())))
+    assert again.label_bounds == (low, high)
+    np.testing.assert_array_equal(RandomBagRegressor().fit_bags(X, again).coef_, model.coef_)
+
+
+# EasyLLP -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", [1, 2, 4])
+def test_estimates_of_labels_have_the_labels_mean(m):
+    """Over all bags that a row is in: (N − m)/(N − 1) y + (m − 1)/(N − 1) ȳ, which tends to the label y."""
+    y = np.array([1.0, 0, 0, 1, 0, 0, 0])
+    bags = all_bags(y, m)
+    problem = _Problem(bags, bags.structure, np.ones((7, 1)), 0, "easyllp", True)
+    labels = problem.labels[bags.structure.bag_of_member]
+    seen = np.bincount(bags.members)
+    found = np.bincount(bags.members, labels) / seen
+    np.testing.assert_allclose(found, (7 - m) / 6 * y + (m - 1) / 6 * y.mean())
+
+
+def test_easyllp_of_single_rows_is_logistic_regression(classes):
+    X, y, score = classes
+    model = RandomBagClassifier(epsilon=None, bag_size=1, alpha=2.0, loss="easyllp").fit(X, y)
+    scale = X.std(axis=0)
+    reference = LogisticRegression(C=1 / 2.0, solver="newton-cholesky", tol=1e-10).fit(X / scale, y)
+    np.testing.assert_allclose(model.coef_ * scale, reference.coef_, atol=2e-4)
+    model = RandomBagClassifier(epsilon=2.0, bag_size=4, loss="easyllp", random_state=0).fit(X, y)
+    assert np.corrcoef(model.decision_function(X), score)[0, 1] > 0.9
