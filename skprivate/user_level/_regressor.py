@@ -22,8 +22,6 @@ from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
 MOST_STEPS = 50
-#: Clipping radius in median gradient norms, over the inverse root of the noise level.
-CLIP_GROWTH = 0.3
 #: Directions of less than this part of the average second moment are not whitened: there a few rows far out may lie,
 #: which clipping hides.
 WHITENING_FLOOR = 0.1
@@ -281,7 +279,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             most_steps=MOST_STEPS,
             select_clip=True,
             clip_radius=0.0,
-            clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
+            follow_tail=self.aggregation == "auto",
             select_scale=True,
             radius=UNIT_RADIUS,
             whitening_floor=WHITENING_FLOOR,
