@@ -27,9 +27,9 @@ TAIL_SHARE = 0.05
 MEDIANS_SHARE = 0.15
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
 MEDIAN_BITS = 44
-#: Share of the Gaussian budget spent on finding the neighbourhood of the solution.
+#: Least share of the Gaussian budget spent on finding the neighbourhood of the solution.
 SEARCH_SHARE = 0.1
-#: Part of the steps that does so.
+#: Part of the steps that does so, and the largest share.
 SEARCH_PART = 0.25
 #: Largest momentum of the refinement.
 MOST_MOMENTUM = 0.8
@@ -277,14 +277,26 @@ class DescentPlan:
         return self.n_steps - self.search_steps
 
     @property
+    def search_share(self) -> float:
+        """Share of the search: a step of it has at most the noise of a unanimous vote, if its part of the steps allows.
+
+        With more noise the search would only walk away from the start. From public numbers, as all multipliers.
+        """
+        n_users = self.split.terms.n_users
+        if n_users is None:
+            return SEARCH_SHARE
+        quiet = self.search_steps * self.split.level(n_users, self.n_coef) ** 2
+        return min(SEARCH_PART, max(SEARCH_SHARE, quiet))
+
+    @property
     def search_multiplier(self) -> float:
         """Noise multiplier of one step of the search."""
-        return self.split.multiplier * math.sqrt(self.search_steps / SEARCH_SHARE) * WIDER
+        return self.split.multiplier * math.sqrt(self.search_steps / self.search_share) * WIDER
 
     @property
     def refine_multiplier(self) -> float:
         """Noise multiplier of one step of the refinement."""
-        share = SEARCH_SHARE if self.search_steps else 0.0
+        share = self.search_share if self.search_steps else 0.0
         return self.split.multiplier * math.sqrt(self.refine_steps / (1.0 - share)) * WIDER
 
     @property
