@@ -51,16 +51,16 @@ def heaviness(median: float, upper: float, n_features: int, beyond: float) -> fl
     return min(MOST_HEAVY, max(1.0, (upper / median / normal) ** 2))
 
 
-def tail_factor(median: float, upper: float, growth: float, n_features: int, beyond: float) -> float:
+def tail_factor(median: float, upper: float, growth: float, beyond: float) -> float:
     """Radius in units of the median of gradients, from two released quantiles of their norms.
 
-    As far as ``upper``, and beyond it by as much as its ratio to the median exceeds that of normal vectors; at most
+    As far as ``upper``, and beyond it by as much as its ratio to the median exceeds that of normal numbers; at most
     `heaviness` times ``growth`` (`quiet_growth`). Users without a tail are clipped at their median as long as there is
-    noise to save.
+    noise to save. Gradients are compared with normal numbers, not vectors: one feature may be larger than all others.
     """
     if not upper > median > 0.0:
         return min(1.0, growth)
-    heavy = heaviness(median, upper, n_features, beyond)
+    heavy = heaviness(median, upper, 1, beyond)
     return min(upper / median * math.sqrt(heavy), heavy * growth)
 
 

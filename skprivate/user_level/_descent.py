@@ -142,7 +142,7 @@ def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release
             counts[len(SCALES) :], rank, epsilon=tail, release=release, scales=FINE_SCALES
         )
         if split.at_least(plan.n_users) > 2 * rank:
-            growth = tail_factor(median, upper, growth, plan.n_coef, rank / plan.n_users)
+            growth = tail_factor(median, upper, growth, rank / plan.n_users)
     return max(plan.clip_factor, growth) * median if plan.clip_decides else plan.clip_radius
 
 
