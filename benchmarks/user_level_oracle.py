@@ -60,7 +60,9 @@ class Regression:
         self.start = np.zeros(10)
 
     def gradients(self, users, W):
-        return (self.gram[users].reshape(-1, 10) @ W).reshape(-1, 10, W.shape[1]) - self.moment[users, :, None]
+        return (self.gram[users].reshape(-1, 10) @ W).reshape(-1, 10, W.shape[1]) - self.moment[
+            users, :, None
+        ]
 
     def ours(self, epsilon, seed, **options):
         model = UserLevelSGDRegressor(epsilon, fit_intercept=False, random_state=seed, **options)
@@ -87,7 +89,9 @@ class Mean:
         return W[None] - self.moment[users, :, None]
 
     def ours(self, epsilon, seed, **options):
-        return self.start + UserLevelMean(epsilon, random_state=seed, **options).fit(self.X - self.start).mean_
+        return (
+            self.start + UserLevelMean(epsilon, random_state=seed, **options).fit(self.X - self.start).mean_
+        )
 
 
 DATA = {"regression": Regression, "mean": Mean}
@@ -127,7 +131,9 @@ def oracle(data, settings, rng):
 
 def _oracle_runs(data, noises, kind, n, m):
     few = n >= FEWER
-    clips, steps, rates, search = (CLIPS[3:8], STEPS[::2], [1.0], data[:6]) if few else (CLIPS, STEPS, RATES, data)
+    clips, steps, rates, search = (
+        (CLIPS[3:8], STEPS[::2], [1.0], data[:6]) if few else (CLIPS, STEPS, RATES, data)
+    )
     grid = [(p, c, s, r) for s in steps for p in noises for c in clips for r in rates]
     settings = [(noises[p], c, s, r) for p, c, s, r in grid]
     risks = [oracle(each, settings, np.random.default_rng([seed, 0])) for seed, each in enumerate(search)]
@@ -154,7 +160,9 @@ def measure(kind, n, m, seeds, only_ours):
         for epsilon, (seed, each) in itertools.product(EPSILONS, enumerate(data)):
             w = each.ours(epsilon, 10_000 + seed, **options)
             known = public or adjacency == "replace-one"
-            runs.append([kind, n, m, epsilon, adjacency, known, seed, "ours", risk(w[:, None], each.truth)[0]])
+            runs.append(
+                [kind, n, m, epsilon, adjacency, known, seed, "ours", risk(w[:, None], each.truth)[0]]
+            )
     return runs
 
 

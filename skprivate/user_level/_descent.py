@@ -117,9 +117,7 @@ def adaptive_descent(
     return average(np.array(iterates), np.array(directions), noise, radius)
 
 
-def norm_counts(
-    problem: UserProblem, w: FloatArray, scales: tuple[FloatArray, ...]
-) -> npt.NDArray[np.int64]:
+def norm_counts(problem: UserProblem, w: FloatArray, scales: tuple[FloatArray, ...]) -> npt.NDArray[np.int64]:
     """How many users have a vector of about each norm, on some scales one after the other."""
     norms = problem.gradient_norms(w)
     return np.concatenate([scale_counts(norms, each) for each in scales])

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, gaussian_noise_multiplier
-from skprivate.user_level._clipping import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
 from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
+from skprivate.user_level._clipping import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._losses import HuberLoss
 from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, MOST_CLIP, noise_penalty

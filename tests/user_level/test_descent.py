@@ -302,20 +302,16 @@ def test_a_step_of_the_search_is_no_noisier_than_a_vote_if_its_steps_can_pay_for
         assert private.search_share == 0.1
 
 
-def test_normal_users_are_clipped_at_their_median_and_users_with_a_tail_farther_out():
+def test_normal_users_are_clipped_no_farther_out_than_pays():
     """The radius was 0.3 ν^(−1/2) medians whatever the users were like, twice to four times the risk of this."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000 * 10, 10))
     users = np.repeat(np.arange(2000), 10)
     truth = np.full(10, 0.3)
-    risks, radii = [], {}
+    risks = []
     for seed in range(12):
         y = X @ truth + 0.5 * rng.normal(size=len(X))
         model = UserLevelSGDRegressor(1.0, fit_intercept=False, random_state=seed).fit(X, y, user_ids=users)
         risks.append(0.5 * np.sum((model.coef_ - truth) ** 2))
-        radii["light"] = model.clip_radius_
     # About 1.1e-4 (2.7e-4 before), with a deviation of 4e-5 for one: 1.9e-4 is seven standard errors of the mean.
     assert np.mean(risks) < 1.9e-4
-    heavy = X @ truth + 0.5 * np.repeat(np.exp(2.0 * rng.normal(size=2000)), 10) * rng.normal(size=len(X))
-    model = UserLevelSGDRegressor(1.0, fit_intercept=False, random_state=0).fit(X, heavy, user_ids=users)
-    assert model.clip_radius_ > 1.4 * radii["light"]
