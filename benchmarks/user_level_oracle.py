@@ -3,10 +3,11 @@
 The oracle is gradient descent on the users' mean gradients, clipped in ℓ2, with exact Gaussian composition of the same
 (ε, δ) under the same adjacency. Clip (10 values, a factor of 2 apart), number of steps (7), rate (2) and averaging (2)
 are those of the 280 with the least median *true* risk, cell by cell (from 1000 users on among 40, by the first six
-seeds); its risk is then measured with fresh noise on the same data. It knows the number of users and spends no budget on any of that. Ours is one default.
+seeds); its risk is then measured with fresh noise on the same data. It knows the number of users and spends no budget
+on any of that. Ours is one default.
 
-Regression: x ~ N(0, I_10), |w*| = 1, noise .5, risk ½‖w − w*‖². Mean: five features; users' vectors are normal, or means
-of m log-normal rows; risk ½‖estimate − expectation‖². Both start from the same public guess, which is as far from the
+Regression: x ~ N(0, I_10), |w*| = 1, noise .5, risk ½‖w − w*‖². Mean: five features; users' vectors are normal, or
+means of m log-normal rows; risk ½‖estimate − expectation‖². Both start from the same public guess, which is as far from the
 expectation as a user's vector is, and the oracle's clips are in units of that distance.
 
     python benchmarks/user_level_oracle.py [--seeds 15] [--users 200 500 ...] [--kinds regression mean]

@@ -64,9 +64,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     aggregation : {"auto", "robust", "mean"}, default="auto"
         How users are averaged. "robust" clips at the median gradient norm: least noise, and the result is a robust
         centre of the users, which differs from the mean if users or errors are skewed. "mean" clips at three times
-        the median. "auto" begins as "robust" and clips ever farther out as noise gets small (as far as the noise is half
-        the sampling noise, four times as far where a private quantile of the gradient norms shows a tail), so that
-        the result tends to the minimiser of the mean objective.
+        the median. "auto" begins as "robust" and clips ever farther out as noise gets small (as far as the noise is
+        half the sampling noise, four times as far where a private quantile of the gradient norms shows a tail), so
+        that the result tends to the minimiser of the mean objective.
     standardize : bool, default=True
         Centre and scale features and target by private medians and quantiles within the budget, where users are
         enough for that (public numbers decide), unless features turn out to be prepared already, and whiten them by
