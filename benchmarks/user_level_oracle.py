@@ -7,7 +7,8 @@ seeds); its risk is then measured with fresh noise on the same data. It knows th
 on any of that. Ours is one default.
 
 Regression: x ~ N(0, I_10), |w*| = 1, noise .5, risk ½‖w − w*‖². Mean: five features; users' vectors are normal, or
-means of m log-normal rows; risk ½‖estimate − expectation‖². Both start from the same public guess, which is as far from the
+means of m log-normal rows; risk ½‖estimate − expectation‖².
+Both start from the same public guess, which is as far from the
 expectation as a user's vector is, and the oracle's clips are in units of that distance.
 
     python benchmarks/user_level_oracle.py [--seeds 15] [--users 200 500 ...] [--kinds regression mean]

@@ -80,8 +80,8 @@ def tail_radius(
     ``upper`` is: the second keeps the noise, radius times ν, from growing with the number of users. There h is 1, but
     where the share ``beyond`` of the users above ``upper`` is given the squared ratio of the quantiles to that of
     normal vectors, between 1 and 4: a heavy tail has more bias to lose than it costs noise.
-    ``quiet`` medians (`quiet_growth`) are allowed in any case, and are the radius where no upper quantile was found, which
-    ``upper`` = 0 says.
+    ``quiet`` medians (`quiet_growth`) are allowed in any case, and are the radius where no upper quantile was
+    found, which ``upper`` = 0 says.
     """
     heavy = 1.0 if beyond is None else heaviness(median, upper, n_features, beyond)
     most = max(1.0, quiet, min(clip_factor(level), heavy * math.sqrt(n_features) / (_ONSET * level)))
