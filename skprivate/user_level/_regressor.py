@@ -22,8 +22,6 @@ from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
 MOST_STEPS = 50
-#: Clipping radius in median gradient norms, over the inverse root of the noise level.
-CLIP_GROWTH = 0.3
 #: Directions of less than this part of the average second moment are not whitened: there a few rows far out may lie,
 #: which clipping hides.
 WHITENING_FLOOR = 0.1
@@ -66,8 +64,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     aggregation : {"auto", "robust", "mean"}, default="auto"
         How users are averaged. "robust" clips at the median gradient norm: least noise, and the result is a robust
         centre of the users, which differs from the mean if users or errors are skewed. "mean" clips at three times
-        the median. "auto" begins as "robust" and clips ever farther out as noise gets small (0.3 ν^(−1/2) medians
-        at noise level ν), so that the result tends to the minimiser of the mean objective.
+        the median. "auto" begins as "robust" and clips ever farther out as noise gets small (as far as the noise is
+        half the sampling noise, four times as far where a private quantile of the gradient norms shows a tail), so
+        that the result tends to the minimiser of the mean objective.
     standardize : bool, default=True
         Centre and scale features and target by private medians and quantiles within the budget, where users are
         enough for that (public numbers decide), unless features turn out to be prepared already, and whiten them by
@@ -281,7 +280,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             most_steps=MOST_STEPS,
             select_clip=True,
             clip_radius=0.0,
-            clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
+            follow_tail=self.aggregation == "auto",
             select_scale=True,
             radius=UNIT_RADIUS,
             whitening_floor=WHITENING_FLOOR,
