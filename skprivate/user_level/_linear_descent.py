@@ -15,13 +15,14 @@ from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, gaussian_n
 from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
 from skprivate.user_level._clipping import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
 from skprivate.user_level._descent import adaptive_descent
+from skprivate.user_level._frame import Frame, identity
 from skprivate.user_level._losses import HuberLoss
 from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, MOST_CLIP, noise_penalty
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
 from skprivate.user_level._settled import Course
-from skprivate.user_level._standardise import Frame, Standardisation, bounded_data, identity
+from skprivate.user_level._standardise import Standardisation, bounded_data
 from skprivate.user_level._whitening import n_moments, relative_noise, whiten, whitening
 
 FloatArray = npt.NDArray[np.float64]

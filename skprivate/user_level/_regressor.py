@@ -115,7 +115,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Number of users as used: public, or released with noise.
     target_range_ : tuple of (float, float)
         Predictions beyond these are set to them: six released scales of the target on both sides of its released
-        centre, and more where there is hardly any noise. Infinite where the target was not standardised.
+        centre, more where the private tail of the target is heavier than a normal one, as far as the noise allows, and
+        where there is hardly any noise. Infinite where the target was not standardised.
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
@@ -127,8 +128,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         predicting: twice the private typical norm, more where there is hardly any noise, and 2 √n_features where users
         are too few to find one. Infinite where features are meant as they are.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
-        Features beyond these ends are set to them, in fitting and in predicting. Infinite but for features that are
-        one value for so many rows that the others did not give a scale.
+        Features beyond these ends are set to them, in fitting and in predicting: as many scales from their centres as
+        ``target_range_`` has. Infinite where features are left in the units in which they came.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
