@@ -132,8 +132,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         predicting: twice the private typical norm, more where there is hardly any noise, and 2 √n_features where users
         are too few to find one. Infinite where features are meant as they are.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
-        Features beyond these ends are set to them, in fitting and in predicting. Infinite but for features that are
-        one value for so many rows that the others did not give a scale.
+        Features beyond these ends are set to them, in fitting and in predicting: four scales from their centres, more
+        where there is hardly any noise, and less for features that are one value for so many rows that the others did
+        not give a scale. Infinite where features are left in the units in which they came.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int

@@ -15,7 +15,10 @@ from skprivate.user_level._private_range import selection_epsilon
 #: The ball may grow from a noise level of √d/96 on, where sums about a centre are in full use.
 _ONSET = 96.0
 #: Where the tail is heavier than that of normal users it may do so this many times as early.
-_EARLIEST = 4.0
+MOST_HEAVY = 4.0
+#: Part of the sampling noise that the noise of a ball may have: of gradients, whose median is as good a centre as their
+#: mean unless they have a tail, and of a mean that is meant to be one.
+GRADIENT_NOISE_PART, MEAN_NOISE_PART = 0.5, 0.8
 
 
 def clip_factor(level: float, least: float = 1.0) -> float:
@@ -27,8 +30,47 @@ def clip_factor(level: float, least: float = 1.0) -> float:
     return max(least, 1.0 / math.sqrt(level)) if level > 0.0 else math.inf
 
 
+def quiet_growth(level: float, n_users: float, part: float) -> float:
+    """Radius in units of the median distance at which the noise is ``part`` of the sampling noise.
+
+    At noise level ν a ball of c median distances r leaves noise of norm c·ν·r on a mean, and the users themselves leave
+    about r/√n. So c = part/(ν√n), from public numbers alone, costs at most part² of the risk that is there
+    without privacy, whatever the users are like.
+    """
+    return part / (level * math.sqrt(n_users)) if level > 0.0 else math.inf
+
+
+def heaviness(median: float, upper: float, n_features: int, beyond: float) -> float:
+    """Squared ratio of two quantiles to that of normal vectors, ``beyond`` the share of the users above ``upper``.
+
+    Between 1 and 4. A heavy tail has more bias to lose than it costs noise.
+    """
+    if not 0.0 < beyond < 0.5 or not upper > median > 0.0:
+        return 1.0
+    normal = float(chi.isf(beyond, n_features) / chi.median(n_features))
+    return min(MOST_HEAVY, max(1.0, (upper / median / normal) ** 2))
+
+
+def tail_factor(median: float, upper: float, growth: float, beyond: float) -> float:
+    """Radius in units of the median of gradients, from two released quantiles of their norms.
+
+    As far as ``upper``, and beyond it by as much as its ratio to the median exceeds that of normal numbers; at most
+    `heaviness` times ``growth`` (`quiet_growth`). Users without a tail are clipped at their median as long as there is
+    noise to save. Gradients are compared with normal numbers, not vectors: one feature may be larger than all others.
+    """
+    if not upper > median > 0.0:
+        return min(1.0, growth)
+    heavy = heaviness(median, upper, 1, beyond)
+    return min(upper / median * math.sqrt(heavy), heavy * growth)
+
+
 def tail_radius(
-    median: float, upper: float, level: float, n_features: int, beyond: float | None = None
+    median: float,
+    upper: float,
+    level: float,
+    n_features: int,
+    beyond: float | None = None,
+    quiet: float = 0.0,
 ) -> float:
     """Radius from two released quantiles of the users' distances: ``upper``²/``median``, within limits.
 
@@ -38,12 +80,13 @@ def tail_radius(
     ``upper`` is: the second keeps the noise, radius times ν, from growing with the number of users. There h is 1, but
     where the share ``beyond`` of the users above ``upper`` is given the squared ratio of the quantiles to that of
     normal vectors, between 1 and 4: a heavy tail has more bias to lose than it costs noise.
+    ``quiet`` medians (`quiet_growth`) are allowed in any case, and are the radius where no upper quantile was
+    found, which ``upper`` = 0 says.
     """
-    heaviness = 1.0
-    if beyond is not None and 0.0 < beyond < 0.5 and upper > median:
-        normal = float(chi.isf(beyond, n_features) / chi.median(n_features))
-        heaviness = min(_EARLIEST, max(1.0, (upper / median / normal) ** 2))
-    most = max(1.0, min(clip_factor(level), heaviness * math.sqrt(n_features) / (_ONSET * level)))
+    heavy = 1.0 if beyond is None else heaviness(median, upper, n_features, beyond)
+    most = max(1.0, quiet, min(clip_factor(level), heavy * math.sqrt(n_features) / (_ONSET * level)))
+    if upper == 0.0:
+        return median * max(1.0, quiet)
     return max(upper, median, min(upper * (upper / median), most * median))
 
 

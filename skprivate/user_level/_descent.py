@@ -22,8 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
+from skprivate.user_level._clipping import tail_factor, tail_rank
 from skprivate.user_level._plan import DescentPlan
-from skprivate.user_level._private_range import scale_counts, select_median_scale
+from skprivate.user_level._private_range import (
+    FINE_SCALES,
+    SCALES,
+    scale_counts,
+    select_median_scale,
+    select_upper_scale,
+)
 from skprivate.user_level._problems import UserProblem
 from skprivate.user_level._settled import Course, average
 
@@ -69,7 +76,7 @@ def adaptive_descent(
     Course
     """
     rows, d = as_partitions(data), plan.n_coef
-    terms, clip_epsilon = plan.split.terms, plan.split.clip_epsilon
+    terms = plan.split.terms
     centre = np.zeros(d) if start is None else start
     w = centre
     iterates: list[FloatArray] = []
@@ -82,13 +89,8 @@ def adaptive_descent(
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
-        if t == plan.search_steps and clip_epsilon is not None:
-            norms = rows.sum(partial(norm_counts, w=w))
-            median = select_median_scale(
-                norms, epsilon=clip_epsilon, release=release, monotone=terms.monotone
-            )
-            if plan.clip_decides:
-                radius = plan.clip_factor * median
+        if t == plan.search_steps and plan.split.clip_epsilon is not None:
+            radius = _selected_radius(rows, w, plan, release)
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
         contributions = rows.sum(methodcaller("contribution_sum", w, radius))
         direction = terms.release_sum(contributions, multiplier, release) / plan.n_users
@@ -115,9 +117,31 @@ def adaptive_descent(
     return average(np.array(iterates), np.array(directions), noise, radius)
 
 
-def norm_counts(problem: UserProblem, w: FloatArray) -> npt.NDArray[np.int64]:
-    """How many users have a vector of about each norm."""
-    return scale_counts(problem.gradient_norms(w))
+def norm_counts(problem: UserProblem, w: FloatArray, scales: tuple[FloatArray, ...]) -> npt.NDArray[np.int64]:
+    """How many users have a vector of about each norm, on some scales one after the other."""
+    norms = problem.gradient_norms(w)
+    return np.concatenate([scale_counts(norms, each) for each in scales])
+
+
+def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> float:
+    """Clipping radius of the refinement. What is planned is drawn in any case, whether users are enough or not."""
+    split, monotone = plan.split, plan.split.terms.monotone
+    assert split.clip_epsilon is not None
+    tail = split.tail_epsilon
+    scales = (SCALES,) if tail is None else (SCALES, FINE_SCALES)
+    counts = rows.sum(partial(norm_counts, w=w, scales=scales))
+    median = select_median_scale(
+        counts[: len(SCALES)], epsilon=split.clip_epsilon, release=release, monotone=monotone
+    )
+    growth = plan.growth
+    if tail is not None:
+        rank = tail_rank(tail, len(FINE_SCALES))
+        upper = select_upper_scale(
+            counts[len(SCALES) :], rank, epsilon=tail, release=release, scales=FINE_SCALES
+        )
+        if split.at_least(plan.n_users) > 2 * rank:
+            growth = tail_factor(median, upper, growth, rank / plan.n_users)
+    return max(plan.clip_factor, growth) * median if plan.clip_decides else plan.clip_radius
 
 
 def project(w: FloatArray, radius: float) -> FloatArray:

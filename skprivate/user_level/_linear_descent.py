@@ -11,16 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent
+from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, gaussian_noise_multiplier
 from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
+from skprivate.user_level._clipping import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
 from skprivate.user_level._descent import adaptive_descent
+from skprivate.user_level._frame import Frame, identity
 from skprivate.user_level._losses import HuberLoss
 from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, MOST_CLIP, noise_penalty
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
 from skprivate.user_level._settled import Course
-from skprivate.user_level._standardise import Frame, Standardisation, bounded_data, identity
+from skprivate.user_level._standardise import Standardisation, bounded_data
 from skprivate.user_level._whitening import n_moments, relative_noise, whiten, whitening
 
 FloatArray = npt.NDArray[np.float64]
@@ -113,6 +115,8 @@ class Descent(Mechanism):
         not depend on ν.
     clip_growth : float
         Clipping radius in the same units over ν^(−1/2), where that is larger; 0 if it does not depend on ν.
+    follow_tail : bool
+        Let a selected clipping radius grow as noise falls, and as the tail of the gradient norms demands.
     select_scale : bool
         Find the projection radius from the users' magnitudes if there are enough users; otherwise ``radius``.
     radius : float
@@ -147,6 +151,7 @@ class Descent(Mechanism):
     shrink_radius: bool
     clip_noise: float = 0.0
     clip_growth: float = 0.0
+    follow_tail: bool = False
     user_ridge: float = 0.0
     clip_ridge: float = 0.0
     row_norm: float | None = None
@@ -165,7 +170,18 @@ class Descent(Mechanism):
             + n_moments(self._n_whitened),
             scales=int(self.select_scale),
             clip=self.select_clip,
+            tail=self.follow_tail and self._tail_matters,
         )
+
+    @property
+    def _tail_matters(self) -> bool:
+        """Whether any tail could change the clipping radius."""
+        if self.terms.n_users is None:
+            return True
+        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        level = self.terms.sum_sensitivity * multiplier * math.sqrt(self.size) / self.terms.n_users
+        growth = quiet_growth(level, self.terms.n_users, GRADIENT_NOISE_PART)
+        return MOST_HEAVY * growth > self.clip_factor
 
     @property
     def size(self) -> int:
@@ -243,7 +259,7 @@ class Descent(Mechanism):
         left = replace(
             self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - self.whitening_share) * WIDER
         )
-        wide = self.clip_growth / math.sqrt(self.split.level(n_users, self.objective.n_coef))
+        growth = quiet_growth(self.split.level(n_users, self.size), n_users, GRADIENT_NOISE_PART)
         return DescentPlan(
             left if self.whitening_share else self.split,
             n_users,
@@ -251,8 +267,9 @@ class Descent(Mechanism):
             self.objective.n_coef,
             radius,
             self.first_step * reach if math.isfinite(reach) else FIRST_STEP_UNBOUNDED,
-            max(self.clip_factor, wide),
+            self.clip_factor,
             0.0 if self.clip_radius == 0.0 else self.clip(n_users) * row_norm,
+            growth=growth if self.follow_tail else 0.0,
         )
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them

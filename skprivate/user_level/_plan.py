@@ -27,9 +27,9 @@ TAIL_SHARE = 0.05
 MEDIANS_SHARE = 0.15
 #: Medians of coordinates are searched among B·2⁻⁴³ wide bins of [−B, B].
 MEDIAN_BITS = 44
-#: Share of the Gaussian budget spent on finding the neighbourhood of the solution.
+#: Least share of the Gaussian budget spent on finding the neighbourhood of the solution.
 SEARCH_SHARE = 0.1
-#: Part of the steps that does so.
+#: Part of the steps that does so, and the largest share.
 SEARCH_PART = 0.25
 #: Largest momentum of the refinement.
 MOST_MOMENTUM = 0.8
@@ -149,7 +149,14 @@ class BudgetSplit:
 
 
 def split_budget(
-    terms: Terms, *, n_numbers: int, scales: int = 0, clip: bool = False, tail: bool = False, medians: int = 0
+    terms: Terms,
+    *,
+    n_numbers: int,
+    scales: int = 0,
+    clip: bool = False,
+    tail: bool = False,
+    medians: int = 0,
+    clip_share: float = CLIP_SHARE,
 ) -> BudgetSplit:
     """Divide a budget by public numbers alone.
 
@@ -167,6 +174,8 @@ def split_budget(
         Whether an upper quantile is to be selected beside it, if there are users for that.
     medians : int
         Number of coordinates whose medians are wanted.
+    clip_share : float
+        Largest share of the selection of a clipping radius where the number of users is public.
     """
     alone = gaussian_noise_multiplier(terms.epsilon, terms.delta)
     rho = 0.5 / alone**2
@@ -180,7 +189,8 @@ def split_budget(
         needed = selection_epsilon(terms.n_users, n_candidates, monotone=terms.monotone)
         return needed if needed <= affordable else None
 
-    clip_epsilon, tail_epsilon = price(CLIP_SHARE, int(clip)), None
+    clip_epsilon = price(CLIP_SHARE if terms.n_users is None else clip_share, int(clip))
+    tail_epsilon = None
     if tail and clip_epsilon is not None:
         tail_epsilon = math.sqrt(8.0 * TAIL_SHARE * rho)
         if terms.n_users is not None and terms.n_users <= 2 * tail_rank(tail_epsilon, len(FINE_SCALES)):
@@ -243,6 +253,8 @@ class DescentPlan:
     clip_radius : float
         Clipping radius before or without a selection.
     most_momentum : float
+    growth : float
+        Clipping radius in the same units where that is larger; with a tail that was selected `tail_factor` of it.
     """
 
     split: BudgetSplit
@@ -254,6 +266,7 @@ class DescentPlan:
     clip_factor: float = 1.0
     clip_radius: float = 0.0
     most_momentum: float = MOST_MOMENTUM
+    growth: float = 0.0
 
     @property
     def search_steps(self) -> int:
@@ -264,14 +277,26 @@ class DescentPlan:
         return self.n_steps - self.search_steps
 
     @property
+    def search_share(self) -> float:
+        """Share of the search: a step of it has at most the noise of a unanimous vote, if its part of the steps allows.
+
+        With more noise the search would only walk away from the start. From public numbers, as all multipliers.
+        """
+        n_users = self.split.terms.n_users
+        if n_users is None:
+            return SEARCH_SHARE
+        quiet = self.search_steps * self.split.level(n_users, self.n_coef) ** 2
+        return min(SEARCH_PART, max(SEARCH_SHARE, quiet))
+
+    @property
     def search_multiplier(self) -> float:
         """Noise multiplier of one step of the search."""
-        return self.split.multiplier * math.sqrt(self.search_steps / SEARCH_SHARE) * WIDER
+        return self.split.multiplier * math.sqrt(self.search_steps / self.search_share) * WIDER
 
     @property
     def refine_multiplier(self) -> float:
         """Noise multiplier of one step of the refinement."""
-        share = SEARCH_SHARE if self.search_steps else 0.0
+        share = self.search_share if self.search_steps else 0.0
         return self.split.multiplier * math.sqrt(self.refine_steps / (1.0 - share)) * WIDER
 
     @property

@@ -14,7 +14,7 @@ from scipy.stats import chi
 
 from skprivate.privacy import Adjacency
 from skprivate.privacy._dialect import at_least, member, must_be, number, positive
-from skprivate.user_level._clipping import tail_radius, tail_rank
+from skprivate.user_level._clipping import MEAN_NOISE_PART, quiet_growth, tail_radius, tail_rank
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import FINE_SCALES
 from skprivate.user_level._user_mean import UserMean
@@ -196,12 +196,14 @@ def _privacy_error(
     at_centre = math.sqrt(2.0) / d * math.exp(gammaln((d + 1) / 2) - gammaln(d / 2))
     if not plan.sums:
         return float(level / at_centre)
-    radius = float(chi.median(d))
+    radius, upper, beyond = float(chi.median(d)), 0.0, None
     if plan.split.tail_epsilon is not None:
-        rank = tail_rank(plan.split.tail_epsilon, len(FINE_SCALES))
-        radius = tail_radius(radius, float(chi.isf(rank / n, d)), level, d, rank / n)
-    beyond = integrate.quad(lambda x: chi.pdf(x, d) / x, radius, math.inf)[0] if d > 1 else 0.0
-    jacobian = float(chi.cdf(radius, d)) + radius * (1.0 - 1.0 / d) * beyond
+        beyond = tail_rank(plan.split.tail_epsilon, len(FINE_SCALES)) / n
+        upper = float(chi.isf(beyond, d))
+    quiet = quiet_growth(level, n, MEAN_NOISE_PART) if plan.reach else 0.0
+    radius = tail_radius(radius, upper, level, d, beyond, quiet)
+    outside = integrate.quad(lambda x: chi.pdf(x, d) / x, radius, math.inf)[0] if d > 1 else 0.0
+    jacobian = float(chi.cdf(radius, d)) + radius * (1.0 - 1.0 / d) * outside
     weight, share = plan.weight, plan.centre_share
     centre = (1.0 - weight * jacobian) / (at_centre * math.sqrt(share))
     return float(level * math.hypot(centre, weight * radius * plan.sum_multiplier / plan.split.multiplier))

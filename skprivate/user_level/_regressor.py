@@ -22,8 +22,6 @@ from skprivate.user_level._sgd import BaseUserLevelSGD
 
 #: Steps of a fit with ample budget.
 MOST_STEPS = 50
-#: Clipping radius in median gradient norms, over the inverse root of the noise level.
-CLIP_GROWTH = 0.3
 #: Directions of less than this part of the average second moment are not whitened: there a few rows far out may lie,
 #: which clipping hides.
 WHITENING_FLOOR = 0.1
@@ -66,8 +64,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     aggregation : {"auto", "robust", "mean"}, default="auto"
         How users are averaged. "robust" clips at the median gradient norm: least noise, and the result is a robust
         centre of the users, which differs from the mean if users or errors are skewed. "mean" clips at three times
-        the median. "auto" begins as "robust" and clips ever farther out as noise gets small (0.3 ν^(−1/2) medians
-        at noise level ν), so that the result tends to the minimiser of the mean objective.
+        the median. "auto" begins as "robust" and clips ever farther out as noise gets small (as far as the noise is
+        half the sampling noise, four times as far where a private quantile of the gradient norms shows a tail), so
+        that the result tends to the minimiser of the mean objective.
     standardize : bool, default=True
         Centre and scale features and target by private medians and quantiles within the budget, where users are
         enough for that (public numbers decide), unless features turn out to be prepared already, and whiten them by
@@ -116,7 +115,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Number of users as used: public, or released with noise.
     target_range_ : tuple of (float, float)
         Predictions beyond these are set to them: six released scales of the target on both sides of its released
-        centre, and more where there is hardly any noise. Infinite where the target was not standardised.
+        centre, more where the private tail of the target is heavier than a normal one, as far as the noise allows, and
+        where there is hardly any noise. Infinite where the target was not standardised.
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
@@ -128,8 +128,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         predicting: twice the private typical norm, more where there is hardly any noise, and 2 √n_features where users
         are too few to find one. Infinite where features are meant as they are.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
-        Features beyond these ends are set to them, in fitting and in predicting. Infinite but for features that are
-        one value for so many rows that the others did not give a scale.
+        Features beyond these ends are set to them, in fitting and in predicting: as many scales from their centres as
+        ``target_range_`` has. Infinite where features are left in the units in which they came.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -281,7 +281,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             most_steps=MOST_STEPS,
             select_clip=True,
             clip_radius=0.0,
-            clip_growth=CLIP_GROWTH if self.aggregation == "auto" else 0.0,
+            follow_tail=self.aggregation == "auto",
             select_scale=True,
             radius=UNIT_RADIUS,
             whitening_floor=WHITENING_FLOOR,

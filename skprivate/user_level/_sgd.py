@@ -13,6 +13,7 @@ from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import Partitions, is_partitioned
 from skprivate.privacy import Adjacency, PrivacyUnit, warn_caller
+from skprivate.user_level._frame import identity
 from skprivate.user_level._linear_descent import Descent, LinearResult
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._paper import PaperPlan
@@ -22,7 +23,7 @@ from skprivate.user_level._problems import Objective
 from skprivate.user_level._published import PublishedDescent
 from skprivate.user_level._row_bound import public_bound
 from skprivate.user_level._settled import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
-from skprivate.user_level._standardise import Standardisation, identity, plan_standardisation
+from skprivate.user_level._standardise import Standardisation, plan_standardisation
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
@@ -147,6 +148,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             n_features=objective.n_features,
             centred=objective.fit_intercept,
             target=isinstance(objective.loss, (SquaredLoss, HuberLoss)),
+            n_outputs=objective.n_outputs,
         )
         return (
             (terms, None)

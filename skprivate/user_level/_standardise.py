@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,104 +20,60 @@ from scipy.stats import norm
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Adjacency, BoundedRangeEvent, PrivacyEvent, gaussian_noise_multiplier
-from skprivate.privacy._cells import Grid, WeightedCells
-from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median, reach_costs
+from skprivate.privacy._cells import WeightedCells
+from skprivate.privacy._quantiles import FINE, OCTAVES, UNIT_WEIGHT, private_median, reach_costs
+from skprivate.user_level._frame import RANGE_LEVEL, TARGET_REACH, Frame, identity
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import SCALES, scale_counts, select_median_scale, selection_epsilon
 from skprivate.user_level._problems import UserData
-from skprivate.user_level._row_bound import REACH, bounded_columns, bounded_rows, public_bound, reach_of_rows
+from skprivate.user_level._row_bound import REACH, bounded_columns, public_bound, reach_of_rows
 from skprivate.user_level._users import UserGroups, user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: Largest share of the budget (in zCDP) for all columns where the number of users is public, and where it is not.
-SHARE = 0.25
+#: Share of the budget (in zCDP) for all columns up to which their prices decide the worst case, the largest share where
+#: the number of users is public, and that where it is not.
+SHARE, MOST_SHARE = 0.25, 0.5
 SHARE_PRIVATE_COUNT = 0.12
+#: Noise level of a fit with all the budget up to which more than `SHARE` is worth spending. Measured: with two classes,
+#: where the level is .05, AUC gains .02 to .1 on features whose scales differ by ten and more and loses .05 on prepared
+#: ones; with ten classes, at .16, it loses or gains nothing.
+MOST_LEVEL = 0.1
+#: Least part of the price that decides the worst case: the columns that people have need few digits for their centres,
+#: and one that goes wrong is clipped.
+LEAST_PRICE = 0.45
 #: The same for the typical norm of a row alone, which is lost on features that are prepared.
 NORM_SHARE = 0.1
 #: And for the target alone: without its centre no prediction is of any use.
 TARGET_SHARE = 0.5
+#: And for the tail of the target, if it is that of so few users at most.
+TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
 #: What reaches may cost beyond the least, as a share of the budget.
 REACH_SHARE = 0.04
-#: Centres are found up to a relative 2⁻¹³: an offset of a thousand deviations is still removed.
-CENTRES = Grid(12)
+#: Centres are found up to a relative 2⁻¹⁷: an offset of ten thousand deviations is still removed.
+CENTRES = FINE
 #: A reach is what so many of the users lie beyond: the fewer, the dearer.
 MOST_BEYOND, LEAST_BEYOND = 0.35, 0.01
 #: A reach up to these, in units of the centre and in the column's own, is none. About the centre of a column that is
 #: mostly one value all distances are the error of the grid; and where about as many users as are sought have another
 #: value than 0, every number between the two is as good a reach.
-LEAST_RELATIVE, LEAST_REACH = 2.0**-13, 2.0**-30
+LEAST_RELATIVE, LEAST_REACH = 2.0**-17, 2.0**-30
 #: Features with centres and scales of at most these sizes, and a scale that is not small, are left as they are.
 MOST_CENTRE, MOST_SCALE = 1.5, 3.0
-#: Predictions are kept within so many scales of the target about its centre, and within more below this noise level.
-TARGET_REACH, RANGE_LEVEL = 6.0, 1e-5
+#: Where the tail of the target is heavier, within more, up to where noise moves a prediction by so many scales.
+NOISE_REACH = 0.3
+#: Two reaches may be off by so much, as cells are no finer.
+OCTAVE_ERROR = 1.2
+#: Features of a classifier are clipped to so many scales about their centres: one that is heavy-tailed or whose scale
+#: went wrong does not take the say of the others. Those of a regression are clipped as its predictions are.
+COLUMN_REACH = 4.0
 #: ln of the numbers of candidates, and of how rarely a selection misses.
-_MEDIAN_CANDIDATES = math.log(4 * 2 * 128 * 256)
+_MEDIAN_CANDIDATES = math.log(5 * 2 * 128 * 256)
 _MISSES = 9.0
 #: A priori the next larger reach is e^−_DECAY times as likely.
 _DECAY = 1.0 / 24.0
 _REACH_CANDIDATES = math.log(1.0 / _DECAY) + _MISSES
-
-
-class Frame(NamedTuple):
-    """Released affine map of features and target to about centre 0 and scale 1.
-
-    Attributes
-    ----------
-    centres, scales : ndarray of shape (n_features,)
-    target_centre, target_scale : float
-    row_norm : float
-        Typical Euclidean norm of a row after the map, with the constant 1 of an intercept.
-    target_found : bool
-        Whether the centre and the scale of the target were found.
-    row_bound : float
-        Rows that are longer after the map are drawn to this Euclidean norm.
-    reaches : ndarray of shape (n_features,) or inf
-        Features are clipped to so much about their centres.
-    """
-
-    centres: FloatArray
-    scales: FloatArray
-    target_centre: float
-    target_scale: float
-    row_norm: float
-    target_found: bool = False
-    row_bound: float = math.inf
-    reaches: FloatArray | float = math.inf
-
-    def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
-        """Coefficients of the features as they came, from those after the map: shape (n_outputs, n_coef)."""
-        n_features = len(self.centres)
-        result = coef * self.target_scale
-        result[:, :n_features] /= self.scales
-        if fit_intercept:
-            result[:, -1] += self.target_centre - result[:, :n_features] @ self.centres
-        return result
-
-    @property
-    def feature_range(self) -> tuple[FloatArray, FloatArray]:
-        """Where features are meant to lie: lower and upper ends."""
-        return self.centres - self.reaches, self.centres + self.reaches
-
-    def bounded(self, X: FloatArray) -> FloatArray:
-        """Rows as a fit looks at them: clipped and drawn in, in the units in which they came."""
-        if np.isfinite(self.reaches).any():
-            X = np.clip(X, *self.feature_range)
-        with np.errstate(all="ignore"):
-            return bounded_rows(X, self.centres, self.scales, self.row_bound)
-
-    def target_range(self, level: float) -> tuple[float, float]:
-        """Where predictions are meant to lie, for a fit of this noise level; everywhere if no scale was found."""
-        if not self.target_found:
-            return -math.inf, math.inf
-        reach = TARGET_REACH * max(1.0, RANGE_LEVEL / level) * self.target_scale
-        return self.target_centre - reach, self.target_centre + reach
-
-
-def identity(n_features: int) -> Frame:
-    """The map that changes nothing."""
-    return Frame(np.zeros(n_features), np.ones(n_features), 0.0, 1.0, math.sqrt(n_features))
 
 
 @dataclass(frozen=True)
@@ -132,8 +88,12 @@ class Standardisation:
         Whether an intercept can take up what centring removes.
     target : bool
         Whether the target is a number to be centred and scaled as well.
-    median_epsilon, reach_epsilon, norm_epsilon : float
-        Prices of each selection; of a norm None where it is not selected.
+    median_epsilon, reach_epsilon : float
+        Prices of a feature's selections.
+    target_epsilons : tuple of 2 floats
+        Those of the target's, which decide the worst case.
+    norm_epsilon, tail_epsilon : float or None
+        Prices of the typical norm and the tail of the target; None where they are not selected.
     by_column : bool
         Whether every feature has a centre and a scale of its own. Otherwise all are divided by one number, such that
         rows have a norm of about √n_features, and longer rows are drawn in.
@@ -147,6 +107,8 @@ class Standardisation:
     reach_epsilon: float
     norm_epsilon: float | None
     by_column: bool = True
+    target_epsilons: tuple[float, float] = (0.0, 0.0)
+    tail_epsilon: float | None = None
 
     @property
     def n_columns(self) -> int:
@@ -160,10 +122,20 @@ class Standardisation:
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """All that `run` draws."""
-        prices = [(self.median_epsilon, self.n_columns * self.centred), (self.reach_epsilon, self.n_columns)]
-        if self.norm_epsilon is not None:
-            prices.append((self.norm_epsilon, 1))
-        return tuple((BoundedRangeEvent(price), count) for price, count in prices if count)
+        n_features = self.by_column * self.n_features
+        prices = [
+            (self.median_epsilon, n_features * self.centred),
+            (self.reach_epsilon, n_features),
+            (self.target_epsilons[0], self.target * self.centred),
+            (self.target_epsilons[1], int(self.target)),
+            (self.norm_epsilon, 1),
+            (self.tail_epsilon, 1),
+        ]
+        return tuple((BoundedRangeEvent(price), count) for price, count in prices if price and count)
+
+    def _prices(self, feature: float, target: float) -> list[float]:
+        """Prices of the columns' selections."""
+        return [feature] * (self.by_column * self.n_features) + [target] * self.target
 
     def _level(self, n_users: float) -> float:
         """Noise level ν of a fit with all the budget."""
@@ -172,9 +144,15 @@ class Standardisation:
 
     def decides(self, n_users: float) -> bool:
         """Whether so many users decide all selections."""
-        columns = not self.n_columns or (
-            self.median_epsilon * (1.0 + 1e-12) >= _median_price(self.terms, n_users)
-            and self.reach_epsilon * (1.0 + 1e-12) >= _reach_price(MOST_BEYOND, n_users)
+        least = _median_price(self.terms, n_users), _reach_price(MOST_BEYOND, n_users)
+        columns = all(
+            price * (1.0 + 1e-12) >= part * needed
+            for prices, part, wanted in (
+                ((self.median_epsilon, self.reach_epsilon), LEAST_PRICE, self.by_column),
+                (self.target_epsilons, 1.0, self.target),
+            )
+            for price, needed in zip(prices, least, strict=True)
+            if wanted
         )
         return columns and (self.norm_epsilon is None or self.terms.decides(self.norm_epsilon, n_users))
 
@@ -198,24 +176,33 @@ class Standardisation:
         rows = given.map(UserData.in_order)
         # The smallest tail that this price can tell from nobody; a lower bound on the users may be 0 or less.
         n_users = max(n_users, 1.0)
-        beyond = min(_REACH_CANDIDATES * 2.0 / (self.reach_epsilon * n_users), MOST_BEYOND)
         centres = self._centres(rows, release)
-        scales = self._scales(rows, centres, beyond, n_users, release)
+        scales, tail = self._scales(rows, centres, n_users, release)
         d = self.n_features
         useful = self.decides(n_users)
         frame = identity(d)
-        if useful and self.target and scales[-1] > 0.0:
+        if useful and self.target:
+            # Where most targets are one value, all that can be said of their scale is what the tail says.
+            scale = float(scales[-1]) or tail
             frame = frame._replace(
-                target_centre=float(centres[-1]), target_scale=float(scales[-1]), target_found=True
+                target_centre=float(centres[-1]), target_scale=scale or 1.0, target_found=scale > 0.0
             )
-        if useful and self.by_column and not _prepared(centres[:d], scales[:d]):
+            if scale:
+                frame = frame._replace(target_reach=self._target_reach(tail / scale, n_users))
+        if useful and self.by_column and _prepared(centres[:d], scales[:d]):
+            frame = frame._replace(centres=centres[:d])
+        elif useful and self.by_column:
             # A feature without a scale differs from its centre for a share β of the users at most: clipped to
             # β^(−1/2) about it, its mean square is at most 1. Without noise nothing is clipped.
-            reach = beyond**-0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
+            least = _beyond(self.reach_epsilon, n_users) ** -0.5 * max(
+                1.0, RANGE_LEVEL / self._level(n_users)
+            )
+            reach = frame.target_reach if self.target else COLUMN_REACH
+            reach = reach_of_rows(reach, self._level(n_users))
             frame = frame._replace(
                 centres=centres[:d],
                 scales=np.where(scales[:d] > 0.0, scales[:d], 1.0),
-                reaches=np.where(scales[:d] > 0.0, math.inf, reach),
+                reaches=np.where(scales[:d] > 0.0, reach * scales[:d], least),
             )
         mapped = rows.map(partial(_mapped, frame=frame, target=self.target)) if self.by_column else rows
         row_norm = math.sqrt(d)
@@ -233,7 +220,7 @@ class Standardisation:
             frame = frame._replace(scales=np.full(d, row_norm / math.sqrt(d)))
             mapped = rows.map(partial(_mapped, frame=frame, target=self.target))
             row_norm = math.sqrt(d + self.centred)
-        reach = TARGET_REACH if self.by_column and self.target else REACH
+        reach = frame.target_reach if self.by_column and self.target else REACH
         bound = row_norm * reach_of_rows(reach, self._level(n_users))
         return mapped.map(partial(_drawn_in, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
 
@@ -246,39 +233,72 @@ class Standardisation:
                 WeightedCells(occupied, counts * UNIT_WEIGHT),
                 grid=CENTRES,
                 total=UNIT_WEIGHT,
-                epsilon=self.median_epsilon,
+                epsilon=price,
                 adjacency=self.terms.adjacency,
                 release=release,
                 low=-CENTRES.last,
                 high=CENTRES.last,
             )
-            for occupied, counts in rows.count(partial(_mean_cells, columns=self._columns))
+            for price, (occupied, counts) in zip(
+                self._prices(self.median_epsilon, self.target_epsilons[0]),
+                rows.count(partial(_mean_cells, columns=self._columns)),
+                strict=True,
+            )
         ]
         return np.array([CENTRES.value(cell) for cell in cells])
 
     def _scales(
-        self, rows: Partitions, centres: FloatArray, beyond: float, n_users: float, release: Any
-    ) -> FloatArray:
-        """Scale of each column; 0 if hardly a user differs from the centre."""
+        self, rows: Partitions, centres: FloatArray, n_users: float, release: Any
+    ) -> tuple[FloatArray, float]:
+        """Scale of each column, 0 if hardly a user differs from the centre; and that of the target's tail, or 0."""
         scales = np.zeros(self.n_columns)
         if not self.n_columns:
-            return scales
+            return scales, 0.0
         counts = rows.sum(partial(_distance_counts, columns=self._columns, centres=centres))
-        for j, (cells, centre) in enumerate(zip(counts, centres.tolist(), strict=True)):
-            occupied = np.flatnonzero(cells)
-            chosen = release.select(
-                -reach_costs(
-                    WeightedCells(occupied, cells[occupied] * UNIT_WEIGHT),
-                    target=math.ceil(beyond * n_users * UNIT_WEIGHT),
-                    penalty=math.ceil(2.0 * _DECAY / self.reach_epsilon * UNIT_WEIGHT),
-                ),
-                sensitivity=UNIT_WEIGHT,
-                epsilon=self.reach_epsilon,
-            )
-            reach = OCTAVES.value(int(chosen))
-            if reach > max(LEAST_REACH, LEAST_RELATIVE * abs(centre)):
-                scales[j] = reach / float(norm.isf(0.5 * beyond))
-        return scales
+        prices = self._prices(self.reach_epsilon, self.target_epsilons[1])
+        for j, (cells, centre, price) in enumerate(zip(counts, centres.tolist(), prices, strict=True)):
+            beyond = _beyond(price, n_users)
+            reach = _reach(cells, _least_reach(centre), beyond * n_users, price, release)
+            scales[j] = reach / float(norm.isf(0.5 * beyond))
+        if self.tail_epsilon is None:
+            return scales, 0.0
+        share, least = _beyond(self.tail_epsilon, n_users), _least_reach(float(centres[-1]))
+        tail = _reach(counts[-1], least, share * n_users, self.tail_epsilon, release)
+        return scales, tail / float(norm.isf(0.5 * share))
+
+    def _target_reach(self, excess: float, n_users: float) -> float:
+        """Where predictions end, in scales: farther where the tail is heavier than that of normal targets.
+
+        By how much the scale of the tail exceeds that of most targets, beyond the error of its grid, is a power of how
+        rare it is, and that power goes on to the last user.
+        """
+        if self.tail_epsilon is None or excess <= OCTAVE_ERROR:
+            return TARGET_REACH
+        share = _beyond(self.tail_epsilon, n_users)
+        power = math.log(excess / OCTAVE_ERROR) / math.log(MOST_BEYOND / share)
+        heavy = TARGET_REACH * excess * max(share * n_users, 1.0) ** power
+        return float(max(TARGET_REACH, min(heavy, NOISE_REACH / self._level(n_users))))
+
+
+def _least_reach(centre: float) -> int:
+    """Last cell of reaches that are none about this centre."""
+    return int(OCTAVES.cells(np.array([max(LEAST_REACH, LEAST_RELATIVE * abs(centre))]))[0])
+
+
+def _reach(cells: IntArray, least: int, n_beyond: float, epsilon: float, release: Any) -> float:
+    """Distance beyond which so many users lie, from the number of users in each cell; 0 if it is in ``least`` or below.
+
+    All cells up to ``least`` say the same and are one candidate.
+    """
+    counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
+    occupied = np.flatnonzero(counts)
+    costs = reach_costs(
+        WeightedCells(occupied, counts[occupied] * UNIT_WEIGHT),
+        target=math.ceil(n_beyond * UNIT_WEIGHT),
+        penalty=math.ceil(2.0 * _DECAY / epsilon * UNIT_WEIGHT),
+    )
+    chosen = int(release.select(-costs[: len(counts)], sensitivity=UNIT_WEIGHT, epsilon=epsilon))
+    return OCTAVES.value(least + chosen) if chosen else 0.0
 
 
 def _columns(data: UserData, columns: tuple[bool, bool]) -> Iterator[FloatArray]:
@@ -332,7 +352,7 @@ def _norm_counts(data: UserData, constant: bool) -> IntArray:
 
 
 def plan_standardisation(
-    terms: Terms, *, n_features: int, centred: bool, target: bool
+    terms: Terms, *, n_features: int, centred: bool, target: bool, n_outputs: int = 1
 ) -> Standardisation | None:
     """Prices by public numbers; None where users are known to be too few.
 
@@ -342,36 +362,55 @@ def plan_standardisation(
     n_features : int
     centred, target : bool
         As in `Standardisation`.
+    n_outputs : int
+        Coefficients of a feature.
     """
     rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
     median, least = _median_price(terms, 1.0), _reach_price(MOST_BEYOND, 1.0)
     typical = selection_epsilon(1.0, len(SCALES), monotone=terms.monotone)
+    # ρ times the square of the users of a column, and of the selections that have no part
+    column = (centred * median**2 + least**2) / 8.0
+    fixed = target * column + typical**2 / 8.0
 
-    def least_users(count: int, share: float, norm: bool = True) -> float:
-        # ρ times the square of the users
-        needed = (count * (centred * median**2 + least**2) + norm * typical**2) / 8.0
-        return math.sqrt(needed / (share * rho))
-
-    by_column, norm, count = True, True, n_features + target
+    by_column, norm, part = True, True, LEAST_PRICE
     if terms.n_users is None:
-        n = least_users(count, SHARE_PRIVATE_COUNT)
+        n = math.sqrt((part**2 * n_features * column + fixed) / (SHARE_PRIVATE_COUNT * rho))
     else:
         n = float(terms.n_users)
-        if n < least_users(count, SHARE):
-            by_column, count = False, int(target)
-            norm = n >= least_users(count, SHARE if target else NORM_SHARE)
-            if not norm and (not target or n < least_users(count, TARGET_SHARE, norm=False)):
+        affordable = SHARE * rho * n**2 - fixed
+        part = min(1.0, max(part, math.sqrt(max(affordable, 0.0) / (n_features * column))))
+        level = terms.sum_sensitivity * math.sqrt(0.5 * n_features * n_outputs / rho) / n
+        most = MOST_SHARE if level <= MOST_LEVEL else SHARE
+        if part**2 * n_features * column + fixed > most * rho * n**2:
+            by_column, part = False, 1.0
+            norm = fixed <= (SHARE if target else NORM_SHARE) * rho * n**2
+            if not norm and not (target and column <= TARGET_SHARE * rho * n**2):
                 return None
-    reach = least / n
-    if terms.n_users is not None and count:
-        reach = max(reach, min(math.sqrt(8.0 * REACH_SHARE * rho / count), _reach_price(LEAST_BEYOND, n)))
+    reach, tail = part * least / n, None
+    if terms.n_users is not None and by_column:
+        surplus = math.sqrt(8.0 * REACH_SHARE * rho / n_features)
+        reach = max(reach, min(surplus, _reach_price(LEAST_BEYOND, n)))
+        tail = min(math.sqrt(8.0 * TAIL_SHARE * rho), _reach_price(LEAST_TAIL, n))
+        tail = tail if target and tail >= _reach_price(MOST_TAIL, n) else None
     return Standardisation(
-        terms, n_features, centred, target, median / n, reach, typical / n if norm else None, by_column
+        terms,
+        n_features,
+        centred,
+        target,
+        part * median / n,
+        reach,
+        typical / n if norm else None,
+        by_column,
+        (median / n, least / n),
+        tail,
     )
 
 
 def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
-    """Whether features seem to have about mean 0 and deviation 1 as they are: then somebody chose their scales."""
+    """Whether features seem to have about mean 0 and deviation 1 as they are: then somebody chose their scales.
+
+    Centres are removed all the same: they are known, and what features share with the intercept is noise in both.
+    """
     return bool(np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE)
 
 
@@ -382,6 +421,11 @@ def _median_price(terms: Terms, n_users: float) -> float:
 
 def _reach_price(beyond: float, n_users: float) -> float:
     return 2.0 * _REACH_CANDIDATES / (beyond * max(n_users, 1.0))
+
+
+def _beyond(price: float, n_users: float) -> float:
+    """Smallest tail that this price can tell from nobody, or the largest that is used."""
+    return min(2.0 * _REACH_CANDIDATES / (price * n_users), MOST_BEYOND)
 
 
 def _row_norms(columns: FloatArray, groups: UserGroups, constant: bool) -> FloatArray:

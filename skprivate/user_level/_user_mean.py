@@ -18,7 +18,7 @@ from scipy.stats import chi2, norm
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, gaussian_noise_multiplier
-from skprivate.user_level._clipping import tail_radius, tail_rank
+from skprivate.user_level._clipping import MEAN_NOISE_PART, quiet_growth, tail_radius, tail_rank
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._plan import (
     MEDIAN_BITS,
@@ -47,7 +47,10 @@ FloatArray = npt.NDArray[np.float64]
 CENTRE_SHARE = 0.2
 #: A sum about the centre is taken from so many users on, per noise multiplier and sensitivity: where they decide the
 #: selection of its radius.
-FEWEST = 64.0
+FEWEST = 32.0
+#: Largest share of the budget for the selection of its radius where the number of users is public: what so few users
+#: decide. It falls as the square of their number.
+RADIUS_SHARE = 0.2
 CENTRE_STEPS = 25
 #: Public radii and ranges lie between these.
 _LEAST, _MOST = 2.0**-900, 2.0**900
@@ -174,6 +177,7 @@ class UserMean(Mechanism):
             clip=self.tau is None and self.weight > 0.0,
             tail=self.tau is None and self.reach,
             medians=0 if self.bound is None else self.n_features,
+            clip_share=RADIUS_SHARE,
         )
 
     @property
@@ -280,7 +284,8 @@ class UserMean(Mechanism):
         if not self.terms.decides(price, self.split.at_least(n_users)):
             return None
         level = self.split.level(n_users, self.n_features)
-        found = tail_radius(median, upper, level, self.n_features, beyond)
+        quiet = quiet_growth(level, n_users, MEAN_NOISE_PART) if self.reach else 0.0
+        found = tail_radius(median, upper, level, self.n_features, beyond, quiet)
         return max(found, self.least_radius * median)
 
     def _centre_plan(self, n_users: float, scale: float) -> DescentPlan:
