@@ -48,9 +48,7 @@ REQUIRED = {
 
 #: Estimators of which every example of a required argument would be wrong for another.
 BY_NAME = {
-    "PrivateSearchCV": lambda kind: kind(
-        UserLevelSGDClassifier(max_iter=2), {"alpha": [0.0, 1.0]}, n_iter=2
-    )
+    "PrivateSearchCV": lambda kind: kind(UserLevelSGDClassifier(max_iter=2), {"alpha": [0.0, 1.0]}, n_iter=2)
 }
 
 
