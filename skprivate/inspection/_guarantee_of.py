@@ -99,7 +99,8 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     -----
     Guarantee: that of `PrivacyGuarantee.compose`. Where the number of columns that a private step sees may depend on
     what an earlier one released, the sum of the steps' budgets is stated instead: basic composition holds for plans
-    chosen after looking at results if the budgets were fixed before. Nothing is drawn or spent.
+    chosen after looking at results if the budgets were fixed before. Such a guarantee is ``adaptive``, so its events
+    are not composed later on either. Nothing is drawn or spent.
 
     Examples
     --------
@@ -146,7 +147,7 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
         raise _error(model, units, f" ({error})") from None
     if any(step.place.adaptive for step in private):
         epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
-        total = replace(total, epsilon=epsilon, delta=delta)
+        total = replace(total, epsilon=epsilon, delta=delta, adaptive=True)
     if not texts:
         return total
     return replace(total, assumptions=tuple(dict.fromkeys((*total.assumptions, *texts))))

@@ -25,7 +25,7 @@ from skprivate.base import PrivateEstimatorMixin
 from skprivate.inspection._steps import Place, Role, Step
 from skprivate.privacy import PrivacyGuarantee
 
-__all__ = ["inner_models", "is_private", "leaf", "releases_when_transforming"]
+__all__ = ["declares_itself", "inner_models", "is_private", "leaf", "releases_when_transforming"]
 
 #: Methods that see rows.
 _LOOKING = frozenset(("fit", "fit_transform", "partial_fit", "transform"))
@@ -162,7 +162,7 @@ def leaf(model: Any, place: Place) -> Step:
     if is_private(model):
         return _private(model, place)
     if getattr(model, "looks_at_no_data", False) is True:
-        if _declares_it_itself(model):
+        if declares_itself(model, "looks_at_no_data"):
             return place.step(model, Role.NO_DATA)
         why = (
             "inherits looks_at_no_data from a class whose methods it replaces: if it holds for the new ones too, let "
@@ -203,10 +203,10 @@ def inverse_is_checked(name: str) -> str:
     return f"nobody is told whether {name} warned that its inverse does not fit (check_inverse=True)"
 
 
-def _declares_it_itself(model: Any) -> bool:
-    """Whether ``looks_at_no_data`` was declared beside the methods that it is about, or after them."""
+def declares_itself(model: Any, name: str) -> bool:
+    """Whether a class attribute was declared beside the methods that it is about, or after them."""
     for kind in type(model).__mro__:
-        if "looks_at_no_data" in vars(kind):
+        if name in vars(kind):
             return True
         if not _LOOKING.isdisjoint(vars(kind)):
             return False

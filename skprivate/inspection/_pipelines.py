@@ -14,7 +14,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from skprivate._sklearn import as_listed
-from skprivate.inspection._leaves import inverse_is_checked, leaf, releases_when_transforming
+from skprivate.inspection._leaves import (
+    declares_itself,
+    inverse_is_checked,
+    leaf,
+    releases_when_transforming,
+)
 from skprivate.inspection._steps import Place, Role, Step, Walk
 from skprivate.user_level import UserLevelSelector
 
@@ -62,7 +67,10 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 def _width_is_public(model: Any) -> bool:
     """Whether public numbers decide how many columns a step hands on: it says so, or those that it was given."""
-    return isinstance(model, OneToOneFeatureMixin) or getattr(type(model), "_public_width", False)
+    if isinstance(model, OneToOneFeatureMixin):
+        return True
+    # What the methods of a subclass hand on is not what its base class says.
+    return getattr(type(model), "_public_width", False) is True and declares_itself(model, "_public_width")
 
 
 def _partly_released(model: Any, parts: list[Any], place: Place) -> Iterator[Step]:

@@ -221,6 +221,7 @@ class PrivateRows(NamedTuple):
     weights: Floats
 
 
+@np.errstate(all="ignore")  # a warning about somebody's underflow would say something about them
 def private_rows(
     rows: MixtureRows, frame: PublicFrame, coordinates: Coordinates, radius: float, weights: ErrorWeights
 ) -> PrivateRows:
@@ -233,6 +234,7 @@ def private_rows(
     return PrivateRows(values, np.where(has_private_label, 1.0, -1.0), weight)
 
 
+@np.errstate(all="ignore")
 def contribution_sum(rows: PrivateRows, w: Floats, radius: float) -> NDArray[Any]:
     """Σ weight·g/max(‖g‖, radius) over the gradients g of the rows' losses, in steps: integers of shape (k + 1,).
 

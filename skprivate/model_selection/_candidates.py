@@ -108,6 +108,12 @@ def private_steps(model: Any) -> list[Step]:
     return [step for step in walk(model, Place(fitted=False)) if step.role is Role.PRIVATE]
 
 
+def draws_adaptively(model: Any) -> bool:
+    """Whether a private step of a fitted model drew what no plan said; plans themselves are compared with a trial's."""
+    steps = walk(model, Place(fitted=True))
+    return any(step.model.privacy_guarantee_.adaptive for step in steps if step.role is Role.PRIVATE)
+
+
 def check_candidate(candidate: Candidate, ledger: PrivacyLedger | None) -> None:
     """Refuse what could not be private, or would be paid twice.
 

@@ -24,7 +24,12 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skprivate.inspection import guarantee_of
 from skprivate.inspection._leaves import is_private
-from skprivate.model_selection._candidates import Candidate, given_classes, private_steps
+from skprivate.model_selection._candidates import (
+    Candidate,
+    draws_adaptively,
+    given_classes,
+    private_steps,
+)
 from skprivate.model_selection._fit_price import ContainedLedger, FitPrice, fit_price, release_of
 from skprivate.model_selection._parts import Rows
 from skprivate.privacy import PrivacyEvent, PrivacyGuarantee, PrivacyLedger
@@ -169,7 +174,8 @@ class Priced:
             for number, part in enumerate(steps):
                 part.set_params(ledger=ledger.annotated(str(number)))
             fit_on(model, self.rows)
-            if guarantee_of(model).adaptive:
+            guarantee_of(model)  # or an error
+            if draws_adaptively(model):
                 raise _not_planned(type(model).__name__)
             entries = ledger.entries()
         paid = [(e.label, e.unit, e.adjacency, e.events) for e in entries]
@@ -284,7 +290,7 @@ def fit_contained(
         raise RuntimeError(
             f"{type(model).__name__} draws other noise than its random_state says: nothing is released."
         )
-    if found != price.releases or (promised.unit, promised.adjacency) != said or promised.adaptive:
+    if found != price.releases or (promised.unit, promised.adjacency) != said or draws_adaptively(model):
         raise RuntimeError(
             f"{type(model).__name__} drew something else than in its trial: what it draws depends on the data or on "
             "chance, and a search cannot price it. Nothing is released."

@@ -56,7 +56,8 @@ def edges_of(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArra
     tie = max(TIE * (inner[-1] - inner[0]), RELATIVE_TIE * float(np.abs(inner).max()))
     if bounds is not None:
         low, high = bounds
-        tie = max(tie, RELATIVE_TIE * (high - low))
+        # A range that is narrow beside its distance from zero is no tie: no float between would be left of it.
+        tie = min(max(tie, RELATIVE_TIE * (high - low)), TIE * (high - low))
         edges = _merged(np.concatenate([[low], inner, [high]]), tie)
         return np.where(edges >= high - tie, high, edges)
     inner = _merged(inner, max(tie, LEAST_SPAN))

@@ -373,7 +373,14 @@ def test_budgets_add_up_where_a_plan_may_follow_a_result():
     """After a step that chooses its columns, the next one's plan may depend on them: no composition of events."""
     member = PrivateRegressor(2.0, kind="gaussian")
     model = make_pipeline(PrivateWidth(2.0, kind="gaussian"), member).fit(DRAWN, TARGET)
-    assert guarantee_of(model).epsilon == 4.0 and guarantee_of(model).delta == pytest.approx(2e-6)
+    guarantee = guarantee_of(model)
+    assert guarantee.epsilon == 4.0 and guarantee.delta == pytest.approx(2e-6)
+    # Nor in what is done with it later: the events are those of one of the plans that might have been.
+    other = member.privacy_guarantee_
+    for pair in ((guarantee, other), (other, guarantee)):
+        assert pair[0].compose(*pair[1:]).epsilon == pytest.approx(4.0 + other.epsilon)
+    stated = dataclasses.replace(guarantee, events=())
+    assert guarantee.adaptive and guarantee.risk().advantage == stated.risk().advantage
     model = make_pipeline(SelectFromModel(PrivateRegressor(0.25)), PrivateRegressor(0.5)).fit(DRAWN, TARGET)
     assert guarantee_of(model).epsilon == 0.75
     model = make_pipeline(PrivateMap(2.0, kind="gaussian"), member).fit(DRAWN, TARGET)

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.linalg import null_space
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
@@ -22,8 +23,10 @@ from skprivate.mixture._descent import (
     public_gradient,
 )
 from skprivate.mixture._problem import MixtureRows, Problem
+from skprivate.mixture._reading import read_problem
 from skprivate.mixture._selection import ErrorWeights
-from skprivate.privacy import PrivacyLedger, open_release
+from skprivate.mixture._strategy import make_mechanism
+from skprivate.privacy import Adjacency, PrivacyLedger, open_release
 from skprivate.utils.estimator_checks import check_mechanism
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
@@ -287,3 +290,93 @@ def test_the_mechanism_keeps_its_contract():
     )
     assert problem.rows.sum(partial(number_of_private_rows))[0] == 40
     assert isinstance(make_descent(problem, 1.0, 1e-6).coordinates, Coordinates)
+
+
+def test_the_mechanism_keeps_its_contract_where_the_number_of_private_rows_is_not_public():
+    """One private row more: all that is drawn is drawn, and the result follows from what was released."""
+    X, private = make_rows(n_public=60, n_private=40)
+    problem = make_problem(X, private, size_is_public=False)
+
+    def neighbours(data):
+        for position, value in ((0, 0.0), (70, 1.7e308), (100, -1e9)):
+            more = np.insert(X, position, value, axis=0)
+            yield make_problem(more, np.insert(private, position, True), size_is_public=False)
+        yield make_problem(X[:-1], private[:-1], size_is_public=False)
+
+    mechanism = make_descent(problem, 1.0, 1e-6)
+    for other in neighbours(problem):
+        assert make_descent(other, 1.0, 1e-6).plan == mechanism.plan
+    check_mechanism(
+        mechanism, [problem], neighbours=neighbours, unit="private row", adjacency=Adjacency.ADD_REMOVE
+    )
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_whole_fit_keeps_the_contract_of_its_mechanism(adjacency, masked):
+    """With probabilities, under both adjacencies: a neighbour may change the label of a row that a mask protects."""
+    X, private = make_rows(n_public=60, n_private=40)
+    label = private.copy()
+    if masked:
+        label[[3, 8, 63, 71]] ^= True
+    model = PPMHalfspaceClassifier(
+        1.0,
+        delta=1e-6,
+        strategy="gradient",
+        private_label=1,
+        calibration_fraction=0.3,
+        adjacency=adjacency,
+        classes=[0, 1],
+        random_state=0,
+    )
+
+    def read(X, label, private):
+        return read_problem(model, X, label.astype(int), private if masked else None)
+
+    def neighbours(data):
+        for row, values in ((99, 0.0), (60, 1.7e308), (75, -1e9)):
+            if adjacency == "replace-one":
+                x, y = X.copy(), label.copy()
+                x[row], y[row] = values, masked ^ label[row]
+                yield read(x, y, private)[0]
+            else:
+                y = np.insert(label, row, not masked or row == 75)
+                yield read(np.insert(X, row, values, axis=0), y, np.insert(private, row, True))[0]
+
+    problem, roles = read(X, label, private)
+    _, mechanism = make_mechanism(model, problem, roles)
+    check_mechanism(mechanism, [problem], neighbours=neighbours, unit="private row", adjacency=adjacency)
+
+
+def test_many_coordinates_round_the_same_wherever_a_row_stands():
+    """At iterates where nothing but rounding is left of a row's logit."""
+    X, private = make_rows(n_public=200, n_private=30, d=40)
+    problem = make_problem(X, private)
+    coordinates, _ = principal_coordinates(problem)
+    options = {"frame": problem.frame, "coordinates": coordinates, "radius": 3.0, "weights": PLAIN}
+    values = private_rows(MixtureRows(X, private, private), **options).values
+    w = null_space(values.T)[:, 0] * 1e17
+    assert np.abs(values.T @ w).max() < 1e4
+
+    def total(order):
+        rows = MixtureRows(X[order], private[order], private[order])
+        return contribution_sum(private_rows(rows, **options), w, 1.5)
+
+    whole = total(np.arange(230))
+    assert np.array_equal(sum(total(np.array([row])) for row in range(230)), whole)
+    assert np.array_equal(sum(total(np.arange(k, 230, 7)) for k in range(7)), whole)
+
+
+def test_no_floating_point_flag_tells_of_a_private_row():
+    X, private = make_rows()
+    X[:, 1] = np.where(np.arange(len(X)) % 2, 2.0, -2.0)  # about 0, where small numbers stay small
+    problem = make_problem(X, private)
+    assert problem.frame.center[1] == 0.0
+    coordinates, _ = principal_coordinates(problem)
+    rows = np.random.default_rng(1).choice(WORST, size=(300, 4))
+    options = {"frame": problem.frame, "coordinates": coordinates, "radius": 1.3, "weights": PLAIN}
+    marks = np.ones(300, dtype=bool)
+    with np.errstate(all="raise"):
+        values = private_rows(MixtureRows(rows, marks, marks), **options)
+        for scale in (0.0, 5e-324, 1.0, 1e308):
+            contribution_sum(values, np.array([1.0, -1.0, 1.0, 1.0, -1.0]) * scale, 0.8)

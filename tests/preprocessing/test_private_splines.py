@@ -200,6 +200,55 @@ def test_bounds_are_the_outermost_knots():
     assert "bounds are public" in model.privacy_guarantee_.assumptions
 
 
+@pytest.mark.parametrize(
+    "bounds", [(1e9, 1e9 + 1), (1.7e12, 1.7e12 + 1000), (-1e9 - 1, -1e9), (1e15, 1e15 + 1)]
+)
+@pytest.mark.parametrize("basis", ["smooth", "b-spline"])
+def test_bounds_that_are_narrow_beside_their_distance_from_zero(bounds, basis):
+    """Years as timestamps: their ends stay apart, and what was paid for is given."""
+    X = np.random.default_rng(0).uniform(*bounds, (5000, 1))
+    model = PrivateSplineTransformer(3.0, bounds=bounds, basis=basis, n_knots=5, random_state=0).fit(X)
+    assert (model.knots_[0][0], model.knots_[0][-1]) == bounds and model.n_knots_[0] > 2
+    assert np.isfinite(model.transform(X)).all()
+
+
+@pytest.mark.parametrize("degree", [1, 3])
+@pytest.mark.parametrize("basis", ["smooth", "b-spline"])
+def test_the_bound_of_rows_is_that_of_all_features_together(basis, degree):
+    X = np.random.default_rng(0).normal(size=(5000, 3))
+    model = PrivateSplineTransformer(basis=basis, degree=degree, n_knots=5, random_state=0).fit(X)
+    grid = np.linspace(-9, 9, 3001)
+    grids = [np.sort(np.concatenate([grid, knots])) for knots in model.knots_]
+    Z = model.transform(np.column_stack(grids))
+    width = model.n_outputs_
+    longest = [np.linalg.norm(Z[:, j * width : (j + 1) * width], axis=1).max() for j in range(3)]
+    # The bound is by coefficients; those of smooth cubics are larger than what comes of them.
+    assert 0.3 * model.row_bound_ < np.linalg.norm(longest) <= model.row_bound_ * (1 + 1e-12)
+
+
+def test_only_the_class_that_says_so_has_a_public_width():
+    """A subclass may drop columns by what was released: the next plan follows it, and budgets add up."""
+    X = np.random.default_rng(0).normal(size=(6000, 2))
+    budgets = {"epsilon": 1.0, "delta": 5e-7, "random_state": 0}
+    found = []
+    for kind in (PrivateSplineTransformer, Renamed, Slim):
+        model = make_pipeline(kind(**budgets), UserLevelSGDRegressor(**budgets)).fit(X, X[:, 0])
+        found.append(guarantee_of(model))
+    assert found[0].epsilon == found[1].epsilon < 1.6 and found[2].epsilon == pytest.approx(2.0)
+    assert [g.adaptive for g in found] == [False, False, True]
+
+
+class Renamed(PrivateSplineTransformer):
+    """The same."""
+
+
+class Slim(PrivateSplineTransformer):
+    """Hands on no columns that are zeros."""
+
+    def transform(self, X):
+        return super().transform(X)[:, : self.n_knots_[0] - 1]
+
+
 def test_missing_values_are_zeros():
     X = np.random.default_rng(0).normal(size=(4000, 2))
     X[::2, 1] = np.nan
