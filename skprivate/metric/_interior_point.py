@@ -111,7 +111,7 @@ def constant_bound(factors: FloatArray, losses: FloatArray) -> float:
     """
     n = losses.shape[0]
     least = ((factors + np.eye(n)) @ losses).min(axis=1).max()
-    return float(least) * (1 - (n + 800) * 2.0**-52)
+    return float(least * (1 - (n + 800) * 2.0**-52))
 
 
 def levelled_bound(factors: FloatArray, losses: FloatArray) -> float:
