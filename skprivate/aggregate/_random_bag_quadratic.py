@@ -77,16 +77,18 @@ def fit_quadratic(
     prior = intercept_prior("squared", label_bounds)
     widest = math.inf if prior is None else prior[1] / max(float(X.var(axis=0).sum()), 1e-300)
     known = bags.noise_variance / float(structure.sizes.mean()) ** 2
+    # Centring takes one. Counted as free, it lets more features than bags explain everything with a narrow prior.
+    freedom = max(structure.n_bags - (1 if fit_intercept else 0), 1)
     alphas = np.array(
         [
             alpha
             if alpha is not None
-            else _ridge_evidence(values, rotated[:, k], float(energy[k]), structure.n_bags, known, widest)
+            else _ridge_evidence(values, rotated[:, k], float(energy[k]), freedom, known, widest)
             for k in range(labels.shape[1])
         ]
     )
     fits = [
-        _Ridge(values, rotated[:, k], float(energy[k]), structure.n_bags, known, max(float(a), floor))
+        _Ridge(values, rotated[:, k], float(energy[k]), freedom, known, max(float(a), floor))
         for k, a in enumerate(alphas)
     ]
     coef = np.stack([vectors @ fit.coef for fit in fits])
@@ -128,7 +130,7 @@ def _ridge_evidence(
     values: FloatArray,
     rotated: FloatArray,
     energy: float,
-    n: int,
+    freedom: int,
     known: float = 0.0,
     widest: float = math.inf,
 ) -> float:
@@ -145,7 +147,7 @@ def _ridge_evidence(
         coef = rotated / (values + ratio)
         effective = float(np.sum(values / (values + ratio)))
         residual = max(energy - 2 * float(coef @ rotated) + float(values @ coef**2), 1e-12 * energy)
-        noise = residual / max(n - effective, 0.05 * n)
+        noise = max(residual / max(freedom - effective, 1e-6 * freedom), known)
         prior = max(float(coef @ coef), 1e-300) / max(effective, 1e-12)
         new = float(np.clip(noise / prior, least, max(least, LARGEST_ALPHA)))
         if abs(math.log(new / ratio)) < 1e-4:
@@ -156,12 +158,14 @@ def _ridge_evidence(
 
 @dataclass(frozen=True, eq=False)
 class _Ridge:
-    """A ridge fit to n bags in the eigenbasis of the Gram matrix, the variance of the known noise, and the penalty."""
+    """A ridge fit in the eigenbasis of the Gram matrix of bags, by their degrees of freedom before it, the variance of
+    the known noise, and the penalty.
+    """
 
     values: FloatArray
     rotated: FloatArray
     energy: float
-    n: int
+    freedom: int
     known: float
     alpha: float
 
@@ -172,9 +176,9 @@ class _Ridge:
     def evidence(self) -> float:
         """Logarithm of the marginal likelihood, but for what all features share."""
         squares = max(self.energy - float(self.rotated @ self.coef), 1e-12 * self.energy)
-        noise = max(squares / self.n, self.known, 1e-300)
+        noise = max(squares / self.freedom, self.known, 1e-300)
         volume = float(np.sum(np.log1p(self.values / self.alpha)))
-        return -0.5 * (self.n * math.log(noise) + volume + squares / noise)
+        return -0.5 * (self.freedom * math.log(noise) + volume + squares / noise)
 
     def share(self, most: float, doubt: float) -> float:
         """How far to go to the fit from the constant, 0; ``most`` is what any model may explain of the energy."""
@@ -182,7 +186,7 @@ class _Ridge:
         explained, pull = float(self.values @ coef**2), float(coef @ self.rotated)
         effective = float(np.sum(self.values / (self.values + self.alpha)))
         residual = max(self.energy - 2.0 * pull + explained, 0.0)
-        noise = max(residual / max(self.n - effective, 0.05 * self.n), self.known)
+        noise = max(residual / max(self.freedom - effective, 0.05 * self.freedom), self.known)
         flattery = 2.0 * noise * effective
 
         def estimate(share: float) -> float:

@@ -64,7 +64,8 @@ def check_metric(matrix: FloatArray, *, name: str = "distances") -> None:
             f"{name} must be symmetric, but entry ({i}, {j}) is {matrix[i, j]:g} and ({j}, {i}) is {matrix[j, i]:g}."
         )
     for k in range(matrix.shape[0]):
-        excess = matrix - (matrix[:, k][:, None] + matrix[k][None, :])
+        with np.errstate(over="ignore"):
+            excess = matrix - (matrix[:, k][:, None] + matrix[k][None, :])
         if excess.max() > slack:
             i, j = (int(index) for index in np.unravel_index(int(excess.argmax()), excess.shape))
             raise ValueError(

@@ -23,6 +23,8 @@ MAX_STATES = 320
 GAP = 1e-5
 #: Steps at most, and what n⁴ times their number stays below: a minute or two of one core.
 MAX_STEPS, MAX_WORK = 80, 3e11
+# States with rows this close, in ε, are one in the programme, where a slack of 1 − e^{−ερ} would be none.
+_SAME = 2.0**-24
 # So much of the way to the boundary is taken.
 _STEP = 0.995
 # A gap of so much of the loss of the best constant answer is none.
@@ -38,7 +40,7 @@ def optimal_channel(
     ----------
     distances : ndarray of shape (n, n)
     losses : ndarray of shape (n, n)
-        Of answering y (column) in state x (row), times the prior of x; nonnegative, the same for outputs at distance 0.
+        Of answering y (column) in state x (row), times the prior of x; nonnegative.
     epsilon : float
     start : ndarray of shape (n, n)
         A channel that costs at most ``epsilon``: the result is no worse.
@@ -50,20 +52,26 @@ def optimal_channel(
     bound : float
     """
     n = distances.shape[0]
-    states, labels = np.unique(representatives(distances), return_inverse=True)
+    with np.errstate(over="ignore"):
+        steps = epsilon * distances
+    states, labels = np.unique(representatives(np.where(steps <= _SAME, 0.0, steps)), return_inverse=True)
+    # One of them has at least e^{−ερ} of the other's probability: so much of its losses is lost by answering both.
     merged = np.zeros((states.size, n))
-    np.add.at(merged, labels, losses)
+    np.add.at(merged, labels, losses * np.exp(-steps[np.arange(n), states[labels]])[:, None])
     constant = np.zeros((n, n))
-    constant[:, merged.sum(axis=0).argmin()] = 1.0
+    constant[:, losses.sum(axis=0).argmin()] = 1.0
     scale = float((losses * constant).sum())
     candidates = [constant, start]
     least = min(float((losses * channel).sum()) for channel in candidates)
     bound = 0.0
     if scale > 0:
-        factors = np.exp(-epsilon * distances[np.ix_(states, states)])
+        factors = np.exp(-steps[np.ix_(states, states)])
         np.fill_diagonal(factors, 0.0)
-        merged = merged[:, states] / scale
-        bound = max(levelled_bound(factors, merged) * scale, bound)
+        # Answers that are alike cost next to the same: the least of them bounds all.
+        merged = (
+            np.stack([merged[:, labels == label].min(axis=1) for label in range(states.size)], axis=1) / scale
+        )
+        bound = max(levelled_bound(factors, merged) * scale, constant_bound(factors, merged) * scale)
         if least - bound > GAP * least + _TINY * scale and states.size <= MAX_STATES:
             columns, below = _InteriorPoint(factors, merged).solve()
             bound = max(below * scale, bound)
@@ -90,6 +98,20 @@ def certified_bound(prices: FloatArray, rest: FloatArray, size: FloatArray) -> f
     # Sums of n terms, and factors e^{−ερ} whose exponents err by 745·2⁻⁵³ where they matter.
     least = (rest - (n + 800) * 2.0**-52 * size).min(axis=0)
     return float((prices + least).sum() - n * 2.0**-51 * (np.abs(prices) + np.abs(least)).sum())
+
+
+def constant_bound(factors: FloatArray, losses: FloatArray) -> float:
+    """The bound from what a state says of all others, p(x) ≥ e^{−ερ(x, x′)}·p(x′): tight where ε is next to nothing.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n, n)
+        e^{−ερ}, with 0 on the diagonal.
+    losses : ndarray of shape (n, n)
+    """
+    n = losses.shape[0]
+    least = ((factors + np.eye(n)) @ losses).min(axis=1).max()
+    return float(least * (1 - (n + 800) * 2.0**-52))
 
 
 def levelled_bound(factors: FloatArray, losses: FloatArray) -> float:

@@ -35,9 +35,10 @@ def check_prior(prior: ArrayLike | None, n_states: int) -> NDArray[np.float64] |
     if prior is None:
         return None
     array = np.asarray(prior, dtype=np.float64)
-    if array.shape != (n_states,) or np.any(array < 0) or not np.isfinite(array).all() or array.sum() <= 0:
+    if array.shape != (n_states,) or np.any(array < 0) or not np.isfinite(array).all() or not array.any():
         raise ValueError(
             f"prior must be nonnegative numbers, one per state ({n_states}), got shape {array.shape}."
         )
+    array = array / array.max()  # the sum of huge weights is none
     result: NDArray[np.float64] = array / array.sum()
     return result

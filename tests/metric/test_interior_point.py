@@ -14,7 +14,12 @@ from skprivate.metric import MetricPrivatizer
 from skprivate.metric import _interior_point as interior
 from skprivate.metric._channels import affordable, expected_loss, remapped
 from skprivate.metric._exponential import best_exponential_channel
-from skprivate.metric._interior_point import certified_bound, levelled_bound, optimal_channel
+from skprivate.metric._interior_point import (
+    certified_bound,
+    constant_bound,
+    levelled_bound,
+    optimal_channel,
+)
 from skprivate.privacy._channel import channel_price, quantise_channel
 from tests.metric._linear_programme import essential_pairs, programme
 
@@ -164,3 +169,99 @@ def test_inner_points_keep_their_constraints():
     again = affordable(channel, distances, 0.7)
     np.testing.assert_allclose(again, channel, atol=1e-11)
     assert channel_price(quantise_channel(channel), distances) > 0.69
+
+
+@pytest.mark.parametrize("gap", [1e-17, 1e-14, 1e-11, 1e-8, 1e-7, 1.1e-6, 1e-5])
+def test_states_that_are_all_but_one(gap):
+    """1 − e^{−ερ} was 0 or next to it, and the steps divided by it."""
+    distances = space(np.random.default_rng(0), 5, "plane")[np.ix_([0, 1, 2, 3, 4, 0], [0, 1, 2, 3, 4, 0])]
+    prior = np.random.default_rng(1).dirichlet(np.ones(6))
+    once = solved(distances, 1.0, prior)
+    distances[0, 5] = distances[5, 0] = gap
+    channel, bound = solved(distances, 1.0, prior)
+    loss = expected_loss(channel, distances, prior)
+    assert channel_price(quantise_channel(channel), distances) <= 1.0
+    assert bound <= loss <= bound * (1 + 1e-3)
+    assert loss == pytest.approx(expected_loss(once[0], distances, prior), rel=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [1e-320, 1e-18, 1e-9, 1e-6])
+def test_next_to_no_price_is_known_to_allow_a_constant_only(epsilon):
+    distances = space(np.random.default_rng(0), 7, "plane")
+    channel, bound = solved(distances, epsilon, np.full(7, 1 / 7))
+    loss = expected_loss(channel, distances)
+    assert loss * (1 - 2e-5) <= bound <= loss == pytest.approx(distances.mean(axis=0).min(), rel=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.integers(1, 8), st.floats(1e-3, 8.0), st.sampled_from(["graph", "repeated"]))
+def test_the_bound_from_one_state_is_below_every_channel(seed, n, epsilon, kind):
+    rng = np.random.default_rng(seed)
+    distances, prior = space(rng, n, kind), rng.dirichlet(np.ones(n))
+    factors = np.exp(-epsilon * distances)
+    np.fill_diagonal(factors, 0.0)
+    best = expected_loss(programme(distances, epsilon, prior=prior), distances, prior)
+    assert constant_bound(factors, distances * prior[:, None]) <= best * (1 + 1e-6) + 1e-12
+
+
+def test_answers_that_are_all_but_one_have_the_least_of_their_losses():
+    """Distances are a metric up to rounding, so two answers at distance 0 may cost 1e-9 more or less."""
+    distances = space(np.random.default_rng(2), 5, "plane")[np.ix_([0, 1, 2, 3, 4, 0], [0, 1, 2, 3, 4, 0])]
+    worse = np.ones((6, 6))
+    worse[:, 0] = 1.01
+    losses = distances * worse / 6
+    start = best_exponential_channel(distances, 1.0)
+    _, bound = optimal_channel(distances, losses, 1.0, start)
+    best = programme(distances, 1.0, loss=distances * worse)
+    assert bound <= (losses * best).sum() * (1 + 1e-7)
+
+
+def test_huge_distances_and_weights_are_compared_without_overflow():
+    distances = 1e308 * (1 - np.eye(3)) + 5e307 * np.eye(3, k=1) + 5e307 * np.eye(3, k=-1)
+    model = MetricPrivatizer(1e-308, metric="precomputed", mechanism="optimal", distances=distances)
+    assert model.fit([[0]]).least_loss_ > 0
+    near = np.array([[0, 2, 3, 4.0], [2, 0, 3, 4], [3, 3, 0, 2.5], [4, 4, 2.5, 0]])
+    losses = []
+    for prior in ([1e308] * 4, [1.0] * 4):
+        model = MetricPrivatizer(metric="precomputed", mechanism="optimal", distances=near, prior=prior)
+        losses.append(model.fit([[0]]).expected_loss_)
+    assert losses[0] == losses[1] > 0
+
+
+def test_states_taken_for_one_leave_the_bound_below_every_channel(monkeypatch):
+    """However far apart they are: losses are less by e^{−ερ}, and the best of their answers is free to choose."""
+    for seed in range(20):
+        monkeypatch.setattr(interior, "_SAME", 0.4)
+        distances = space(np.random.default_rng(seed), 6, "plane")
+        _, bound = solved(distances, 1.0, np.full(6, 1 / 6))
+        best = expected_loss(programme(distances, 1.0), distances)
+        assert bound <= best * (1 + 1e-7)
+
+
+def test_bounds_are_those_of_theorem_12():
+    """By its sums, at the first point of the steps and at levelling prices; z_y(x, x) belongs to p ≥ 0."""
+    factors = np.exp(-space(np.random.default_rng(4), 6, "plane"))
+    np.fill_diagonal(factors, 0.0)
+    costs = np.random.default_rng(5).random((6, 6))
+
+    def by_theorem(prices, dual):
+        rest = [
+            [
+                costs[x, y] - prices[x] - dual[y, :, x].sum() + (factors[x] * dual[y, x]).sum()
+                for x in range(6)
+            ]
+            for y in range(6)
+        ]
+        return prices.sum() + np.min(rest, axis=0).sum()
+
+    steps = interior._InteriorPoint(factors, costs)
+    dual = steps.dual.copy()
+    dual[:, range(6), range(6)] = 0.0
+    assert steps._factorise()[1] == pytest.approx(by_theorem(steps.prices, dual), rel=1e-9)
+    kernel = factors + np.eye(6)
+    prices = np.linalg.solve(kernel, (costs * kernel).sum(axis=0))
+    dual[:] = 0.0
+    for y in range(6):
+        dual[y, y] = np.maximum(costs[:, y] - prices, 0.0)
+        dual[y, y, y] = 0.0
+    assert levelled_bound(factors, costs) == pytest.approx(by_theorem(prices, dual), rel=1e-9)
