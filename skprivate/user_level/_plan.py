@@ -211,7 +211,8 @@ def split_budget(
     # Selections of one user's say cost more than zCDP tells where δ is large against ε: those that do not fit are left
     # out, dearest to do without last.
     for left_out in (None, "tail_epsilon", "clip_epsilon", "scale_epsilon", "median_epsilon"):
-        draft = draft if left_out is None else replace(draft, **{left_out: None})
+        fewer: dict[str, Any] = {} if left_out is None else {left_out: None}
+        draft = replace(draft, **fewer)
         z = remaining_multiplier(terms.epsilon, terms.delta, alone, draft.other, n_numbers)
         if math.isfinite(z):
             return replace(draft, multiplier=z * WIDER)
