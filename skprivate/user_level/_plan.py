@@ -35,6 +35,8 @@ SEARCH_PART = 0.25
 MOST_MOMENTUM = 0.8
 #: Momentum given up per noise level of one step.
 MOMENTUM_LOSS = 2.0
+#: A Gaussian sum that needs so many times the noise that zCDP foretells is not worth what is selected beside it.
+MOST_WIDENED = 100.0
 #: Multipliers are widened by this much so that shares rounded in floating point never overrun the budget.
 WIDER = 1.0 + 1e-9
 
@@ -206,8 +208,18 @@ def split_budget(
         n_scales=scales,
         n_medians=medians,
     )
-    z = remaining_multiplier(terms.epsilon, terms.delta, alone, draft.other, n_numbers)
-    return replace(draft, multiplier=z * WIDER)
+    # Selections of one user's say cost more than zCDP tells where δ is large against ε: those that do not fit are left
+    # out, dearest to do without last.
+    for left_out in (None, "tail_epsilon", "clip_epsilon", "scale_epsilon", "median_epsilon"):
+        fewer: dict[str, Any] = {} if left_out is None else {left_out: None}
+        draft = replace(draft, **fewer)
+        z = remaining_multiplier(terms.epsilon, terms.delta, alone, draft.other, n_numbers)
+        if math.isfinite(z):
+            return replace(draft, multiplier=z * WIDER)
+    raise ValueError(
+        f"delta = {terms.delta:g} is too large for epsilon = {terms.epsilon:g}: what is selected leaves nothing. "
+        "Choose a delta well below one over the number of users."
+    )
 
 
 @lru_cache(maxsize=256)
@@ -217,15 +229,22 @@ def remaining_multiplier(
     """Multiplier of one Gaussian sum that fits into (ε, δ) beside ``other``.
 
     Starts from the split in zCDP, which is off by about one per cent, and widens until the accountant agrees: two or
-    three evaluations instead of a root finder's dozens.
+    three evaluations instead of a root finder's dozens. Infinite where ``other`` leaves nothing worth having.
     """
     left = 0.5 / alone**2 - sum(event.rho * count for event, count in other)
-    z = math.sqrt(0.5 / left)
-    while True:
+    if left <= 0.0:
+        return math.inf
+    z, widening = math.sqrt(0.5 / left), 1e-4
+    most, patience = MOST_WIDENED * z, 8
+    while z <= most:
         needed = compose_epsilon([(GaussianEvent(z, n_numbers), 1), *other], delta)
         if needed <= epsilon:
             return z
-        z *= (needed / epsilon) * (1.0 + 1e-4)
+        patience -= 1
+        # Where the rest of the budget is about gone hardly anything is won by a step in proportion.
+        widening *= 2.0 if patience < 0 else 1.0
+        z *= min(needed / epsilon, 2.0) * (1.0 + widening)
+    return math.inf
 
 
 def default_steps(level: float, most: int) -> int:

@@ -74,6 +74,8 @@ _MISSES = 9.0
 #: A priori the next larger reach is e^−_DECAY times as likely.
 _DECAY = 1.0 / 24.0
 _REACH_CANDIDATES = math.log(1.0 / _DECAY) + _MISSES
+#: Targets and penalties are at most those of so many users: sums of costs stay far from overflow.
+_MANY = 2.0**40
 
 
 @dataclass(frozen=True)
@@ -276,8 +278,10 @@ class Standardisation:
             return TARGET_REACH
         share = _beyond(self.tail_epsilon, n_users)
         power = math.log(excess / OCTAVE_ERROR) / math.log(MOST_BEYOND / share)
-        heavy = TARGET_REACH * excess * max(share * n_users, 1.0) ** power
-        return float(max(TARGET_REACH, min(heavy, NOISE_REACH / self._level(n_users))))
+        most = NOISE_REACH / self._level(n_users)
+        # In logarithms: the power itself may be beyond what a float holds.
+        heavy = math.log(TARGET_REACH * excess) + power * math.log(max(share * n_users, 1.0))
+        return max(TARGET_REACH, math.exp(heavy) if heavy < math.log(most) else most)
 
 
 def _least_reach(centre: float) -> int:
@@ -294,8 +298,8 @@ def _reach(cells: IntArray, least: int, n_beyond: float, epsilon: float, release
     occupied = np.flatnonzero(counts)
     costs = reach_costs(
         WeightedCells(occupied, counts[occupied] * UNIT_WEIGHT),
-        target=math.ceil(n_beyond * UNIT_WEIGHT),
-        penalty=math.ceil(2.0 * _DECAY / epsilon * UNIT_WEIGHT),
+        target=math.ceil(min(n_beyond, _MANY) * UNIT_WEIGHT),
+        penalty=math.ceil(min(2.0 * _DECAY / epsilon, _MANY / OCTAVES.last) * UNIT_WEIGHT),
     )
     chosen = int(release.select(-costs[: len(counts)], sensitivity=UNIT_WEIGHT, epsilon=epsilon))
     return OCTAVES.value(least + chosen) if chosen else 0.0

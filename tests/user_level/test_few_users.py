@@ -11,7 +11,8 @@ from sklearn.metrics import roc_auc_score
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency, compose_epsilon, gaussian_noise_multiplier, public_generator
-from skprivate.user_level._frame import Frame
+from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT
+from skprivate.user_level._frame import TARGET_REACH, Frame
 from skprivate.user_level._losses import LogisticLoss, MultinomialLoss, SmoothedHingeLoss, SquaredLoss
 from skprivate.user_level._noise_rules import (
     EXAGGERATION,
@@ -26,9 +27,11 @@ from skprivate.user_level._row_bound import bounded_columns, public_bound
 from skprivate.user_level._standardise import (
     LEAST_PRICE,
     MOST_SHARE,
+    NOISE_REACH,
     NORM_SHARE,
     SHARE,
     TARGET_SHARE,
+    _reach,
     plan_standardisation,
 )
 
@@ -278,3 +281,42 @@ def test_prepared_features_keep_their_scales_and_lose_their_means():
     model = fitted(UserLevelSGDClassifier(1.0, random_state=0), X, y)
     np.testing.assert_array_equal(model.feature_scale_, 1.0)
     np.testing.assert_allclose(model.feature_center_, [0.0, 1.0, -1.0, 0.5], atol=0.3)
+
+
+def test_what_selections_leave_is_found_out_where_delta_is_large():
+    """In zCDP .74 of the budget, by the accountant more than all: looking for what is left never came to an end."""
+    terms = Terms(0.01, 0.1, Adjacency.REPLACE_ONE, 300)
+    mechanism = UserLevelSGDRegressor(0.01, delta=0.1, solver="moments")._mechanism(1, terms, False)
+    assert mechanism.mean.split.tail_epsilon is None
+    assert mechanism.mean.split.scale_epsilon is not None
+    assert compose_epsilon(mechanism.events, 0.1) <= 0.01
+
+
+@pytest.mark.parametrize("n_users", [6_300_000, 50_000_000])
+@pytest.mark.parametrize("excess", [1.0, 3.0, 2.0**40, 2.0**92])
+def test_a_tail_of_any_weight_has_an_end(n_users, excess):
+    """The power of the rank was no float, and the fit ended in an error that told of the data."""
+    terms = Terms(1e-4, 1e-6, Adjacency.REPLACE_ONE, n_users)
+    plan = plan_standardisation(terms, n_features=1, centred=True, target=True)
+    reach = plan._target_reach(excess, n_users)
+    assert TARGET_REACH <= reach <= max(TARGET_REACH, NOISE_REACH / plan._level(n_users))
+    assert (reach > TARGET_REACH) == (excess > 1.0)
+
+
+@pytest.mark.parametrize("n_users", [1e9, 1e13, 1e18, 1e300])
+def test_costs_of_reaches_do_not_overflow(n_users):
+    """A cost that wraps around moves by 2⁶⁴ when one user comes."""
+    seen = []
+
+    class Costs:
+        def select(self, utilities, **_):
+            seen.append(-utilities)
+            return 0
+
+    for n_far in (3, 4):
+        cells = np.zeros(OCTAVES.last + 1, dtype=np.int64)
+        cells[[0, -1]] = 10, n_far
+        _reach(cells, 5, 0.35 * n_users, 31.0 / n_users, Costs())
+    assert all((costs >= 0).all() for costs in seen)
+    assert (np.diff(seen[0][1:-1]) > 0).all(), "every step costs more"
+    assert np.abs(seen[1] - seen[0]).max() <= UNIT_WEIGHT
