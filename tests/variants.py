@@ -241,8 +241,10 @@ def _random_bags():
         sp.RandomBagClassifier: [
             (each, (default_data,)) for each in modes(sp.RandomBagClassifier, classes=([0, 1],), **losses)
         ]
+        + [(each, (three_classes,)) for each in modes(sp.RandomBagClassifier, classes=([0, 1, 2],), **losses)]
         + [
-            (each, (three_classes,)) for each in modes(sp.RandomBagClassifier, classes=([0, 1, 2],), **losses)
+            (sp.RandomBagClassifier(classes=[0, 1], bag_size=3, buckets=False, prior=prior), (default_data,))
+            for prior in ("ridge", "spread")
         ],
         sp.RandomBagRegressor: [
             (each, (default_data, extreme_labels))
@@ -253,6 +255,10 @@ def _random_bags():
                 loss=("squared", "debiased"),
                 label_bounds=bounds,
             )
+        ]
+        + [
+            (sp.RandomBagRegressor(bag_size=3, buckets=True, prior=prior), (default_data,))
+            for prior in ("ridge", "spread")
         ],
     }
 

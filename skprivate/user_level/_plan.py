@@ -33,6 +33,8 @@ SEARCH_SHARE = 0.1
 SEARCH_PART = 0.25
 #: Largest momentum of the refinement.
 MOST_MOMENTUM = 0.8
+#: Coefficients for whose noise the search's share is chosen.
+FEW_COEF = 5
 #: Momentum given up per noise level of one step.
 MOMENTUM_LOSS = 2.0
 #: A Gaussian sum that needs so many times the noise that zCDP foretells is not worth what is selected beside it.
@@ -299,12 +301,13 @@ class DescentPlan:
     def search_share(self) -> float:
         """Share of the search: a step of it has at most the noise of a unanimous vote, if its part of the steps allows.
 
-        With more noise the search would only walk away from the start. From public numbers, as all multipliers.
+        With more noise the search would only walk away from the start. From public numbers, as all multipliers; not from
+        the number of coefficients, which a step before may have released: noise is that of a few.
         """
         n_users = self.split.terms.n_users
         if n_users is None:
             return SEARCH_SHARE
-        quiet = self.search_steps * self.split.level(n_users, self.n_coef) ** 2
+        quiet = self.search_steps * self.split.level(n_users, FEW_COEF) ** 2
         return min(SEARCH_PART, max(SEARCH_SHARE, quiet))
 
     @property

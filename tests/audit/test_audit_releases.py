@@ -51,7 +51,8 @@ def test_floating_point_noise_is_found_by_its_holes():
 def test_objects_with_fit_and_an_epsilon():
     X = np.zeros((5, 1))
     y, other = np.zeros(5), np.array([0.0, 0.0, 0.0, 0.0, 1.0])
-    sound = audit_function(Peer(1.0), (X, y), (X, other), random_state=0)
+    # Its noise is not seeded: refuted by chance once in a million runs.
+    sound = audit_function(Peer(1.0), (X, y), (X, other), random_state=0, confidence=1 - 1e-6)
     assert not sound.violated and sound.claimed_epsilon == 1.0 and sound.name == "Peer"
     assert audit_function(Peer(1.0, noise=0.2), (X, y), (X, other), random_state=0).violated
     with pytest.raises(ValueError, match="claim"):
