@@ -92,6 +92,7 @@ def test_slack_of_the_law_covers_every_law_within_it():
 # -- validity --------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
 def test_false_alarms_in_two_thousand_null_runs(delta):
     """The best adversary against a mechanism that uses its ε up: right guesses are coins of the allowed bias.
@@ -110,6 +111,7 @@ def test_false_alarms_in_two_thousand_null_runs(delta):
     assert alarms > 0
 
 
+@pytest.mark.slow
 def test_audits_of_sound_releases_raise_no_more_alarms_than_stated():
     alarms, X = 0, np.zeros((60, 1))
     for seed in range(300):
@@ -147,7 +149,9 @@ def test_the_law_without_a_release_is_no_evidence():
 # -- power --------------------
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize(
+    "epsilon", [0.5, *(pytest.param(each, marks=pytest.mark.slow) for each in (1.0, 4.0))]
+)
 @pytest.mark.parametrize(
     ("make", "values"),
     [(RandomBagClassifier, [0, 1]), (RandomBagClassifier, ["a", "b", "c"]), (RandomBagRegressor, [0.0, 1.0])],

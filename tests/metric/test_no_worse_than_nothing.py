@@ -39,7 +39,7 @@ def uniform(d):
     return GridMeasure(np.zeros(d), np.ones(d), np.full((side,) * d, float(side) ** -d), "cells")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(
     st.integers(0, 10**6),
     st.sampled_from([1, 2, 4, 6]),
@@ -61,7 +61,7 @@ def test_never_much_worse_than_the_uniform_measure(seed, d, n, epsilon, kind, me
     assert distance(model.measure_, rows) <= allowed
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6), st.integers(2, 9), st.floats(0.01, 20.0), st.booleans())
 def test_an_optimal_channel_is_never_worse_than_an_answer_without_looking(seed, n, epsilon, even):
     rng = np.random.default_rng(seed)

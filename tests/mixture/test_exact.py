@@ -218,7 +218,7 @@ def test_a_private_row_moves_log_probabilities_by_at_most_epsilon(rule, adjacenc
 
 
 @pytest.mark.parametrize(("monotone", "rate"), [(False, 0.5), (True, 1.0)])
-@pytest.mark.parametrize("rule", ["exponential", "permute-and-flip"])
+@pytest.mark.parametrize("rule", ["exponential", pytest.param("permute-and-flip", marks=pytest.mark.slow)])
 def test_draws_follow_the_exact_probabilities(rule, monotone, rate):
     """Chi-square over all hypotheses at a failure probability of 10⁻⁶."""
     X = np.array([[0.0, 0], [2, 0], [0, 2], [1, 0.5], [3, 3], [0.3, 0.3], [2, 2]])
