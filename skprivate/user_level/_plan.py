@@ -301,8 +301,8 @@ class DescentPlan:
     def search_share(self) -> float:
         """Share of the search: a step of it has at most the noise of a unanimous vote, if its part of the steps allows.
 
-        With more noise the search would only walk away from the start. From public numbers, as all multipliers; not from
-        the number of coefficients, which a step before may have released: noise is that of a few.
+        With more noise the search would only walk away from the start. From public numbers, as all multipliers; not
+        from the number of coefficients, which a step before may have released: noise is that of a few.
         """
         n_users = self.split.terms.n_users
         if n_users is None:
