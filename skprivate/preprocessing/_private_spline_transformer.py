@@ -241,7 +241,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
 
         Returns
         -------
-        X_splines : ndarray of shape (n_samples, n_features * n_outputs_)
+        X_splines : ndarray of shape (n_samples, n_columns)
             For each feature ``n_knots - 1`` columns with ``basis="smooth"``, ``n_knots + degree - 2`` B-splines, or
             one more with ``include_bias=True``.
         """
