@@ -47,7 +47,8 @@ def make_mechanism(estimator: Any, problem: Problem, roles: Roles) -> tuple[str,
             problem,
             strategy,
             epsilon - (counting or 0.0),
-            rng=public_generator(0),  # of directions offered: the same each time, so that a quote is what a fit pays
+            # The same directions are offered each time, so that a quote is what a fit pays.
+            rng=public_generator(0),
             n_jobs=estimator.n_jobs,
             rule=estimator.selection,
             monotone=monotone,
