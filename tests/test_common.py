@@ -48,7 +48,9 @@ REQUIRED = {
 
 #: Estimators of which every example of a required argument would be wrong for another.
 BY_NAME = {
-    "PrivateSearchCV": lambda kind: kind(UserLevelSGDClassifier(max_iter=2), {"alpha": [0.0, 1.0]}, n_iter=2)
+    "PrivateSearchCV": lambda kind: kind(UserLevelSGDClassifier(max_iter=2), {"alpha": [0.0, 1.0]}, n_iter=2),
+    # By default it looks at nothing where rows are as few as here: tests/preprocessing/test_private_splines.py.
+    "PrivateSplineTransformer": lambda kind: kind(n_knots=5),
 }
 
 

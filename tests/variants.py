@@ -443,9 +443,10 @@ def _preprocessors():
         sp.preprocessing.PrivateKBinsDiscretizer, n_bins=(7,), encode=("ordinal", "onehot"), adjacency=BOTH
     )
     quantiles = modes(sp.preprocessing.PrivateQuantileTransformer, n_quantiles=(3, 33), **ways)
-    splines = modes(sp.preprocessing.PrivateSplineTransformer, n_knots=("auto", 4), **ways)
+    splines = modes(sp.preprocessing.PrivateSplineTransformer, n_knots=(5, 4), **ways)
     splines += modes(
         sp.preprocessing.PrivateSplineTransformer,
+        n_knots=(5,),
         basis=("b-spline",),
         include_bias=(True, False),
         degree=(1, 3),

@@ -1,5 +1,6 @@
 """From a data frame to input of a private estimator: with public constants, or with private ones."""
 
+from skprivate.preprocessing._additive_pipeline import make_additive_pipeline
 from skprivate.preprocessing._few import TooFewUnitsWarning
 from skprivate.preprocessing._private_imputer import PrivateImputer
 from skprivate.preprocessing._private_k_bins_discretizer import PrivateKBinsDiscretizer
@@ -20,4 +21,5 @@ __all__ = [
     "PublicOrdinalEncoder",
     "PublicScaler",
     "TooFewUnitsWarning",
+    "make_additive_pipeline",
 ]

@@ -30,3 +30,12 @@ def warn_if_too_few(n_units: int | None, needed: float, unit: str, name: str, n_
             "pass public bounds.",
             TooFewUnitsWarning,
         )
+
+
+def warn_that_columns_pass(n_units: int | None, unit: str, name: str, n_columns: int) -> None:
+    """Warn that a public number of units was found too small to pay for anything."""
+    warn_caller(
+        f"{n_units} {unit}s are too few for knots of {n_columns} column(s) at this budget: {name} hands them on as "
+        "they are and spends nothing. Raise epsilon, transform fewer columns, or set n_knots.",
+        TooFewUnitsWarning,
+    )

@@ -22,7 +22,7 @@ from skprivate.preprocessing._columns import (
     unit_assumptions,
     unit_name,
 )
-from skprivate.preprocessing._few import warn_if_too_few
+from skprivate.preprocessing._few import warn_if_too_few, warn_that_columns_pass
 from skprivate.preprocessing._quantile_edges import ColumnQuantiles
 from skprivate.preprocessing._spline_basis import b_splines, edges_of, smooth_splines
 from skprivate.privacy import Adjacency
@@ -32,6 +32,9 @@ from skprivate.privacy._quantiles import MOST_BINS
 KNOTS, KNOTS_UNTOLD = (17, 9, 5), 9
 #: A quantile is found up to about a quarter of the units that a median needs: intervals hold three times that.
 UNITS_PER_INTERVAL = 0.8
+#: With the least knots curves are worth their noise where there are so many times the units that a median needs: on
+#: generated data a linear model is ahead below, splines are above where anything bends.
+LEAST_UNITS = 1.5
 
 
 class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
@@ -47,14 +50,16 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
     n_knots : int or "auto", default="auto"
         Knots of each feature, 3 to 1025: ``n_knots - 2`` quantiles and the outermost two, which are extrapolated. The
         price grows with the logarithm only. "auto" is 17, 9 or 5, the most for which the public number of units is
-        enough, and 9 under "add-remove", where it is not public.
+        enough, and 9 under "add-remove", where it is not public. Where units are too few for 5, nothing is spent and
+        columns are handed on as they are, with a `TooFewUnitsWarning`: a linear model does better with the line.
     degree : int, default=3
         Of the polynomials between knots, 1 to 5.
     basis : {"smooth", "b-spline"}, default="smooth"
         "smooth": functions that are uncorrelated, as many as there are intervals between knots. The first is the
-        feature itself, centred and scaled, up to the outermost knots; then come ever wigglier ones, the k-th of
-        deviation 1/k, so that private models and penalties hold on to what noise leaves visible. "b-spline": the
-        functions of `~sklearn.preprocessing.SplineTransformer`, between 0 and 1, on the same knots.
+        feature itself, centred and scaled, up to five deviations or the outermost knots, or ``bounds``; then come ever
+        wigglier ones, the k-th of deviation 1/k, so that private models and penalties hold on to what noise leaves
+        visible. "b-spline": the functions of `~sklearn.preprocessing.SplineTransformer`, between 0 and 1, on the same
+        knots.
     include_bias : bool, default=False
         Whether B-splines of a feature sum to one, as in `~sklearn.preprocessing.SplineTransformer`; otherwise the
         last one is left out. For ``basis="b-spline"`` only: no combination of smooth functions is a constant.
@@ -72,14 +77,16 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
     Attributes
     ----------
     knots_ : list of ndarray of shape (n_knots_[j],)
-        Increasing; the functions are constant beyond the outermost ones.
+        Increasing; beyond the outermost ones functions are constant, but for the first smooth one. Empty where
+        columns are handed on.
     n_knots_ : ndarray of shape (n_features,)
-        Knots of each feature: fewer than asked for where released quantiles coincide (columns of few values).
+        Knots of each feature: fewer than asked for where released quantiles coincide (columns of few values), 0 where
+        columns are handed on.
     n_outputs_ : int
         Columns that `transform` gives for each feature, from public numbers: what a model after this one pays cannot
         depend on the data. Those for which a feature has too few knots are zeros.
     row_bound_ : float
-        No transformed row has a larger Euclidean norm, whatever its numbers are.
+        No transformed row has a larger Euclidean norm, whatever its numbers are. Infinite where columns are handed on.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -89,6 +96,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
 
     See Also
     --------
+    make_additive_pipeline : With a linear model behind it and one budget for both.
     PrivateKBinsDiscretizer : Steps instead of curves.
     PrivateQuantileTransformer : One curve for each feature, whatever the target.
 
@@ -200,8 +208,15 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
             n_units=n_units,
         ) as release:
             inner = mechanism.run(data, release)
+        if not mechanism.n_bins:
+            warn_that_columns_pass(n_units, unit_name(user_ids), type(self).__name__, n_columns)
+            self._splines, self.n_outputs_, self.row_bound_ = None, 1, np.inf
+            self.knots_, self.n_knots_ = [np.empty(0)] * n_columns, np.zeros(n_columns, dtype=int)
+            return self
         warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
-        make = smooth_splines if self.basis == "smooth" else b_splines
+        make: Any = b_splines
+        if self.basis == "smooth":
+            make = partial(smooth_splines, goes_on=mechanism.bounds is None)
         ends = mechanism.bounds or (None,) * n_columns
         splines = [make(edges_of(*pair), int(self.degree)) for pair in zip(inner, ends, strict=True)]
         width = mechanism.n_bins[0]
@@ -228,9 +243,10 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
             return of(KNOTS_UNTOLD)
         for n_knots in KNOTS:
             mechanism = of(n_knots)
-            if n_units >= UNITS_PER_INTERVAL * (n_knots - 1) * mechanism.least_units:
-                break
-        return mechanism
+            enough = LEAST_UNITS if n_knots == KNOTS[-1] else UNITS_PER_INTERVAL * (n_knots - 1)
+            if n_units >= enough * mechanism.least_units:
+                return mechanism
+        return quantiles(n_bins=())
 
     def transform(self, X):
         """Replace every number by its functions.
@@ -243,10 +259,12 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         -------
         X_splines : ndarray of shape (n_samples, n_columns)
             For each feature ``n_knots - 1`` columns with ``basis="smooth"``, ``n_knots + degree - 2`` B-splines, or
-            one more with ``include_bias=True``.
+            one more with ``include_bias=True``; or X itself, without gaps, where columns are handed on.
         """
         check_is_fitted(self)
         table = numeric_table(self, X, reset=False)
+        if self._splines is None:
+            return np.where(np.isnan(table), 0.0, table)
         return np.hstack([spline(table[:, j]) for j, spline in enumerate(self._splines)])
 
     def get_feature_names_out(self, input_features=None):
@@ -263,6 +281,8 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         """
         check_is_fitted(self, "n_features_in_")
         names = _check_feature_names_in(self, input_features)
+        if self._splines is None:
+            return names
         return np.array([f"{name}_sp_{k}" for name in names for k in range(self.n_outputs_)], dtype=object)
 
     def __sklearn_tags__(self):

@@ -47,7 +47,7 @@ class ColumnQuantiles(Mechanism):
     Parameters
     ----------
     n_bins : tuple of int
-        For each column; at least 2.
+        For each column; at least 2. Empty: nothing is released.
     epsilon, delta : float
     adjacency : Adjacency
     bounds : tuple of (float, float), or None
@@ -71,7 +71,7 @@ class ColumnQuantiles(Mechanism):
 
     @property
     def events(self) -> Plan:
-        return ((BoundedRangeEvent(self.price), self.n_selections),)
+        return ((BoundedRangeEvent(self.price), self.n_selections),) if self.n_bins else ()
 
     @property
     def least_units(self) -> float:
@@ -90,6 +90,8 @@ class ColumnQuantiles(Mechanism):
         -------
         list of ndarray of shape (n_bins[j] - 1,)
         """
+        if not self.n_bins:
+            return []
         draws: dict[str, Any] = {"epsilon": self.price, "adjacency": self.adjacency, "release": release}
         bounds = self.bounds or (None,) * len(self.n_bins)
         values = column_cells(data, partial(cells_within, bounds=self.bounds), UNIT_WEIGHT)

@@ -25,6 +25,10 @@ TIE, RELATIVE_TIE, LEAST_SPAN = 1e-3, 1e-9, 2.0**-30
 BEYOND = 3.0
 #: Points of each interval between released quantiles that stand for the units in it.
 NODES = 8
+#: The first function goes on up to so many of its deviations where that is beyond the outermost knots.
+REACH = 5.0
+#: Parts of an interval on which the norm of a row is bounded, and what rounding may add to it.
+GRID, ROUNDING = 32, 1e-12
 #: Directions of smaller variance are none.
 _LEAST_VARIANCE = 1e-9
 
@@ -79,7 +83,7 @@ def _merged(numbers: FloatArray, tie: float) -> FloatArray:
 
 
 class ColumnSplines(NamedTuple):
-    """Functions of one column, constant beyond the outermost knots.
+    """Functions of one column, constant beyond the outermost knots, but for a first one that goes on as a line.
 
     Attributes
     ----------
@@ -91,12 +95,18 @@ class ColumnSplines(NamedTuple):
         Knots with those beyond the ends that complete the basis, in units.
     coef : ndarray of shape (n_knots + degree - 1, n_outputs)
         Coefficients of B-splines.
+    slope : float
+        Of the first function beyond the outermost knots, in units.
+    ends : (float, float)
+        Where it ends, in units.
     """
 
     knots: FloatArray
     unit: float
     sequence: FloatArray
     coef: FloatArray
+    slope: float = 0.0
+    ends: tuple[float, float] = (0.0, 0.0)
 
     def __call__(self, values: FloatArray) -> FloatArray:
         """Functions of every number by itself; 0 where it is missing.
@@ -110,22 +120,53 @@ class ColumnSplines(NamedTuple):
         ndarray of shape (n_rows, n_outputs)
         """
         missing = np.isnan(values)
-        inside = np.clip(np.where(missing, self.knots[0], values), self.knots[0], self.knots[-1])
-        degree = len(self.sequence) - len(self.coef) - 1
-        result: FloatArray = BSpline(self.sequence, self.coef, degree)(inside / self.unit)
+        known = np.where(missing, self.knots[0], values)
+        inside = np.clip(known, self.knots[0], self.knots[-1]) / self.unit
+        result: FloatArray = self._inside(inside)
+        if self.slope:
+            with np.errstate(over="ignore"):  # beyond the ends in any case
+                result[:, 0] += self.slope * (np.clip(known / self.unit, *self.ends) - inside)
         result[missing] = 0.0
         return result
 
+    @property
+    def _degree(self) -> int:
+        return len(self.sequence) - len(self.coef) - 1
+
+    @property
+    def _inside(self) -> BSpline:
+        """The functions between the outermost knots, in units."""
+        return BSpline(self.sequence, self.coef, self._degree)
+
     def of_width(self, width: int) -> ColumnSplines:
-        """With functions that are 0 at the end, up to this number of them."""
+        """With so many functions: the first ones, or with some that are 0 at the end."""
         coef = np.zeros((len(self.coef), width))
-        coef[:, : self.coef.shape[1]] = self.coef
+        kept = self.coef[:, :width]
+        coef[:, : kept.shape[1]] = kept
         return self._replace(coef=coef)
 
     @property
     def bound(self) -> float:
-        """Largest norm of the functions at any number: B-splines are weights that sum to one."""
-        return float(np.sqrt((self.coef**2).sum(axis=1).max()))
+        """Largest norm of the functions at any number.
+
+        Between neighbours of a grid functions are off their chords by at most an eighth of the squared distance times
+        their second derivatives, which are means of their coefficients, as splines are.
+        """
+        degree, inner = self._degree, self.sequence[self._degree : -self._degree]
+        widths = np.diff(inner)
+        places = np.arange(GRID + 1) / GRID
+        points = inner[:-1, None] + widths[:, None] * places
+        points[:, -1] = inner[1:]
+        largest = np.linalg.norm(self._inside(points.ravel()), axis=1).reshape(points.shape).max(axis=1)
+        if degree > 1:
+            bends = np.linalg.norm(self._inside.derivative(2).c[: len(widths) + degree - 2], axis=1)
+            bends = np.lib.stride_tricks.sliding_window_view(bends, degree - 1).max(axis=1)
+            largest = largest + (widths / GRID) ** 2 / 8.0 * bends
+        coefficients = np.linalg.norm(self.coef, axis=1).max()
+        found = min(float(largest.max()), float(coefficients))
+        if self.slope:
+            found = max(found, *np.linalg.norm(self(np.array(self.ends) * self.unit), axis=1))
+        return found * (1.0 + ROUNDING)
 
 
 def b_splines(edges: FloatArray, degree: int) -> ColumnSplines:
@@ -145,7 +186,7 @@ def b_splines(edges: FloatArray, degree: int) -> ColumnSplines:
     return ColumnSplines(knots, unit, spline.t, spline.c)
 
 
-def smooth_splines(edges: FloatArray, degree: int) -> ColumnSplines:
+def smooth_splines(edges: FloatArray, degree: int, *, goes_on: bool = True) -> ColumnSplines:
     """Uncorrelated splines, the smoothest first, the k-th of deviation 1/k: as many as there are intervals.
 
     The distribution is that which the edges stand for, equal shares between neighbours. The first function is linear;
@@ -157,6 +198,8 @@ def smooth_splines(edges: FloatArray, degree: int) -> ColumnSplines:
     edges : ndarray
         Of `edges_of`.
     degree : int
+    goes_on : bool
+        Whether the first function goes on beyond the outermost knots. Not where these are a public range.
     """
     plain = b_splines(edges, degree)
     places = (np.arange(NODES) + 0.5) / NODES
@@ -174,12 +217,20 @@ def smooth_splines(edges: FloatArray, degree: int) -> ColumnSplines:
     kept = variances > _LEAST_VARIANCE
     directions = directions[:, kept] / np.sqrt(variances[kept])
     steps = np.diff(rest, axis=0) @ directions
-    _, turned = eigh(steps.T @ steps)
-    directions = directions @ turned
+    if kept.any():  # SciPy before 1.14 refuses an empty matrix
+        directions = directions @ eigh(steps.T @ steps)[1]
     # As functions of the B-splines themselves, with mean 0.
     wiggles = directions - np.outer(linear, slopes @ directions)
     wiggles = wiggles - means @ wiggles
     coef = np.column_stack([linear, wiggles])[:, : len(plain.knots) - 1]
     largest = np.take_along_axis(coef, np.abs(coef).argmax(axis=0)[None], axis=0)
     signs = np.append(1.0, np.sign(largest[0, 1:]))
-    return plain._replace(coef=np.ascontiguousarray(coef * signs / np.arange(1, coef.shape[1] + 1)))
+    coef = np.ascontiguousarray(coef * signs / np.arange(1, coef.shape[1] + 1))
+    splines = plain._replace(coef=coef)
+    if not goes_on:
+        return splines
+    first, last = (plain.knots[[0, -1]] / plain.unit).tolist()
+    low, high = splines(plain.knots[[0, -1]])[:, 0].tolist()
+    slope = (high - low) / (last - first)
+    ends = min(first - (REACH + low) / slope, first), max(last + (REACH - high) / slope, last)
+    return splines._replace(slope=slope, ends=ends)

@@ -59,7 +59,7 @@ MODELS = {
         3.0, n_quantiles=9, bounds=BOUNDS, adjacency="add-remove"
     ),
     "bins": PrivateKBinsDiscretizer(3.0, n_bins=[2, 5, 3]),
-    "splines": PrivateSplineTransformer(3.0),
+    "splines": PrivateSplineTransformer(3.0, n_knots=9),
     "splines, bounds": PrivateSplineTransformer(3.0, bounds=BOUNDS, basis="b-spline", adjacency="add-remove"),
     "medians": PrivateImputer(3.0),
     "medians, bounds": PrivateImputer(3.0, bounds=BOUNDS, adjacency="add-remove"),

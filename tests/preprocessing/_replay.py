@@ -32,7 +32,9 @@ def fit_twice(make, first, second):
 
 def scores(draw):
     """Ends of runs and their scores."""
-    counts = draw.options.get("multiplicity") or [1] * draw.statistic.size
+    counts = draw.options.get("multiplicity")
+    if counts is None:
+        counts = np.ones(draw.statistic.size, dtype=np.int64)
     return np.cumsum(np.array(counts, dtype=object)), draw.statistic
 
 

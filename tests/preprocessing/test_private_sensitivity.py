@@ -34,7 +34,7 @@ MAKERS = {
     "bounds": lambda **k: PrivateStandardScaler(1.0, bounds=(-2, 3), **k),
     "quantiles": lambda **k: PrivateQuantileTransformer(1.0, n_quantiles=6, **k),
     "bins": lambda **k: PrivateKBinsDiscretizer(1.0, n_bins=3, bounds=(-2, 3), **k),
-    "splines": lambda **k: PrivateSplineTransformer(1.0, **k),
+    "splines": lambda **k: PrivateSplineTransformer(1.0, n_knots=9, **k),
     "median": lambda **k: PrivateImputer(1.0, **k),
     "mean": lambda **k: PrivateImputer(1.0, strategy="mean", **k),
     "mode": lambda **k: PrivateImputer(1.0, strategy="most_frequent", categories=[0.0, 1.0, 3.0], **k),

@@ -14,10 +14,10 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
-from skprivate import UserLevelSGDRegressor
+from skprivate import PrivacyLedger, UserLevelSGDRegressor
 from skprivate.inspection import check_pipeline, guarantee_of
 from skprivate.preprocessing import PrivateSplineTransformer, TooFewUnitsWarning
-from skprivate.preprocessing._spline_basis import BEYOND, b_splines, edges_of, smooth_splines
+from skprivate.preprocessing._spline_basis import BEYOND, REACH, b_splines, edges_of, smooth_splines
 
 SEEDS = range(5)
 QUANTILES = np.array([-2.0, 0.0, 0.5, 1.0, 4.0, 9.0, 9.5])
@@ -88,7 +88,7 @@ def test_b_splines_are_those_of_scikit_learn(degree, include_bias):
 @pytest.mark.parametrize("degree", [1, 2, 3])
 def test_smooth_functions_span_the_b_splines_without_a_constant(degree):
     edges = edges_of(QUANTILES, None)
-    grid = np.linspace(-9, 20, 5001)
+    grid = np.linspace(edges[0], edges[-1], 5001)
     smooth, plain = smooth_splines(edges, degree)(grid), b_splines(edges, degree)(grid)
     fit = LinearRegression().fit(plain, smooth)
     np.testing.assert_allclose(fit.predict(plain), smooth, atol=1e-8)
@@ -129,8 +129,35 @@ def test_no_row_is_longer_than_its_bound_and_all_are_by_themselves(inner, bounds
         assert (np.linalg.norm(Z, axis=1) <= splines.bound * (1 + 1e-12)).all()
         for i, value in enumerate(values):
             assert splines(np.array([value])).tobytes() == Z[i].tobytes()
-        far = splines(np.array([-1.7e308, edges[0], edges[-1], 1.7e308]))
-        assert far[0].tolist() == far[1].tolist() and far[2].tolist() == far[3].tolist()
+        low, high = (end * splines.unit for end in splines.ends) if splines.slope else edges[[0, -1]]
+        far = splines(np.array([-1.7e308, low, high, 1.7e308]))
+        np.testing.assert_allclose(far[[0, 3]], far[[1, 2]], rtol=1e-12, atol=1e-12)
+        assert far[[0, 3], 1:].tolist() == splines(edges[[0, -1]])[:, 1:].tolist()
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 5])
+def test_the_first_function_is_a_line_up_to_its_reach(degree):
+    splines = smooth_splines(edges_of(QUANTILES, None), degree)
+    low, high = splines.ends[0] * splines.unit, splines.ends[1] * splines.unit
+    assert low < splines.knots[0] and high > splines.knots[-1]
+    Z = splines(np.linspace(low, high, 1001))
+    np.testing.assert_allclose(np.diff(Z[:, 0]), (Z[-1, 0] - Z[0, 0]) / 1000, rtol=1e-9)
+    np.testing.assert_allclose(Z[[0, -1], 0], [-REACH, REACH])
+    # Outermost knots that are farther out are where it ends.
+    far = smooth_splines(edges_of(np.array([0.0, 0.1, 0.2, 30.0]), None), degree)
+    assert far.ends[1] * far.unit == pytest.approx(far.knots[-1]) or far(far.knots[-1:])[0, 0] < REACH
+
+
+@given(COLUMNS, RANGES, st.integers(1, 5))
+@settings(deadline=None)
+def test_the_bound_of_rows_is_hardly_above_the_longest(inner, bounds, degree):
+    edges = edges_of(inner, bounds)
+    splines = smooth_splines(edges, degree)
+    knots = np.unique(edges)
+    inside = np.concatenate([a + (b - a) * np.linspace(0, 1, 101) for a, b in pairwise(knots)])
+    ends = np.array(splines.ends) * splines.unit
+    longest = np.linalg.norm(splines(np.concatenate([inside, ends])), axis=1).max()
+    assert longest <= splines.bound <= 1.15 * longest
 
 
 # --- the transformer -------------------------------------------------------------------------------------------------
@@ -153,7 +180,10 @@ def test_knots_are_at_quantiles(adjacency, seed):
     assert model.n_knots_[2] < 9 and model.n_outputs_ == 8
     Z = model.transform(X)
     assert Z.shape == (20_000, 24) and not Z[:, 16 + model.n_knots_[2] - 1 :].any()
-    np.testing.assert_allclose(Z[:, [0, 8]].std(axis=0), 1, atol=0.25)
+    # Of what lies between the knots: beyond them goes the line.
+    ends = np.array([knots[[0, -1]] for knots in model.knots_]).T
+    within = model.transform(np.clip(X, *ends))
+    np.testing.assert_allclose(within[:, [0, 8]].std(axis=0), 1, atol=0.25)
     assert np.linalg.norm(Z, axis=1).max() <= model.row_bound_
 
 
@@ -161,9 +191,9 @@ def test_knots_by_public_numbers():
     rng = np.random.default_rng(0)
     found = {
         n: PrivateSplineTransformer(random_state=0).fit(rng.normal(size=(n, 2))).n_outputs_ + 1
-        for n in (2_000, 5_000, 20_000)
+        for n in (1_000, 2_000, 5_000, 20_000)
     }
-    assert list(found.values()) == [5, 9, 17]
+    assert list(found.values()) == [5, 5, 9, 17]
     X = rng.normal(size=(20_000, 2))
     assert PrivateSplineTransformer(adjacency="add-remove", random_state=0).fit(X).n_outputs_ == 8
     # Whatever the rows are: what a model behind it pays follows from its number of columns.
@@ -171,9 +201,28 @@ def test_knots_by_public_numbers():
 
 
 def test_too_few_rows():
-    with pytest.warns(TooFewUnitsWarning):
-        model = PrivateSplineTransformer(0.1, random_state=0).fit(rows(300, 0))
+    with pytest.warns(TooFewUnitsWarning, match="hardly depends"):
+        model = PrivateSplineTransformer(0.1, n_knots=5, random_state=0).fit(rows(300, 0))
     assert np.isfinite(model.transform(rows(300, 0))).all()
+
+
+@pytest.mark.parametrize("basis", ["smooth", "b-spline"])
+def test_too_few_rows_for_any_knots_pay_for_none(basis):
+    X = rows(300, 0)
+    X[3, 1] = np.nan
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    with pytest.warns(TooFewUnitsWarning, match="spends nothing"):
+        model = PrivateSplineTransformer(0.1, basis=basis, ledger=ledger).fit(X)
+    guarantee = model.privacy_guarantee_
+    assert (guarantee.epsilon, guarantee.delta, guarantee.events) == (0.0, 0.0, ())
+    assert ledger.spent == (0.0, 0.0) and guarantee.valid_for_release
+    np.testing.assert_array_equal(model.transform(X), np.nan_to_num(X))
+    assert list(model.get_feature_names_out(list("abc"))) == list("abc")
+    assert model.n_outputs_ == 1 and model.row_bound_ == np.inf and model.n_knots_.tolist() == [0, 0, 0]
+    # Public numbers decide it, not the rows.
+    with pytest.warns(TooFewUnitsWarning, match="spends nothing"):
+        other = PrivateSplineTransformer(0.1, basis=basis).fit(np.zeros((300, 3)))
+    assert other.privacy_guarantee_.epsilon == 0.0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -222,8 +271,7 @@ def test_the_bound_of_rows_is_that_of_all_features_together(basis, degree):
     Z = model.transform(np.column_stack(grids))
     width = model.n_outputs_
     longest = [np.linalg.norm(Z[:, j * width : (j + 1) * width], axis=1).max() for j in range(3)]
-    # The bound is by coefficients; those of smooth cubics are larger than what comes of them.
-    assert 0.3 * model.row_bound_ < np.linalg.norm(longest) <= model.row_bound_ * (1 + 1e-12)
+    assert 0.98 * model.row_bound_ < np.linalg.norm(longest) <= model.row_bound_ * (1 + 1e-12)
 
 
 def test_only_the_class_that_says_so_has_a_public_width():

@@ -144,6 +144,7 @@ def test_every_estimator_that_spends_delta_says_it(name):
     options |= {"mechanism": "gaussian"} if "mechanism" in parameters else {}
     options |= {"adjacency": "replace-one"} if "adjacency" in parameters else {}
     options |= {"n_quantiles": 100} if "n_quantiles" in parameters else {}
+    options |= {"n_knots": 5} if "n_knots" in parameters else {}
     model = WITH_DELTA[name](**options)
     found = said(model, DATA, np.arange(60) % 2)
     assert len(found) == (model.privacy_guarantee_.delta > 0)
