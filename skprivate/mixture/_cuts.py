@@ -35,6 +35,8 @@ ROWS = 2**13
 FEW_CUTS = 32
 #: Rows times last directions that are counted in one call.
 BATCH = 2**17
+#: Rows that are looked at, whether many are equal.
+SAMPLE = 2**12
 #: Parts of the enumeration whose histograms are kept for the second pass.
 CHECKPOINTS = 16
 
@@ -81,22 +83,13 @@ class CutCandidates:
                 bins[k, part] = _count_below(self.thresholds[k] + self.slack, projection)
         return bins
 
-    def counts(self, scaled: Floats) -> list[Integers]:
-        """How many rows each cut of each direction contains."""
-        totals = [np.zeros(count, dtype=np.int64) for count in self.n_cuts]
-        for _, projections in self.projections(scaled):
-            for k, projection in enumerate(projections):
-                for cut, threshold in enumerate((self.thresholds[k] + self.slack).tolist()):
-                    totals[k][cut] += np.count_nonzero(projection <= threshold)
-        return totals
-
     def projections(self, scaled: Floats) -> Iterator[tuple[slice, Iterator[Floats]]]:
         """Blocks of rows and their products with the directions, one after another: as `products` forms them."""
         used = [np.flatnonzero(direction).tolist() for direction in self.directions]
+        columns = np.ascontiguousarray(scaled.T)
         for low in range(0, scaled.shape[0], ROWS):
             part = slice(low, min(low + ROWS, scaled.shape[0]))
-            columns = np.ascontiguousarray(scaled[part].T)
-            yield part, self._along(columns, used)
+            yield part, self._along(columns[:, part], used)
 
     def _along(self, columns: Floats, used: list[list[int]]) -> Iterator[Floats]:
         result, term = np.empty(columns.shape[1]), np.empty(columns.shape[1])
@@ -129,7 +122,8 @@ def quantile_cuts(public: Floats, directions: Floats, kept: tuple[float, ...], s
     directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     if len(public) == 0:
         return CutCandidates(directions, tuple(np.zeros(0) for _ in directions), slack)
-    ordered = np.sort(public @ directions.T, axis=0)
+    ordered = public @ directions.T
+    ordered.sort(axis=0)
     last_in = np.clip(np.ceil(np.array(kept) * len(public)).astype(int) - 1, 0, len(public) - 1)
     thresholds = []
     for column in ordered.T:
@@ -176,6 +170,24 @@ def count_cut_intersections(n_cuts: tuple[int, ...], max_size: int) -> int:
     return sum(by_size)
 
 
+def without_equal_rows(bins: NDArray[Any], weights: Integers) -> tuple[NDArray[Any], Integers]:
+    """Rows that the same cuts contain made one, with the sum of their weights: few are left of rows of categories."""
+    rows = np.ascontiguousarray(bins[:, :: max(1, bins.shape[1] // SAMPLE)].T)
+    if not rows.size or 2 * len(_distinct(rows)[0]) > len(rows):
+        return bins, weights
+    first, inverse = _distinct(np.ascontiguousarray(bins.T))
+    sums = np.zeros(first.size, dtype=np.int64)
+    np.add.at(sums, inverse, weights)
+    return bins[:, first], sums
+
+
+def _distinct(rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where each of the distinct rows of a contiguous array stands, and which of them every row is."""
+    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+    _, first, inverse = np.unique(whole, return_index=True, return_inverse=True)
+    return first, inverse
+
+
 class CutIntersections:
     """All sets of at most ``max_size`` cuts along different directions, in a fixed order.
 
@@ -208,7 +220,6 @@ class CutIntersections:
         offset: int = 0,
         resolution: int = 1,
     ) -> None:
-        self.bins = bins
         self.n_cuts = n_cuts
         self.max_size = min(max_size, len(n_cuts))
         self.offset = offset
@@ -216,12 +227,14 @@ class CutIntersections:
         # Sums of integers below 2⁵³ are exact in the float64 that weighted histograms are formed in.
         if int(np.abs(weights).sum()) >= 2**53:
             raise ValueError("The weights add up to too much for exact sums.")
+        self.bins, weights = without_equal_rows(bins, weights)
         self._weights = weights.astype(np.float64)
         self._together = max(1, BATCH // max(1, weights.size))
         self._directions = np.flatnonzero(np.array(n_cuts, dtype=np.int64))
         self._batches = list(_batches(self._directions, self.max_size, self._together))
         most = max((len(lasts) for _, lasts in self._batches), default=1)
-        self._tiled = np.tile(self._weights, most) if most > 1 else self._weights
+        blocks = [self._weights[low : low + ROWS] for low in range(0, weights.size, ROWS)]
+        self._tiled = [np.tile(block, most) for block in blocks] if most > 1 else blocks
         self._checkpoints: list[tuple[slice, Integers, Integers]] = []
 
     def __len__(self) -> int:
@@ -315,7 +328,7 @@ class CutIntersections:
         """Errors of all sets of each batch, direction by direction; the last direction's cut varies fastest."""
         n_rows = self._weights.size
         code: NDArray[np.intp] = np.zeros(n_rows, dtype=np.intp)
-        buffer = np.empty(self._tiled.size, dtype=np.intp)
+        buffer = np.empty(max((block.size for block in self._tiled), default=0), dtype=np.intp)
         present: tuple[int, ...] = ()
         for head, lasts in batches:
             if head != present:
@@ -328,12 +341,16 @@ class CutIntersections:
             cuts = np.array([self.n_cuts[k] for k in lasts], dtype=np.int64)
             width = int(cuts.max(initial=0)) + 1
             shape = (max(len(lasts), 1), *(self.n_cuts[k] + 1 for k in head), width)
-            cells = buffer[: shape[0] * n_rows].reshape(shape[0], n_rows)
-            np.multiply(code, width, out=cells)
-            if lasts:
-                cells += self.bins[list(lasts)]
-            cells += (np.arange(shape[0]) * prod(shape[1:]))[:, None]
-            sums = np.bincount(cells.ravel(), weights=self._tiled[: cells.size], minlength=prod(shape))
+            starts = (np.arange(shape[0]) * prod(shape[1:]))[:, None]
+            leading = code * width
+            sums = np.zeros(prod(shape))
+            for number, weights in enumerate(self._tiled):
+                part = slice(number * ROWS, min((number + 1) * ROWS, n_rows))
+                cells = buffer[: shape[0] * (part.stop - part.start)].reshape(shape[0], -1)
+                np.add(starts, leading[part], out=cells)
+                if lasts:
+                    cells += self.bins[list(lasts), part]
+                sums += np.bincount(cells.ravel(), weights=weights[: cells.size], minlength=sums.size)
             sums = sums.reshape(shape)
             for axis in range(1, len(shape)):
                 np.cumsum(sums, axis=axis, out=sums)

@@ -7,6 +7,7 @@ own memberships and no other row's, not even in the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -24,6 +25,10 @@ BOUNDARY_TOLERANCE = 1e-9
 LARGEST_COORDINATE = 1e12
 #: Public rows whose span is found at a time.
 BLOCK = 2**14
+#: Rows that are laid out column by column at a time, within the cache.
+TURNED = 2**8
+#: Columns of public rows that are copied at a time.
+GATHERED = 8
 
 
 def products(directions: Floats, rows: Floats) -> Floats:
@@ -79,12 +84,19 @@ class PublicFrame:
         return BOUNDARY_TOLERANCE * self.radius
 
     def scaled(self, X: Floats) -> Floats:
-        """Center and scale rows; a row's image depends on that row alone."""
+        """Center and scale rows; a row's image depends on that row alone.
+
+        The result lies in memory column by column, as `products` and cuts read it.
+        """
+        columns = np.empty(X.shape[::-1])
+        center, scale = self.center[:, None], self.scale[:, None]
         with np.errstate(over="ignore"):
-            scaled = X - self.center
-            scaled /= self.scale
-        np.clip(scaled, -LARGEST_COORDINATE, LARGEST_COORDINATE, out=scaled)
-        return scaled
+            for low in range(0, X.shape[0], TURNED):
+                block = X[low : low + TURNED].T.copy()
+                block -= center
+                block /= scale
+                np.clip(block, -LARGEST_COORDINATE, LARGEST_COORDINATE, out=columns[:, low : low + TURNED])
+        return columns.T
 
     def transform(self, X: Floats) -> tuple[Floats, Floats]:
         """Coordinates of shape (n, dimension) of the projections on V, and distances of shape (n,) to V.
@@ -118,7 +130,7 @@ def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFr
         return PublicFrame(
             nothing, nothing + 1.0, np.zeros((0, n_features)), np.eye(n_features), radius=1.0, empty=True
         )
-    columns = np.array([_column_scale(X[chosen, j]) for j in range(n_features)]).reshape(n_features, 4)
+    columns = np.array([_column_scale(column) for column in _columns(X, chosen)]).reshape(n_features, 4)
     center, deviation, spread, largest = columns.T
     if not np.isfinite(columns).all():
         raise ValueError("The public rows of X are too large: their mean or standard deviation overflows.")
@@ -127,19 +139,35 @@ def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFr
     noise = 1e-12 * largest
     constant = deviation <= noise
     scale = np.where(constant, 1.0, np.where(spread > noise, spread, deviation))
-    radius = 1.0
-    triangle: Any = np.zeros((0, n_features))
-    for low in range(0, chosen.size, BLOCK):
+
+    def centered(low: int) -> Floats:
         points = np.ascontiguousarray(X[chosen[low : low + BLOCK]])  # sums over columns see the layout
-        centered = np.where(constant, 0.0, (points - center) / scale)
-        radius = max(radius, float(np.sqrt((centered**2).sum(axis=1).max())))
+        return np.where(constant, 0.0, (points - center) / scale)
+
+    blocks = range(0, chosen.size, BLOCK)
+    radius = max(1.0, *(float(np.sqrt((centered(low) ** 2).sum(axis=1).max())) for low in blocks))
+    negligible = SPAN_TOLERANCE * radius * np.sqrt(chosen.size)
+    triangle: Any = np.zeros((0, n_features))
+    for low in blocks:
         # R of a QR has the singular values and right singular vectors of the tall matrix, block by block.
-        triangle = np.concatenate([triangle, centered])
+        triangle = np.concatenate([triangle, centered(low)])
         if len(triangle) > n_features:
             triangle = np.linalg.qr(triangle, mode="r")
-    _, singular, right = np.linalg.svd(triangle, full_matrices=True)
-    rank = int((singular > SPAN_TOLERANCE * radius * np.sqrt(chosen.size)).sum())
+        _, singular, right = np.linalg.svd(triangle, full_matrices=True)
+        rank = int((singular > negligible).sum())
+        if rank == n_features:  # further rows make no singular value smaller
+            break
     return PublicFrame(center.copy(), scale, right[:rank], right[rank:], radius, empty=False)
+
+
+def _columns(X: Floats, chosen: NDArray[np.int64]) -> Iterator[Floats]:
+    """Columns of some rows; a few are gathered at a time, as neighbours share a line of the cache."""
+    for left in range(0, X.shape[1], GATHERED):
+        columns = np.empty((min(GATHERED, X.shape[1] - left), chosen.size))
+        for low in range(0, chosen.size, BLOCK):
+            part = slice(low, low + BLOCK)
+            columns[:, part] = X[chosen[part], left : left + GATHERED].T
+        yield from columns
 
 
 def _column_scale(column: Floats) -> tuple[float, float, float, float]:

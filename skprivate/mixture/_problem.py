@@ -66,7 +66,9 @@ def span_rows(rows: MixtureRows, frame: PublicFrame, weights: ErrorWeights) -> S
     scaled = frame.scaled(rows.X)
     on_span = frame.distance(scaled) <= frame.slack
     signed = weights.signed(rows.has_private_label)
-    return SpanRows(scaled if on_span.all() else scaled[on_span], signed[on_span])
+    if on_span.all():
+        return SpanRows(scaled, signed)
+    return SpanRows(np.compress(on_span, scaled.T, axis=1).T, signed[on_span])
 
 
 def public_points(rows: MixtureRows) -> Floats:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from skprivate.mixture._cuts import (
     FINE_KEPT_FRACTIONS,
-    ROWS,
     CutCandidates,
     count_cut_intersections,
     quantile_cuts,
@@ -28,6 +27,7 @@ from skprivate.mixture._families import cuts_of, family_of
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem, SpanRows
 from skprivate.mixture._selection import Integers, draw_hypothesis, selection_event
+from skprivate.mixture._turns import TurnedCuts
 from skprivate.privacy import Mechanism, Release, SelectionRule
 from skprivate.privacy._events import Events
 
@@ -212,15 +212,16 @@ class HalfspaceSearch(Mechanism):
             slots.append(n_present)
         per_slot = max(1, MOVE_DIRECTIONS // max(1, len(slots)))
         public = problem.some_public(MOVE_POINTS, release.public_rng)
-        options: list[tuple[int, CutCandidates]] = []
+        options: list[tuple[int, Floats, CutCandidates]] = []
         for slot in slots:
             if slot < n_present:
                 directions = neighbouring_directions(-present.normals[slot], per_slot)
             else:
                 directions = candidates.offered_directions[:per_slot]
             cuts = quantile_cuts(public, directions, FINE_KEPT_FRACTIONS, candidates.slack)
-            options.append((slot, cuts))
-        sums = problem.on_span.sum(partial(move_sums, present=present, options=options))
+            options.append((slot, directions, cuts))
+        turned = [(slot, TurnedCuts.of(directions, cuts)) for slot, directions, cuts in options]
+        sums = problem.on_span.sum(partial(move_sums, present=present, options=turned))
         errors = (problem.offset + sums) // problem.unit
         chosen = release.select(
             -errors,
@@ -230,10 +231,10 @@ class HalfspaceSearch(Mechanism):
             monotone=self.monotone,
         )
         record = DrawRecord("move", errors.size, plan.move_epsilon)
-        return _moved(present, options, int(chosen) - 1), record
+        return _moved(present, [(slot, cuts) for slot, _, cuts in options], int(chosen) - 1), record
 
 
-def move_sums(rows: SpanRows, present: Hypothesis, options: list[tuple[int, CutCandidates]]) -> Integers:
+def move_sums(rows: SpanRows, present: Hypothesis, options: list[tuple[int, TurnedCuts]]) -> Integers:
     """What the rows of a block add to the errors of staying, and of each option of a move."""
     inside = present.contain(rows.scaled)
     stay = 0 if present.all_private else int(rows.signed[inside.all(axis=0)].sum())
@@ -244,13 +245,14 @@ def move_sums(rows: SpanRows, present: Hypothesis, options: list[tuple[int, CutC
     return np.concatenate(sums)
 
 
-def sums_with(rows: SpanRows, cuts: CutCandidates, others: NDArray[np.bool_]) -> Integers:
+def sums_with(rows: SpanRows, cuts: TurnedCuts, others: NDArray[np.bool_]) -> Integers:
     """Sums over what each cut contains beside the other halfspaces, direction by direction."""
-    totals = np.zeros(sum(cuts.n_cuts), dtype=np.int64)
-    for weight in np.unique(rows.signed).tolist():  # two: of the labels
-        which = np.flatnonzero(others & (rows.signed == weight))
-        for low in range(0, which.size, ROWS):
-            totals += weight * np.concatenate(cuts.counts(rows.scaled[which[low : low + ROWS]]))
+    columns = np.ascontiguousarray(rows.scaled.T)  # no copy: rows of the span are kept column by column
+    totals = np.zeros(sum(map(len, cuts.limits)), dtype=np.int64)
+    for of_label in (rows.signed > 0, rows.signed < 0):  # all rows of a label weigh the same
+        which = np.flatnonzero(others & of_label)
+        if which.size:
+            totals += rows.signed[which[0]] * cuts.counts(columns, which)
     return totals
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ def make_mechanism(estimator: Any, problem: Problem, roles: Roles) -> tuple[str,
     descent = None
     if estimator.delta:
         other = [] if counting is None else [count_event(counting)]
-        descent = partial(make_descent, problem, epsilon, float(estimator.delta), other)
+        # Asked for twice where "auto" takes it, made once.
+        descent = cache(partial(make_descent, problem, epsilon, float(estimator.delta), other))
     limits = {"max_halfspaces": estimator.max_halfspaces, "max_candidates": estimator.max_candidates}
     strategy = choose_strategy(
         problem, estimator.strategy, descent=descent, selection=estimator.selection, **limits

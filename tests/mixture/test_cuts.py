@@ -7,7 +7,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from skprivate.mixture import _cuts, _selection
+from skprivate.mixture import _cuts, _selection, _turns
 from skprivate.mixture._cuts import (
     CutCandidates,
     CutIntersections,
@@ -17,6 +17,7 @@ from skprivate.mixture._cuts import (
     without_repetition,
 )
 from skprivate.mixture._geometry import products
+from skprivate.mixture._turns import TurnedCuts, fans
 
 
 def family_and_naive(rng, n_rows, n_cuts, max_size, offset=0, resolution=1):
@@ -46,6 +47,26 @@ def test_every_set_appears_once_with_its_errors(monkeypatch, n_cuts, max_size, b
     streamed = list(family.all_errors())
     assert dict(streamed) == naive
     assert len(streamed) == len(naive) == len(family) == count_cut_intersections(n_cuts, max_size)
+
+
+@pytest.mark.parametrize("rows", [2, 13])
+def test_rows_of_the_same_cuts_count_as_one_with_the_sum_of_their_weights(monkeypatch, rows):
+    monkeypatch.setattr(_cuts, "ROWS", rows)
+    rng = np.random.default_rng(3)
+    few = np.minimum(rng.integers(0, 3, (4, 12)), [[2], [1], [2], [2]])
+    bins, weights = few[:, rng.integers(0, 12, 400)], rng.integers(-4, 5, 400)
+    merged, sums = _cuts.without_equal_rows(bins, weights)
+    patterns = np.unique(bins, axis=1)
+    assert merged.shape == patterns.shape and sums.sum() == weights.sum()
+    for pattern in patterns.T:
+        of_row, of_merged = ((array == pattern[:, None]).all(axis=0) for array in (bins, merged))
+        assert weights[of_row].sum() == sums[of_merged].sum() and of_merged.sum() == 1
+    family = CutIntersections(bins, (2, 1, 2, 2), weights, 3)
+    for key, errors in family.all_errors():
+        inside = np.all([bins[k] <= cut for k, cut in zip(key[::2], key[1::2], strict=True)], axis=0)
+        assert errors == weights[np.broadcast_to(inside, 400)].sum()
+    different = np.arange(400)[None] % 300  # fewer than half are equal
+    assert _cuts.without_equal_rows(different, weights)[1] is weights
 
 
 @pytest.mark.parametrize("checkpoints", [1, 3, 100])
@@ -86,16 +107,53 @@ def test_bins_agree_with_halfspaces():
 
 
 def test_counts_are_those_of_the_bins(monkeypatch):
-    monkeypatch.setattr(_cuts, "ROWS", 30)
+    monkeypatch.setattr(_turns, "ROWS", 30)
     rng = np.random.default_rng(2)
     rows = rng.integers(-3, 4, size=(101, 4)).astype(float)  # ties with the cuts
-    cuts = quantile_cuts(
-        rows[:50], np.concatenate([np.eye(4), rng.normal(size=(5, 4))]), (0.3, 0.8, 1.0), 1e-9
-    )
-    for line, counts in zip(cuts.bins(rows), cuts.counts(rows), strict=True):
-        np.testing.assert_array_equal(
-            counts, np.cumsum(np.bincount(line, minlength=len(counts)))[: len(counts)]
-        )
+    lone = rng.normal(size=(5, 4))
+    turned = lone[0] + np.array([[0, 0, 0, 0], [0.5, 0, 0, 0], [0, 0, -0.25, 0], [0, 0, 0.25, 0]])
+    for directions in (turned, np.concatenate([np.eye(4), -2 * np.eye(4), lone]), np.eye(4)[:0]):
+        cuts = quantile_cuts(rows[:50], directions, (0.3, 0.8, 1.0), 1e-9)
+        for which in (np.arange(101), rng.permutation(101)[:61], np.arange(0)):
+            counts = TurnedCuts.of(directions, cuts).counts(np.ascontiguousarray(rows.T), which)
+            expected = [
+                np.cumsum(np.bincount(line, minlength=count + 1))[:count]
+                for line, count in zip(cuts.bins(rows[which]), cuts.n_cuts, strict=True)
+            ]
+            np.testing.assert_array_equal(counts, np.concatenate([np.zeros(0), *expected]))
+
+
+def test_fans_hold_every_direction_once():
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=5)
+    turned = np.tile(base, (10, 1))
+    turned[np.arange(10), np.tile(np.arange(5), 2)] += np.repeat([0.5, -0.5], 5)
+    directions = np.concatenate([base[None], turned, np.eye(5), rng.normal(size=(2, 5))])
+    found = fans(directions)
+    assert len(found) == 4  # along axes, turns of the first, and two of their own
+    seen = {}
+    for fan_base, turns in found:
+        for axis, steps in turns:
+            for number, step in steps:
+                assert number not in seen
+                seen[number] = fan_base + step * np.eye(5)[axis]
+    np.testing.assert_allclose([seen[number] for number in range(len(directions))], directions, rtol=1e-14)
+
+
+def test_a_row_counts_the_same_whatever_the_others_are(monkeypatch):
+    """Also in the last bit, with cuts exactly at some rows' projections."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(211, 7))
+    directions = rng.normal(size=7) + np.concatenate([np.zeros((1, 7)), np.eye(7) / 3, -np.eye(7) / 7])
+    limits = tuple(np.sort(line[::9]) for line in products(directions, rows))
+    cuts = TurnedCuts(tuple(fans(directions)), limits)
+    assert len(cuts.fans) == 1
+    alone = [cuts.counts(np.ascontiguousarray(rows[[k]].T), np.arange(1)) for k in range(211)]
+    for size in (1, 8, 50, 2**14):
+        monkeypatch.setattr(_turns, "ROWS", size)
+        for which in (np.arange(211), rng.permutation(211), np.arange(3, 211, 5), np.array([210])):
+            together = cuts.counts(np.ascontiguousarray(rows.T), which)
+            np.testing.assert_array_equal(together, np.sum([alone[k] for k in which], axis=0))
 
 
 def test_two_valued_columns_have_one_cut_between_their_values():

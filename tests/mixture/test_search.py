@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skprivate.mixture import _search
+from skprivate.mixture import PPMHalfspaceClassifier, _search
 from skprivate.mixture._cuts import (
     KEPT_FRACTIONS,
     CutIntersections,
@@ -271,6 +271,24 @@ def test_directions_are_public_and_complete():
                 assert any(np.array_equal(sign * np.eye(d)[axis], u) for u in directions)
         assert (np.linalg.norm(directions, axis=1) > 0).all()
     assert public_directions(np.zeros((0, 2)), rng).shape == (32, 2)
+
+
+def test_a_fit_with_secure_noise_pays_the_same_each_time():
+    """Few features are filled up with random directions. Equal public rows have as many cuts as fall between them, so
+    other directions would change the number of hypotheses, and with it the split of the budget."""
+    rng = np.random.default_rng(1)
+    X, y = rng.integers(0, 3, size=(20, 2)), np.repeat([0, 1], [12, 8])
+    model = PPMHalfspaceClassifier(
+        300.0,
+        private_label=1,
+        classes=[0, 1],
+        strategy="greedy",
+        adjacency="add-remove",
+        calibration_fraction=0.3,
+        max_candidates=20_000,
+    )
+    fits = [model.fit(X, y).privacy_guarantee_.events for _ in range(8)]
+    assert len(set(map(tuple, fits))) == 1 and len(fits[0]) > 2
 
 
 def test_neighbours_change_one_coordinate():
