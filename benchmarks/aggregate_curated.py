@@ -1,9 +1,9 @@
 """Tables of label sums: Adult and Criteo, against individual labels, under label privacy, and the paper's figure 3.
 
-    python benchmarks/aggregate_curated.py [--data DIR] [--seeds 5] [--part table|figure]
+    python benchmarks/aggregate_curated.py [--data DIR] [--seeds 5] [--part table|figure] [--only NAME]
 
-Eight categorical columns and their 28 pairs. With ``--data``, ``criteo_encoded_20k.parquet`` is used too. The peer
-(interpret's boosting machine) runs in an environment of its own: ``aggregate_peer.py``.
+Eight categorical columns and their 28 pairs. With ``--data``, ``criteo_encoded_20k.parquet`` is used too. Networks need
+torch. The peer (interpret's boosting machine) runs in an environment of its own: ``aggregate_peer.py``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 from _aggregate_data import adult, criteo
 from _common import parse_args, require_data, save_figure, write_table
 from scipy.sparse import csr_matrix
@@ -21,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from skprivate import CuratedBagGAMClassifier, RandomBagClassifier
-from skprivate.privacy import SimulatedNoiseWarning
+from skprivate.privacy import SimulatedNoiseWarning, public_generator
 
 #: Earlier measurements: label epsilon -> log loss of a reference from tables, per data set.
 REFERENCE = {
@@ -96,6 +97,58 @@ def score_twin(twin, model, X, y):
     return log_loss(y, p), roc_auc_score(y, p)
 
 
+NETWORKS = {"shared_embeddings": True, "epochs": 80, "learning_rate": 0.02}
+
+
+def network_twin(model, X, y, X_test, y_test):
+    """The same networks, from the same first weights, by individual labels: every row evaluated, no sum over bags."""
+    import torch
+
+    from skprivate.aggregate._neural import DEFAULTS, make_submodels
+
+    options = {**DEFAULTS, **NETWORKS}
+    seed = int(public_generator(model.random_state).integers(2**31))
+    torch.manual_seed(int(public_generator(seed).integers(2**62)))
+    modules = make_submodels(model._indexes, 1, "mlp", options)
+    keys = [torch.as_tensor(index.keys.astype(np.int64) + 1) for index in model._indexes]
+    rows = [key[torch.as_tensor(cells)] for key, cells in zip(keys, model._locate(X), strict=True)]
+    labels = torch.as_tensor(np.asarray(y, dtype=float))
+    intercept = torch.nn.Parameter(torch.logit(labels.mean()).reshape(1))
+    parameters = list(modules.parameters())
+    optimiser = torch.optim.Adam([*parameters, intercept], lr=options["learning_rate"])
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options["epochs"])
+    for _ in range(options["epochs"]):
+        optimiser.zero_grad()
+        scores = intercept + sum(module(row)[:, 0] for module, row in zip(modules, rows, strict=True))
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, labels, reduction="sum")
+        penalty = sum((p**2).sum() for p in parameters)
+        ((loss + 0.5 * options["weight_decay"] * penalty) / len(y)).backward()
+        optimiser.step()
+        schedule.step()
+    with torch.no_grad():
+        scores = np.full(len(y_test), float(intercept))
+        for module, key, cells in zip(modules, keys, model._locate(X_test), strict=True):
+            scores += np.append(module(key).numpy()[:, 0], 0.0)[cells]
+    return log_loss(y_test, 1 / (1 + np.exp(-scores)))
+
+
+def generated(n=42_000, n_columns=6, n_codes=40):
+    """Skewed categories whose pairs add products of three hidden numbers of each: structure that tables must find cell
+    by cell. (X_train, X_test, y_train, y_test): five sixths and a sixth of n rows."""
+    rng = np.random.default_rng(0)
+    shares = 1 / np.arange(1, n_codes + 1) ** 0.7
+    X = rng.choice(n_codes, size=(n, n_columns), p=shares / shares.sum())
+    hidden = rng.normal(size=(n_columns, n_codes, 3))
+    score = sum(hidden[c, X[:, c], 0] for c in range(n_columns)) * 0.3 - 1.5
+    for c in range(n_columns):
+        for d in range(c):
+            score = score + 0.25 * np.sum(hidden[c, X[:, c]] * hidden[d, X[:, d]], axis=1)
+    y = (rng.random(n) < 1 / (1 + np.exp(-score))).astype(int)
+    frame = pd.DataFrame({f"c{c}": X[:, c].astype(str) for c in range(n_columns)})
+    cut = 5 * n // 6
+    return frame[:cut], frame[cut:].reset_index(drop=True), y[:cut], y[cut:]
+
+
 def figure(name, data, seeds):
     """Loss against number of submodels, label epsilon, and bag size."""
     import matplotlib
@@ -104,57 +157,80 @@ def figure(name, data, seeds):
     import matplotlib.pyplot as plt
 
     X, X_test, y, y_test = data
-    pairs = (0, 4, 10, 18, 28)
+    columns = X.shape[1]
+    most = columns * (columns - 1) // 2
+    pairs = (0, most // 7, most // 3, most)
     rows = []
-    fig, axes = plt.subplots(1, 3, figsize=(11.5, 3.2))
-    curves: dict = {"crosses, aggregates": [], "crosses, individual labels": [], "networks, aggregates": []}
-    networks = {"submodel": "mlp", "submodel_options": {"shared_embeddings": True, "epochs": 150}}
+
+    def add(picture, x, label, values):
+        value = float(np.mean(values))
+        rows.append([name, picture, x, label, f"{value:.4f}"])
+        print(rows[-1], flush=True)
+        return value
+
+    fig, axes = plt.subplots(1, 3, figsize=(11.5, 3.4))
+    curves: dict = {}
     for q in pairs:
         model = CuratedBagGAMClassifier(epsilon=None, feature_sets=q).fit(X, y)
-        curves["crosses, aggregates"].append(score(model, X_test, y_test)[0])
         twin, _ = individual_twin(model, X, y)
-        curves["crosses, individual labels"].append(score_twin(twin, model, X_test, y_test)[0])
-        net = CuratedBagGAMClassifier(epsilon=None, feature_sets=q, random_state=0, **networks).fit(X, y)
-        curves["networks, aggregates"].append(score(net, X_test, y_test)[0])
-        for label, values in curves.items():
-            rows.append([name, "submodels", 8 + q, label, f"{values[-1]:.4f}"])
-    for (label, values), style in zip(curves.items(), ("o-", "x", "s-"), strict=True):
-        axes[0].plot([8 + q for q in pairs], values, style, label=label)
+        net = CuratedBagGAMClassifier(
+            epsilon=None, feature_sets=q, random_state=0, submodel="mlp", submodel_options=NETWORKS
+        ).fit(X, y)
+        for label, value in (
+            ("tables, aggregates", score(model, X_test, y_test)[0]),
+            ("tables, individual labels", score_twin(twin, model, X_test, y_test)[0]),
+            ("networks, aggregates", score(net, X_test, y_test)[0]),
+            ("networks, individual labels", network_twin(net, X, y, X_test, y_test)),
+        ):
+            curves.setdefault(label, []).append(add("submodels", columns + q, label, value))
+    for (label, values), style in zip(curves.items(), ("o-", "kx", "s-", "k+"), strict=True):
+        axes[0].plot([columns + q for q in pairs], values, style, label=label)
     axes[0].set(xlabel="number of submodels", ylabel="test log loss", title="(a) no noise")
-    epsilons = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-    for q, label in ((0, "8 submodels"), (28, "36 submodels")):
-        values = []
-        for epsilon in epsilons:
-            losses = [
-                score(
-                    CuratedBagGAMClassifier(epsilon=epsilon, feature_sets=q, random_state=s).fit(X, y),
-                    X_test,
-                    y_test,
-                )[0]
-                for s in range(seeds)
-            ]
-            values.append(float(np.mean(losses)))
-            rows.append([name, "label epsilon", epsilon, label, f"{values[-1]:.4f}"])
+    epsilons = (0.1, 0.5, 2.0, 8.0)
+    for q in (0, most):
+        label = f"{columns + q} submodels"
+        values = [
+            add(
+                "label epsilon",
+                epsilon,
+                label,
+                [
+                    score(
+                        CuratedBagGAMClassifier(epsilon=epsilon, feature_sets=q, random_state=s).fit(X, y),
+                        X_test,
+                        y_test,
+                    )[0]
+                    for s in range(seeds)
+                ],
+            )
+            for epsilon in epsilons
+        ]
         axes[1].plot(epsilons, values, "o-", label=label)
     axes[1].set(xscale="log", xlabel="label epsilon (delta = 1e-6)", title="(b) label privacy")
     sizes = (1, 4, 16, 64, 256)
     encoder = OneHotEncoder(handle_unknown="ignore", min_frequency=10, sparse_output=False).fit(X)
     Z, Z_test = encoder.transform(X), encoder.transform(X_test)
-    for loss in ("likelihood", "debiased"):
-        values = []
-        for size in sizes:
-            losses = [
-                score(
-                    RandomBagClassifier(epsilon=None, bag_size=size, loss=loss, random_state=s).fit(Z, y),
-                    Z_test,
-                    y_test,
-                )[0]
-                for s in range(seeds)
-            ]
-            values.append(float(np.mean(losses)))
-            rows.append([name, "bag size", size, f"random bags, {loss}", f"{values[-1]:.4f}"])
-        axes[2].plot(sizes, values, "o-", label=f"random bags, {loss}")
-    axes[2].axhline(curves["crosses, aggregates"][-1], color="k", linestyle="--", label="curated bags")
+    for submodel, label in (("linear", "random bags, linear"), ("mlp", "random bags, networks")):
+        values = [
+            add(
+                "bag size",
+                size,
+                label,
+                [
+                    score(
+                        RandomBagClassifier(
+                            epsilon=None, bag_size=size, submodel=submodel, random_state=s, buckets=False
+                        ).fit(Z, y),
+                        Z_test,
+                        y_test,
+                    )[0]
+                    for s in range(seeds)
+                ],
+            )
+            for size in sizes
+        ]
+        axes[2].plot(sizes, values, "o-" if submodel == "linear" else "s-", label=label)
+    axes[2].axhline(curves["tables, aggregates"][-1], color="k", linestyle="--", label="curated bags")
     axes[2].set(xscale="log", xlabel="rows per random bag", title="(c) random bags")
     for ax in axes:
         ax.legend(fontsize=7)
@@ -171,6 +247,8 @@ def main() -> None:
     sets = {"adult": adult}
     if args.data:
         sets["criteo"] = lambda: criteo(require_data(args, "criteo_encoded_20k.parquet"))
+    if args.part == "figure":
+        sets["generated"] = generated
     for name, load in sets.items():
         if args.only and name != args.only:
             continue

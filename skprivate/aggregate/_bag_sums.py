@@ -61,6 +61,13 @@ class BagSums:
         self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
         self.bag_of_member = np.repeat(np.arange(sizes.size), sizes)
 
+    def take(self, which: IntArray) -> tuple[BagSums, IntArray]:
+        """Some of the bags, and which memberships theirs are."""
+        sizes = self.sizes[which]
+        ends = np.cumsum(sizes)
+        places = np.arange(int(sizes.sum())) + np.repeat(self.starts[which] - ends + sizes, sizes)
+        return BagSums(self.members[places], sizes, self.n_samples), places
+
     @property
     def n_bags(self) -> int:
         return int(self.sizes.size)

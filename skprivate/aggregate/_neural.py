@@ -7,7 +7,8 @@ individual labels (Theorem 1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,12 +118,12 @@ def fit_submodels(
     random_state : None, int or RandomState
         Seeds the initialisation, which is public.
     """
-    torch = _torch()
+    torch = import_torch()
     chosen = check_options(options)
     linear = possible_sums(design, loss, sums, noise)
     sums, total = linear[:, :-1], linear[:, -1]
     start = constant_start(design, loss, linear)[:, -1]
-    with torch.random.fork_rng(devices=[]):
+    with own_torch():
         torch.manual_seed(int(public_generator(random_state).integers(2**62)))
         modules = make_submodels(indexes, sums.shape[0], submodel, chosen)
         keys = [torch.as_tensor(index.keys.astype(np.int64) + 1) for index in indexes]
@@ -150,7 +151,7 @@ def make_submodels(
     indexes: Sequence[CellIndex], n_outputs: int, submodel: Any, options: dict[str, Any]
 ) -> Any:
     """A ``ModuleList`` with one network per feature set, in double precision; code 0 stands for rare values."""
-    torch = _torch()
+    torch = import_torch()
     radix = {c: r for index in indexes for c, r in zip(index.columns, index.radices, strict=True)}
     if submodel != "mlp":
         made = [submodel([radix[c] + 1 for c in index.columns], n_outputs) for index in indexes]
@@ -181,7 +182,7 @@ def check_options(options: dict[str, Any] | None) -> dict[str, Any]:
 def _embedded_mlp(
     columns: Sequence[int], embeddings: dict[int, Any], width: int, hidden: Sequence[int], n_outputs: int
 ) -> Any:
-    torch = _torch()
+    torch = import_torch()
     layers: list[Any] = []
     size = width * len(columns)
     for units in hidden:
@@ -196,7 +197,7 @@ _MODULES: dict[str, Callable[..., Any]] = {}
 
 def _module_class() -> Callable[..., Any]:
     if "mlp" not in _MODULES:
-        torch = _torch()
+        torch = import_torch()
 
         class EmbeddedMLP(torch.nn.Module):  # type: ignore[misc, name-defined]
             def __init__(self, embeddings: list[Any], head: Any) -> None:
@@ -212,11 +213,25 @@ def _module_class() -> Callable[..., Any]:
     return _MODULES["mlp"]
 
 
-def _torch() -> Any:
+@contextmanager
+def own_torch() -> Iterator[None]:
+    """Gradients, processor and random numbers of our own: what a caller has set for torch stops no fit half-way."""
+    torch = import_torch()
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.device("cpu"),
+    ):
+        yield
+
+
+def import_torch() -> Any:
+    """torch, or an error that says how to get it."""
     try:
         import torch
     except ImportError:
         raise ImportError(
-            "submodels other than 'crosses' need torch: pip install 'skprivate[torch]'."
+            "submodels other than 'crosses' and 'linear' need torch: pip install 'skprivate[torch]'."
         ) from None
     return torch

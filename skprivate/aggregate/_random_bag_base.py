@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import validate_data
+from skprivate.aggregate._bag_objective import BagObjective
 from skprivate.aggregate._bag_sums import BagSums, IntArray
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
 from skprivate.aggregate._input import learn_names
@@ -47,12 +48,14 @@ RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
     "fit_intercept": ["boolean"],
     "buckets": [StrOptions({"evidence"}), "boolean"],
     "prior": [StrOptions({"evidence", "ridge", "spread"})],
+    "submodel": [StrOptions({"linear", "mlp"}), callable],
+    "submodel_options": [dict, None],
 }
 _ILL_CONDITIONED = 1e13
 
 
 class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
-    """Linear model learned from aggregate labels of random bags.
+    """Model learned from aggregate labels of random bags, linear or a network.
 
     A subclass turns labels into targets, fits, and turns scores into predictions.
     """
@@ -75,10 +78,12 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         self
         """
         self._validate_params()
+        self._check_submodel()
         X = validate_data(self, X, dtype=np.float64)
         report = as_random_bags(bags)
         if report.n_samples != X.shape[0]:
             raise ValueError(f"bags were drawn from {report.n_samples} rows, X has {X.shape[0]}.")
+        self._try_network(X, report.structure, report.label_sums.shape[1])
         self._check_report(report)
         self._learn(X, report)
         self.privacy_guarantee_ = report.guarantee
@@ -98,8 +103,15 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         -------
         float
             With empirical Rademacher terms at the fitted norm; see `skprivate.aggregate.excess_risk_bound`.
+
+        Raises
+        ------
+        ValueError
+            If the model is a network.
         """
         check_is_fitted(self)
+        if self.submodel != "linear":
+            raise ValueError(f"excess_risk_bound is for submodel='linear', got {self.submodel!r}.")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         coef = np.column_stack([np.atleast_2d(self.coef_), *self.bucket_coef_])
         X = with_buckets(X, tuple(self.bucket_edges_))
@@ -152,6 +164,8 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         drawn, sizes = self._draw_bags(public.n_rows, rng)
         structure = public.bags(drawn if order is None else order[drawn], sizes)
         sums = plan(structure)
+        assert public.X is not None
+        self._try_network(public.X, structure, sums.n_outputs)
         if self.epsilon is None:
             bags = exact_bags(structure, sums.exact(rows).sums, chosen, classes, rng)
             self.privacy_guarantee_ = bags.guarantee
@@ -165,7 +179,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             ) as release:
                 released = sums.run(rows, release)
             bags = noisy_bags(structure, released, classes, self.privacy_guarantee_)
-        assert public.X is not None
         if order is None:
             self._learn(public.X, bags)
         else:  # rows by their identifiers: arithmetic in the same order, however they came
@@ -175,6 +188,13 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     def _learn(self, X: FloatArray, bags: RandomBags) -> None:
         """Everything after aggregation: no label is in reach from here on."""
         X = np.ascontiguousarray(X)  # sums over rows are rounded by how an array lies in memory
+        if self.submodel == "linear":
+            self._learn_linear(X, bags)
+        else:
+            self._learn_network(X, bags)
+        self.bags_ = bags
+
+    def _learn_linear(self, X: FloatArray, bags: RandomBags) -> None:
         fit, features = self._best_fit(X, bags)
         coef = features.coef(fit.coef)
         shift = coef @ features.scaling.centre if self.fit_intercept else 0.0
@@ -190,11 +210,74 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
                 "bags.",
                 UserWarning,
             )
-        self.bags_ = bags
         self.alpha_ = fit.alpha
         self.condition_number_ = fit.condition
         self.n_iter_ = max(fit.n_iter, 1)
-        self._keep(fit)
+        self.networks_: list[Any] = []
+        self.network_weight_ = 0.0
+        self._keep(fit.coef, fit.intercept)
+
+    def _learn_network(self, X: FloatArray, bags: RandomBags) -> None:
+        from skprivate.aggregate._random_bag_network import fit_network
+
+        features, rows = self._network_features(X)
+        objective, centre, scale = self._objective(bags)
+        fit = fit_network(
+            rows,
+            objective,
+            submodel=self.submodel,
+            options=self._network_options(),
+            random_state=self.random_state,
+        )
+        n_outputs = centre.size
+        self.prior_, self.alpha_, self.condition_number_ = None, None, None
+        self.bucket_edges_ = list(features.edges)
+        self.bucket_coef_ = [np.zeros((n_outputs, one.size + 1 if one.size else 0)) for one in features.edges]
+        self.n_iter_ = fit.n_iter
+        self.networks_ = fit.networks
+        self.network_weight_ = fit.weight
+        self._scaling = features.scaling
+        self._unit = scale
+        self._keep(np.zeros((n_outputs, X.shape[1])), centre + scale * fit.intercept)
+
+    def _network_features(self, X: FloatArray) -> tuple[BagFeatures, FloatArray]:
+        """What a network sees of rows, by public features alone: buckets, too, if there are not too many."""
+        buckets = None if isinstance(self.buckets, str) else self.buckets
+        *_, last = candidates(X, buckets=buckets, prior="ridge", centred=True)
+        return last
+
+    def _try_network(self, X: FloatArray, bags: BagSums, n_outputs: int) -> None:
+        if self.submodel == "linear":
+            return
+        from skprivate.aggregate._random_bag_network import try_network
+
+        _, rows = self._network_features(X)
+        try_network(self.submodel, self._network_options(), rows, bags, n_outputs)
+
+    def _network_options(self) -> dict[str, Any]:
+        options = dict(self.submodel_options or {})
+        if not isinstance(self.alpha, str):
+            if "weight_decay" in options:
+                raise ValueError(
+                    "alpha and submodel_options['weight_decay'] are one number: give one of them."
+                )
+            options["weight_decay"] = float(self.alpha)
+        return options
+
+    def _check_submodel(self) -> None:
+        """Refuse parameters that mean nothing together, before anything is paid for."""
+        if self.submodel == "linear":
+            if self.submodel_options is not None:
+                raise ValueError("submodel_options is for networks; submodel='linear' has none.")
+            return
+        from skprivate.aggregate._random_bag_network import check_options
+
+        chosen = check_options(self._network_options())
+        if chosen["batch_size"] == 1 and self.loss in ("debiased", "easyllp"):
+            raise ValueError(f"submodel_options['batch_size'] must be >= 2 for loss={self.loss!r}, got 1.")
+        if self.prior != "evidence" or not self.fit_intercept:
+            name = "fit_intercept" if self.prior == "evidence" else "prior"
+            raise ValueError(f"{name}={getattr(self, name)!r} is for submodel='linear' only.")
 
     def _best_fit(self, X: FloatArray, bags: RandomBags) -> tuple[LinearFit, BagFeatures]:
         """The fit to the features of the largest evidence."""
@@ -216,6 +299,8 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
 
     def _linear_scores(self, X: FloatArray) -> FloatArray:
         """Scores of checked rows, shape (n_samples,) or (n_samples, n_outputs)."""
+        if self.networks_:
+            return self._network_scores(X)
         scores = linear_rows(X, self.coef_, self.intercept_)
         for column, edges, coef in zip(X.T, self.bucket_edges_, self.bucket_coef_, strict=True):
             if edges.size:
@@ -223,10 +308,25 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
                 scores += own if scores.ndim == 2 else own[:, 0]
         return scores
 
+    def _network_scores(self, X: FloatArray) -> FloatArray:
+        from skprivate.aggregate._random_bag_network import network_scores
+
+        rows = self._scaling.apply(with_buckets(X, tuple(self.bucket_edges_)))
+        found = network_scores(self.networks_, np.zeros(self._unit.size), self.network_weight_, rows)
+        scores = np.atleast_1d(self.intercept_) + self._unit * found
+        return scores if np.ndim(self.intercept_) else scores[:, 0]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "networks_")  # input that was checked in vain fits nothing
+
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         raise NotImplementedError
 
-    def _keep(self, fit: LinearFit) -> None:
+    def _objective(self, bags: RandomBags) -> tuple[BagObjective, FloatArray, FloatArray]:
+        """What a network descends on, and centre and scale of the labels that it sees."""
+        raise NotImplementedError
+
+    def _keep(self, coef: FloatArray, intercept: FloatArray) -> None:
         raise NotImplementedError
 
     def _check_report(self, report: RandomBags) -> None:

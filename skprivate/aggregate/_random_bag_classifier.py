@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skprivate._sklearn import StrOptions, _check_y, _fit_context, check_class_labels
 from skprivate._validation import validate_data
+from skprivate.aggregate._bag_objective import BagObjective, class_objective
 from skprivate.aggregate._label_sums import Labelled
 from skprivate.aggregate._labels import check_classes, check_label_types, class_targets, keep_types
 from skprivate.aggregate._losses import FloatArray
@@ -28,7 +29,7 @@ _SMALLEST_PROBABILITY = 1e-3
 
 
 class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
-    """Linear classifier from the class counts of random bags; binary, multiclass and multilabel.
+    """Linear classifier or network from the class counts of random bags; binary, multiclass and multilabel.
 
     Parameters
     ----------
@@ -45,11 +46,12 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         "mean": exact class counts; "bernoulli": one bit per bag and class, the model of the paper's theory; "laplace":
         counts with discrete Laplace noise. The first two promise no privacy and need ``epsilon=None``.
     loss : {"likelihood", "log", "squared", "debiased", "easyllp"}, default="likelihood"
-        "likelihood": that of what was released under a logistic model of the rows: the exact distribution of a bag's
-        count (normal for bags of more than 64 rows or noisy counts). "log": cross-entropy of the bag mean. "squared":
-        squared error of the bag mean under a linear model; "debiased": with the correction of Theorem 2. "easyllp": log
-        loss of rows, with m·(mean of the bag) − (m − 1)·(mean of all) in place of each label: unbiased, and noisier
-        than the likelihood the larger bags are.
+        "likelihood": that of what was released under a logistic model of the rows: the exact distribution of a
+        bag's count (normal for bags of more than 64 rows or noisy counts). "log": cross-entropy of the bag
+        mean. "squared": squared error of the bag mean under a linear model; "debiased": with the correction of
+        Theorem 2 (networks: of probabilities, and the squared error of rows without any bias). "easyllp": log
+        loss of rows, with m·(mean of the bag) − (m − 1)·(mean of all) in place of each label: unbiased, and
+        noisier than the likelihood the larger bags are.
     alpha : "evidence" or float, default="evidence"
         Ridge penalty on scaled features, for the likelihoods on the sum over rows. "evidence" maximises the marginal
         likelihood of the released aggregates.
@@ -63,6 +65,16 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         Covariance of the coefficients of scaled features: "ridge", a multiple of the identity; "spread", of the root of
         the features' own covariance Σ, which lets few bags tell what the features share. "evidence": of the larger
         marginal likelihood; "ridge" with an ``alpha`` of your own or without an intercept.
+    submodel : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
+        "mlp": a network of the rows' features; needs torch, as do the others. A module is one from rows, scaled
+        as the model sees them, (n, n_inputs) to log-odds (n, n_outputs), and is copied. Any other callable gets
+        n_inputs and n_outputs and returns one. Inputs are the columns, and indicators of their buckets unless
+        ``buckets=False`` or there are too many. Descent on batches of whole bags; one network learns without
+        each fold of bags, their mean predicts.
+    submodel_options : dict, optional
+        For networks: ``hidden`` (32,), ``weight_decay`` (a number ``alpha``, or 1.0), ``epochs`` 40 at most,
+        ``learning_rate`` 0.005, ``batch_size`` in bags, by default about 1024 rows and 16 batches or more,
+        ``folds`` 5.
     classes : sequence, optional
         Public class labels. By default the distinct labels of y, *taken as public*. With ``epsilon``, a label outside
         them counts as none of the classes (for two classes: not as the second): an error would tell that there is one.
@@ -76,25 +88,30 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
     classes_ : ndarray of shape (n_classes,), or list of such for multilabel targets
         Class labels.
     coef_ : ndarray of shape (1, n_features) for two classes, else (n_classes, n_features) or (n_labels, n_features)
-        Coefficients of the features.
+        Coefficients of the features; 0 for networks.
     intercept_ : ndarray
         Intercepts.
     bucket_edges_ : list of ndarray
         For each feature, where it is cut into buckets; empty if it is not.
     bucket_coef_ : list of ndarray, each of shape (n_outputs, n_buckets)
         For each feature, what its buckets add to the score; shape (n_outputs, 0) if it has none.
-    prior_ : {"ridge", "spread"}
-        The prior of the coefficients as used.
-    alpha_ : ndarray of shape (n_outputs,)
-        Penalty as used, one for each released column of labels.
-    condition_number_ : float
-        Of the penalised quadratic.
+    prior_ : {"ridge", "spread"} or None
+        The prior of the coefficients as used; None for networks.
+    alpha_ : ndarray of shape (n_outputs,) or None
+        Penalty as used, one for each released column of labels; None for networks.
+    condition_number_ : float or None
+        Of the penalised quadratic; None for networks.
+    networks_ : list of torch.nn.Module
+        One for each fold of bags; empty for linear models and where no network was better than the constant.
+    network_weight_ : float
+        What the networks' added outputs are multiplied with: 1/folds but where the bags that each did not see tell that
+        scores are too small, or no better than a constant.
     bags_ : RandomBags
         What was released about the labels.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_iter_ : int
-        Iterations of the solver.
+        Iterations of the solver; passes over the bags for networks.
     n_features_in_, feature_names_in_
         Number of features that `fit` saw, and their names where X has strings for them.
 
@@ -137,6 +154,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         fit_intercept=True,
         buckets="evidence",
         prior="evidence",
+        submodel="linear",
+        submodel_options=None,
         classes=None,
         random_state=None,
         ledger=None,
@@ -151,6 +170,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self.fit_intercept = fit_intercept
         self.buckets = buckets
         self.prior = prior
+        self.submodel = submodel
+        self.submodel_options = submodel_options
         self.classes = classes
         self.random_state = random_state
         self.ledger = ledger
@@ -174,6 +195,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self
         """
         self._check_intercept()
+        self._check_submodel()
         given = None if self.classes is None else check_classes(self.classes)
         # A label that public classes do not have is no error.
         checked = given is None or self.epsilon is None
@@ -257,7 +279,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         ndarray of shape (n_samples, n_classes); for multilabel targets, (n_samples, n_labels)
         """
         scores = self.decision_function(X)
-        if self.loss in ("squared", "debiased"):
+        if self.submodel == "linear" and self.loss in ("squared", "debiased"):
             # The squared losses' scores are centred on the decision: h(x) - 1/2.
             shift = 0.5 if self._is_binary() or self._is_multilabel() else 0.0
             positive = np.clip(scores + shift, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
@@ -303,9 +325,13 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             return fit
         return fit_likelihood(bags, X, loss=self.loss, alpha=alpha)
 
-    def _keep(self, fit: LinearFit) -> None:
-        self.coef_ = fit.coef
-        self.intercept_ = fit.intercept
+    def _objective(self, bags: RandomBags) -> tuple[BagObjective, FloatArray, FloatArray]:
+        objective = class_objective(bags, self.loss)
+        return objective, np.zeros(objective.start.size), np.ones(objective.start.size)
+
+    def _keep(self, coef: FloatArray, intercept: FloatArray) -> None:
+        self.coef_ = coef
+        self.intercept_ = intercept
 
     def _check_report(self, report: RandomBags) -> None:
         self._check_intercept()

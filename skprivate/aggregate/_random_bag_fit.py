@@ -12,17 +12,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from skprivate._progress import Step, steps
-from skprivate.aggregate._bag_likelihood import count_likelihood, mean_cross_entropy, noisy_count_likelihood
+from skprivate.aggregate._bag_likelihood import CountLoss, binary_entropy
 from skprivate.aggregate._bag_sums import BagSums
 from skprivate.aggregate._constant_check import ANY, ESTIMATED, share_to_keep
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bags import RandomBags
 
 Likelihood = Literal["likelihood", "log", "easyllp"]
-#: Bags up to this size use the exact distribution of the count; the normal one is as good beyond and much cheaper.
-_EXACT_SIZE = 64
-#: Variance of rounding to whole numbers: counts with less noise than that are as good as exact.
-_ROUNDING = 1 / 12
 #: Updates of the penalty by marginal likelihood.
 _PENALTY_UPDATES = 6
 LARGEST_ALPHA = 1e6
@@ -136,32 +132,21 @@ class _Problem:
     ) -> None:
         self.structure = structure
         self.X = X
-        self.sums = bags.label_sums[:, k]
         self.noise = bags.noise_variance
         self.doubt = ESTIMATED if tempered else ANY
+        self.counts = CountLoss.of(bags, k, of_mean=loss == "log", tempered=tempered)
         if loss == "easyllp":
             self.kind = "easy"
             self.trials = structure.sizes.astype(np.float64)
-            if bags.label_release == "bernoulli":
-                self.sums = self.trials * self.sums
-        elif bags.label_release == "bernoulli":
-            self.kind = "mean"
-            self.trials = np.ones(structure.n_bags)
-        elif loss == "log" or (self.noise == 0 and structure.sizes.max() == 1):
-            self.kind = "mean"
-            self.trials = structure.sizes.astype(np.float64)
-            self.sums = np.clip(self.sums, 0.0, self.trials)
-            if tempered:  # a noisy count says as much as fewer trials
-                told = self.trials / (self.trials + 4.0 * self.noise)
-                self.trials, self.sums = self.trials * told, self.sums * told
+            self.sums = self.trials * bags.means()[:, k]
         else:
-            self.trials = structure.sizes.astype(np.float64)
-            small = structure.sizes.max() <= _EXACT_SIZE
-            self.kind = "exact" if small and self.noise <= _ROUNDING else "normal"
-            # Next to no noise a normal density has peaks where counts are whole: theirs is that of rounding.
-            self.noise = max(self.noise, _ROUNDING)
-            if self.kind == "exact":
-                self.sums = np.clip(np.rint(self.sums), 0.0, self.trials)
+            counts = self.counts
+            self.kind, self.sums, self.trials, self.noise = (
+                counts.kind,
+                counts.sums,
+                counts.trials,
+                counts.noise,
+            )
         # A noisy total may lie outside what any probability can give; exact labels leave the intercept free.
         self.intercept_penalty = _NOISY_INTERCEPT_PENALTY if bags.noise_variance > 0 else 0.0
         share = float(np.clip(self.sums.sum() / self.trials.sum(), 0.01, 0.99))
@@ -172,16 +157,13 @@ class _Problem:
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         scores = (self.X @ w)[self.structure.members]
-        if self.kind == "mean":
-            value, slope = mean_cross_entropy(self.structure, scores, self.sums, self.trials)
-        elif self.kind == "easy":
+        if self.kind == "easy":
             labels = self.labels[self.structure.bag_of_member]
             value = float(np.sum(np.logaddexp(0.0, scores) - labels * scores))
             slope = expit(scores) - labels
-        elif self.kind == "exact":
-            value, slope = count_likelihood(self.structure, scores, self.sums)
         else:
-            value, slope = noisy_count_likelihood(self.structure, scores, self.sums, self.noise)
+            values, slope = self.counts.values(self.structure, scores)
+            value = float(np.sum(values))
         return value, self.structure.scatter(slope) @ self.X
 
     def information(self, w: FloatArray) -> FloatArray:
@@ -281,11 +263,9 @@ class _Problem:
     def _most(self, constant: FloatArray) -> float:
         """By how much any scores can be likelier than the constant one."""
         share = float(expit(constant[-1]))
-        if self.kind in ("mean", "easy"):
-            entropy = -share * math.log(share) - (1 - share) * math.log1p(-share)
-            return entropy * float(self.trials.sum())
-        told = share * (1 - share) * self.trials / self.noise
-        return 0.5 * float(np.sum(told + np.log1p(told)))
+        if self.kind == "easy":
+            return binary_entropy(share) * float(self.trials.sum())
+        return self.counts.most(share)
 
 
 def _descend(

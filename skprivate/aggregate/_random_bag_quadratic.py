@@ -104,7 +104,7 @@ def fit_quadratic(
         )
     intercept = np.zeros(labels.shape[1])
     if fit_intercept:
-        intercept = _mean_label(bags, label_centre, label_bounds) - coef @ centre
+        intercept = mean_label(bags, label_centre, label_bounds) - coef @ centre
     smallest = float(values[0]) + max(float(alphas.min()), floor)
     return LinearFit(
         coef,
@@ -116,7 +116,7 @@ def fit_quadratic(
     )
 
 
-def _mean_label(bags: RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
+def mean_label(bags: RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
     """Mean of the labels: as found, or with noise as far from where it is a priori as the noise allows."""
     prior = intercept_prior("squared", label_bounds)
     noise = bags.structure.n_bags * bags.noise_variance / float(bags.sizes.sum()) ** 2

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import StrOptions, _check_y, _fit_context
 from skprivate._validation import validate_data
+from skprivate.aggregate._bag_objective import BagObjective, number_objective
 from skprivate.aggregate._label_sums import Labelled
 from skprivate.aggregate._labels import check_bounds, check_numbers, number_targets
 from skprivate.aggregate._losses import FloatArray
@@ -23,9 +24,9 @@ from skprivate.partitions import InMemory, Partitions, is_partitioned
 
 
 class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
-    """Linear regression from the mean labels of random bags (Theorem 2), in closed form.
+    """Regression from the mean labels of random bags: linear (Theorem 2), in closed form, or by a network.
 
-    Minimises, over linear h and with r_i the mean of h over bag i less the bag's label,
+    The linear model minimises, over linear h and with r_i the mean of h over bag i less the bag's label,
 
         (1/n) Σ_i r_i² − c ((1/n) Σ_i r_i)² + alpha ‖w‖²/n,   c = (m − 1)N / (m(N − 1)),
 
@@ -43,8 +44,10 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         Whether no row is in two bags; False draws bags independently, as in the paper.
     label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
         "mean" and "bernoulli" (for labels in [0, 1]) promise no privacy and need ``epsilon=None``.
-    loss : {"debiased", "squared"}, default="debiased"
-        "squared" leaves the correction out. Both agree when there is an intercept.
+    loss : {"debiased", "squared", "easyllp"}, default="debiased"
+        "squared" leaves the correction out. Both agree for linear models with an intercept; for networks
+        "debiased" has the mean of the squared error of rows. "easyllp", for networks, has it too: ½f² less the
+        debiased mean of y·f.
     alpha : "evidence" or float, default="evidence"
         Ridge penalty on scaled features. "evidence" maximises the marginal likelihood of the released labels.
     fit_intercept : bool, default=True
@@ -57,6 +60,16 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         Covariance of the coefficients of scaled features: "ridge", a multiple of the identity; "spread", of the root of
         the features' own covariance Σ, which lets few bags tell what the features share. "evidence": of the larger
         marginal likelihood; "ridge" with an ``alpha`` of your own or without an intercept.
+    submodel : {"linear", "mlp"}, torch.nn.Module or callable, default="linear"
+        "mlp": a network of the rows' features; needs torch, as do the others. A module is one from rows, scaled
+        as the model sees them, (n, n_inputs) to standardised labels (n, n_outputs), and is copied. Any other
+        callable gets n_inputs and n_outputs and returns one. Inputs are the columns, and indicators of their
+        buckets unless ``buckets=False`` or there are too many. Descent on batches of whole bags; one network
+        learns without each fold of bags, their mean predicts.
+    submodel_options : dict, optional
+        For networks: ``hidden`` (32,), ``weight_decay`` (a number ``alpha``, or 1.0), ``epochs`` 40 at most,
+        ``learning_rate`` 0.005, ``batch_size`` in bags, by default about 1024 rows and 16 batches or more,
+        ``folds`` 5.
     label_bounds : (float, float), optional
         Public interval within ±1e50; labels outside are clipped. By default a tenth of the budget finds one privately,
         and up to a half of it where n·ε is below 500.
@@ -68,25 +81,30 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficients of the features.
+        Coefficients of the features; 0 for networks.
     intercept_ : float
         Intercept.
     bucket_edges_ : list of ndarray
         For each feature, where it is cut into buckets; empty if it is not.
     bucket_coef_ : list of ndarray, each of shape (n_outputs, n_buckets)
         For each feature, what its buckets add to the score; shape (n_outputs, 0) if it has none.
-    prior_ : {"ridge", "spread"}
-        The prior of the coefficients as used.
-    alpha_ : ndarray of shape (1,)
-        Penalty as used.
-    condition_number_ : float
-        Of the penalised quadratic.
+    prior_ : {"ridge", "spread"} or None
+        The prior of the coefficients as used; None for networks.
+    alpha_ : ndarray of shape (1,) or None
+        Penalty as used; None for networks.
+    condition_number_ : float or None
+        Of the penalised quadratic; None for networks.
+    networks_ : list of torch.nn.Module
+        One for each fold of bags; empty for linear models and where no network was better than the constant.
+    network_weight_ : float
+        What the networks' added outputs are multiplied with: 1/folds but where the bags that each did not see tell that
+        scores are too small, or no better than a constant.
     bags_ : RandomBags
         What was released about the labels.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_iter_ : int
-        Iterations of the solver.
+        Iterations of the solver; passes over the bags for networks.
     n_features_in_, feature_names_in_
         Number of features that `fit` saw, and their names where X has strings for them.
 
@@ -112,7 +130,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RANDOM_BAG_CONSTRAINTS,
-        "loss": [StrOptions({"debiased", "squared"})],
+        "loss": [StrOptions({"debiased", "squared", "easyllp"})],
         "label_bounds": ["array-like", None],
     }
 
@@ -129,6 +147,8 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         fit_intercept=True,
         buckets="evidence",
         prior="evidence",
+        submodel="linear",
+        submodel_options=None,
         label_bounds=None,
         random_state=None,
         ledger=None,
@@ -143,6 +163,8 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         self.fit_intercept = fit_intercept
         self.buckets = buckets
         self.prior = prior
+        self.submodel = submodel
+        self.submodel_options = submodel_options
         self.label_bounds = label_bounds
         self.random_state = random_state
         self.ledger = ledger
@@ -166,6 +188,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         self
         """
         bounds = check_bounds(self.label_bounds)
+        self._check_submodel()
         rows: Partitions
         if is_partitioned(X):
             read = partial(_read_labels, estimator=type(self)())
@@ -204,9 +227,18 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
             bags, X, loss=self.loss, alpha=alpha, fit_intercept=self.fit_intercept, label_bounds=bounds
         )
 
-    def _keep(self, fit: LinearFit) -> None:
-        self.coef_ = fit.coef[0]
-        self.intercept_ = float(fit.intercept[0])
+    def _objective(self, bags: RandomBags) -> tuple[BagObjective, FloatArray, FloatArray]:
+        bounds = check_bounds(self.label_bounds) if bags.label_bounds is None else bags.label_bounds
+        return number_objective(bags, self.loss, bounds)
+
+    def _keep(self, coef: FloatArray, intercept: FloatArray) -> None:
+        self.coef_ = coef[0]
+        self.intercept_ = float(intercept[0])
+
+    def _check_submodel(self) -> None:
+        super()._check_submodel()
+        if self.submodel == "linear" and self.loss == "easyllp":
+            raise ValueError("loss='easyllp' is for networks; use loss='debiased' for submodel='linear'.")
 
     def _check_report(self, report: RandomBags) -> None:
         if report.classes is not None or report.label_sums.shape[1] != 1:

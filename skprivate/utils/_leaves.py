@@ -79,6 +79,8 @@ def _walk(value: Any, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
             yield from _walk(item, f"{path}[{k}]", above)
     elif callable(getattr(value, "to_numpy", None)):  # data frames and series
         yield from _walk(value.to_numpy(), path, above)
+    elif callable(getattr(value, "detach", None)) and callable(getattr(value, "numpy", None)):  # tensors
+        yield path, value.detach().numpy()
     else:
         yield from _walk_object(value, path, above)
 
@@ -136,7 +138,8 @@ def equal_leaves(first: Any, second: Any) -> np.ndarray:
         if first.shape != second.shape or first.dtype != second.dtype:
             return np.array(False)
         both_nan = (first != first) & (second != second)
-        return (first == second) | both_nan
+        equal: np.ndarray = (first == second) | both_nan
+        return equal
     if isinstance(first, np.ndarray) or isinstance(second, np.ndarray) or type(first) is not type(second):
         return np.array(False)
     return np.array(first == second or (first != first and second != second))

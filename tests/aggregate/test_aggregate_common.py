@@ -1,5 +1,7 @@
 """Variants of the four estimators pass the common checks too; the defaults are in `tests/test_common.py`."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -19,9 +21,27 @@ VARIANTS = [
     RandomBagClassifier(loss="debiased"),
     RandomBagRegressor(epsilon=None, label_release="mean", disjoint=False, bag_size=2),
 ]
+_FEW = {"epochs": 10, "folds": 2, "hidden": (8,), "learning_rate": 0.1}
+NETWORKS = (
+    [
+        RandomBagClassifier(submodel="mlp", submodel_options=_FEW),
+        RandomBagRegressor(submodel="mlp", submodel_options=_FEW, bag_size=3, label_bounds=(-2, 2)),
+    ]
+    if find_spec("torch")
+    else []
+)
+CHECKED = NETWORKS and [
+    RandomBagClassifier(submodel="mlp"),
+    RandomBagClassifier(epsilon=None, submodel="mlp", submodel_options=_FEW),
+    RandomBagRegressor(submodel="mlp"),
+    NETWORKS[1],
+]
 
 
-@parametrize_with_checks(VARIANTS)
+@pytest.mark.filterwarnings("ignore:the fit was worse than a constant")
+# At the default budget a network of few passes is no match for the 300 rows on which a classifier must be right: it
+# has all its passes here, or exact sums.
+@parametrize_with_checks([*VARIANTS, *CHECKED])
 def test_scikit_learn(estimator, check):
     check(estimator)
 
@@ -38,6 +58,7 @@ def positive(estimator, rng, n_rows):
         CuratedBagGAMRegressor(loss="poisson", delta=0.0),
         RandomBagClassifier(disjoint=False, bag_size=3),
         RandomBagRegressor(label_bounds=(-2, 2), bag_size=3, loss="squared"),
+        *NETWORKS,
     ],
     make_data=positive,
 )
