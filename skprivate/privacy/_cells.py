@@ -72,14 +72,13 @@ class Grid:
         int or ndarray of int
             Differences of it are weights: of the cells above one and up to the other.
         """
-        total = self._prior_of_zero * (cell >= 0)
-        # The points of a coarser grid are every 2^shift-th cell from ±1 on.
-        above, below = (np.maximum(number, 0) for number in (cell, -cell - 1))
+        # The points of a coarser grid are every 2^shift-th cell from ±1 on: as many below 0 as above.
+        number = np.maximum(cell, -cell - 1)
+        total = number * 0
         for bits in self._levels:
             shift = self.bits - bits
-            total = total + (((above + (1 << shift) - 1) >> shift) << shift)
-            total = total - (((below + (1 << shift) - 1) >> shift) << shift)
-        return total
+            total += ((number + ((1 << shift) - 1)) >> shift) << shift
+        return np.where(cell >= 0, self._prior_of_zero + total, -total)[()]
 
     @property
     def _levels(self) -> list[int]:

@@ -60,9 +60,9 @@ def median_costs(data: WeightedCells, low: int, high: int) -> Runs:
     Runs
     """
     cells = np.clip(data.cells, low, high)
-    occupied, inverse = np.unique(cells, return_inverse=True)
-    weights = np.zeros(len(occupied), dtype=np.int64)
-    np.add.at(weights, inverse, data.weights)
+    firsts = np.flatnonzero(np.diff(cells, prepend=low - 1))  # cells are in order
+    occupied = cells[firsts]
+    weights = np.add.reduceat(data.weights, firsts) if len(firsts) else np.zeros(0, dtype=np.int64)
     upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
     whole = upto[-1]
     gap_starts = np.concatenate([np.full(1, low, np.int64), occupied + 1])
@@ -125,7 +125,7 @@ def private_median(
         sensitivity=total,
         epsilon=epsilon,
         monotone=_monotone(adjacency),
-        multiplicity=(grid.prior(runs.starts + runs.lengths - 1) - before).tolist(),
+        multiplicity=np.diff(before, append=grid.prior(high)),  # a run begins where another ends
         locate=locate,
     )
     return int(chosen)

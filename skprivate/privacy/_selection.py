@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skprivate.privacy._exact import below_exp, exp_floor, share_below_exp
-from skprivate.privacy._lattice import rational
+from skprivate.privacy._lattice import largest, rational
 from skprivate.privacy._randomness import BitSource
 
 Int64Array = NDArray[np.int64]
+Counts = list[int] | Int64Array
 T = TypeVar("T", int, NDArray[np.int64])
 
 #: Binary digits of the integer weights in the exponential mechanism.
@@ -45,7 +46,7 @@ def check_selection(costs: Int64Array, multiplicity: Sequence[int] | None, rule:
     """Refuse what a selection cannot be drawn from, before it is paid for."""
     if multiplicity is None:
         return
-    total = sum(_check_multiplicity(multiplicity, costs.size))
+    total = _total(_check_multiplicity(multiplicity, costs.size))
     if rule == "permute-and-flip" and total > MAX_FLIPS:
         raise ValueError(
             f"multiplicity adds up to {total} members; permute-and-flip takes time linear in that and allows "
@@ -75,18 +76,33 @@ def _check_costs(costs: ArrayLike, ndim: int) -> Int64Array:
     return array.astype(np.int64, copy=False)
 
 
-def _check_multiplicity(multiplicity: Sequence[int] | NDArray[Any], n: int) -> list[int]:
-    counts = list(map(operator.index, multiplicity))
-    if len(counts) != n:
-        raise ValueError(f"multiplicity must have one entry per cost ({n}), got {len(counts)}.")
-    if min(counts) < 0 or max(counts) == 0:
+def _check_multiplicity(multiplicity: Sequence[int] | NDArray[Any], n: int) -> Counts:
+    """Numbers of members: an array of int64 stays one if their sum is an int64, others become Python integers."""
+    if len(multiplicity) != n:
+        raise ValueError(f"multiplicity must have one entry per cost ({n}), got {len(multiplicity)}.")
+    counts: Counts = (
+        multiplicity
+        if isinstance(multiplicity, np.ndarray)
+        and multiplicity.dtype == np.int64
+        and 0 <= largest(multiplicity) * n < _MAX_COST
+        else list(map(operator.index, multiplicity))
+    )
+    least, most = (
+        (counts.min(), counts.max()) if isinstance(counts, np.ndarray) else (min(counts), max(counts))
+    )
+    if least < 0 or most == 0:
         raise ValueError("multiplicity must hold integers >= 0, not all 0.")
     return counts
 
 
-def _from_best(cost: Int64Array, counts: list[int]) -> Int64Array:
+def _total(counts: Counts) -> int:
+    return int(counts.sum()) if isinstance(counts, np.ndarray) else sum(counts)
+
+
+def _from_best(cost: Int64Array, counts: Counts) -> Int64Array:
     """Costs against the best category that has members (those without do not matter: they get cost 0 or more)."""
-    present = int(cost[np.array([count > 0 for count in counts])].min())
+    members = counts > 0 if isinstance(counts, np.ndarray) else np.array([count > 0 for count in counts])
+    present = int(cost[members].min())
     against_best: Int64Array = np.maximum(cost, present) - present
     return against_best
 
@@ -143,11 +159,12 @@ def exponential_select(
     cost = _check_costs(costs, 1)
     exact_rate = _check_rate(rate)
     counts = None if multiplicity is None else _check_multiplicity(multiplicity, cost.size)
-    n_members = cost.size if counts is None else sum(counts)
+    n_members = cost.size if counts is None else _total(counts)
     cost = cost - cost.min() if counts is None else _from_best(cost, counts)
     if n_members < _VECTORISED:
         return _select_vectorised(cost, exact_rate, counts, n_members, source)
     assert counts is not None
+    counts = counts.tolist() if isinstance(counts, np.ndarray) else counts
     if max(counts) < _HUGE:
         return _select_by_mass(cost, exact_rate, counts, source)
     # The slack of one unit for each member must stay small against 2^bits.
@@ -163,11 +180,11 @@ def exponential_select(
 
 
 def _select_vectorised(
-    cost: Int64Array, rate: Fraction, counts: list[int] | None, n_members: int, source: BitSource
+    cost: Int64Array, rate: Fraction, counts: Counts | None, n_members: int, source: BitSource
 ) -> tuple[int, int]:
     bits = min(_WEIGHT_BITS, 61 - n_members.bit_length())  # the sum of all weights stays below 2^62
     upper = _upper(cost, rate, bits)
-    ends = np.cumsum(upper if counts is None else upper * np.array(counts, dtype=np.int64))
+    ends = np.cumsum(upper if counts is None else upper * np.asarray(counts, dtype=np.int64))
     total = int(ends[-1])
     while True:
         point = source.integer_below(total)
@@ -360,17 +377,17 @@ def permute_and_flip_select(
         heads = np.flatnonzero(_flip(cost - cost.min(), exact_rate, source))
         return int(heads[source.integer_below(heads.size)]), 0
     counts = _check_multiplicity(multiplicity, cost.size)
-    if sum(counts) > MAX_FLIPS:
+    if _total(counts) > MAX_FLIPS:
         raise ValueError(
-            f"multiplicity adds up to {sum(counts)} members; permute-and-flip takes time linear in that and "
+            f"multiplicity adds up to {_total(counts)} members; permute-and-flip takes time linear in that and "
             f"allows {MAX_FLIPS}. Use rule='exponential'."
         )
-    members = np.array(counts, dtype=np.int64)
+    members = np.asarray(counts, dtype=np.int64)
     cost = _from_best(cost, counts)
     n_heads = np.zeros(cost.size, dtype=np.int64)
     small = members <= _FEW
     for large in np.flatnonzero(~small):
-        n_heads[large] = binomial_exp(counts[large], exact_rate * int(cost[large]), source)
+        n_heads[large] = binomial_exp(int(counts[large]), exact_rate * int(cost[large]), source)
     rest = np.flatnonzero(small & (members > 0))
     blocks = np.cumsum(members[rest]) // _BLOCK  # about _BLOCK members each
     for chunk in np.split(rest, np.flatnonzero(np.diff(blocks)) + 1):
@@ -379,7 +396,7 @@ def permute_and_flip_select(
         n_heads[chunk] = np.bincount(member_of[came_up], minlength=chunk.size)
     point = source.integer_below(int(n_heads.sum()))
     category = int(np.searchsorted(np.cumsum(n_heads), point, side="right"))
-    return category, source.integer_below(counts[category])
+    return category, source.integer_below(int(counts[category]))
 
 
 __all__: list[str] = [

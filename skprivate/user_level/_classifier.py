@@ -256,8 +256,13 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             if len(classes) > 2:
                 raise ValueError(f"a custom loss is for two classes, got {len(classes)} classes.")
         self._check_options(X, user_ids)
-        coded = checked.map(partial(_with_codes, classes=classes))
-        rows, n_users = by_user(coded, named=user_ids is not None, weight_cap=self.weight_cap)
+        rows, n_users = by_user(
+            checked.map(partial(_with_codes, classes=classes)),
+            named=user_ids is not None,
+            weight_cap=self.weight_cap,
+            in_order=True,
+        )
+        del checked  # what is sorted is a copy
         n_features, n_outputs = self.n_features_in_, 1 if len(classes) == 2 else len(classes)
         with closing(rows):
             multinomial = n_outputs > 1 and self.loss == "log_loss"
@@ -398,7 +403,7 @@ def _labels(rows: CheckedRows) -> np.ndarray:
 
 
 def _with_codes(rows: CheckedRows, classes: np.ndarray) -> CheckedRows:
-    """Rows with the numbers of their classes, as floats."""
+    """Rows with the numbers of their classes, as floats; with −1 and 1 in a byte each for two classes."""
     known, y = classes, rows.y
     if len(y) and known.dtype.kind in "biuf" and y.dtype.kind in "biuf":
         # Whether labels are stored as integers may depend on one of them; their values as float64 do not.
@@ -406,13 +411,15 @@ def _with_codes(rows: CheckedRows, classes: np.ndarray) -> CheckedRows:
     codes = np.searchsorted(known, y) if len(y) else np.empty(0, dtype=np.int64)
     if (known[np.minimum(codes, len(known) - 1)] != y).any():
         raise ValueError("y has labels that are not in classes.")
+    if len(classes) == 2:
+        return rows._replace(y=(2 * codes - 1).astype(np.int8))
     return rows._replace(y=codes.astype(np.float64))
 
 
 def _with_targets(data: UserData, n_outputs: int, signed: bool) -> UserData:
-    """Rows with targets ±1, or one column a class for several classes (0 and 1 if not signed)."""
+    """Rows with targets ±1, one column a class for several classes (there 0 and 1 if not signed)."""
     if n_outputs == 1:
-        return replace(data, y=2.0 * data.y - 1.0)
+        return data
     one_hot = np.zeros((len(data), n_outputs), order="F")
     one_hot[np.arange(len(data)), data.y.astype(np.int64)] = 1.0
     return replace(data, y=2.0 * one_hot - 1.0 if signed else one_hot)

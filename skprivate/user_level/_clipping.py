@@ -18,7 +18,7 @@ _ONSET = 96.0
 MOST_HEAVY = 4.0
 #: Part of the sampling noise that the noise of a ball may have: of gradients, whose median is as good a centre as their
 #: mean unless they have a tail, and of a mean that is meant to be one.
-GRADIENT_NOISE_PART, MEAN_NOISE_PART = 0.5, 0.8
+GRADIENT_NOISE_PART, MEAN_NOISE_PART = 0.5, 0.7
 
 
 def clip_factor(level: float, least: float = 1.0) -> float:

@@ -137,7 +137,7 @@ def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release
     if tail is not None:
         rank = tail_rank(tail, len(FINE_SCALES))
         upper = select_upper_scale(
-            counts[len(SCALES) :], rank, epsilon=tail, release=release, scales=FINE_SCALES
+            counts[len(SCALES) :], rank, epsilon=tail, release=release, scales=FINE_SCALES, near=median
         )
         if split.at_least(plan.n_users) > 2 * rank:
             growth = tail_factor(median, upper, growth, rank / plan.n_users)

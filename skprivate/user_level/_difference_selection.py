@@ -179,7 +179,7 @@ class DifferenceSelection(Mechanism):
         )
         rank = tail_rank(self._upper_epsilon, len(FINE_SCALES))
         upper = select_upper_scale(
-            fine_counts, rank, epsilon=self._upper_epsilon, release=release, scales=FINE_SCALES
+            fine_counts, rank, epsilon=self._upper_epsilon, release=release, scales=FINE_SCALES, near=median
         )
         if self.n_users is None:
             return max(median, upper)

@@ -59,12 +59,19 @@ class Frame(NamedTuple):
         """Where features are meant to lie: lower and upper ends."""
         return self.centres - self.reaches, self.centres + self.reaches
 
-    def bounded(self, X: FloatArray) -> FloatArray:
-        """Rows as a fit looks at them: clipped and drawn in, in the units in which they came."""
+    def bounded(self, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Rows as a fit looks at them: clipped and drawn in, in the units in which they came.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+        out : ndarray of shape (n_features, n_rows), optional
+            Where the columns of the result may go; may be those of ``X``.
+        """
         if np.isfinite(self.reaches).any():
             X = np.clip(X, *self.feature_range)
         with np.errstate(all="ignore"):
-            return bounded_rows(X, self.centres, self.scales, self.row_bound)
+            return bounded_rows(X, self.centres, self.scales, self.row_bound, out)
 
     def target_range(self, level: float) -> tuple[float, float]:
         """Where predictions are meant to lie, for a fit of this noise level; everywhere if no scale was found."""

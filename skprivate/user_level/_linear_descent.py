@@ -22,7 +22,8 @@ from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, d
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
 from skprivate.user_level._settled import Course
-from skprivate.user_level._standardise import Standardisation, bounded_data
+from skprivate.user_level._standard_passes import bounded_data
+from skprivate.user_level._standardise import Standardisation
 from skprivate.user_level._whitening import n_moments, relative_noise, whiten, whitening
 
 FloatArray = npt.NDArray[np.float64]
@@ -170,7 +171,7 @@ class Descent(Mechanism):
             + n_moments(self._n_whitened),
             scales=int(self.select_scale),
             clip=self.select_clip,
-            tail=self.follow_tail and self._tail_matters,
+            tail=self.select_clip and self.follow_tail and self._tail_matters,
         )
 
     @property

@@ -11,7 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -91,7 +90,13 @@ class LogisticLoss:
     smoothness = 0.25
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(-y * expit(-y * f))
+        # −y/(1 + exp(y f)): NumPy's vectorised exponential is several times as fast as a logistic function.
+        slope = np.multiply(y, f)
+        with np.errstate(over="ignore"):  # of margins beyond 700: their slope is 0
+            np.exp(slope, out=slope)
+        slope += 1.0
+        np.divide(y, slope, out=slope)
+        return np.asarray(np.negative(slope, out=slope))
 
 
 class SmoothedHingeLoss:

@@ -62,9 +62,10 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         Mean over users of their mean vectors, pulled into the ball, with noise.
     confidence_radius_ : float
         Euclidean radius about ``mean_`` that holds the expectation of a user's vector, pulled into the ball, with
-        probability 1 − beta; conservative (bounded vectors). ``inf`` if users were too few to find a radius.
+        probability 1 − beta; conservative (bounded vectors). ``inf`` if users were too few for a sum about a centre.
     noise_scale_ : float
-        Standard deviation of the privacy noise per feature; ``nan`` if users were too few to find a radius.
+        Standard deviation of the privacy noise per feature; ``nan`` if users were too few for a
+        sum about a centre.
     clip_radius_ : float
         Radius of the ball (released); with ``delta=0`` half the side of the cube in its place.
     n_users_ : float

@@ -160,7 +160,7 @@ def split_budget(
     clip: bool = False,
     tail: bool = False,
     medians: int = 0,
-    clip_share: float = CLIP_SHARE,
+    private_shares: float = 1.0,
 ) -> BudgetSplit:
     """Divide a budget by public numbers alone.
 
@@ -175,11 +175,12 @@ def split_budget(
     clip : bool
         Whether a clipping radius is to be selected.
     tail : bool
-        Whether an upper quantile is to be selected beside it, if there are users for that.
+        Whether an upper quantile is to be selected, beside it if it is selected, if there are users for that.
     medians : int
         Number of coordinates whose medians are wanted.
-    clip_share : float
-        Largest share of the selection of a clipping radius where the number of users is public.
+    private_shares : float
+        What is left of the shares of selections where the number of users is private, and nobody knows whether they
+        will be of use.
     """
     alone = gaussian_noise_multiplier(terms.epsilon, terms.delta)
     rho = 0.5 / alone**2
@@ -187,16 +188,16 @@ def split_budget(
     def price(share: float, count: int, n_candidates: float = len(SCALES)) -> float | None:
         if not count:
             return None
-        affordable = math.sqrt(8.0 * share * rho / count)
         if terms.n_users is None:
-            return affordable
+            return math.sqrt(8.0 * private_shares * share * rho / count)
+        affordable = math.sqrt(8.0 * share * rho / count)
         needed = selection_epsilon(terms.n_users, n_candidates, monotone=terms.monotone)
         return needed if needed <= affordable else None
 
-    clip_epsilon = price(CLIP_SHARE if terms.n_users is None else clip_share, int(clip))
+    clip_epsilon = price(CLIP_SHARE, int(clip))
     tail_epsilon = None
-    if tail and clip_epsilon is not None:
-        tail_epsilon = math.sqrt(8.0 * TAIL_SHARE * rho)
+    if tail and (clip_epsilon is not None or not clip):
+        tail_epsilon = math.sqrt(8.0 * TAIL_SHARE * rho * (private_shares if terms.n_users is None else 1.0))
         if terms.n_users is not None and terms.n_users <= 2 * tail_rank(tail_epsilon, len(FINE_SCALES)):
             tail_epsilon = None
     draft = BudgetSplit(

@@ -9,15 +9,15 @@ from numbers import Integral
 from typing import Literal
 
 from scipy import integrate
-from scipy.special import gammaln
 from scipy.stats import chi
 
 from skprivate.privacy import Adjacency
 from skprivate.privacy._dialect import at_least, member, must_be, number, positive
-from skprivate.user_level._clipping import MEAN_NOISE_PART, quiet_growth, tail_radius, tail_rank
+from skprivate.user_level._clipping import tail_rank
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import FINE_SCALES
-from skprivate.user_level._user_mean import UserMean
+from skprivate.user_level._tracked_centre import BEYOND, DRAWS, TRAVEL, draw_side
+from skprivate.user_level._user_mean import CENTRE_DRAWS, UserMean
 
 Aggregation = Literal["mean", "robust"]
 
@@ -89,9 +89,9 @@ def user_level_mean_errors(
     Notes
     -----
     A model, no bound: users' means are taken as normal with covariance σ²I, the private selections as exact. With noise
-    level ν (all noise as a part of a unanimous vote), the Jacobian :math:`J_C` of a ball of radius C at its centre,
-    :math:`J_0 = E\,1/\chi_d \cdot (1 - 1/d)`, the centre's share c of the Gaussian budget and the weight λ of the sum,
-    the square of the privacy error is :math:`\nu^2 ((1 - \lambda J_C)^2 / (c J_0^2) + \lambda^2 C^2 / (1 - c))`.
+    level ν (all noise as a part of a unanimous vote) and the Jacobian J of a ball of radius C at its centre, a centre
+    found with the share c of the budget is off by :math:`C\nu / (J \sqrt c)`, and the square of the error of a sum
+    about it is :math:`C^2 \nu^2 ((1 - J)^2 / (J^2 c) + 1 / (1 - c))`.
     Simulated errors are within a factor of two.
 
     Examples
@@ -99,7 +99,7 @@ def user_level_mean_errors(
     >>> from skprivate.user_level import user_level_mean_errors
     >>> errors = user_level_mean_errors(5000, 10, epsilon=1.0)
     >>> round(errors.privacy, 3), round(errors.sampling, 3)
-    (0.037, 0.045)
+    (0.041, 0.045)
     """
     _check(n_features, epsilon, delta, deviation, aggregation)
     _whole("n_users", n_users)
@@ -152,7 +152,7 @@ def user_level_sample_size(
     --------
     >>> from skprivate.user_level import user_level_sample_size
     >>> user_level_sample_size(0.1, 10, epsilon=1.0)
-    2091
+    2278
     """
     positive("error", error)
     _check(n_features, epsilon, delta, deviation, aggregation)
@@ -191,22 +191,20 @@ def _privacy_error(
 ) -> float:
     """Privacy error in deviations of normal users."""
     plan = UserMean(Terms(epsilon, delta, adjacency, n), d, aggregation == "mean", bound=1e9)
-    level = plan.split.level(n, d)
-    # (1 − 1/d) E 1/χ_d, which is 2φ(0) for d = 1.
-    at_centre = math.sqrt(2.0) / d * math.exp(gammaln((d + 1) / 2) - gammaln(d / 2))
-    if not plan.sums:
-        return float(level / at_centre)
-    radius, upper, beyond = float(chi.median(d)), 0.0, None
+    upper, beyond = 0.0, None
     if plan.split.tail_epsilon is not None:
         beyond = tail_rank(plan.split.tail_epsilon, len(FINE_SCALES)) / n
         upper = float(chi.isf(beyond, d))
-    quiet = quiet_growth(level, n, MEAN_NOISE_PART) if plan.reach else 0.0
-    radius = tail_radius(radius, upper, level, d, beyond, quiet)
+    radius = plan.radius(float(chi.isf(BEYOND, d)), upper, beyond, n)
     outside = integrate.quad(lambda x: chi.pdf(x, d) / x, radius, math.inf)[0] if d > 1 else 0.0
     jacobian = float(chi.cdf(radius, d)) + radius * (1.0 - 1.0 / d) * outside
-    weight, share = plan.weight, plan.centre_share
-    centre = (1.0 - weight * jacobian) / (at_centre * math.sqrt(share))
-    return float(level * math.hypot(centre, weight * radius * plan.sum_multiplier / plan.split.multiplier))
+    if plan.sums(n):
+        centre = (1.0 - jacobian) / jacobian / math.sqrt(CENTRE_DRAWS / DRAWS)
+        error = math.hypot(centre, 1.0 / math.sqrt(1.0 - CENTRE_DRAWS / DRAWS))
+    else:
+        error = 1.0 / jacobian / math.sqrt(1.0 - TRAVEL / DRAWS)
+    side = draw_side(plan.terms.sum_sensitivity * plan.split.multiplier / n)
+    return plan.split.level(n, d) * radius * error / math.sqrt(1.0 - side * side)
 
 
 def _check(n_features: int, epsilon: float, delta: float, deviation: float, aggregation: str) -> None:

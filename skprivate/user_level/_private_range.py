@@ -142,6 +142,13 @@ FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
 COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 
 
+#: From so many octaves above a released scale on a larger one is less likely by e for each, for so many octaves: a
+#: selection that misses should not end at 2⁵⁰, and one of a tail so far off should not miss it.
+_FAR, _FARTHEST = 6.0, 8.0
+#: Costs stay far from overflow, however small ε is.
+_MOST_PENALTY = 2.0**40
+
+
 def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArray:
     """How many of non-negative numbers, one per user, are nearest to each scale (in the logarithm)."""
     midpoints = np.sqrt(scales[1:] * scales[:-1])
@@ -174,7 +181,13 @@ def select_median_scale(
 
 
 def select_upper_scale(
-    counts: IntArray, rank: int, *, epsilon: float, release: Any, scales: FloatArray
+    counts: IntArray,
+    rank: int,
+    *,
+    epsilon: float,
+    release: Any,
+    scales: FloatArray,
+    near: float,
 ) -> float:
     """Scale that about ``rank`` of non-negative numbers, one per user, exceed, by the exponential mechanism.
 
@@ -186,6 +199,8 @@ def select_upper_scale(
     counts : ndarray of shape (n_scales,)
         `scale_counts` of all users.
     rank : int
+    near : float > 0
+        A scale that was released: ones far above it are less likely a priori.
 
     Returns
     -------
@@ -194,6 +209,8 @@ def select_upper_scale(
     """
     reached = np.cumsum(counts[::-1])[::-1]
     costs = np.maximum(np.maximum(reached - counts - rank, rank - reached), 0)
+    octaves = np.clip(np.log2(scales) - math.log2(near) - _FAR, 0.0, _FARTHEST)
+    costs = costs + np.ceil(octaves * min(2.0 / epsilon, _MOST_PENALTY)).astype(np.int64)
     return float(scales[int(release.select(-costs, sensitivity=1, epsilon=epsilon))])
 
 

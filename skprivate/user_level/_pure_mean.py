@@ -162,7 +162,7 @@ class PureUserMean(Mechanism):
         if self._rank is None:
             return median
         upper = select_upper_scale(
-            fine_counts, self._rank, epsilon=epsilon, release=release, scales=FINE_SCALES
+            fine_counts, self._rank, epsilon=epsilon, release=release, scales=FINE_SCALES, near=median
         )
         return tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
 

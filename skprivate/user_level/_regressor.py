@@ -246,7 +246,10 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
         self._check_options(X, user_ids)
-        rows, n_users = by_user(checked, named=user_ids is not None, weight_cap=self.weight_cap)
+        rows, n_users = by_user(
+            checked, named=user_ids is not None, weight_cap=self.weight_cap, in_order=True
+        )
+        del checked  # what is sorted is a copy
         n_features = self.n_features_in_
         with closing(rows):
             mechanism = self._mechanism(n_features, self._terms(n_users), user_ids is None)

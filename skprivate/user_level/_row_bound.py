@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.user_level._problems import vector_norms
+from skprivate.user_level._users import row_blocks
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -31,13 +32,15 @@ def public_bound(n_features: int) -> float:
 
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-def bounded_columns(columns: FloatArray, bound: float) -> FloatArray:
+def bounded_columns(columns: FloatArray, bound: float, out: FloatArray | None = None) -> FloatArray:
     """Rows that are longer than ``bound`` drawn to that Euclidean norm, each from that row alone.
 
     Parameters
     ----------
     columns : ndarray of shape (n_features, n_rows)
     bound : float > 0
+    out : ndarray of shape (n_features, n_rows), optional
+        Where the result goes; may be ``columns``.
 
     Returns
     -------
@@ -46,12 +49,10 @@ def bounded_columns(columns: FloatArray, bound: float) -> FloatArray:
     """
     if math.isinf(bound):
         return columns
-    columns = np.clip(columns, -_LARGEST, _LARGEST)
-    norms = vector_norms(columns)
-    factors = bound / np.maximum(norms, bound)
-    result = np.empty(columns.shape)
-    for column, out in zip(columns, result, strict=True):
-        np.multiply(column, factors, out=out)
+    result = np.empty(columns.shape) if out is None else out
+    for rows in row_blocks(columns.shape[1]):
+        block = np.clip(columns[:, rows], -_LARGEST, _LARGEST)
+        np.multiply(block, bound / np.maximum(vector_norms(block), bound), out=result[:, rows])
     return result
 
 
@@ -60,7 +61,9 @@ def reach_of_rows(reach: float, level: float) -> float:
     return max(reach, REACH * REACH_GROWTH / math.sqrt(level))
 
 
-def bounded_rows(X: FloatArray, centres: FloatArray, scales: FloatArray, bound: float) -> FloatArray:
+def bounded_rows(
+    X: FloatArray, centres: FloatArray, scales: FloatArray, bound: float, out: FloatArray | None = None
+) -> FloatArray:
     """Rows drawn to their centre such that, over their scales, their distance from it is at most ``bound``.
 
     Parameters
@@ -68,8 +71,16 @@ def bounded_rows(X: FloatArray, centres: FloatArray, scales: FloatArray, bound: 
     X : ndarray of shape (n_rows, n_features)
     centres, scales : ndarray of shape (n_features,)
     bound : float > 0
+    out : ndarray of shape (n_features, n_rows), optional
+        Where the columns of the result go; may be those of ``X``.
     """
     if math.isinf(bound):
         return X
-    mapped = np.ascontiguousarray(((X - centres) / scales).T)
-    return bounded_columns(mapped, bound).T * scales + centres
+    result = np.empty(X.shape[::-1]) if out is None else out
+    for rows in row_blocks(len(X)):
+        block = np.ascontiguousarray(X[rows].T)
+        block = np.divide(block - centres[:, None], scales[:, None])
+        bounded_columns(block, bound, out=block)
+        block *= scales[:, None]
+        np.add(block, centres[:, None], out=result[:, rows])
+    return result.T

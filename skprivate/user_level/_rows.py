@@ -134,7 +134,9 @@ def _checked(block: Roles, check: Check, blank: Any, names: list[Any] | None) ->
     return CheckedRows(*check(blank, block.X, **target, reset=False), ids)
 
 
-def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1) -> tuple[Partitions, int]:
+def by_user(
+    rows: Partitions, *, named: bool, weight_cap: int = 1, in_order: bool = False
+) -> tuple[Partitions, int]:
     """Rows with each user's together, in the order in which they came.
 
     Parameters
@@ -144,6 +146,8 @@ def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1) -> tuple[Part
     named : bool
         Whether rows have identifiers; otherwise each is its own user.
     weight_cap : int
+    in_order : bool, default=False
+        Whether rows in memory are sorted by user, too: a copy, which may be overwritten.
 
     Returns
     -------
@@ -160,7 +164,8 @@ def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1) -> tuple[Part
     users: Partitions = rows
     try:
         if together:
-            users = rows.map(partial(_one_block, named=named, weight_cap=weight_cap)).persisted()
+            sort = in_order and isinstance(rows, InMemory)
+            users = rows.map(partial(_one_block, named=named, weight_cap=weight_cap, sort=sort)).persisted()
         else:
             users = rows.map(_tagged).shuffle(_place)
             users = users.map(partial(_of_users, weight_cap=weight_cap)).persisted()
@@ -175,9 +180,11 @@ def by_user(rows: Partitions, *, named: bool, weight_cap: int = 1) -> tuple[Part
     return users, int(counts.sum())
 
 
-def _one_block(rows: CheckedRows, named: bool, weight_cap: int) -> UserData:
+def _one_block(rows: CheckedRows, named: bool, weight_cap: int, sort: bool) -> UserData:
     codes, names = encode_users(rows.user_ids if named else None, len(rows.X))
-    return UserData(rows.X, rows.y, UserGroups(codes, weight_cap), names)
+    data = UserData(rows.X, rows.y, UserGroups(codes, weight_cap), names)
+    del codes  # where rows are sorted they are needed no longer
+    return data.copied_in_order() if sort else data
 
 
 def _number_of_users(data: UserData) -> IntArray:

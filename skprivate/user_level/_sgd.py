@@ -40,6 +40,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
 
+    #: Of what its fit draws, next to all of the price is for Gaussian noise.
+    _nearly_gaussian: ClassVar[bool] = True
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         **DELTA_CONSTRAINT,

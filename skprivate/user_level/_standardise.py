@@ -9,8 +9,7 @@ the released centre.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,15 +18,31 @@ import numpy.typing as npt
 from scipy.stats import norm
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import Adjacency, BoundedRangeEvent, PrivacyEvent, gaussian_noise_multiplier
+from skprivate.privacy import (
+    Adjacency,
+    BoundedRangeEvent,
+    GaussianEvent,
+    PrivacyEvent,
+    gaussian_noise_multiplier,
+)
 from skprivate.privacy._cells import WeightedCells
-from skprivate.privacy._quantiles import FINE, OCTAVES, UNIT_WEIGHT, private_median, reach_costs
+from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median, reach_costs
 from skprivate.user_level._frame import RANGE_LEVEL, TARGET_REACH, Frame, identity
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._private_range import SCALES, scale_counts, select_median_scale, selection_epsilon
+from skprivate.user_level._private_range import SCALES, select_median_scale, selection_epsilon
 from skprivate.user_level._problems import UserData
-from skprivate.user_level._row_bound import REACH, bounded_columns, public_bound, reach_of_rows
-from skprivate.user_level._users import UserGroups, user_magnitudes
+from skprivate.user_level._rare_values import RARE_SHARE, rare_scales
+from skprivate.user_level._row_bound import REACH, public_bound, reach_of_rows
+from skprivate.user_level._standard_passes import (
+    CENTRES,
+    bounded_data,
+    distance_counts,
+    drawn_in,
+    mapped_rows,
+    mean_cells,
+    norm_counts,
+    rescaled,
+)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -38,11 +53,13 @@ SHARE, MOST_SHARE = 0.25, 0.5
 SHARE_PRIVATE_COUNT = 0.12
 #: Noise level of a fit with all the budget up to which more than `SHARE` is worth spending. Measured: with two classes,
 #: where the level is .05, AUC gains .02 to .1 on features whose scales differ by ten and more and loses .05 on prepared
-#: ones; with ten classes, at .16, it loses or gains nothing.
+#: ones; with four to ten classes, from .1 to .16, it gains .01 on average and loses up to .06 on prepared ones.
 MOST_LEVEL = 0.1
 #: Least part of the price that decides the worst case: the columns that people have need few digits for their centres,
 #: and one that goes wrong is clipped.
 LEAST_PRICE = 0.45
+#: And that of so many columns as only indicators are, where the noise of the fit allows the largest share.
+WIDE, WIDE_PRICE = 50, 0.3
 #: The same for the typical norm of a row alone, which is lost on features that are prepared.
 NORM_SHARE = 0.1
 #: And for the target alone: without its centre no prediction is of any use.
@@ -51,8 +68,6 @@ TARGET_SHARE = 0.5
 TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
 #: What reaches may cost beyond the least, as a share of the budget.
 REACH_SHARE = 0.04
-#: Centres are found up to a relative 2⁻¹⁷: an offset of ten thousand deviations is still removed.
-CENTRES = FINE
 #: A reach is what so many of the users lie beyond: the fewer, the dearer.
 MOST_BEYOND, LEAST_BEYOND = 0.35, 0.01
 #: A reach up to these, in units of the centre and in the column's own, is none. About the centre of a column that is
@@ -74,6 +89,9 @@ _MISSES = 9.0
 #: A priori the next larger reach is e^−_DECAY times as likely.
 _DECAY = 1.0 / 24.0
 _REACH_CANDIDATES = math.log(1.0 / _DECAY) + _MISSES
+#: A priori a reach k octaves from a released one, or from 1, is as likely as this power of 1 + k.
+PRIOR_TAIL = 1.5
+UNIT_CELL = int(OCTAVES.cells(np.array([1.0]))[0])
 #: Targets and penalties are at most those of so many users: sums of costs stay far from overflow.
 _MANY = 2.0**40
 
@@ -133,7 +151,17 @@ class Standardisation:
             (self.norm_epsilon, 1),
             (self.tail_epsilon, 1),
         ]
-        return tuple((BoundedRangeEvent(price), count) for price, count in prices if price and count)
+        events: list[tuple[PrivacyEvent, int]] = [
+            (BoundedRangeEvent(price), count) for price, count in prices if price and count
+        ]
+        if self.by_column:
+            events.append((GaussianEvent(self.rare_multiplier, self.n_features), 1))
+        return tuple(events)
+
+    @property
+    def rare_multiplier(self) -> float:
+        """Noise multiplier of the mean squares of columns without a scale."""
+        return gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta) / math.sqrt(RARE_SHARE)
 
     def _prices(self, feature: float, target: float) -> list[float]:
         """Prices of the columns' selections."""
@@ -150,7 +178,7 @@ class Standardisation:
         columns = all(
             price * (1.0 + 1e-12) >= part * needed
             for prices, part, wanted in (
-                ((self.median_epsilon, self.reach_epsilon), LEAST_PRICE, self.by_column),
+                ((self.median_epsilon, self.reach_epsilon), _least_price(self.n_features), self.by_column),
                 (self.target_epsilons, 1.0, self.target),
             )
             for price, needed in zip(prices, least, strict=True)
@@ -206,11 +234,29 @@ class Standardisation:
                 scales=np.where(scales[:d] > 0.0, scales[:d], 1.0),
                 reaches=np.where(scales[:d] > 0.0, reach * scales[:d], least),
             )
-        mapped = rows.map(partial(_mapped, frame=frame, target=self.target)) if self.by_column else rows
+        # What is mapped may take the place of what it is made from: where nothing is mapped, all stays as it came.
+        mapped = rows
+        if useful and self.by_column:
+            mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target))
+        if self.by_column:
+            # Where features are left as they are, too: what is drawn must not depend on what was released.
+            rare = (scales[:d] == 0.0) & (np.isfinite(frame.reaches) & useful)
+            found = rare_scales(
+                mapped,
+                rare,
+                _beyond(self.reach_epsilon, n_users),
+                multiplier=self.rare_multiplier,
+                n_users=n_users,
+                terms=self.terms,
+                release=release,
+            )
+            if rare.any():
+                frame = frame._replace(scales=frame.scales * found)
+                mapped = mapped.map(partial(rescaled, scales=found))
         row_norm = math.sqrt(d)
         if self.norm_epsilon is not None:
             row_norm = select_median_scale(
-                mapped.sum(partial(_norm_counts, constant=self.centred and self.by_column)),
+                mapped.sum(partial(norm_counts, constant=self.centred and self.by_column)),
                 epsilon=self.norm_epsilon,
                 release=release,
                 monotone=self.terms.monotone,
@@ -220,11 +266,11 @@ class Standardisation:
             return given.map(partial(bounded_data, frame=frame)), frame
         if not self.by_column:
             frame = frame._replace(scales=np.full(d, row_norm / math.sqrt(d)))
-            mapped = rows.map(partial(_mapped, frame=frame, target=self.target))
+            mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target))
             row_norm = math.sqrt(d + self.centred)
         reach = frame.target_reach if self.by_column and self.target else REACH
         bound = row_norm * reach_of_rows(reach, self._level(n_users))
-        return mapped.map(partial(_drawn_in, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
+        return mapped.map(partial(drawn_in, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
 
     def _centres(self, rows: Partitions, release: Any) -> FloatArray:
         """Private median of each column."""
@@ -243,7 +289,7 @@ class Standardisation:
             )
             for price, (occupied, counts) in zip(
                 self._prices(self.median_epsilon, self.target_epsilons[0]),
-                rows.count(partial(_mean_cells, columns=self._columns)),
+                rows.count(partial(mean_cells, columns=self._columns)),
                 strict=True,
             )
         ]
@@ -256,12 +302,16 @@ class Standardisation:
         scales = np.zeros(self.n_columns)
         if not self.n_columns:
             return scales, 0.0
-        counts = rows.sum(partial(_distance_counts, columns=self._columns, centres=centres))
+        counts = rows.sum(partial(distance_counts, columns=self._columns, centres=centres))
         prices = self._prices(self.reach_epsilon, self.target_epsilons[1])
+        known = [UNIT_CELL]
         for j, (cells, centre, price) in enumerate(zip(counts, centres.tolist(), prices, strict=True)):
             beyond = _beyond(price, n_users)
-            reach = _reach(cells, _least_reach(centre), beyond * n_users, price, release)
+            own = known if j < self.n_columns - self.target else [UNIT_CELL]
+            reach = _reach(cells, _least_reach(centre), beyond * n_users, price, release, own)
             scales[j] = reach / float(norm.isf(0.5 * beyond))
+            if reach:
+                known.append(int(OCTAVES.cells(np.array([reach]))[0]))
         if self.tail_epsilon is None:
             return scales, 0.0
         share, least = _beyond(self.tail_epsilon, n_users), _least_reach(float(centres[-1]))
@@ -289,70 +339,29 @@ def _least_reach(centre: float) -> int:
     return int(OCTAVES.cells(np.array([max(LEAST_REACH, LEAST_RELATIVE * abs(centre))]))[0])
 
 
-def _reach(cells: IntArray, least: int, n_beyond: float, epsilon: float, release: Any) -> float:
+def _reach(
+    cells: IntArray, least: int, n_beyond: float, epsilon: float, release: Any, known: list[int] | None = None
+) -> float:
     """Distance beyond which so many users lie, from the number of users in each cell; 0 if it is in ``least`` or below.
 
-    All cells up to ``least`` say the same and are one candidate.
+    All cells up to ``least`` say the same and are one candidate. Reaches near ``known`` ones, cells that were released
+    before, are likelier a priori: columns tend to be alike, and one that is not loses no more than by a prior of all
+    scales. Without them a smaller reach is likelier than a larger one.
     """
     counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
     occupied = np.flatnonzero(counts)
+    scale = min(2.0 / epsilon, _MANY / OCTAVES.last) * UNIT_WEIGHT
     costs = reach_costs(
         WeightedCells(occupied, counts[occupied] * UNIT_WEIGHT),
         target=math.ceil(min(n_beyond, _MANY) * UNIT_WEIGHT),
-        penalty=math.ceil(min(2.0 * _DECAY / epsilon, _MANY / OCTAVES.last) * UNIT_WEIGHT),
+        penalty=0 if known else math.ceil(_DECAY * scale),
     )
+    if known:
+        steps = np.abs(np.subtract.outer(np.arange(1, len(costs)) + least, known)).astype(np.float64)
+        likelihood = np.mean((1.0 + steps) ** -PRIOR_TAIL, axis=1)
+        costs[1:] += np.ceil(-np.log(likelihood) * scale).astype(np.int64)
     chosen = int(release.select(-costs[: len(counts)], sensitivity=UNIT_WEIGHT, epsilon=epsilon))
     return OCTAVES.value(least + chosen) if chosen else 0.0
-
-
-def _columns(data: UserData, columns: tuple[bool, bool]) -> Iterator[FloatArray]:
-    """Features and the target, each if asked for, of rows in order."""
-    features, target = columns
-    if features:
-        yield from data.X.T
-    if target:
-        yield data.y
-
-
-def _mean_cells(data: UserData, columns: tuple[bool, bool]) -> list[IntArray]:
-    """Cell of each user's mean in each column."""
-    return [CENTRES.cells(data.groups.block_means_of(column)) for column in _columns(data, columns)]
-
-
-def _distance_counts(data: UserData, columns: tuple[bool, bool], centres: FloatArray) -> IntArray:
-    """Number of users in each cell of the root mean square distance to the centre, column by column."""
-    counts = [
-        np.bincount(OCTAVES.cells(user_magnitudes(column - centre, data.groups)), minlength=OCTAVES.last + 1)
-        for column, centre in zip(_columns(data, columns), centres.tolist(), strict=True)
-    ]
-    return np.array(counts, dtype=np.int64)
-
-
-def _mapped(data: UserData, frame: Frame, target: bool) -> UserData:
-    """Rows, clipped, in the coordinates of a frame."""
-    columns = data.X.T
-    if np.isfinite(frame.reaches).any():
-        low, high = frame.feature_range
-        columns = np.clip(columns, low[:, None], high[:, None])
-    mapped = np.empty(columns.shape)
-    for column, centre, scale, out in zip(columns, frame.centres, frame.scales, mapped, strict=True):
-        np.subtract(column, centre, out=out)
-        out /= scale
-    y = (data.y - frame.target_centre) / frame.target_scale if target else data.y
-    return replace(data, X=mapped.T, y=y)
-
-
-def _drawn_in(data: UserData, bound: float) -> UserData:
-    return replace(data, X=bounded_columns(data.X.T, bound).T)
-
-
-def bounded_data(data: UserData, frame: Frame) -> UserData:
-    """Rows drawn in, in the units in which they came."""
-    return replace(data, X=frame.bounded(data.X))
-
-
-def _norm_counts(data: UserData, constant: bool) -> IntArray:
-    return scale_counts(_row_norms(data.X.T, data.groups, constant))
 
 
 def plan_standardisation(
@@ -385,7 +394,8 @@ def plan_standardisation(
         part = min(1.0, max(part, math.sqrt(max(affordable, 0.0) / (n_features * column))))
         level = terms.sum_sensitivity * math.sqrt(0.5 * n_features * n_outputs / rho) / n
         most = MOST_SHARE if level <= MOST_LEVEL else SHARE
-        if part**2 * n_features * column + fixed > most * rho * n**2:
+        part = min(part, math.sqrt(max(most * rho * n**2 - fixed, 0.0) / (n_features * column)))
+        if part < (_least_price(n_features) if most == MOST_SHARE else LEAST_PRICE):
             by_column, part = False, 1.0
             norm = fixed <= (SHARE if target else NORM_SHARE) * rho * n**2
             if not norm and not (target and column <= TARGET_SHARE * rho * n**2):
@@ -418,6 +428,10 @@ def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
     return bool(np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE)
 
 
+def _least_price(n_features: int) -> float:
+    return LEAST_PRICE if n_features < WIDE else WIDE_PRICE
+
+
 def _median_price(terms: Terms, n_users: float) -> float:
     factor = 2.0 if terms.adjacency is Adjacency.ADD_REMOVE else 4.0
     return factor * (_MEDIAN_CANDIDATES + _MISSES) / max(n_users, 1.0)
@@ -430,11 +444,3 @@ def _reach_price(beyond: float, n_users: float) -> float:
 def _beyond(price: float, n_users: float) -> float:
     """Smallest tail that this price can tell from nobody, or the largest that is used."""
     return min(2.0 * _REACH_CANDIDATES / (price * n_users), MOST_BEYOND)
-
-
-def _row_norms(columns: FloatArray, groups: UserGroups, constant: bool) -> FloatArray:
-    """Root mean square of the norms of each user's rows, about; not finite ones are infinite."""
-    squares = np.full(groups.n_rows, float(constant))
-    for column in columns:
-        squares += column * column
-    return np.sqrt(groups.block_means_of(squares))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, partial
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -19,39 +18,43 @@ from scipy.stats import chi2, norm
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, gaussian_noise_multiplier
 from skprivate.user_level._clipping import MEAN_NOISE_PART, quiet_growth, tail_radius, tail_rank
-from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._plan import (
     MEDIAN_BITS,
     WIDER,
     BudgetSplit,
-    DescentPlan,
     Terms,
-    default_steps,
     split_budget,
 )
 from skprivate.user_level._private_range import (
     COARSE_SCALES,
     FINE_SCALES,
-    SCALES,
     scale_counts,
     select_median_scale,
     select_upper_scale,
 )
 from skprivate.user_level._problems import MeanProblem, count_users
+from skprivate.user_level._tracked_centre import (
+    DRAWS,
+    LEAST_CLIP,
+    TRAVEL,
+    TrackedCentre,
+    least_clip,
+    median_part,
+)
 from skprivate.user_level._users import UserGroups
 from skprivate.user_level._winsorized_mean import private_middles
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Share of the Gaussian budget that finds the centre before the sum about it.
-CENTRE_SHARE = 0.2
-#: A sum about the centre is taken from so many users on, per noise multiplier and sensitivity: where they decide the
-#: selection of its radius.
+#: Draws of those of a mean that find the centre where the others are one sum about it.
+CENTRE_DRAWS = 7
+#: The sum about the centre is taken from so many users on, per noise multiplier and sensitivity; with fewer all draws
+#: find the centre.
 FEWEST = 32.0
-#: Largest share of the budget for the selection of its radius where the number of users is public: what so few users
-#: decide. It falls as the square of their number.
-RADIUS_SHARE = 0.2
-CENTRE_STEPS = 25
+#: An upper quantile that more users exceed says little of the tail: the ball is no smaller for it.
+DEEP = 0.2
+#: What is left of the shares of all selections where the number of users is private: few users would decide none.
+PRIVATE_SHARES = 0.5
 #: Public radii and ranges lie between these.
 _LEAST, _MOST = 2.0**-900, 2.0**900
 
@@ -60,9 +63,8 @@ _LEAST, _MOST = 2.0**-900, 2.0**900
 class MeanResult:
     """What a private mean released.
 
-    ``winsorised`` tells whether the mean is that of the vectors pulled into the ball of ``clip_radius`` about the
-    centre; otherwise there were too few users to find a radius, and the mean is the centre itself or on the way from
-    there.
+    ``winsorised`` tells whether the mean is that of the vectors pulled into the ball of ``clip_radius`` about a
+    released centre; otherwise users were few, and it is such a centre itself.
     """
 
     mean: FloatArray
@@ -151,49 +153,38 @@ class UserMean(Mechanism):
                 raise ValueError(f"{name} must lie between 2**-900 and 2**900, got {value!r}.")
 
     @cached_property
-    def weight(self) -> float:
-        """Weight of the sum about the centre: from 0 to 1 while users grow from `FEWEST` by half.
-
-        The centre estimates a spatial median, with less noise than any sum. Going over to the sum at once would make
-        more users a worse answer.
-        """
-        if self.tau is not None or self.terms.n_users is None:
-            return 1.0
-        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        users = self.terms.n_users / (FEWEST * self.terms.sum_sensitivity * multiplier)
-        return min(1.0, max(0.0, 2.0 * (users - 1.0)))
-
-    @property
-    def centre_share(self) -> float:
-        """Share of the Gaussian budget that finds the centre."""
-        return 1.0 - (1.0 - CENTRE_SHARE) * self.weight if self.sums else 1.0
-
-    @cached_property
     def split(self) -> BudgetSplit:
         return split_budget(
             self.terms,
-            n_numbers=self.n_features * (CENTRE_STEPS + 1),
+            n_numbers=self.n_drawn * DRAWS,
             scales=self.n_scales,
-            clip=self.tau is None and self.weight > 0.0,
             tail=self.tau is None and self.reach,
             medians=0 if self.bound is None else self.n_features,
-            clip_share=RADIUS_SHARE,
+            private_shares=PRIVATE_SHARES,
         )
 
     @property
-    def sums(self) -> bool:
-        """Whether a sum about the centre is drawn. Where it is known that no radius can be found, it is not."""
-        return self.tau is not None or self.split.clip_epsilon is not None
+    def n_drawn(self) -> int:
+        """Numbers of one draw: a vector, and the side of the distance that is followed unless the radius is known."""
+        return self.n_features + (self.tau is None)
 
     @property
-    def sum_multiplier(self) -> float:
-        """Noise multiplier of the sum about the centre."""
-        return self.split.multiplier / math.sqrt((1.0 - CENTRE_SHARE) * self.weight) * WIDER
+    def multiplier(self) -> float:
+        """Noise multiplier of one draw."""
+        return self.split.multiplier * math.sqrt(DRAWS) * WIDER
+
+    def sums(self, n_users: float) -> bool:
+        """Whether so many users are enough for a sum about the centre: few are better off with a better centre.
+
+        The draws are the same, so that a released number of users may decide.
+        """
+        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        enough = FEWEST * self.terms.sum_sensitivity * multiplier
+        return self.tau is not None or self.split.at_least(n_users) >= enough
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
-        sums = [(GaussianEvent(self.sum_multiplier, self.n_features), 1)] if self.sums else []
-        return [*self.split.other, *self._centre_plan(float(self.terms.n_users or 1), 1.0).sums, *sums]
+        return [*self.split.other, (GaussianEvent(self.multiplier, self.n_drawn), DRAWS)]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserRows, release: Any) -> MeanResult:
@@ -203,7 +194,7 @@ class UserMean(Mechanism):
         return self.mean_of_vectors(means, n_users, release)
 
     def mean_of_vectors(self, users: Partitions, n_users: float, release: Any) -> MeanResult:
-        """Draw: medians, the users' scale, the centre, the radius, the sum about the centre.
+        """Draw: medians, the users' scale, the centre with their spread, the tail, the sum about the centre.
 
         Parameters
         ----------
@@ -229,22 +220,31 @@ class UserMean(Mechanism):
             )
             if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
                 scale = found
-        centre = adaptive_descent(users, self._centre_plan(n_users, scale), release).coef
-        radius = self._radius(users, centre, n_users, release)
-        offset, noise_scale = np.zeros(self.n_features), math.nan
-        if self.sums:  # drawn in any case, see above; the gradient at the centre is centre − x
-            total = users.sum(methodcaller("contribution_sum", centre, radius or 0.0))
-            noisy = self.terms.release_sum(total, self.sum_multiplier, release)
-            if radius is not None:
-                offset = noisy * (-self.weight * radius / n_users)
-                noise_scale = self.terms.sum_sensitivity * self.sum_multiplier * radius / n_users
+        known = None if self.tau is None else 2.0 * self.tau
+        zero = np.zeros(self.n_features)
+        centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, scale, known)
+        while centre.n_steps < TRAVEL:
+            centre.step(users, known or LEAST_CLIP * centre.reach, release)
+        upper, beyond = self._tail(users, centre, n_users, release)
+        sums = self.sums(n_users)
+        while centre.n_steps < (CENTRE_DRAWS if sums else DRAWS):
+            centre.step(users, known or self.radius(centre.reach, upper, beyond, n_users), release)
+        radius = known or self.radius(centre.reach, upper, beyond, n_users)
+        offset, noise_scale = zero, math.nan
+        if sums:
+            # One sum, drawn as often as there are steps left: the same events whether users are few or many.
+            total, n_left = centre.total(users, radius), DRAWS - centre.n_steps
+            votes = [centre.draw(total, release)[: self.n_features] for _ in range(n_left)]
+            unit = radius / math.sqrt(1.0 - centre.side**2)
+            offset = np.mean(votes, axis=0) * unit
+            noise_scale = centre.noise / math.sqrt(n_left) * unit
         return MeanResult(
-            mean=start + centre + offset,
+            mean=start + centre.w + offset,
             n_users=n_users,
-            clip_radius=radius or 0.0,
+            clip_radius=radius,
             noise_scale=noise_scale,
             offset=float(np.linalg.norm(offset)),
-            winsorised=radius is not None and self.weight == 1.0,
+            winsorised=sums,
             noise_level=split.level(n_users, self.n_features),
             count_noise=split.count_multiplier or 0.0,
         )
@@ -266,32 +266,28 @@ class UserMean(Mechanism):
             return np.zeros(self.n_features)
         return np.array(middles)
 
-    def _radius(self, users: Partitions, centre: FloatArray, n_users: float, release: Any) -> float | None:
-        if self.tau is not None:
-            return 2.0 * self.tau
-        price = self.split.clip_epsilon
+    def _tail(
+        self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any
+    ) -> tuple[float, float | None]:
+        """Distance that few users exceed, and their part; 0 and None where users are too few for that."""
+        price = self.split.tail_epsilon
         if price is None:
-            return None
-        distances = partial(_norm_counts, w=centre, scales=(SCALES, FINE_SCALES))
-        counts, fine_counts = np.split(users.sum(distances), [len(SCALES)])
-        median = select_median_scale(counts, epsilon=price, release=release, monotone=self.terms.monotone)
-        tail, upper, beyond = self.split.tail_epsilon, 0.0, None
-        if tail is not None:
-            rank = tail_rank(tail, len(FINE_SCALES))
-            found = select_upper_scale(fine_counts, rank, epsilon=tail, release=release, scales=FINE_SCALES)
-            if self.split.at_least(n_users) > 2 * rank:
-                upper, beyond = found, rank / n_users
-        if not self.terms.decides(price, self.split.at_least(n_users)):
-            return None
-        level = self.split.level(n_users, self.n_features)
-        quiet = quiet_growth(level, n_users, MEAN_NOISE_PART) if self.reach else 0.0
-        found = tail_radius(median, upper, level, self.n_features, beyond, quiet)
-        return max(found, self.least_radius * median)
+            return 0.0, None
+        rank = tail_rank(price, len(FINE_SCALES))
+        counts = users.sum(partial(_norm_counts, w=centre.w, scales=(FINE_SCALES,)))
+        found = select_upper_scale(
+            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.reach
+        )
+        return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
 
-    def _centre_plan(self, n_users: float, scale: float) -> DescentPlan:
-        # The centre's descent gets its share of the Gaussian budget: its multipliers are widened by 1/√share.
-        share = BudgetSplit(self.terms, self.split.multiplier / math.sqrt(self.centre_share))
-        steps = CENTRE_STEPS
-        if self.terms.n_users is not None:
-            steps = default_steps(share.level(self.terms.n_users, self.n_features), CENTRE_STEPS)
-        return DescentPlan(share, n_users, steps, self.n_features, math.inf, 0.5 * scale)
+    def radius(self, distance: float, upper: float, beyond: float | None, n_users: float) -> float:
+        """Radius of the ball from the distance that is followed and the upper quantile."""
+        median = median_part(self.n_features) * distance
+        if not self.reach:
+            return self.least_radius * median
+        level = self.split.level(n_users, self.n_features)
+        quiet = quiet_growth(level, n_users, MEAN_NOISE_PART)
+        found = tail_radius(median, upper, level, self.n_features, beyond, quiet)
+        if beyond is not None and beyond > DEEP:
+            found = max(found, quiet * median)
+        return max(found, least_clip(self.n_features) * distance, self.least_radius * median)

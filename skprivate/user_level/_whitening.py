@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,12 +19,12 @@ import numpy.typing as npt
 from skprivate.partitions import Partitions
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, UserProblem
-from skprivate.user_level._users import UserGroups
+from skprivate.user_level._users import UserGroups, row_blocks
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Numbers of a block of users.
-_BLOCK = 1 << 22
+_BLOCK = 1 << 20
 
 
 class SecondMoments(UserProblem):
@@ -31,36 +32,36 @@ class SecondMoments(UserProblem):
 
     Parameters
     ----------
-    columns : ndarray of shape (d, n_rows)
-        z of all rows, sorted by user.
+    columns : ndarray of shape (n_columns, n_rows)
+        All rows, sorted by user.
     groups : UserGroups
         In order.
+    constant : bool, default=False
+        Whether z has a last entry 1 beside the columns.
     """
 
-    def __init__(self, columns: FloatArray, groups: UserGroups) -> None:
+    def __init__(self, columns: FloatArray, groups: UserGroups, constant: bool = False) -> None:
         self.columns = columns
         self.groups = groups
-        self.n_coef = n_moments(len(columns))
+        self.constant = constant
+        self.n_coef = n_moments(len(columns) + constant)
 
     def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        d = len(self.columns)
-        starts = self.groups.starts
-        most = max(1, _BLOCK // self.n_coef)
-        first = 0
-        while first < self.groups.n_users:
-            limit = starts[first] + most
-            last = max(first + 1, int(np.searchsorted(starts, limit, side="right")) - 1)
-            users = slice(first, last)
-            rows = self.columns[:, int(starts[first]) : int(starts[last])]
-            vectors = np.empty((self.n_coef, last - first))
+        n_columns = len(self.columns)
+        d = n_columns + self.constant
+        for users, rows in self.groups.blocks(max(1, _BLOCK // self.n_coef)):
+            z = np.ones((d, rows.stop - rows.start))
+            z[:n_columns] = self.columns[:, rows]
+            products = np.empty(z.shape)
+            vectors = np.empty((self.n_coef, users.stop - users.start))
             k = 0
             for i in range(d):
-                scaled = rows[i] * math.sqrt(2.0)
-                vectors[k] = self.groups.block_means(rows[i] * rows[i], users)
-                vectors[k + 1 : k + d - i] = self.groups.block_means(rows[i + 1 :] * scaled, users)
+                scaled = z[i] * math.sqrt(2.0)
+                np.multiply(z[i], z[i], out=products[i])
+                np.multiply(z[i + 1 :], scaled, out=products[i + 1 :])
+                vectors[k : k + d - i] = self.groups.block_means(products[i:], users)
                 k += d - i
             yield users, vectors
-            first = last
 
 
 def n_moments(d: int) -> int:
@@ -133,10 +134,9 @@ def whitening(
 
 
 def _second_moments(data: UserData, constant: bool, clip: float) -> npt.NDArray[Any]:
-    columns = data.groups.columns(data.X)
-    if constant:
-        columns = np.vstack([columns, np.ones(columns.shape[1])])
-    return SecondMoments(columns, data.groups).contribution_sum(np.zeros(0), clip)
+    return SecondMoments(data.groups.columns(data.X), data.groups, constant).contribution_sum(
+        np.zeros(0), clip
+    )
 
 
 def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
@@ -150,10 +150,14 @@ def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
     constant : bool
     """
     columns = data.groups.columns(data.X)
-    mapped = np.empty((matrix.shape[1], columns.shape[1]))
-    product = np.empty(columns.shape[1])
-    for out, weights in zip(mapped, matrix.T.tolist(), strict=True):
-        out[:] = weights[-1] if constant else 0.0
-        for column, weight in zip(columns, weights, strict=False):
-            out += np.multiply(column, weight, out=product)
-    return UserData(mapped.T, data.y, data.groups, data.names)
+    store = data.writable(matrix.shape[1])
+    for rows in row_blocks(len(data)):
+        block = columns[:, rows]
+        whitened = np.empty((matrix.shape[1], block.shape[1]))
+        product = np.empty(block.shape[1])
+        for out, weights in zip(whitened, matrix.T.tolist(), strict=True):
+            out[:] = weights[-1] if constant else 0.0
+            for column, weight in zip(block, weights, strict=False):
+                out += np.multiply(column, weight, out=product)
+        store[: len(whitened), rows] = whitened
+    return replace(data, X=store[: matrix.shape[1]].T, store=store)
