@@ -26,7 +26,19 @@ def name(page):
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if PYTHON.search(p.read_text())], ids=name)
+#: Pages that a newcomer runs first; the others' examples take minutes.
+FIRST = {"README.md", "docs/quickstart.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=() if name(page) in FIRST else pytest.mark.slow)
+        for page in PAGES
+        if PYTHON.search(page.read_text())
+    ],
+    ids=name,
+)
 def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
