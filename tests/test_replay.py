@@ -177,7 +177,10 @@ _OF_CLASS = {
     sp.preprocessing.PrivateKBinsDiscretizer: {"bounds": st.none() | _INTERVALS},
     sp.preprocessing.PrivateQuantileTransformer: {"bounds": st.none() | _INTERVALS},
     # "auto" draws nothing where rows are as few as here.
-    sp.preprocessing.PrivateSplineTransformer: {"bounds": st.none() | _INTERVALS, "n_knots": st.integers(2, 9)},
+    sp.preprocessing.PrivateSplineTransformer: {
+        "bounds": st.none() | _INTERVALS,
+        "n_knots": st.integers(2, 9),
+    },
     sp.MetricPrivateSynthesizer: {
         "metric": st.sampled_from(["wasserstein", "rows"]),
         "mechanism": st.sampled_from(["flow", "hats"]),
