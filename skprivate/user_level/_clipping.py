@@ -18,7 +18,13 @@ _ONSET = 96.0
 MOST_HEAVY = 4.0
 #: Part of the sampling noise that the noise of a ball may have: of gradients, whose median is as good a centre as their
 #: mean unless they have a tail, and of a mean that is meant to be one.
-GRADIENT_NOISE_PART, MEAN_NOISE_PART = 0.5, 0.7
+GRADIENT_NOISE_PART, MEAN_NOISE_PART = 0.5, 1.0
+#: A ratio of distances that were found with noise, less about half its deviation.
+SURELY = 0.9
+#: Beyond this the nearer distance is as good as 0.
+MOST_RATIO = 1e30
+#: How far beyond the tail, towards what noise allows.
+TOWARDS_QUIET = 0.6
 
 
 def clip_factor(level: float, least: float = 1.0) -> float:
@@ -62,6 +68,20 @@ def tail_factor(median: float, upper: float, growth: float, beyond: float) -> fl
         return min(1.0, growth)
     heavy = heaviness(median, upper, 1, beyond)
     return min(upper / median * math.sqrt(heavy), heavy * growth)
+
+
+def followed_radius(usual: float, far: float, quiet: float) -> float:
+    """Radius from the distance ``far`` that a tenth of the users exceed, ``usual`` if they were normal.
+
+    A tail is heavy by h = (.9 far/usual)², between 1 and 4. The ball holds √h times ``far``, or h times ``quiet``,
+    whose noise is no louder than sampling, if that is nearer; and goes on from there towards what is quiet
+    by the power .6, so that neither noise nor bias is left in the limit. Where most users are at one place, h is as
+    large as .9 far/usual: then sampling is that of the others.
+    """
+    ratio = min(SURELY * far / usual, MOST_RATIO)
+    heavy = min(MOST_HEAVY, max(1.0, ratio * ratio))
+    tail, allowed = far * math.sqrt(heavy), quiet * max(heavy, ratio)
+    return allowed if allowed <= tail else tail * (allowed / tail) ** TOWARDS_QUIET
 
 
 def tail_radius(

@@ -13,11 +13,9 @@ from scipy.stats import chi
 
 from skprivate.privacy import Adjacency
 from skprivate.privacy._dialect import at_least, member, must_be, number, positive
-from skprivate.user_level._clipping import tail_rank
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._private_range import FINE_SCALES
-from skprivate.user_level._tracked_centre import BEYOND, DRAWS, TRAVEL, draw_side
-from skprivate.user_level._user_mean import CENTRE_DRAWS, UserMean
+from skprivate.user_level._tracked_centre import BEYOND, FAR_BEYOND, FAR_NOISE, TRAVEL_SHARE, draw_side
+from skprivate.user_level._user_mean import CENTRE_PART, UserMean
 
 Aggregation = Literal["mean", "robust"]
 
@@ -191,20 +189,20 @@ def _privacy_error(
 ) -> float:
     """Privacy error in deviations of normal users."""
     plan = UserMean(Terms(epsilon, delta, adjacency, n), d, aggregation == "mean", bound=1e9)
-    upper, beyond = 0.0, None
-    if plan.split.tail_epsilon is not None:
-        beyond = tail_rank(plan.split.tail_epsilon, len(FINE_SCALES)) / n
-        upper = float(chi.isf(beyond, d))
-    radius = plan.radius(float(chi.isf(BEYOND, d)), upper, beyond, n)
+    far = float(chi.isf(FAR_BEYOND, d)) if plan.follows_far(n) else None
+    radius = plan.radius_of(float(chi.isf(BEYOND, d)), far, n)
     outside = integrate.quad(lambda x: chi.pdf(x, d) / x, radius, math.inf)[0] if d > 1 else 0.0
     jacobian = float(chi.cdf(radius, d)) + radius * (1.0 - 1.0 / d) * outside
     if plan.sums(n):
-        centre = (1.0 - jacobian) / jacobian / math.sqrt(CENTRE_DRAWS / DRAWS)
-        error = math.hypot(centre, 1.0 / math.sqrt(1.0 - CENTRE_DRAWS / DRAWS))
+        # The mean is the centre's part of the way from the sum back to the centre.
+        of_centre = CENTRE_PART + (1.0 - CENTRE_PART) * (1.0 - jacobian)
+        error = math.hypot(of_centre / jacobian / math.sqrt(CENTRE_PART), math.sqrt(1.0 - CENTRE_PART))
     else:
-        error = 1.0 / jacobian / math.sqrt(1.0 - TRAVEL / DRAWS)
-    side = draw_side(plan.terms.sum_sensitivity * plan.split.multiplier / n)
-    return plan.split.level(n, d) * radius * error / math.sqrt(1.0 - side * side)
+        error = 1.0 / jacobian
+    noise = plan.terms.sum_sensitivity * plan.split.multiplier / n
+    sides = draw_side(noise), draw_side(noise, FAR_NOISE) if far else 0.0
+    length = math.sqrt(1.0 - sides[0] ** 2 - sides[1] ** 2)
+    return plan.split.level(n, d) * radius * error / length / math.sqrt(1.0 - TRAVEL_SHARE)
 
 
 def _check(n_features: int, epsilon: float, delta: float, deviation: float, aggregation: str) -> None:

@@ -1,7 +1,7 @@
-"""Centre and spread of one vector per user at once: a clipped descent whose clip follows a quantile of the distances.
+"""Centre and spread of one vector per user at once: a clipped descent whose clip follows quantiles of the distances.
 
-A user's contribution to a step is its clipped offset, and in one coordinate beside it on which side of the distance
-that is followed it lies: a vector of norm at most 1 as ever. So nothing has to be selected, no number of users is too
+A user's contribution to a step is its clipped offset, and in two coordinates beside it on which side of two distances
+that are followed it lies: a vector of norm at most 1 as ever. So nothing has to be selected, no number of users is too
 small to begin with, and what is known of the spread is known as well as the noise allows. Derivation in
 docs/user_level.md.
 """
@@ -19,30 +19,34 @@ import numpy.typing as npt
 from scipy.stats import chi
 
 from skprivate.partitions import Partitions
-from skprivate.privacy import CONTRIBUTION_BITS, ball_contributions, exact_sum
+from skprivate.privacy import CONTRIBUTION_BITS, GaussianEvent, PrivacyEvent, ball_contributions, exact_sum
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import MeanProblem, vector_norms
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Draws of a mean, and those at the beginning that may go as far as the clip.
+#: Draws of a mean, and those at the beginning that may go as far as the clip; part of the budget of all of these.
 DRAWS, TRAVEL = 20, 5
-#: Part of the users beyond the distance that is followed.
-BEYOND = 0.4
+TRAVEL_SHARE = 0.1
+#: Part of the users beyond the two distances that are followed.
+PARTS = BEYOND, FAR_BEYOND = 0.4, 0.1
 #: Length of the coordinate that tells the side, in the beginning and at most.
 TRAVEL_SIDE, MOST_SIDE, LEAST_SIDE = 0.4, 0.35, 0.02
-#: Noise of the part of users beyond, in one draw with all of the budget, that is small enough.
-SIDE_NOISE = 0.1
+#: Noise of the part of users beyond either distance, in one draw with all of the budget, that is small enough.
+SIDE_NOISE, FAR_NOISE = 0.1, 0.03
 #: Clip in units of the distance that is followed, on the way and in one dimension more than in many.
 LEAST_CLIP, ONE_DIMENSION = 0.8, 0.4
 #: Noise of a step, in units of its clip, from which on steps are shortened.
 STEP_NOISE = 0.5
 #: Steps after the travel are this over their number: as an average, a little faster.
 AVERAGING = 1.2
-#: Change of the part beyond with the logarithm of the distance: .54 for normal numbers, more for vectors.
-SLOPE = 0.7
-#: Variance of the logarithm of the distance: at first, and what a step adds on the way and after.
+#: Change of the part beyond the nearer distance with its logarithm: .54 for normal numbers, more for vectors. For the
+#: farther one it is part of that of normal vectors.
+SLOPE, FAR_SLOPE = 0.7, 0.8
+#: Variance of the logarithm of the distance: at first, and what a step adds on the way and after; of the farther one's
+#: ratio to it at first, and of one that a selection found.
 FIRST_VARIANCE, TRAVEL_VARIANCE, LATE_VARIANCE = 1.0, 0.01, 0.001
+FAR_VARIANCE, FOUND_VARIANCE = 0.16, 0.04
 
 
 def least_clip(n_features: int) -> float:
@@ -58,32 +62,88 @@ def median_part(n_features: int) -> float:
     return float(chi.median(n_features) / chi.isf(BEYOND, n_features))
 
 
-def draw_side(noise: float) -> float:
-    """Length of the coordinate that tells the side: as short as the noise of all draws together allows."""
-    return min(MOST_SIDE, max(LEAST_SIDE, noise / SIDE_NOISE))
+def far_ratio(n_features: int) -> float:
+    """The farther distance over the nearer one, for normal vectors."""
+    return float(chi.isf(FAR_BEYOND, n_features) / chi.isf(BEYOND, n_features))
 
 
-def _with_side(users: MeanProblem, w: FloatArray, clip: float, reach: float, side: float) -> npt.NDArray[Any]:
-    """Σ_u weight_u·(√(1 − side²)·(x_u − w)/max(‖x_u − w‖, clip), ±side), the sign telling whether it is beyond; without
-    the last where side is 0."""
+def _normal_slope(beyond: float, n_features: int) -> float:
+    """Change of the part of normal vectors beyond a distance with its logarithm."""
+    distance = chi.isf(beyond, n_features)
+    return float(distance * chi.pdf(distance, n_features))
 
-    n_numbers = users.n_coef + (side > 0.0)
+
+def draw_side(noise: float, enough: float = SIDE_NOISE) -> float:
+    """Length of the coordinate that tells a side: as short as the noise of all draws together allows."""
+    return min(MOST_SIDE, max(LEAST_SIDE, noise / enough))
+
+
+def draw_multipliers(multiplier: float) -> tuple[float, float]:
+    """Noise multipliers of a draw on the way and of one after, together as much as one draw with ``multiplier``.
+
+    Gaussians of any multipliers compose to exactly one with 1/z² = Σ 1/z_i².
+    """
+    return multiplier * math.sqrt(TRAVEL / TRAVEL_SHARE), multiplier * math.sqrt(
+        (DRAWS - TRAVEL) / (1.0 - TRAVEL_SHARE)
+    )
+
+
+def draw_events(multiplier: float, n_numbers: int) -> list[tuple[PrivacyEvent, int]]:
+    """What all draws of ``n_numbers`` numbers cost."""
+    first, later = draw_multipliers(multiplier)
+    return [(GaussianEvent(first, n_numbers), TRAVEL), (GaussianEvent(later, n_numbers), DRAWS - TRAVEL)]
+
+
+def _with_sides(
+    users: MeanProblem,
+    w: FloatArray,
+    clip: float,
+    reaches: tuple[float, ...],
+    sides: tuple[float, ...],
+) -> npt.NDArray[Any]:
+    """Σ_u weight_u·(√(1 − Σ side²)·(x_u − w)/max(‖x_u − w‖, clip), ±side, …).
+
+    A sign tells whether the user is beyond that reach; the side of those that are not is so much shorter that all add
+    up to 0 where the part beyond is as it should be.
+    """
+    n_numbers = users.n_coef + len(sides)
 
     def contributions() -> Iterator[FloatArray]:
         yield np.zeros((n_numbers, 0))
         for of, offsets in users.gradient_blocks(w):
             norms = vector_norms(offsets)
             vectors = np.empty((n_numbers, offsets.shape[1]))
-            length = -math.sqrt(1.0 - side * side)
+            length = -math.sqrt(1.0 - sum(side * side for side in sides))
             divisor = np.maximum(norms, clip)
             for row, offset in zip(vectors, offsets, strict=False):
                 np.divide(offset, divisor, out=row)
                 row *= length
-            if side:
-                vectors[-1] = np.where(norms > reach, side, -side * BEYOND / (1.0 - BEYOND))
+            for k, (reach, side, part) in enumerate(zip(reaches, sides, PARTS, strict=False)):
+                vectors[users.n_coef + k] = np.where(norms > reach, side, -side * part / (1.0 - part))
             yield ball_contributions(vectors, 1.0, weights=users.groups.weights[of], out=vectors)
 
     return exact_sum(contributions(), bound=2**CONTRIBUTION_BITS)
+
+
+@dataclass
+class Followed:
+    """The logarithm of a distance that a part of the users exceed, and its variance: a Kalman filter of one number."""
+
+    reach: float
+    variance: float
+    part: float
+    slope: float
+
+    def observe(self, excess: float, noise: float, drift: float) -> None:
+        """One step, ``excess`` the part beyond less what it should be."""
+        slope = min(self.slope, 0.5 / math.sqrt(self.variance))
+        gain = self.variance * slope / (slope * slope * self.variance + noise * noise)
+        # The same limit above and below: noise that is cut on one side only would push the distance to the other.
+        most = max(self.part, 1.0 - self.part)
+        excess = min(most, max(-most, excess))
+        self.reach = min(max(self.reach * math.exp(gain * excess), 1e-280), 1e280)
+        self.variance *= 1.0 - gain * slope
+        self.variance += drift
 
 
 @dataclass
@@ -96,15 +156,16 @@ class TrackedCentre:
     n_users : float
         Public or released.
     multiplier : float
-        Noise multiplier of one draw.
+        Noise multiplier of one draw with all of the budget.
     w : ndarray of shape (n_features,)
         Centre.
-    reach : float
-        Distance that is followed.
-    known : float or None
-        Public clip; the distance is not followed then.
-    variance : float
-        Of the logarithm of ``reach``.
+    near : Followed or None
+        Distance that is followed; None where the clip is public.
+    far : Followed or None
+        A farther one, after the way and where it is wanted.
+    far_wanted : bool
+    telling : bool
+        Whether draws tell on which side of the distances users are.
     n_steps : int
     """
 
@@ -112,40 +173,63 @@ class TrackedCentre:
     n_users: float
     multiplier: float
     w: FloatArray
-    reach: float
-    known: float | None = None
-    variance: float = FIRST_VARIANCE
+    near: Followed | None
+    far: Followed | None = None
+    far_wanted: bool = False
+    telling: bool = True
     n_steps: int = 0
 
     @property
-    def noise(self) -> float:
-        """Standard deviation of a draw in each coordinate, a unanimous vote being 1."""
-        return self.terms.sum_sensitivity * self.multiplier / self.n_users
+    def draw_multiplier(self) -> float:
+        """Noise multiplier of this draw."""
+        return draw_multipliers(self.multiplier)[self.n_steps >= TRAVEL]
 
     @property
-    def side(self) -> float:
-        """Length of the coordinate that tells the side in this draw; 0 where there is none."""
-        if self.known is not None:
-            return 0.0
+    def noise(self) -> float:
+        """Standard deviation of this draw in each coordinate, a unanimous vote being 1."""
+        return self.terms.sum_sensitivity * self.draw_multiplier / self.n_users
+
+    @property
+    def sides(self) -> tuple[float, ...]:
+        """Lengths of the coordinates that tell the sides in this draw, 0 where there is nothing to tell."""
+        if self.near is None:
+            return ()
+        if not self.telling:
+            return 0.0, 0.0
         if self.n_steps < TRAVEL:
-            return TRAVEL_SIDE
-        return draw_side(self.noise / math.sqrt(DRAWS))
+            return TRAVEL_SIDE, 0.0
+        noise = self.terms.sum_sensitivity * self.multiplier / self.n_users
+        return draw_side(noise), draw_side(noise, FAR_NOISE) if self.far_wanted else 0.0
+
+    def begin_far(self, found: float | None = None) -> None:
+        """Follow the farther distance from here on, at first what was found or as if users were normal."""
+        if self.near is not None:
+            d = len(self.w)
+            first, variance = self.near.reach * far_ratio(d), self.near.variance + FAR_VARIANCE
+            if found is not None:
+                first, variance = found, FOUND_VARIANCE
+            slope = FAR_SLOPE * _normal_slope(FAR_BEYOND, d)
+            self.far = Followed(first, variance, FAR_BEYOND, slope)
 
     def total(self, users: Partitions, clip: float) -> npt.NDArray[Any]:
         """Exact sum of the users' contributions at the centre."""
-        return users.sum(partial(_with_side, w=self.w, clip=clip, reach=self.reach, side=self.side))
+        reaches = tuple(each.reach if each else math.inf for each in (self.near, self.far))
+        return users.sum(partial(_with_sides, w=self.w, clip=clip, reaches=reaches, sides=self.sides))
 
     def draw(self, total: npt.NDArray[Any], release: Any) -> FloatArray:
-        """That sum with noise, as a mean of votes of the users."""
-        return np.asarray(self.terms.release_sum(total, self.multiplier, release) / self.n_users)
+        """That sum with noise, as a mean of votes of the users, and what it tells of the sides."""
+        noisy = np.asarray(self.terms.release_sum(total, self.draw_multiplier, release) / self.n_users)
+        sides = self.sides
+        drift = TRAVEL_VARIANCE if self.n_steps < TRAVEL else LATE_VARIANCE
+        for k, (each, side) in enumerate(zip((self.near, self.far), sides, strict=False)):
+            if each is not None and side > 0.0:
+                unit = (1.0 - each.part) / side
+                each.observe(noisy[len(self.w) + k] * unit, self.noise * unit, drift)
+        return noisy[: len(self.w)] / math.sqrt(1.0 - sum(side * side for side in sides))
 
     def step(self, users: Partitions, clip: float, release: Any) -> None:
-        """One draw: the centre moves towards the users, and the distance towards its quantile."""
-        side = self.side
+        """One draw: the centre moves towards the users, and the distances towards their quantiles."""
         vote = self.draw(self.total(users, clip), release)
-        if self.known is None:
-            self._follow(vote[-1] * (1.0 - BEYOND) / side, self.noise * (1.0 - BEYOND) / side)
-        vote = vote[: len(self.w)] / math.sqrt(1.0 - side * side)
         # No mean of votes is longer than one of them.
         vote /= max(1.0, float(np.linalg.norm(vote)))
         level = self.noise * math.sqrt(len(self.w))
@@ -154,13 +238,3 @@ class TrackedCentre:
             rate = min(rate, AVERAGING / (1 + self.n_steps - TRAVEL))
         self.w = self.w + rate * clip * vote
         self.n_steps += 1
-
-    def _follow(self, excess: float, noise: float) -> None:
-        """Kalman step of the logarithm of the distance, ``excess`` the part beyond less what it should be."""
-        slope = min(SLOPE, 0.5 / math.sqrt(self.variance))
-        gain = self.variance * slope / (slope * slope * self.variance + noise * noise)
-        self.reach = min(
-            max(self.reach * math.exp(gain * min(1.0 - BEYOND, max(-BEYOND, excess))), 1e-280), 1e280
-        )
-        self.variance *= 1.0 - gain * slope
-        self.variance += TRAVEL_VARIANCE if self.n_steps < TRAVEL else LATE_VARIANCE

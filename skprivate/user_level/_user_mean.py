@@ -16,8 +16,8 @@ import numpy.typing as npt
 from scipy.stats import chi2, norm
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import GaussianEvent, Mechanism, PrivacyEvent, gaussian_noise_multiplier
-from skprivate.user_level._clipping import MEAN_NOISE_PART, quiet_growth, tail_radius, tail_rank
+from skprivate.privacy import Mechanism, PrivacyEvent, gaussian_noise_multiplier
+from skprivate.user_level._clipping import MEAN_NOISE_PART, followed_radius, quiet_growth, tail_rank
 from skprivate.user_level._plan import (
     MEDIAN_BITS,
     WIDER,
@@ -34,10 +34,19 @@ from skprivate.user_level._private_range import (
 )
 from skprivate.user_level._problems import MeanProblem, count_users
 from skprivate.user_level._tracked_centre import (
+    BEYOND,
     DRAWS,
+    FAR_BEYOND,
+    FAR_NOISE,
+    FIRST_VARIANCE,
     LEAST_CLIP,
+    MOST_SIDE,
+    SLOPE,
     TRAVEL,
+    Followed,
     TrackedCentre,
+    draw_events,
+    far_ratio,
     least_clip,
     median_part,
 )
@@ -46,13 +55,15 @@ from skprivate.user_level._winsorized_mean import private_middles
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Draws of those of a mean that find the centre where the others are one sum about it.
-CENTRE_DRAWS = 7
+#: Draws of those of a mean that find the centre where the others are one sum about it, and the part of the budget
+#: after the way that these have: the mean is that part of the way from the sum back to the centre.
+CENTRE_DRAWS = 12
+CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
 #: The sum about the centre is taken from so many users on, per noise multiplier and sensitivity; with fewer all draws
 #: find the centre.
 FEWEST = 32.0
-#: An upper quantile that more users exceed says little of the tail: the ball is no smaller for it.
-DEEP = 0.2
+#: Share of the budget for a farther distance to begin with: only where a tenth of the users decides it.
+FAR_SHARE = 0.01
 #: What is left of the shares of all selections where the number of users is private: few users would decide none.
 PRIVATE_SHARES = 0.5
 #: Public radii and ranges lie between these.
@@ -81,7 +92,8 @@ class MeanResult:
 
         Privacy noise: a χ quantile. Sampling: independent users in a ball of radius C deviate by at most
         2C√(2 ln(2/β')/n) (Pinelis 1994, theorem 3.5). A noisy number of users: its relative error times the distance
-        of the mean from the centre. Each gets β/3. ``inf`` where no radius was found.
+        of the mean from the centre. Each gets β/3. That is for the sum about the centre; ``mean`` is a part of the way
+        from it back to the centre. ``inf`` where there is no sum.
         """
         if not self.winsorised:
             return math.inf
@@ -89,7 +101,8 @@ class MeanResult:
         noise = self.noise_scale * math.sqrt(float(chi2.isf(part, len(self.mean))))
         sampling = 2.0 * self.clip_radius * math.sqrt(2.0 * math.log(2.0 / part) / self.n_users)
         error = self.count_noise * float(norm.isf(part / 2.0)) / self.n_users
-        return noise + sampling + (self.offset * error / (1.0 - error) if error < 1.0 else math.inf)
+        counting = self.offset * error / (1.0 - error) if error < 1.0 else math.inf
+        return noise + sampling + counting + CENTRE_PART * self.offset
 
 
 #: Rows of users, and whose they are.
@@ -110,10 +123,9 @@ def _vectors(users: MeanProblem) -> FloatArray:
     return users.vectors
 
 
-def _norm_counts(users: MeanProblem, w: FloatArray, scales: tuple[FloatArray, ...]) -> npt.NDArray[np.int64]:
-    """How many users have about each distance from ``w``, on some scales one after the other."""
-    norms = users.gradient_norms(w)
-    return np.concatenate([scale_counts(norms, each) for each in scales])
+def _norm_counts(users: MeanProblem, w: FloatArray, scales: FloatArray) -> npt.NDArray[np.int64]:
+    """How many users have about each distance from ``w``."""
+    return scale_counts(users.gradient_norms(w), scales)
 
 
 @dataclass(frozen=True)
@@ -125,7 +137,7 @@ class UserMean(Mechanism):
     terms : Terms
     n_features : int
     reach : bool
-        Whether the ball about the centre reaches over the tail of the users (`tail_radius`).
+        Whether the ball about the centre reaches over the tail of the users (`followed_radius`).
     tau : float or None
         Public radius about their centre in which the users' means lie; None to select it privately.
     bound : float or None
@@ -159,19 +171,21 @@ class UserMean(Mechanism):
             n_numbers=self.n_drawn * DRAWS,
             scales=self.n_scales,
             tail=self.tau is None and self.reach,
+            tail_share=FAR_SHARE,
+            tail_part=FAR_BEYOND,
             medians=0 if self.bound is None else self.n_features,
             private_shares=PRIVATE_SHARES,
         )
 
     @property
     def n_drawn(self) -> int:
-        """Numbers of one draw: a vector, and the side of the distance that is followed unless the radius is known."""
-        return self.n_features + (self.tau is None)
+        """Numbers of one draw: a vector, and the sides of two distances unless the radius is known."""
+        return self.n_features + 2 * (self.tau is None)
 
     @property
     def multiplier(self) -> float:
-        """Noise multiplier of one draw."""
-        return self.split.multiplier * math.sqrt(DRAWS) * WIDER
+        """Noise multiplier of one draw with all of the budget."""
+        return self.split.multiplier * WIDER
 
     def sums(self, n_users: float) -> bool:
         """Whether so many users are enough for a sum about the centre: few are better off with a better centre.
@@ -184,7 +198,7 @@ class UserMean(Mechanism):
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
-        return [*self.split.other, (GaussianEvent(self.multiplier, self.n_drawn), DRAWS)]
+        return [*self.split.other, *draw_events(self.multiplier, self.n_drawn)]
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserRows, release: Any) -> MeanResult:
@@ -194,7 +208,7 @@ class UserMean(Mechanism):
         return self.mean_of_vectors(means, n_users, release)
 
     def mean_of_vectors(self, users: Partitions, n_users: float, release: Any) -> MeanResult:
-        """Draw: medians, the users' scale, the centre with their spread, the tail, the sum about the centre.
+        """Draw: medians, the users' scale, the centre with their spread, the sum about the centre.
 
         Parameters
         ----------
@@ -212,7 +226,7 @@ class UserMean(Mechanism):
             # As every selection here it is drawn in any case: which events are drawn must not depend on a released
             # number of users.
             found = select_median_scale(
-                users.sum(partial(_norm_counts, w=np.zeros(self.n_features), scales=(COARSE_SCALES,))),
+                users.sum(partial(_norm_counts, w=np.zeros(self.n_features), scales=COARSE_SCALES)),
                 epsilon=split.scale_epsilon,
                 release=release,
                 monotone=self.terms.monotone,
@@ -220,26 +234,28 @@ class UserMean(Mechanism):
             )
             if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
                 scale = found
-        known = None if self.tau is None else 2.0 * self.tau
+        near = None if self.tau is not None else Followed(scale, FIRST_VARIANCE, BEYOND, SLOPE)
         zero = np.zeros(self.n_features)
-        centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, scale, known)
+        centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, near)
         while centre.n_steps < TRAVEL:
-            centre.step(users, known or LEAST_CLIP * centre.reach, release)
-        upper, beyond = self._tail(users, centre, n_users, release)
+            centre.step(users, 2.0 * self.tau if near is None else LEAST_CLIP * near.reach, release)
+        centre.far_wanted = self.follows_far(n_users)
+        found = self._far(users, centre, n_users, release)
+        if centre.far_wanted:
+            centre.begin_far(found)
         sums = self.sums(n_users)
         while centre.n_steps < (CENTRE_DRAWS if sums else DRAWS):
-            centre.step(users, known or self.radius(centre.reach, upper, beyond, n_users), release)
-        radius = known or self.radius(centre.reach, upper, beyond, n_users)
+            centre.step(users, self.radius(centre, n_users), release)
+        radius = self.radius(centre, n_users)
         offset, noise_scale = zero, math.nan
         if sums:
             # One sum, drawn as often as there are steps left: the same events whether users are few or many.
+            centre.telling = False
             total, n_left = centre.total(users, radius), DRAWS - centre.n_steps
-            votes = [centre.draw(total, release)[: self.n_features] for _ in range(n_left)]
-            unit = radius / math.sqrt(1.0 - centre.side**2)
-            offset = np.mean(votes, axis=0) * unit
-            noise_scale = centre.noise / math.sqrt(n_left) * unit
+            offset = np.mean([centre.draw(total, release) for _ in range(n_left)], axis=0) * radius
+            noise_scale = centre.noise / math.sqrt(n_left) * radius
         return MeanResult(
-            mean=start + centre.w + offset,
+            mean=start + centre.w + (1.0 - CENTRE_PART) * offset,
             n_users=n_users,
             clip_radius=radius,
             noise_scale=noise_scale,
@@ -266,28 +282,40 @@ class UserMean(Mechanism):
             return np.zeros(self.n_features)
         return np.array(middles)
 
-    def _tail(
-        self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any
-    ) -> tuple[float, float | None]:
-        """Distance that few users exceed, and their part; 0 and None where users are too few for that."""
+    def _far(self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any) -> float | None:
+        """Distance that about a tenth of the users exceed, where that is cheap; None where users are too few."""
         price = self.split.tail_epsilon
-        if price is None:
-            return 0.0, None
-        rank = tail_rank(price, len(FINE_SCALES))
-        counts = users.sum(partial(_norm_counts, w=centre.w, scales=(FINE_SCALES,)))
+        if price is None or centre.near is None:
+            return None
+        least = tail_rank(price, len(FINE_SCALES))
+        rank = max(least, round(FAR_BEYOND * n_users))
+        counts = users.sum(partial(_norm_counts, w=centre.w, scales=FINE_SCALES))
         found = select_upper_scale(
-            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.reach
+            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.near.reach
         )
-        return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
+        return found if least <= FAR_BEYOND * self.split.at_least(n_users) else None
 
-    def radius(self, distance: float, upper: float, beyond: float | None, n_users: float) -> float:
-        """Radius of the ball from the distance that is followed and the upper quantile."""
-        median = median_part(self.n_features) * distance
+    def quiet(self, n_users: float) -> float:
+        """Radius in units of the median distance whose noise is no louder than sampling."""
+        return quiet_growth(self.split.level(n_users, self.n_features), n_users, MEAN_NOISE_PART)
+
+    def follows_far(self, n_users: float) -> bool:
+        """Whether a coordinate for the farther distance tells enough: with more noise users count as normal."""
+        noise = self.terms.sum_sensitivity * self.split.multiplier / n_users
+        return self.reach and noise <= FAR_NOISE * MOST_SIDE
+
+    def radius(self, centre: TrackedCentre, n_users: float) -> float:
+        """Radius of the ball from the distances that are followed."""
+        if centre.near is None:
+            assert self.tau is not None
+            return 2.0 * self.tau
+        return self.radius_of(centre.near.reach, None if centre.far is None else centre.far.reach, n_users)
+
+    def radius_of(self, near: float, far: float | None, n_users: float) -> float:
+        """Radius from the two distances, the farther one None where it is not known."""
+        median = median_part(self.n_features) * near
         if not self.reach:
             return self.least_radius * median
-        level = self.split.level(n_users, self.n_features)
-        quiet = quiet_growth(level, n_users, MEAN_NOISE_PART)
-        found = tail_radius(median, upper, level, self.n_features, beyond, quiet)
-        if beyond is not None and beyond > DEEP:
-            found = max(found, quiet * median)
-        return max(found, least_clip(self.n_features) * distance, self.least_radius * median)
+        least = max(least_clip(self.n_features) * near, self.least_radius * median)
+        usual = far_ratio(self.n_features) * near
+        return max(least, followed_radius(usual, far or usual, self.quiet(n_users) * median))

@@ -14,6 +14,7 @@ from skprivate.privacy import Adjacency, gaussian_noise_multiplier
 from skprivate.user_level import user_level_mean_errors
 from skprivate.user_level._clipping import (
     clip_factor,
+    followed_radius,
     heaviness,
     quiet_growth,
     tail_factor,
@@ -23,7 +24,19 @@ from skprivate.user_level._clipping import (
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import FINE_SCALES, scale_counts, select_upper_scale
 from skprivate.user_level._problems import MeanProblem
-from skprivate.user_level._tracked_centre import BEYOND, DRAWS, TrackedCentre, _with_side, least_clip
+from skprivate.user_level._tracked_centre import (
+    BEYOND,
+    DRAWS,
+    FAR_BEYOND,
+    FIRST_VARIANCE,
+    SLOPE,
+    TRAVEL,
+    Followed,
+    TrackedCentre,
+    _with_sides,
+    draw_multipliers,
+    least_clip,
+)
 from skprivate.user_level._users import UserGroups
 
 
@@ -172,12 +185,16 @@ def test_four_times_the_users_err_less(d, adjacency, public):
 
 def tracked(X, epsilon, delta_sum, seed, recording_release):
     terms = Terms(epsilon, 1e-6, Adjacency.REPLACE_ONE if delta_sum == 2 else Adjacency.ADD_REMOVE, len(X))
-    multiplier = gaussian_noise_multiplier(epsilon, 1e-6) * math.sqrt(DRAWS)
-    centre = TrackedCentre(terms, len(X), multiplier, np.zeros(X.shape[1]), 1.0)
+    multiplier = gaussian_noise_multiplier(epsilon, 1e-6)
+    near = Followed(1.0, FIRST_VARIANCE, BEYOND, SLOPE)
+    centre = TrackedCentre(terms, len(X), multiplier, np.zeros(X.shape[1]), near)
     users = as_partitions(MeanProblem(np.ascontiguousarray(X.T), UserGroups(np.arange(len(X)))))
     release = recording_release(seed)
-    for _ in range(DRAWS):
-        centre.step(users, least_clip(X.shape[1]) * centre.reach, release)
+    for step in range(DRAWS):
+        if step == TRAVEL:
+            centre.far_wanted = True
+            centre.begin_far()
+        centre.step(users, least_clip(X.shape[1]) * near.reach, release)
     return centre
 
 
@@ -187,8 +204,9 @@ def test_the_distance_that_is_followed_is_found(unit, recording_release):
     X = unit * (np.random.default_rng(0).normal(size=(3000, 4)) + 1.0)
     for seed in range(4):
         centre = tracked(X, 1.0, 2, seed, recording_release)
-        beyond = np.mean(np.linalg.norm(X - centre.w, axis=1) > centre.reach)
-        assert abs(beyond - BEYOND) < 0.2
+        distances = np.linalg.norm(X - centre.w, axis=1)
+        assert abs(np.mean(distances > centre.near.reach) - BEYOND) < 0.2
+        assert 0.005 < np.mean(distances > centre.far.reach) < 0.25
         assert np.linalg.norm(centre.w - X.mean(axis=0)) < 0.2 * unit * 2.0
 
 
@@ -201,29 +219,64 @@ def test_the_distance_that_is_followed_is_found(unit, recording_release):
     ),
     clip=st.sampled_from([1e-280, 0.5, 2.0, 1e200]),
     reach=st.sampled_from([1e-280, 1.0, 1e200]),
-    side=st.sampled_from([0.0, 0.02, 0.4]),
+    sides=st.tuples(*[st.sampled_from([0.0, 0.02, 0.4])] * 2),
 )
-def test_a_vote_with_a_side_is_of_norm_one_and_its_users_own(x, clip, reach, side):
+def test_a_vote_with_sides_is_of_norm_one_and_its_users_own(x, clip, reach, sides):
     X = np.array(x[: len(x) // 2 * 2]).reshape(2, -1)
     w = np.array([0.25, -3.0])
+    terms = w, clip, (reach, 2.0 * reach), sides
     with np.errstate(all="ignore"):
         votes = [
-            _with_side(MeanProblem(X[:, i : i + 1].copy(), UserGroups(np.array([0]))), w, clip, reach, side)
+            _with_sides(MeanProblem(X[:, i : i + 1].copy(), UserGroups(np.array([0]))), *terms)
             for i in range(X.shape[1])
         ]
-        whole = _with_side(MeanProblem(X.copy(), UserGroups(np.arange(X.shape[1]))), w, clip, reach, side)
-    assert whole.dtype == np.int64 and len(whole) == 2 + (side > 0)
+        whole = _with_sides(MeanProblem(X.copy(), UserGroups(np.arange(X.shape[1]))), *terms)
+    assert whole.dtype == np.int64 and len(whole) == 4
     np.testing.assert_array_equal(np.sum(votes, axis=0), whole)
     for vote, column in zip(votes, X.T, strict=True):
         assert sum(int(v) ** 2 for v in vote) <= 2**60
         if np.isfinite(column).all() and np.abs(column).max() < 1e150:
             offset = column - w
             norm = math.hypot(*offset)
-            expected = math.sqrt(1.0 - side**2) * offset / max(norm, clip)
+            expected = math.sqrt(1.0 - sides[0] ** 2 - sides[1] ** 2) * offset / max(norm, clip)
             np.testing.assert_allclose(vote[:2] / 2.0**30, expected, atol=1e-8)
-            if side:
-                which = side if norm > reach else -side * BEYOND / (1.0 - BEYOND)
-                assert vote[2] / 2.0**30 == pytest.approx(which, abs=1e-8)
+            parts = (BEYOND, reach), (FAR_BEYOND, 2.0 * reach)
+            for number, side, (part, distance) in zip(vote[2:], sides, parts, strict=True):
+                which = side if norm > distance else -side * part / (1.0 - part)
+                assert number / 2.0**30 == pytest.approx(which, abs=1e-8)
+
+
+def test_draws_of_two_kinds_cost_what_one_draw_does():
+    first, later = draw_multipliers(3.0)
+    assert TRAVEL / first**2 + (DRAWS - TRAVEL) / later**2 == pytest.approx(1.0 / 9.0)
+
+
+def test_noise_moves_the_farther_distance_neither_up_nor_down():
+    """A limit of the part beyond from −.1 to .9 cut noise on one side only: the distance rose by e^.6 in 15 steps."""
+    moved = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        followed = Followed(1.0, 0.3, FAR_BEYOND, 0.5)
+        for _ in range(15):
+            followed.observe(0.4 * rng.normal(), 0.4, 0.0)
+        moved.append(math.log(followed.reach))
+    # The mean of 40 with a deviation of about .35: .28 is five standard errors.
+    assert abs(np.mean(moved)) < 0.28
+
+
+@given(
+    usual=st.floats(1e-6, 1e6),
+    ratio=st.floats(0.05, 1e3),
+    quiet=st.floats(1e-3, 1e6),
+)
+def test_the_ball_lies_between_the_tail_and_what_noise_allows(usual, ratio, quiet):
+    radius = followed_radius(usual, ratio * usual, quiet * usual)
+    heavy = min(4.0, max(1.0, (0.9 * ratio) ** 2))
+    tail, allowed = ratio * usual * math.sqrt(heavy), quiet * usual * max(heavy, 0.9 * ratio)
+    assert min(tail, allowed) * (1 - 1e-12) <= radius <= allowed * (1 + 1e-12)
+    # Twice what noise allows is a larger ball, but not twice as large where it is beyond the tail.
+    wider = followed_radius(usual, ratio * usual, 2.0 * quiet * usual)
+    assert radius < wider <= 2.0 * radius * (1 + 1e-12)
 
 
 def test_few_users_of_a_private_number_lose_nothing_to_draws_in_vain():
