@@ -180,6 +180,11 @@ class TrackedCentre:
     n_steps: int = 0
 
     @property
+    def reach(self) -> float:
+        """The nearer distance."""
+        return math.inf if self.near is None else self.near.reach
+
+    @property
     def draw_multiplier(self) -> float:
         """Noise multiplier of this draw."""
         return draw_multipliers(self.multiplier)[self.n_steps >= TRAVEL]
@@ -213,7 +218,7 @@ class TrackedCentre:
 
     def total(self, users: Partitions, clip: float) -> npt.NDArray[Any]:
         """Exact sum of the users' contributions at the centre."""
-        reaches = tuple(each.reach if each else math.inf for each in (self.near, self.far))
+        reaches = self.reach, math.inf if self.far is None else self.far.reach
         return users.sum(partial(_with_sides, w=self.w, clip=clip, reaches=reaches, sides=self.sides))
 
     def draw(self, total: npt.NDArray[Any], release: Any) -> FloatArray:

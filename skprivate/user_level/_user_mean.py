@@ -234,19 +234,20 @@ class UserMean(Mechanism):
             )
             if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
                 scale = found
-        near = None if self.tau is not None else Followed(scale, FIRST_VARIANCE, BEYOND, SLOPE)
+        known = None if self.tau is None else 2.0 * self.tau
+        near = None if known else Followed(scale, FIRST_VARIANCE, BEYOND, SLOPE)
         zero = np.zeros(self.n_features)
         centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, near)
         while centre.n_steps < TRAVEL:
-            centre.step(users, 2.0 * self.tau if near is None else LEAST_CLIP * near.reach, release)
+            centre.step(users, known or LEAST_CLIP * centre.reach, release)
         centre.far_wanted = self.follows_far(n_users)
         found = self._far(users, centre, n_users, release)
         if centre.far_wanted:
             centre.begin_far(found)
         sums = self.sums(n_users)
         while centre.n_steps < (CENTRE_DRAWS if sums else DRAWS):
-            centre.step(users, self.radius(centre, n_users), release)
-        radius = self.radius(centre, n_users)
+            centre.step(users, known or self.radius(centre, n_users), release)
+        radius = known or self.radius(centre, n_users)
         offset, noise_scale = zero, math.nan
         if sums:
             # One sum, drawn as often as there are steps left: the same events whether users are few or many.
@@ -291,7 +292,7 @@ class UserMean(Mechanism):
         rank = max(least, round(FAR_BEYOND * n_users))
         counts = users.sum(partial(_norm_counts, w=centre.w, scales=FINE_SCALES))
         found = select_upper_scale(
-            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.near.reach
+            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.reach
         )
         return found if least <= FAR_BEYOND * self.split.at_least(n_users) else None
 
@@ -306,10 +307,7 @@ class UserMean(Mechanism):
 
     def radius(self, centre: TrackedCentre, n_users: float) -> float:
         """Radius of the ball from the distances that are followed."""
-        if centre.near is None:
-            assert self.tau is not None
-            return 2.0 * self.tau
-        return self.radius_of(centre.near.reach, None if centre.far is None else centre.far.reach, n_users)
+        return self.radius_of(centre.reach, None if centre.far is None else centre.far.reach, n_users)
 
     def radius_of(self, near: float, far: float | None, n_users: float) -> float:
         """Radius from the two distances, the farther one None where it is not known."""
