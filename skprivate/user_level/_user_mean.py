@@ -241,9 +241,9 @@ class UserMean(Mechanism):
         while centre.n_steps < TRAVEL:
             centre.step(users, known or LEAST_CLIP * centre.reach, release)
         centre.far_wanted = self.follows_far(n_users)
-        found = self._far(users, centre, n_users, release)
+        far = self._far(users, centre, n_users, release)
         if centre.far_wanted:
-            centre.begin_far(found)
+            centre.begin_far(far)
         sums = self.sums(n_users)
         while centre.n_steps < (CENTRE_DRAWS if sums else DRAWS):
             centre.step(users, known or self.radius(centre, n_users), release)
