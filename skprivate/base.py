@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -83,6 +84,11 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any]
     return decorator
 
 
+@lru_cache(maxsize=256)
+def _parameter_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(super(PrivateEstimatorMixin, kind)._get_param_names())  # type: ignore[misc]
+
+
 class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[misc]
     """Opens the one door for an estimator's mechanism and stores what it cost.
 
@@ -110,6 +116,11 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
     #: Most tasks that callbacks are told of in one fit (`skprivate._progress.steps`), one after the other; the
     #: draws are one.
     _most_fit_tasks: ClassVar[int] = 1
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """scikit-learn's, which inspects the signature anew several times a fit: a tenth of one on few rows."""
+        return list(_parameter_names(cls))
 
     def to_release(self, *, allow_invalid: bool = False) -> Self:
         """A copy of the fitted estimator that may be published: no ledgers, no paths, no generators.

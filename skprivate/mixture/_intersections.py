@@ -34,6 +34,8 @@ ROW_BLOCK = 256
 COLUMN_BLOCK = 1024
 #: Parts of the enumeration whose histograms are kept for the second pass.
 CHECKPOINTS = 32
+#: A matrix of at most so many entries is dense: what sparse ones cost beside their products would be most of the time.
+MOST_DENSE = 2**15
 #: Length up to which a histogram holds a counter for every number of errors.
 MOST_BINS = 2**20
 
@@ -78,7 +80,9 @@ class _Level:
 
     @cached_property
     def boundary(self) -> Any:
-        """Sparse membership in both sides of a pair."""
+        """Membership in both sides of a pair, sparse where it is large."""
+        if self.positive.size <= MOST_DENSE:
+            return np.ascontiguousarray((self.positive & self.negative).T, dtype=self.dtype)
         pairs, rows = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
         for part in _slices(self.positive.shape[0], ROW_BLOCK):
             row, pair = np.nonzero(self.positive[part] & self.negative[part])
@@ -90,6 +94,8 @@ class _Level:
 
     @cached_property
     def weighted_boundary(self) -> Any:
+        if isinstance(self.boundary, np.ndarray):
+            return self.boundary * self.row_weights
         return self.boundary.multiply(self.row_weights[None, :]).tocsr()
 
     @cached_property
@@ -300,7 +306,8 @@ def _pair_blocks(level: _Level, start: int, stop: int, prefix: tuple[int, ...]) 
     )
     total = level.row_weights.sum(dtype=level.dtype)
     outside = level.on_boundary - level.in_positive
-    buffer = np.empty(4 * ROW_BLOCK * COLUMN_BLOCK, dtype=level.dtype)
+    largest = 4 * min(ROW_BLOCK, stop - start) * min(COLUMN_BLOCK, level.n_pairs - start)
+    buffer = np.empty(largest, dtype=level.dtype)
     for low in range(start, stop, ROW_BLOCK):
         high = min(low + ROW_BLOCK, stop)
         rows = level.positive[:, low:high].astype(level.dtype)
@@ -317,7 +324,10 @@ def _pair_blocks(level: _Level, start: int, stop: int, prefix: tuple[int, ...]) 
             in_edge = (level.weighted_boundary[left:right] @ rows).T
             np.subtract(in_edge, both, out=values[1])
             np.subtract(edge_in, both, out=values[2])
-            np.subtract((edges @ level.boundary[left:right].T).toarray(), values[1], out=values[3])
+            on_both = edges @ level.boundary[left:right].T
+            np.subtract(
+                on_both if isinstance(on_both, np.ndarray) else on_both.toarray(), values[1], out=values[3]
+            )
             values[3] -= edge_in
             values[1] += level.in_positive[low:high, None]
             values[2] += level.in_positive[left:right]

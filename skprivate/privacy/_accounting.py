@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from skprivate.privacy._dialect import at_least, delta_number, number, positive
@@ -38,6 +39,7 @@ from skprivate.privacy._loss_distribution import LARGE, TiltedLoss, chernoff, ti
 from skprivate.privacy._zcdp import delta_of_rho, epsilon_of_rho
 
 Counts = frozenset[tuple[PrivacyEvent, int]]
+FloatArray = NDArray[np.float64]
 
 #: Events of smaller ε are added up beside the others.
 _TINY = 1e-100
@@ -258,7 +260,7 @@ def _compose_epsilon(counts: Counts, delta: float) -> float:
     kinds, mu = _kinds(rest), _gaussian_mu(rest)
     loss: TiltedLoss | None = None
     if kinds:
-        tilts, logs = chernoff(kinds, _moment_mu(rest))
+        tilts, logs = _chernoff(rest)
         bounds = (logs - math.log(delta)) / tilts
         place = int(np.argmin(bounds))
         best = min(best, add_up([large, max(float(bounds[place]), 0.0) * (1 + 2.0**-48) + 1e-320]))
@@ -300,7 +302,7 @@ def _compose_delta(counts: Counts, epsilon: float, *, sharp: bool = False) -> fl
         return 0.0
     pure, rest = _split(counts, 0.0)
     bounds = [1.0, delta_of_rho(_rho_sum(counts), epsilon)]
-    if (left := _left(epsilon, pure)) > 0:
+    if pure > 0 and (left := _left(epsilon, pure)) > 0:
         bounds.append(delta_of_rho(_rho_sum(rest), left))
     large, rest = _split(counts, LARGE)
     if (left := _left(epsilon, large)) >= 0:
@@ -309,7 +311,7 @@ def _compose_delta(counts: Counts, epsilon: float, *, sharp: bool = False) -> fl
         if _only_gaussian(rest):
             bounds.append(gaussian_delta(mu, left) * (1 + 2.0**-50) + slack if mu else slack)
         elif kinds := _kinds(rest):
-            tilts, logs = chernoff(kinds, _moment_mu(rest))
+            tilts, logs = _chernoff(rest)
             logs = logs - tilts * left
             best = int(np.argmin(logs))
             bounds.append(_exp_up(float(logs[best]) + 2.0**-48 * (1 + tilts[best] * left)))
@@ -373,6 +375,14 @@ def _moment_mu(counts: Counts) -> float:
     """μ with the Rényi bounds of all events that are not pure."""
     rho = _rho_sum(frozenset(pair for pair in counts if math.isinf(pair[0].pure_epsilon)))
     return math.sqrt(2 * rho) * (1 + 2.0**-50)
+
+
+@lru_cache(maxsize=64)
+def _chernoff(counts: Counts) -> tuple[FloatArray, FloatArray]:
+    """`chernoff` of the events, which a curve asks for at each of its points."""
+    tilts, logs = chernoff(_kinds(counts), _moment_mu(counts))
+    tilts.flags.writeable = logs.flags.writeable = False
+    return tilts, logs
 
 
 def _pure_sum(counts: Counts) -> float:

@@ -17,7 +17,7 @@ from skprivate.privacy._dialect import delta_number, must_be, number, positive
 from skprivate.privacy._events import ApproximateEvent, Events, PrivacyEvent, PureEvent, count_events
 from skprivate.privacy._lattice import ROUNDING
 from skprivate.privacy._repetitions import Repetitions
-from skprivate.privacy._search_curve import evaluation_of, search_curve
+from skprivate.privacy._search_curve import delta_of, epsilon_of, evaluation_of, pure_epsilon_of
 
 #: The budget of one evaluation is sought up to this share of it.
 _PRECISION = 2.0**-14
@@ -62,9 +62,9 @@ class SearchPlan:
 
 def holds(search: SearchPlan) -> bool:
     """Whether the total that a plan states is proven; rounding is absorbed by the noise as in every budget."""
-    curve = search_curve(evaluation_of(search.plans), search.repetitions)
+    curve = evaluation_of(search.plans), search.repetitions
     limit = search.epsilon * (1 + ROUNDING)
-    return curve.pure_epsilon <= limit or curve.delta(limit) <= search.delta
+    return pure_epsilon_of(*curve) <= limit or delta_of(*curve, limit) <= search.delta
 
 
 def search_epsilon(plans: Sequence[Events], repetitions: Repetitions, delta: float = 0.0) -> float:
@@ -108,7 +108,7 @@ def search_epsilon(plans: Sequence[Events], repetitions: Repetitions, delta: flo
     1.56
     """
     delta_number(delta)
-    return search_curve(evaluation_of(plans), repetitions).epsilon(float(delta))
+    return epsilon_of(evaluation_of(plans), repetitions, float(delta))
 
 
 def plan_search(
@@ -173,10 +173,10 @@ def plan_search(
         each_delta = delta / (2 * law.largest_mean)
 
         def excess(each: float, law: Repetitions = law, each_delta: float = each_delta) -> float:
-            curve = search_curve(evaluation_of(plans_of(each, each_delta)), law)
+            evaluation = evaluation_of(plans_of(each, each_delta))
             if delta == 0:
-                return math.log(curve.pure_epsilon / epsilon)
-            return math.log(max(curve.delta(epsilon), 5e-324) / delta)
+                return math.log(pure_epsilon_of(evaluation, law) / epsilon)
+            return math.log(max(delta_of(evaluation, law, float(epsilon)), 5e-324) / delta)
 
         if (each := _largest(excess, best / law.expected_rank, epsilon)) > 0:
             best, found = each * law.expected_rank, (law, each, each_delta)

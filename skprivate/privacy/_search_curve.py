@@ -253,6 +253,27 @@ def search_curve(evaluation: Evaluation, repetitions: Repetitions) -> SearchCurv
     return SearchCurve(evaluation, repetitions)
 
 
+# A plan looks at dozens of curves, and fits of the same plan look at the same ones: their numbers take less room.
+
+
+@lru_cache(maxsize=4096)
+def pure_epsilon_of(evaluation: Evaluation, repetitions: Repetitions) -> float:
+    """`SearchCurve.pure_epsilon`, remembered."""
+    return search_curve(evaluation, repetitions).pure_epsilon
+
+
+@lru_cache(maxsize=4096)
+def delta_of(evaluation: Evaluation, repetitions: Repetitions, epsilon: float) -> float:
+    """`SearchCurve.delta`, remembered."""
+    return search_curve(evaluation, repetitions).delta(epsilon)
+
+
+@lru_cache(maxsize=512)
+def epsilon_of(evaluation: Evaluation, repetitions: Repetitions, delta: float) -> float:
+    """`SearchCurve.epsilon`, remembered."""
+    return search_curve(evaluation, repetitions).epsilon(delta)
+
+
 def evaluation_of(plans: Sequence[Events]) -> Evaluation:
     """One evaluation of a random one of the candidates that draw these plans."""
     kinds = Counter(

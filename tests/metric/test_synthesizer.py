@@ -1,5 +1,6 @@
 """The synthesizer as its users see it."""
 
+import functools
 import io
 import pickle
 import re
@@ -22,6 +23,15 @@ def rows(n=2000, d=2, seed=0):
     return public_generator(seed).beta(2, 5, size=(n, d))
 
 
+@functools.cache
+def score_of_nothing(d):
+    """Of a fit with hardly any budget, which is nearly uniform."""
+    X = 10 * rows(d=d) - 3
+    with pytest.warns(NoiseFillsBoxWarning):
+        model = MetricPrivateSynthesizer(1e-3, metric="wasserstein", bounds=(-3, 7), random_state=0).fit(X)
+    return model.score(X)
+
+
 @pytest.mark.parametrize("metric", ["rows", "wasserstein"])
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 6])
 def test_all_dimensions(metric, d):
@@ -31,10 +41,7 @@ def test_all_dimensions(metric, d):
     drawn = model.sample(300, random_state=0)
     assert drawn.shape == (300, d)
     assert drawn.min() >= -3 and drawn.max() <= 7
-    with pytest.warns(NoiseFillsBoxWarning):
-        uniform = MetricPrivateSynthesizer(1e-3, metric="wasserstein", bounds=(-3, 7), random_state=0).fit(X)
-    assert model.score(X) > uniform.score(X)
-    assert model.score(X) <= 0
+    assert score_of_nothing(d) < model.score(X) <= 0
 
 
 @pytest.mark.parametrize(

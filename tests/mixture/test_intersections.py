@@ -38,7 +38,11 @@ def random_family(rng, n_rows, n_pairs, max_size, scale=3, **keywords):
 @pytest.mark.parametrize("n_pairs", [0, 1, 2, 5, 8])
 @pytest.mark.parametrize("max_size", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("n_rows", [0, 1, 11])
-def test_every_set_appears_once_with_its_sum(small_blocks, n_pairs, max_size, n_rows):
+@pytest.mark.parametrize("most_dense", [0, 2**15])
+def test_every_set_appears_once_with_its_sum(
+    small_blocks, monkeypatch, most_dense, n_pairs, max_size, n_rows
+):
+    monkeypatch.setattr(_intersections, "MOST_DENSE", most_dense)
     family, naive = random_family(np.random.default_rng(n_pairs + 10 * max_size), n_rows, n_pairs, max_size)
     streamed = [(tuple(sorted(group)), value) for group, value in family.all_errors()]
     assert len(streamed) == len(naive) == len(family) == count_intersections(2 * n_pairs, max_size)
@@ -73,7 +77,8 @@ def test_location_without_a_histogram_first(small_blocks):
     assert naive[tuple(sorted(family.locate(0, 0)))] == 0
 
 
-@settings(deadline=None, max_examples=40)
+@pytest.mark.parametrize("most_dense", [0, 2**15])
+@settings(deadline=None, max_examples=25)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_rows=st.integers(0, 20),
@@ -81,10 +86,12 @@ def test_location_without_a_histogram_first(small_blocks):
     max_size=st.integers(0, 3),
     scale=st.sampled_from([1, 7, 10**9]),
 )
-def test_sums_are_exact_for_weights_of_any_size(seed, n_rows, n_pairs, max_size, scale):
+def test_sums_are_exact_for_weights_of_any_size(most_dense, seed, n_rows, n_pairs, max_size, scale):
     """Weights up to 10⁹ need float64; ones need float32; both must be exact."""
     family, naive = random_family(np.random.default_rng(seed), n_rows, n_pairs, max_size, scale)
-    assert {tuple(sorted(group)): value for group, value in family.all_errors()} == naive
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_intersections, "MOST_DENSE", most_dense)
+        assert {tuple(sorted(group)): value for group, value in family.all_errors()} == naive
 
 
 def test_weights_too_large_for_exact_sums_are_refused():

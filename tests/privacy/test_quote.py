@@ -107,7 +107,9 @@ def test_whichever_candidate_wins_a_search_costs_no_more_than_was_quoted(k, dear
 
 def test_a_search_in_a_pipeline_in_a_cross_validation():
     ledger = PrivacyLedger(epsilon=100.0, delta=1e-2, composition="basic")
-    inner = GridSearchCV(sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0), {"alpha": [0.1, 1.0]}, cv=2)
+    inner = GridSearchCV(
+        sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0, max_iter=3), {"alpha": [0.1, 1.0]}, cv=2
+    )
     steps = [("scale", PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5)), ("search", inner)]
     outer = GridSearchCV(Pipeline(steps), {"scale__bounds": [(-1, 1), (-2, 2)]}, cv=2, error_score="raise")
     quote = ledger.quote(outer, X, Y)

@@ -192,7 +192,7 @@ def test_details_are_for_the_house(tmp_path):
 
 def test_audits_stand_beside_the_claim():
     model = UserLevelMean(epsilon=1.0, bound=1.0, tau=0.5)
-    audit = audit_estimator(model, X[:40], fit_params={"user_ids": np.arange(40)}, n_runs=40, random_state=0)
+    audit = audit_estimator(model, X[:40], fit_params={"user_ids": np.arange(40)}, n_runs=20, random_state=0)
     fitted = model.fit(X[:40], user_ids=np.arange(40))
     report = privacy_report(fitted, audit=audit)
     (found,) = valid(report)["audits"]
