@@ -151,7 +151,6 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             n_features=objective.n_features,
             centred=objective.fit_intercept,
             target=isinstance(objective.loss, (SquaredLoss, HuberLoss)),
-            n_outputs=objective.n_outputs,
         )
         return (
             (terms, None)

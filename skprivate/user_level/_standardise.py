@@ -1,6 +1,7 @@
 """Centres and scales of features and target, found privately before a descent, where users are enough.
 
-A median and a reach of every column, each by one selection, and one more for the typical norm of a row. Centres and
+A median and a reach of every column, each by one selection or, where that is too dear, all by joint histograms
+(`ColumnSearch`), and one selection more for the typical norm of a row. Centres and
 scales need not be exact: they only have to make all directions alike, so nothing is summed and nothing has a range.
 What a user contributes to a selection is one number: the mean of the user's values, or their root mean square about
 the released centre.
@@ -27,6 +28,7 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._cells import WeightedCells
 from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median, reach_costs
+from skprivate.user_level._column_search import ColumnSearch, plan_search
 from skprivate.user_level._frame import RANGE_LEVEL, TARGET_REACH, Frame, identity
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import SCALES, select_median_scale, selection_epsilon
@@ -47,19 +49,13 @@ from skprivate.user_level._standard_passes import (
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: Share of the budget (in zCDP) for all columns up to which their prices decide the worst case, the largest share where
-#: the number of users is public, and that where it is not.
+#: Share of the budget (in zCDP) for all columns up to which their prices decide the worst case, or up to which they are
+#: searched for together; that with what the target takes; and that where the number of users is not public.
 SHARE, MOST_SHARE = 0.25, 0.5
 SHARE_PRIVATE_COUNT = 0.12
-#: Noise level of a fit with all the budget up to which more than `SHARE` is worth spending. Measured: with two classes,
-#: where the level is .05, AUC gains .02 to .1 on features whose scales differ by ten and more and loses .05 on prepared
-#: ones; with four to ten classes, from .1 to .16, it gains .01 on average and loses up to .06 on prepared ones.
-MOST_LEVEL = 0.1
-#: Least part of the price that decides the worst case: the columns that people have need few digits for their centres,
-#: and one that goes wrong is clipped.
+#: Part of the price that decides the worst case where the number of users is not public: the columns that people have
+#: need few digits for their centres, and one that goes wrong is clipped.
 LEAST_PRICE = 0.45
-#: And that of so many columns as only indicators are, where the noise of the fit allows the largest share.
-WIDE, WIDE_PRICE = 50, 0.3
 #: The same for the typical norm of a row alone, which is lost on features that are prepared.
 NORM_SHARE = 0.1
 #: And for the target alone: without its centre no prediction is of any use.
@@ -114,6 +110,8 @@ class Standardisation:
         Those of the target's, which decide the worst case.
     norm_epsilon, tail_epsilon : float or None
         Prices of the typical norm and the tail of the target; None where they are not selected.
+    search : ColumnSearch or None
+        What finds centres and scales of features where selections are too dear.
     by_column : bool
         Whether every feature has a centre and a scale of its own. Otherwise all are divided by one number, such that
         rows have a norm of about √n_features, and longer rows are drawn in.
@@ -129,20 +127,22 @@ class Standardisation:
     by_column: bool = True
     target_epsilons: tuple[float, float] = (0.0, 0.0)
     tail_epsilon: float | None = None
-
-    @property
-    def n_columns(self) -> int:
-        return self.by_column * self.n_features + self.target
+    search: ColumnSearch | None = None
 
     @property
     def _columns(self) -> tuple[bool, bool]:
-        """Whether features and target have centres and scales of their own."""
-        return self.by_column, self.target
+        """Whether centres and scales of features and target are selected one by one."""
+        return self.by_column and self.search is None, self.target
+
+    @property
+    def n_columns(self) -> int:
+        """Number of those."""
+        return self._columns[0] * self.n_features + self.target
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """All that `run` draws."""
-        n_features = self.by_column * self.n_features
+        n_features = self._columns[0] * self.n_features
         prices = [
             (self.median_epsilon, n_features * self.centred),
             (self.reach_epsilon, n_features),
@@ -154,6 +154,8 @@ class Standardisation:
         events: list[tuple[PrivacyEvent, int]] = [
             (BoundedRangeEvent(price), count) for price, count in prices if price and count
         ]
+        if self.search is not None:
+            events.extend(self.search.events)
         if self.by_column:
             events.append((GaussianEvent(self.rare_multiplier, self.n_features), 1))
         return tuple(events)
@@ -165,7 +167,11 @@ class Standardisation:
 
     def _prices(self, feature: float, target: float) -> list[float]:
         """Prices of the columns' selections."""
-        return [feature] * (self.by_column * self.n_features) + [target] * self.target
+        return [feature] * (self.n_columns - self.target) + [target] * self.target
+
+    def _rarest(self, n_users: float) -> float:
+        """Share of the users who may differ from the centre of a feature without a scale."""
+        return MOST_BEYOND if self.search is not None else _beyond(self.reach_epsilon, n_users)
 
     def _level(self, n_users: float) -> float:
         """Noise level ν of a fit with all the budget."""
@@ -175,10 +181,11 @@ class Standardisation:
     def decides(self, n_users: float) -> bool:
         """Whether so many users decide all selections."""
         least = _median_price(self.terms, n_users), _reach_price(MOST_BEYOND, n_users)
+        part = LEAST_PRICE if self.terms.n_users is None else 1.0
         columns = all(
-            price * (1.0 + 1e-12) >= part * needed
-            for prices, part, wanted in (
-                ((self.median_epsilon, self.reach_epsilon), _least_price(self.n_features), self.by_column),
+            price * (1.0 + 1e-12) >= whole * needed
+            for prices, whole, wanted in (
+                ((self.median_epsilon, self.reach_epsilon), part, self._columns[0]),
                 (self.target_epsilons, 1.0, self.target),
             )
             for price, needed in zip(prices, least, strict=True)
@@ -208,6 +215,9 @@ class Standardisation:
         n_users = max(n_users, 1.0)
         centres = self._centres(rows, release)
         scales, tail = self._scales(rows, centres, n_users, release)
+        if self.search is not None:
+            found = self.search.run(rows, release)
+            centres, scales = (np.append(a, b) for a, b in zip(found, (centres, scales), strict=True))
         d = self.n_features
         useful = self.decides(n_users)
         frame = identity(d)
@@ -224,9 +234,7 @@ class Standardisation:
         elif useful and self.by_column:
             # A feature without a scale differs from its centre for a share β of the users at most: clipped to
             # β^(−1/2) about it, its mean square is at most 1. Without noise nothing is clipped.
-            least = _beyond(self.reach_epsilon, n_users) ** -0.5 * max(
-                1.0, RANGE_LEVEL / self._level(n_users)
-            )
+            least = self._rarest(n_users) ** -0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
             reach = frame.target_reach if self.target else COLUMN_REACH
             reach = reach_of_rows(reach, self._level(n_users))
             frame = frame._replace(
@@ -241,18 +249,18 @@ class Standardisation:
         if self.by_column:
             # Where features are left as they are, too: what is drawn must not depend on what was released.
             rare = (scales[:d] == 0.0) & (np.isfinite(frame.reaches) & useful)
-            found = rare_scales(
+            own = rare_scales(
                 mapped,
                 rare,
-                _beyond(self.reach_epsilon, n_users),
+                self._rarest(n_users),
                 multiplier=self.rare_multiplier,
                 n_users=n_users,
                 terms=self.terms,
                 release=release,
             )
             if rare.any():
-                frame = frame._replace(scales=frame.scales * found)
-                mapped = mapped.map(partial(rescaled, scales=found))
+                frame = frame._replace(scales=frame.scales * own)
+                mapped = mapped.map(partial(rescaled, scales=own))
         row_norm = math.sqrt(d)
         if self.norm_epsilon is not None:
             row_norm = select_median_scale(
@@ -365,7 +373,7 @@ def _reach(
 
 
 def plan_standardisation(
-    terms: Terms, *, n_features: int, centred: bool, target: bool, n_outputs: int = 1
+    terms: Terms, *, n_features: int, centred: bool, target: bool
 ) -> Standardisation | None:
     """Prices by public numbers; None where users are known to be too few.
 
@@ -375,8 +383,6 @@ def plan_standardisation(
     n_features : int
     centred, target : bool
         As in `Standardisation`.
-    n_outputs : int
-        Coefficients of a feature.
     """
     rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
     median, least = _median_price(terms, 1.0), _reach_price(MOST_BEYOND, 1.0)
@@ -385,25 +391,24 @@ def plan_standardisation(
     column = (centred * median**2 + least**2) / 8.0
     fixed = target * column + typical**2 / 8.0
 
-    by_column, norm, part = True, True, LEAST_PRICE
+    by_column, norm, part, search = True, True, 1.0, None
     if terms.n_users is None:
+        part = LEAST_PRICE
         n = math.sqrt((part**2 * n_features * column + fixed) / (SHARE_PRIVATE_COUNT * rho))
     else:
         n = float(terms.n_users)
-        affordable = SHARE * rho * n**2 - fixed
-        part = min(1.0, max(part, math.sqrt(max(affordable, 0.0) / (n_features * column))))
-        level = terms.sum_sensitivity * math.sqrt(0.5 * n_features * n_outputs / rho) / n
-        most = MOST_SHARE if level <= MOST_LEVEL else SHARE
-        part = min(part, math.sqrt(max(most * rho * n**2 - fixed, 0.0) / (n_features * column)))
-        if part < (_least_price(n_features) if most == MOST_SHARE else LEAST_PRICE):
-            by_column, part = False, 1.0
+        if n_features * column + fixed > SHARE * rho * n**2:
+            most = min(SHARE, MOST_SHARE - fixed / (rho * n**2))
+            search = plan_search(terms, n_columns=n_features, centred=centred, most=most)
+            by_column, part = search is not None, float(search is None)
+        if not by_column:
             norm = fixed <= (SHARE if target else NORM_SHARE) * rho * n**2
             if not norm and not (target and column <= TARGET_SHARE * rho * n**2):
                 return None
     reach, tail = part * least / n, None
     if terms.n_users is not None and by_column:
         surplus = math.sqrt(8.0 * REACH_SHARE * rho / n_features)
-        reach = max(reach, min(surplus, _reach_price(LEAST_BEYOND, n)))
+        reach = max(reach, min(surplus, _reach_price(LEAST_BEYOND, n))) if search is None else 0.0
         tail = min(math.sqrt(8.0 * TAIL_SHARE * rho), _reach_price(LEAST_TAIL, n))
         tail = tail if target and tail >= _reach_price(MOST_TAIL, n) else None
     return Standardisation(
@@ -417,6 +422,7 @@ def plan_standardisation(
         by_column,
         (median / n, least / n),
         tail,
+        search,
     )
 
 
@@ -426,10 +432,6 @@ def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
     Centres are removed all the same: they are known, and what features share with the intercept is noise in both.
     """
     return bool(np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE)
-
-
-def _least_price(n_features: int) -> float:
-    return LEAST_PRICE if n_features < WIDE else WIDE_PRICE
 
 
 def _median_price(terms: Terms, n_users: float) -> float:

@@ -25,7 +25,6 @@ from skprivate.user_level._noise_rules import (
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._row_bound import bounded_columns, public_bound
 from skprivate.user_level._standardise import (
-    LEAST_PRICE,
     MOST_SHARE,
     NOISE_REACH,
     NORM_SHARE,
@@ -88,23 +87,28 @@ def test_predictions_look_at_rows_as_the_fit_did():
 
 @pytest.mark.parametrize("target", [True, False])
 def test_the_fewer_the_users_the_less_is_standardised(target):
-    """All columns, one norm of rows (and the target), the target alone, nothing."""
+    """All columns, one by one or together, one norm of rows (and the target), the target alone, nothing."""
     rho = 0.5 / gaussian_noise_multiplier(1.0, 1e-6) ** 2
     seen = []
-    for n in (20_000, 800, 600, 400, 100):
+    for n in (20_000, 800, 500, 400, 100):
         plan = plan_standardisation(
             Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n), n_features=20, centred=True, target=target
         )
-        seen.append(None if plan is None else (plan.by_column, plan.norm_epsilon is not None, plan.n_columns))
+        seen.append(
+            None
+            if plan is None
+            else (plan.by_column, plan.search is None, plan.norm_epsilon is not None, plan.n_columns)
+        )
         if plan is None:
             continue
         share = sum(event.rho * count for event, count in plan.events) / rho
         most = MOST_SHARE if plan.by_column else TARGET_SHARE if plan.norm_epsilon is None else SHARE
         assert share <= 1.2 * (most if target or plan.by_column else NORM_SHARE)
-        assert plan.decides(n) and not plan.decides(n * LEAST_PRICE / 3)
+        assert plan.decides(n) and not plan.decides(n / 7)
         assert compose_epsilon(plan.events, 1e-6) < 1.0
-    whole, norm, alone = (True, True, 20 + target), (False, True, int(target)), (False, False, 1)
-    assert seen[:3] == [whole, whole, norm] and seen[-1] is None
+    whole, joint = (True, True, True, 20 + target), (True, False, True, int(target))
+    norm, alone = (False, True, True, int(target)), (False, True, False, 1)
+    assert seen[:3] == [whole, joint, alone if target else norm] and seen[-1] is None
     assert (alone in seen) == target
 
 
@@ -210,19 +214,16 @@ def test_weak_effects_are_not_exaggerated():
         assert -np.mean(np.where(y == 1, np.log(p), np.log1p(-p))) < np.log(2)
 
 
-def test_features_of_fewer_users_get_scales_where_the_noise_of_the_fit_leaves_room():
-    """Half the budget may go to scales of two classes, not to those of ten."""
+def test_features_of_fewer_users_get_scales_together():
+    """Selections of all would have cost more than the whole budget."""
     terms = Terms(0.5, 1e-6, Adjacency.REPLACE_ONE, 1200)
-    two, ten = (
-        plan_standardisation(terms, n_features=10, centred=True, target=False, n_outputs=k) for k in (1, 10)
-    )
-    assert two.by_column and not ten.by_column
+    plan = plan_standardisation(terms, n_features=10, centred=True, target=False)
     share = (
-        sum(event.rho * count for event, count in two.events)
+        sum(event.rho * count for event, count in plan.events)
         * 2.0
         * gaussian_noise_multiplier(0.5, 1e-6) ** 2
     )
-    assert SHARE < share < MOST_SHARE
+    assert plan.search is not None and share < MOST_SHARE
     rng = public_generator(7)
     Z = rng.normal(size=(3200, 10))
     y = (Z @ rng.normal(size=10) + rng.logistic(size=3200) > 0).astype(int)

@@ -1,0 +1,287 @@
+"""Coarse centres and scales of many columns at once: a few joint histograms, each about what those before showed.
+
+A selection for each column costs in proportion to the square of the logarithm of its candidates. Counts of all columns
+in one vector, with Gaussian noise, cost in proportion to that logarithm, and what several columns have in common is
+seen in them together: the logarithms of their likelihoods are sums.
+
+First the order of magnitude of the numbers, on cells of `FOLD` octaves; then cells of equal width that reach as far as
+that on both sides of 0; then, for those columns alone of which about everything lies in one cell, cells within it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+
+from skprivate.partitions import Partitions
+from skprivate.privacy import (
+    CONTRIBUTION_BITS,
+    CONTRIBUTION_STEP,
+    Adjacency,
+    GaussianEvent,
+    PrivacyEvent,
+    gaussian_noise_multiplier,
+    upper_root,
+)
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import UserData
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Octaves of a cell of the first histogram, and where its cells end.
+FOLD = 3
+MAGNITUDES: FloatArray = 2.0 ** (FOLD * np.arange(-20.0, 22.0) - 1.5)
+#: Cells of the others, and how the budget is divided.
+CELLS = (8, 24, 24)
+PARTS = (0.3, 0.25, 0.2, 0.25)
+#: Deviations, in cells, that are told apart; the first stands for all that lie within a cell.
+DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+#: Up to this one they are worth a closer look: about an edge they are the same.
+NARROW = 0.5
+#: Half the length of what is looked at next about a centre, in cells.
+ZOOM = 1.25
+#: And of what is looked at again, in scales.
+AGAIN = 6.0
+#: Part of the prior that columns do not share, and steps towards what they share.
+OWN_PRIOR, SHARED_STEPS = 0.1, 8
+#: ρ n² for each column: below the first most columns are missed, beyond the second hardly one is.
+LEAST_SIGNAL, ENOUGH_SIGNAL = 100.0, 200.0
+#: And a share of the budget that hardly matters: more is spent where that is more.
+LITTLE = 0.08
+
+
+class Shapes(NamedTuple):
+    """What may be behind a first histogram: one row a hypothesis, and the distance from 0 that about all are within."""
+
+    shares: FloatArray
+    deviations: FloatArray
+
+
+class Histogram(NamedTuple):
+    """Noisy shares of the users in the cells between edges, and beyond them: one row a column."""
+
+    edges: FloatArray
+    shares: FloatArray
+    noise: float
+    sought: npt.NDArray[np.bool_]
+    folded: bool
+
+    def support(self, expected: FloatArray, column: int | slice = slice(None)) -> FloatArray:
+        """Logarithm of the likelihood of such shares, up to a constant of each column."""
+        gain: FloatArray = self.shares[column] @ expected.T - 0.5 * (expected**2).sum(axis=1)
+        return gain / self.noise**2
+
+    def of(self, column: int, centres: FloatArray, deviations: FloatArray) -> FloatArray:
+        """The same of normal numbers with these centres and deviations."""
+        if not self.sought[column]:
+            return np.zeros(len(centres))
+        return self.support(_normal(self.edges[column], centres, deviations, self.folded), column)
+
+
+@dataclass(frozen=True)
+class ColumnSearch:
+    """Joint histograms of all columns.
+
+    Attributes
+    ----------
+    terms : Terms
+        With a public number of users.
+    n_columns : int
+    centred : bool
+        Whether centres are sought. Otherwise they are 0, and scales are distances from there.
+    share : float
+        Of the budget (in zCDP).
+    """
+
+    terms: Terms
+    n_columns: int
+    centred: bool
+    share: float
+
+    @property
+    def multipliers(self) -> tuple[float, ...]:
+        """Noise multipliers of the histograms."""
+        alone = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        return tuple(alone / math.sqrt(self.share * part) for part in PARTS)
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        """All that `run` draws."""
+        cells = (len(MAGNITUDES) + 1, *(count + 2 for count in CELLS))
+        return [
+            (GaussianEvent(multiplier, self.n_columns * count), 1)
+            for multiplier, count in zip(self.multipliers, cells, strict=True)
+        ]
+
+    def run(self, rows: Partitions, release: Any) -> tuple[FloatArray, FloatArray]:
+        """Draw them.
+
+        Parameters
+        ----------
+        rows : Partitions
+            Of `UserData`, sorted by user.
+        release : Release
+
+        Returns
+        -------
+        centres, scales : ndarray of shape (n_columns,)
+            The scale of a column that is 0 for most is 0.
+        """
+        d = self.n_columns
+        sought = np.ones(d, dtype=bool)
+        edges = np.broadcast_to(MAGNITUDES, (d, len(MAGNITUDES)))
+        seen = [self._histogram(rows, edges, sought, 0, release)]
+        shapes = _magnitudes()
+        support = seen[0].support(shapes.shares)
+        best = _posterior(support, np.ones(support.shape[1])).argmax(axis=1)
+        middles, halves, scales = np.zeros(d), shapes.deviations[best], np.zeros(d)
+        sought = halves > 0.0
+        for k, count in enumerate(CELLS):
+            if k == len(CELLS) - 1:
+                sought = halves > 0.0  # the last one is of all
+            edges = middles[:, None] + halves[:, None] * np.linspace(-1.0, 1.0, count + 1)
+            seen.append(self._histogram(rows, edges, sought, k + 1, release))
+            chosen = np.flatnonzero(sought)
+            if not len(chosen):
+                continue
+            widths = 2.0 * halves[chosen] / count
+            centres, deviations = _hypotheses(count)
+            support = np.array(
+                [
+                    np.sum(
+                        [each.of(j, middle + width * centres, width * deviations) for each in seen], axis=0
+                    )
+                    for j, middle, width in zip(chosen.tolist(), middles[chosen], widths, strict=True)
+                ]
+            )
+            narrow = deviations <= NARROW
+            likely = ~narrow & (np.abs(centres) <= 0.5 * deviations) if k == 0 else ~narrow
+            chances = _posterior(support, np.where(likely, 1.0 / likely.sum(), 1.0 / (~likely).sum()))
+            within = chances[:, narrow].sum(axis=1) > 0.5
+            # Of the likelier kind alone: what lies between the two is neither.
+            chances[within[:, None] != narrow] = 0.0
+            chances /= chances.sum(axis=1, keepdims=True)
+            middles[chosen] += widths * (chances @ centres)
+            scales[chosen] = widths * np.exp2(chances @ np.log2(deviations))
+            halves[chosen] = np.where(within, ZOOM * widths, AGAIN * scales[chosen])
+            sought[chosen] = within
+        return (middles, scales) if self.centred else (np.zeros(d), np.hypot(middles, scales))
+
+    @property
+    def _root(self) -> float:
+        """ℓ2 sensitivity where a user's vector has norm 1.
+
+        Shares are not negative, so the vectors of two users are at no obtuse angle: exchanging one for the other moves
+        the sum by √2 at most, adding or removing one by 1.
+        """
+        return upper_root(2) if self.terms.adjacency is Adjacency.REPLACE_ONE else 1.0
+
+    def _histogram(
+        self, rows: Partitions, edges: FloatArray, sought: npt.NDArray[np.bool_], k: int, release: Any
+    ) -> Histogram:
+        """Draw the shares of the users in the cells of the columns that are sought.
+
+        What one user contributes to a column adds up to `total`, in not negative integers, so it has that norm at most,
+        and all the columns together 2³⁰ steps, whatever their number is: the sensitivity is the same in every case.
+        """
+        n_sought = int(sought.sum())
+        total = math.isqrt((1 << 2 * CONTRIBUTION_BITS) // max(n_sought, 1))
+        counts = rows.sum(partial(_counts, edges=edges, sought=sought, total=total, folded=k == 0))
+        noisy = release.gaussian(
+            counts.ravel(),
+            sensitivity=self._root / CONTRIBUTION_STEP,
+            noise_multiplier=self.multipliers[k],
+            step=CONTRIBUTION_STEP,
+        )
+        unit = float(self.terms.n_users or 1) * total * CONTRIBUTION_STEP
+        shares = np.asarray(noisy, dtype=np.float64).reshape(counts.shape) / unit
+        return Histogram(edges, shares, self.multipliers[k] * self._root / unit, sought, k == 0)
+
+
+def plan_search(terms: Terms, *, n_columns: int, centred: bool, most: float) -> ColumnSearch | None:
+    """A search for at most this share of the budget; None where that shows too little."""
+    if terms.n_users is None:
+        return None
+    rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
+    factor = 1.0 if terms.adjacency is Adjacency.REPLACE_ONE else 0.5
+    # The share at which ρ n² for each column is 1.
+    one = factor * n_columns / (rho * float(terms.n_users) ** 2)
+    if LEAST_SIGNAL * one > most:
+        return None
+    return ColumnSearch(terms, n_columns, centred, min(most, max(LITTLE, ENOUGH_SIGNAL * one)))
+
+
+def _counts(
+    data: UserData, edges: FloatArray, sought: npt.NDArray[np.bool_], total: int, folded: bool
+) -> IntArray:
+    """Sum over users of what is shared out evenly among their rows, by cell: shape (n_columns, n_cells).
+
+    The i-th of a user's m rows has ⌊(i+1)·total/m⌋ − ⌊i·total/m⌋, in their own order: they add up to the total.
+    """
+    groups, n_cells = data.groups, edges.shape[1] + 1
+    counts = np.zeros((len(edges), n_cells), dtype=np.int64)
+    for users, rows in groups.blocks():
+        sizes = groups.sizes[users]
+        begins = groups.starts[users] - rows.start
+        place = np.arange(rows.stop - rows.start, dtype=np.int64) - np.repeat(begins, sizes)
+        size = np.repeat(sizes, sizes)
+        # At most 2⁶¹ for up to 2³¹ rows of a user; sums of a block stay below 2⁵³ and are exact.
+        weights = (place + 1) * total // size - place * total // size
+        for j in np.flatnonzero(sought).tolist():
+            column = data.X[rows, j]
+            cells = np.searchsorted(edges[j], np.abs(column) if folded else column)
+            counts[j] += np.bincount(cells, weights, minlength=n_cells).astype(np.int64)
+    return counts
+
+
+def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
+    """Chances of the hypotheses for each column: columns tend to be alike, so the prior is what they have in common."""
+    likelihood = np.exp(support - support.max(axis=1, keepdims=True))
+    own = prior / prior.sum()
+    shared = own
+    for _ in range(SHARED_STEPS):
+        chances = likelihood * shared
+        chances /= chances.sum(axis=1, keepdims=True)
+        shared = OWN_PRIOR * own + (1.0 - OWN_PRIOR) * chances.mean(axis=0)
+    chances = likelihood * shared
+    result: FloatArray = chances / chances.sum(axis=1, keepdims=True)
+    return result
+
+
+def _normal(edges: FloatArray, centres: FloatArray, deviations: FloatArray, folded: bool) -> FloatArray:
+    """Shares of normal numbers, or of their magnitudes, in cells: one row a centre."""
+    below = norm.cdf((edges - centres[:, None]) / deviations[:, None])
+    if folded:
+        below -= norm.cdf((-edges - centres[:, None]) / deviations[:, None])
+    ends = np.zeros((len(below), 1))
+    return np.diff(np.hstack([ends, below, ends + 1.0]), axis=1)
+
+
+def _hypotheses(count: int) -> tuple[FloatArray, FloatArray]:
+    """Centres and deviations about the middle of so many cells of width 1."""
+    pairs = [
+        (centre, deviation)
+        for deviation in DEVIATIONS
+        if 3.0 * deviation <= count
+        for centre in np.arange(-0.5 * count, 0.5 * count + 0.25, max(0.5, 0.5 * deviation))
+    ]
+    centres, deviations = np.array(pairs).T
+    return centres, deviations
+
+
+def _magnitudes() -> Shapes:
+    """Orders of magnitude: of normal numbers about 0, of numbers in one cell or in two, and of as many zeros; zeros."""
+    tops = MAGNITUDES[1:]
+    deviations = np.exp2(np.arange(-1.0, 2.0) + FOLD * np.arange(-20.0, 21.0)[:, None]).ravel()
+    one = np.eye(len(MAGNITUDES) + 1)
+    shares = [_normal(MAGNITUDES, np.zeros(len(deviations)), deviations, folded=True), one[1:-1]]
+    shares += [0.5 * (one[:1] + one[1:-1]), 0.5 * (one[1:-2] + one[2:-1]), one[:1]]
+    reaches = [2.5 * deviations, tops, tops, 2.0 * tops[:-1], np.zeros(1)]
+    return Shapes(np.concatenate(shares), np.concatenate(reaches))
