@@ -141,7 +141,7 @@ class Descent(Mechanism):
     class_weights : ndarray of shape (n_classes,), ClassCounts or None
         Weights of the rows by class: public, or from private counts, which are among the ``earlier`` events.
     classes : bool
-        Whether targets are classes. Rows longer than is typical, or than the clipping radius, then weigh less; and
+        Whether targets are classes. Standardised rows longer than is typical, or than the clip, then weigh less; and
         standardised features that are not whitened have their means removed.
     """
 
@@ -373,7 +373,7 @@ class Descent(Mechanism):
             # A radius from the target's order of magnitude is wide, unless features are small against the target.
             radius = first if price is not None else max(first, radius * GROW_LEVEL / level)
         plan = self.plan(n_users, radius, first, row_norm or 1.0)
-        if self.classes:
+        if self.classes and self.standardisation is not None:
             reach = (row_norm or 1.0) * max(1.0, level / WEIGHT_LEVEL)
             objective = replace(objective, row_reach=max(reach, plan.clip_radius))
         course = self._descend(objective, rows, plan, level, release)
