@@ -149,6 +149,10 @@ def _user_level_classifiers():
         solver=("sgd", "phased"),
         fit_intercept=(True, False),
     )
+    # Enough for scales and means of eight users' rows, not for second moments.
+    centred = modes(
+        kind, fixed={"classes": [0, 1], "max_iter": 3, "epsilon": 250.0}, adjacency=BOTH, n_users=(8,)
+    )
     known = modes(
         kind,
         fixed={"classes": [0, 1]},
@@ -182,7 +186,7 @@ def _user_level_classifiers():
         + [(each, (three_classes,)) for each in weighted_three]
         + [(each, (three_classes,)) for each in three]
         + spread(scaled, _USER_DATA, 1)
-        + spread(known + paper, (*_USER_DATA[:4], names_of_users), 1)
+        + spread(centred + known + paper, (*_USER_DATA[:4], names_of_users), 1)
     )
 
 

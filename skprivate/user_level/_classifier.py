@@ -305,6 +305,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             user_ridge=1.0,
             clip_ridge=noise_ridge(loss, n_outputs),
             class_weights=class_weights,
+            classes=True,
         )
 
     def _class_weights(self, classes: np.ndarray, terms: Terms) -> tuple[Terms, Any]:

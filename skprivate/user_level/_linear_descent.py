@@ -21,6 +21,7 @@ from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, MOST_C
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
+from skprivate.user_level._row_means import MEANS_SHARE, MOST_LEVEL, row_means, shifted
 from skprivate.user_level._settled import Course
 from skprivate.user_level._standard_passes import bounded_data
 from skprivate.user_level._standardise import Standardisation
@@ -43,6 +44,9 @@ WHITENING_SHARES = (0.02, 0.05, 0.1)
 WHITENING_SHARE_PRIVATE_COUNT = 0.08
 #: Relative noise of second moments that is small, and with which whitening is left out.
 SMALL_NOISE, MOST_NOISE = 0.1, 0.2
+#: Noise level up to which a classifier's rows weigh less from the typical norm on, and farther out with more noise:
+#: clipped at a norm of their own, long rows have less noise, and slopes that are bent by less than noise matter less.
+WEIGHT_LEVEL = 0.01
 #: Second moments of more numbers than that take too long.
 MOST_WHITENED = 200
 
@@ -136,6 +140,9 @@ class Descent(Mechanism):
         Second moments below this part of their average are not whitened.
     class_weights : ndarray of shape (n_classes,), ClassCounts or None
         Weights of the rows by class: public, or from private counts, which are among the ``earlier`` events.
+    classes : bool
+        Whether targets are classes. Standardised rows longer than is typical, or than the clip, then weigh less; and
+        standardised features that are not whitened have their means removed.
     """
 
     terms: Terms
@@ -161,6 +168,7 @@ class Descent(Mechanism):
     row_bound: float = math.inf
     whitening_floor: float = 0.0
     class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
+    classes: bool = False
     theorem = "user-normalised descent, docs/user_level.md"
 
     @cached_property
@@ -247,22 +255,41 @@ class Descent(Mechanism):
         """Noise multiplier of the second moments."""
         return self.split.multiplier / math.sqrt(self.whitening_share) * WIDER
 
+    @cached_property
+    def means_share(self) -> float:
+        """Share of the Gaussian budget for means; 0 if none are released. By public numbers, as that for whitening."""
+        if (
+            self.standardisation is None
+            or self.whitening_share
+            or not (self.classes and self.objective.fit_intercept)
+        ):
+            return 0.0
+        n_users = self.terms.n_users
+        quiet = n_users is not None and self.split.level(n_users, self.size) <= MOST_LEVEL
+        return MEANS_SHARE if quiet else 0.0
+
+    @property
+    def means_multiplier(self) -> float:
+        """Noise multiplier of the means."""
+        return self.split.multiplier / math.sqrt(self.means_share) * WIDER
+
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         moments: list[tuple[PrivacyEvent, int]] = []
         if self.whitening_share:
             moments = [(GaussianEvent(self.whitening_multiplier, n_moments(self._n_whitened)), 1)]
+        elif self.means_share:
+            moments = [(GaussianEvent(self.means_multiplier, self.objective.n_features), 1)]
         sums = self.plan(float(self.terms.n_users or 1), self.radius, self.radius, 1.0).sums
         return [*self.split.other, *moments, *sums]
 
     def plan(self, n_users: float, radius: float, reach: float, row_norm: float) -> DescentPlan:
         """The steps for so many users, within a radius, to a point that is probably not farther than ``reach``."""
-        left = replace(
-            self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - self.whitening_share) * WIDER
-        )
+        share = self.whitening_share + self.means_share
+        left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * WIDER)
         growth = quiet_growth(self.split.level(n_users, self.size), n_users, GRADIENT_NOISE_PART)
         return DescentPlan(
-            left if self.whitening_share else self.split,
+            left if share else self.split,
             n_users,
             self.n_steps,
             self.objective.n_coef,
@@ -280,6 +307,7 @@ class Descent(Mechanism):
         n_users = self.split.count(count_users(rows, self.terms.n_users), release)
         level = self.split.level(n_users, self.objective.n_coef)
         frame, matrix, row_norm = identity(self.objective.n_features), None, self.row_norm
+        means = np.zeros(self.objective.n_features)
         if self.standardisation is None and math.isfinite(self.row_bound):
             frame = frame._replace(row_bound=self.row_bound)
             rows = rows.map(partial(bounded_data, frame=frame))
@@ -312,6 +340,18 @@ class Descent(Mechanism):
                     row_norm = None if row_norm is None else norm
                 else:
                     matrix = None
+            elif self.means_share:
+                # The number of users is public, so that they are known to be enough.
+                means = row_means(
+                    rows,
+                    self.objective.n_features,
+                    row_norm=frame.row_norm,
+                    multiplier=self.means_multiplier,
+                    n_users=n_users,
+                    terms=self.terms,
+                    release=release,
+                )
+                rows = rows.map(partial(shifted, centres=means))
         alpha = self.penalty(n_users)
         intercept = INTERCEPT_PART if self.flat(n_users) else 0.0
         objective = self._objective(alpha, intercept, frame, matrix, class_weights)
@@ -332,14 +372,18 @@ class Descent(Mechanism):
             first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
             # A radius from the target's order of magnitude is wide, unless features are small against the target.
             radius = first if price is not None else max(first, radius * GROW_LEVEL / level)
-        course = self._descend(
-            objective, rows, self.plan(n_users, radius, first, row_norm or 1.0), level, release
-        )
+        plan = self.plan(n_users, radius, first, row_norm or 1.0)
+        if self.classes and self.standardisation is not None:
+            reach = (row_norm or 1.0) * max(1.0, level / WEIGHT_LEVEL)
+            objective = replace(objective, row_reach=max(reach, plan.clip_radius))
+        course = self._descend(objective, rows, plan, level, release)
         # A radius from the scale of the target should not be met: then features are small against it.
         drift = course.drift(math.inf if self.select_scale and not scale_missed else radius)
         coef = course.coef.reshape(self.objective.n_outputs, -1)
         if matrix is not None:
             coef = coef @ matrix.T
+        if self.means_share:
+            coef[:, -1] -= coef[:, :-1] @ means
         return LinearResult(
             frame.coefficients(coef, self.objective.fit_intercept).ravel(),
             n_users,

@@ -10,6 +10,7 @@ coordinates, never by BLAS. So it does not depend, to the last bit, on who else 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -22,7 +23,7 @@ from skprivate.partitions import Partitions
 from skprivate.privacy import CONTRIBUTION_BITS, ball_contributions, exact_sum
 from skprivate.user_level._losses import CustomLoss, LinearLoss, SquaredLoss
 from skprivate.user_level._private_range import scale_counts
-from skprivate.user_level._users import BLOCK_ROWS, UserGroups, user_magnitudes
+from skprivate.user_level._users import BLOCK_ROWS, UserGroups, row_blocks, user_magnitudes
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -197,6 +198,8 @@ class Objective:
     metric : ndarray of shape (n_coef / n_outputs,) * 2, optional
         The penalty of the coefficients w of an output is alpha/2·wᵀ·metric·w; by default their squares but the
         intercept's.
+    row_reach : float
+        Rows of a larger Euclidean norm, with the intercept's 1, weigh less, in proportion.
     """
 
     loss: LinearLoss | CustomLoss
@@ -205,6 +208,7 @@ class Objective:
     fit_intercept: bool
     alpha: float = 0.0
     metric: FloatArray | None = field(default=None, compare=False)
+    row_reach: float = math.inf
 
     @property
     def n_coef(self) -> int:
@@ -278,6 +282,7 @@ class _LinearProblem(_ObjectiveProblem):
         self.columns = data.groups.columns(data.X)
         self.target = data.groups.columns(data.y if data.y.ndim == 2 else data.y[:, None])  # of nobody, too
         self.batches = list(_batches(self.groups))
+        self.weights = _row_weights(self.columns, objective)
 
     def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         coef = w.reshape(self.objective.n_outputs, -1)
@@ -308,10 +313,30 @@ class _LinearProblem(_ObjectiveProblem):
         slopes = self.objective.loss.derivative(  # type: ignore[union-attr]
             _linear_predictor(columns, coef), np.ascontiguousarray(self.target[:, rows], dtype=np.float64)
         )
+        if self.weights is not None:
+            slopes = slopes * self.weights[rows]
         width = coef.shape[1]
         for k, slope in enumerate(slopes):
             np.multiply(columns, slope, out=out[k * width : k * width + len(columns)])
             out[k * width + len(columns) : (k + 1) * width] = slope
+
+
+def _row_weights(columns: FloatArray, objective: Objective) -> FloatArray | None:
+    """Weight of each row, in (0, 1], a function of that row alone; None where all are 1.
+
+    Residuals times rows of a bounded norm: whether a gradient is clipped then depends on the residual, not on how long
+    the row is, so that clipping weighs classes and does not bend slopes.
+    """
+    reach = objective.row_reach
+    if math.isinf(reach):
+        return None
+    weights = np.empty(columns.shape[1])
+    for rows in row_blocks(len(weights)):
+        norms = vector_norms(columns[:, rows])
+        if objective.fit_intercept:
+            norms = np.sqrt(norms * norms + 1.0)
+        np.divide(reach, np.maximum(norms, reach), out=weights[rows])
+    return weights
 
 
 def _batches(groups: UserGroups) -> Iterator[list[tuple[slice, slice]]]:

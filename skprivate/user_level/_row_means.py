@@ -1,0 +1,87 @@
+"""Means of features by one sum, for rows whose second moments are too noisy to whiten them.
+
+Medians make good scales possible; a descent wants means. A classifier's first gradients tell what features have in
+common with the common class, and that is the mean: where it is far from 0, which it is in skewed columns, it hides
+the classes' difference until the intercept has been found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skprivate.partitions import Partitions
+from skprivate.privacy import ball_contributions, exact_sum
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import UserData
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Share of the Gaussian budget.
+MEANS_SHARE = 0.05
+#: Noise level of a fit up to which that is spent.
+MOST_LEVEL = 0.05
+
+
+def row_means(
+    rows: Partitions,
+    n_features: int,
+    *,
+    row_norm: float,
+    multiplier: float,
+    n_users: float,
+    terms: Terms,
+    release: Any,
+) -> FloatArray:
+    """Draw the means, nearer to 0 the less they exceed what noise alone would be.
+
+    A user contributes x̄/max(‖x̄‖, r) with x̄ the mean of the user's rows and r the typical norm of a row: a vector of
+    norm at most 1, so that the sum has the sensitivity of any vote.
+
+    Parameters
+    ----------
+    rows : Partitions
+        Of `UserData` in order.
+    n_features : int
+    row_norm : float
+        Released or public typical norm of a row.
+    multiplier : float
+        Noise multiplier.
+    n_users : float
+        Public or released.
+    terms : Terms
+    release : Release
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+    """
+    total = rows.sum(partial(_sum_of_means, n_features=n_features, radius=row_norm))
+    unit = row_norm / n_users
+    means = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
+    noise = n_features * (terms.sum_sensitivity * multiplier * unit) ** 2
+    # James and Stein's estimate: features that were centred by public numbers are left alone.
+    return means * max(0.0, 1.0 - noise / max(float(means @ means), 1e-300))
+
+
+def _sum_of_means(data: UserData, n_features: int, radius: float) -> npt.NDArray[Any]:
+    """Exact sum of the users' contributions."""
+    groups = data.groups
+    columns = groups.columns(data.X)
+    total: npt.NDArray[Any] = np.zeros(n_features, dtype=np.int64)
+    for users, own in groups.blocks():
+        means = groups.block_means(columns[:, own], users)
+        total = total + exact_sum(ball_contributions(means, radius, weights=groups.weights[users]))
+    return total
+
+
+def shifted(data: UserData, centres: FloatArray) -> UserData:
+    """Rows less these centres."""
+    store = data.writable(data.X.shape[1])
+    columns = store[: data.X.shape[1]]
+    np.subtract(data.groups.columns(data.X), centres[:, None], out=columns)
+    return replace(data, X=columns.T, store=store)
