@@ -33,7 +33,7 @@ def rare_scales(
     rows: Partitions,
     rare: npt.NDArray[np.bool_],
     most: float,
-    largest: float,
+    largest: float = 1.0,
     *,
     multiplier: float,
     n_users: float,
