@@ -32,6 +32,7 @@ from skprivate.user_level._private_range import (
     select_upper_scale,
 )
 from skprivate.user_level._problems import UserProblem
+from skprivate.user_level._quasi_newton import QuasiNewton
 from skprivate.user_level._settled import Course, average
 
 FloatArray = npt.NDArray[np.float64]
@@ -86,6 +87,7 @@ def adaptive_descent(
     previous: FloatArray | None = None
     previous_power = 1.0
     velocity = np.zeros(d)
+    newton = QuasiNewton(step) if plan.quiet else None
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
@@ -94,7 +96,11 @@ def adaptive_descent(
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
         contributions = rows.sum(methodcaller("contribution_sum", w, radius))
         direction = terms.release_sum(contributions, multiplier, release) / plan.n_users
-        if previous is not None:
+        if newton is not None:
+            noise = terms.sum_sensitivity * multiplier / plan.n_users
+            pulled = direction + pull * (w - centre)
+            w = project(newton.step(w, pulled, noise), plan.radius)
+        elif previous is not None:
             correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION
             vote = math.tanh(0.5 * math.sqrt(d) * correlation)
             if searching:
@@ -108,8 +114,9 @@ def adaptive_descent(
         previous_power = d * (terms.sum_sensitivity * multiplier / plan.n_users) ** 2
         if pull:
             direction = direction + pull * (w - centre)
-        velocity = direction if searching else plan.momentum * velocity + direction
-        w = project(w - step * velocity, plan.radius)
+        if newton is None:
+            velocity = direction if searching else plan.momentum * velocity + direction
+            w = project(w - step * velocity, plan.radius)
         if t >= burn_in or t == plan.n_steps - 1:
             iterates.append(w)
             directions.append(previous)

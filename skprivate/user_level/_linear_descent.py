@@ -47,6 +47,8 @@ SMALL_NOISE, MOST_NOISE = 0.1, 0.2
 #: Noise level up to which a classifier's rows weigh less from the typical norm on, and farther out with more noise:
 #: clipped at a norm of their own, long rows have less noise, and slopes that are bent by less than noise matter less.
 WEIGHT_LEVEL = 0.01
+#: Noise of a single step, against a unanimous vote, below which curvatures are read off the steps themselves.
+QUIET_LEVEL = 1e-3
 #: Second moments of more numbers than that take too long.
 MOST_WHITENED = 200
 
@@ -230,6 +232,13 @@ class Descent(Mechanism):
             noise += noise_penalty(self.clip_ridge, level, clip, width, self.size, self.flat(n_users))
         return noise + self.user_ridge / n_users
 
+    def quiet(self, n_users: float) -> bool:
+        """Whether there is so little noise that steps are quasi-Newton: where clipping is by a public radius alone."""
+        fixed = (
+            self.clip_radius > 0.0 and not self.select_clip and not hasattr(self.objective.loss, "gradient")
+        )
+        return fixed and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= QUIET_LEVEL
+
     @property
     def _n_whitened(self) -> int:
         return self.objective.n_features + self.objective.fit_intercept
@@ -242,6 +251,8 @@ class Descent(Mechanism):
             return 0.0
         if self.terms.n_users is None:
             return WHITENING_SHARE_PRIVATE_COUNT
+        if self.quiet(self.terms.n_users):  # not needed, and lengthens rows of rare values
+            return 0.0
         for share in WHITENING_SHARES:
             noise = relative_noise(
                 self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users
@@ -298,6 +309,7 @@ class Descent(Mechanism):
             self.clip_factor,
             0.0 if self.clip_radius == 0.0 else self.clip(n_users) * row_norm,
             growth=growth if self.follow_tail else 0.0,
+            quiet=self.quiet(n_users),
         )
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them

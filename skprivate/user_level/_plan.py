@@ -283,6 +283,8 @@ class DescentPlan:
     most_momentum : float
     growth : float
         Clipping radius in the same units where that is larger; with a tail that was selected `tail_factor` of it.
+    quiet : bool
+        Whether steps are `QuasiNewton`.
     """
 
     split: BudgetSplit
@@ -295,6 +297,7 @@ class DescentPlan:
     clip_radius: float = 0.0
     most_momentum: float = MOST_MOMENTUM
     growth: float = 0.0
+    quiet: bool = False
 
     @property
     def search_steps(self) -> int:

@@ -25,12 +25,15 @@ FloatArray = npt.NDArray[np.float64]
 RARE_SHARE = 0.03
 #: A priori this part of the largest possible rate.
 RATE_PART = 0.25
+#: Squares are summed as far as their range goes if the noise of a mean square, for units of 1, is no more than this.
+QUIET_NOISE = 0.01
 
 
 def rare_scales(
     rows: Partitions,
     rare: npt.NDArray[np.bool_],
     most: float,
+    largest: float = 1.0,
     *,
     multiplier: float,
     n_users: float,
@@ -42,11 +45,13 @@ def rare_scales(
     Parameters
     ----------
     rows : Partitions
-        Of `UserData` in order, centred and clipped such that mean squares are at most 1.
+        Of `UserData` in order, centred and clipped.
     rare : ndarray of shape (n_features,)
         Columns whose scales are sought.
     most : float
         Largest share of the users who differ from the centre of such a column.
+    largest : float
+        Largest square of such a column.
     multiplier : float
         Noise multiplier.
     n_users : float
@@ -61,11 +66,13 @@ def rare_scales(
     """
     # The squares of so many rare values of unit size, each as often as is assumed, have about this norm together.
     radius = math.sqrt(max(1.0, RATE_PART * most * int(rare.sum())))
+    # A rare column that was standardised has squares of one over its rate: cut at 1 it would seem far too small.
+    radius = max(radius, min(largest, QUIET_NOISE * n_users / (terms.sum_sensitivity * multiplier)))
     total = rows.sum(partial(_mean_squares, rare=rare, radius=radius))
     unit = radius / n_users
     squares = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
     least = min(1.0, terms.sum_sensitivity * multiplier * unit)
-    return np.where(rare, np.sqrt(np.clip(squares, least, 1.0)), 1.0)
+    return np.where(rare, np.sqrt(np.clip(squares, least, max(1.0, radius))), 1.0)
 
 
 def _mean_squares(data: UserData, rare: npt.NDArray[np.bool_], radius: float) -> npt.NDArray[Any]:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.partitions import linear_rows
+from skprivate.user_level._linear_descent import MOST_WHITENED
 from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_loss
 from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
 from skprivate.user_level._plan import Terms
@@ -55,8 +56,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Residual, in units of y, beyond which the Huber loss is linear.
     solver : {"auto", "sgd", "phased", "moments"}, default="auto"
         "sgd" descends on all users in every step; "moments" releases the users' mean second moments once and solves for
-        the coefficients (squared loss only). "auto" is "moments" where their noise is at most a twentieth of the
-        sampling error, unless users are averaged robustly, and "sgd" elsewhere. "phased" is there for its theorem: it
+        the coefficients (squared loss only). "auto" is "sgd", but "moments" where features are not standardised and the
+        noise of moments is at most a twentieth of the sampling error, unless users are averaged robustly; a descent on
+        standardised features has less noise. "phased" is there for its theorem: it
         solves a sequence of ever more strongly regularised problems on disjoint users (Algorithm 5; with "add-remove"
         it needs ``user_ids``), with up to six times the error of "sgd".
     accounting : {"tight", "paper"}, default="tight"
@@ -296,8 +298,12 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             raise ValueError("solver='moments' needs loss='squared_error'.")
         mean = self.aggregation != "robust"
         if self.solver == "auto" and self.accounting == "tight" and squared and mean:
+            # A descent in whitened coordinates has less noise in directions of little variance, and clips gradients,
+            # which have a lighter tail than moments.
+            plain = self._as_given() or n_coef > MOST_WHITENED
             return (
-                noise_is_negligible(terms, n_coef)
+                plain
+                and noise_is_negligible(terms, n_coef)
                 and n_moments(n_coef) * (terms.n_users or 0) <= MOST_NUMBERS
             )
         return bool(self.solver == "moments")

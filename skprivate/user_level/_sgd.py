@@ -122,7 +122,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         terms, standardisation = self._standardisation(objective, terms)
         if standardisation is not None:
             defaults["select_scale"] = False
-        elif not self._as_given(objective):
+        elif not self._as_given():
             defaults["row_bound"] = public_bound(objective.n_features)
         kind = PhasedDescent if self.solver == "phased" else Descent
         return kind(
@@ -137,14 +137,14 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             **defaults,
         )
 
-    def _as_given(self, objective: Objective) -> bool:
+    def _as_given(self) -> bool:
         """Whether features are meant as they are: by a custom loss or a public number that is about them."""
         public = self.radius is not None or getattr(self, "feature_norm", None) is not None
-        return not self.standardize or public or hasattr(objective.loss, "gradient")
+        return not self.standardize or public or not isinstance(self.loss, str)
 
     def _standardisation(self, objective: Objective, terms: Terms) -> tuple[Terms, Standardisation | None]:
         """How features are centred and scaled, and the terms of what is drawn after that."""
-        if self._as_given(objective):
+        if self._as_given():
             return terms, None
         found = plan_standardisation(
             terms,

@@ -220,7 +220,7 @@ class Standardisation:
             centres, scales = (np.append(a, b) for a, b in zip(found, (centres, scales), strict=True))
         d = self.n_features
         useful = self.decides(n_users)
-        frame = identity(d)
+        frame, farthest = identity(d), 1.0
         if useful and self.target:
             # Where most targets are one value, all that can be said of their scale is what the tail says.
             scale = float(scales[-1]) or tail
@@ -234,13 +234,13 @@ class Standardisation:
         elif useful and self.by_column:
             # A feature without a scale differs from its centre for a share β of the users at most: clipped to
             # β^(−1/2) about it, its mean square is at most 1. Without noise nothing is clipped.
-            least = self._rarest(n_users) ** -0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
+            farthest = self._rarest(n_users) ** -0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
             reach = frame.target_reach if self.target else COLUMN_REACH
             reach = reach_of_rows(reach, self._level(n_users))
             frame = frame._replace(
                 centres=centres[:d],
                 scales=np.where(scales[:d] > 0.0, scales[:d], 1.0),
-                reaches=np.where(scales[:d] > 0.0, reach * scales[:d], least),
+                reaches=np.where(scales[:d] > 0.0, reach * scales[:d], farthest),
             )
         # What is mapped may take the place of what it is made from: where nothing is mapped, all stays as it came.
         mapped = rows
@@ -253,6 +253,7 @@ class Standardisation:
                 mapped,
                 rare,
                 self._rarest(n_users),
+                farthest**2,
                 multiplier=self.rare_multiplier,
                 n_users=n_users,
                 terms=self.terms,

@@ -76,11 +76,17 @@ def test_solvers_agree():
 
 def test_auto_takes_moments_where_their_noise_is_negligible():
     X, y, users, w = regression(n_users=60_000, m=2, d=2)
-    model = UserLevelSGDRegressor(8.0, aggregation="mean", random_state=0).fit(X, y, user_ids=users)
-    assert model.n_iter_ == 1
-    np.testing.assert_allclose(model.coef_, w, atol=0.02)
-    robust = UserLevelSGDRegressor(8.0, aggregation="robust", random_state=0)
-    assert robust.fit(X, y, user_ids=users).n_iter_ > 1
+    fitted = {}
+    for standardize, aggregation in ((False, "mean"), (False, "robust"), (True, "mean")):
+        model = UserLevelSGDRegressor(8.0, aggregation=aggregation, standardize=standardize, random_state=0)
+        fitted[standardize, aggregation] = model.fit(X, y, user_ids=users)
+    given = fitted[False, "mean"]
+    assert given.n_iter_ == 1
+    np.testing.assert_allclose(given.coef_, w, atol=0.02)
+    assert fitted[False, "robust"].n_iter_ > 1
+    assert (
+        fitted[True, "mean"].n_iter_ > 1
+    )  # standardised features are whitened, and a descent has less noise
 
 
 def test_paper_mode_learns_with_a_known_concentration():
