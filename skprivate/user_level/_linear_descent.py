@@ -16,6 +16,7 @@ from skprivate.user_level._class_weights import ClassCounts, WeightedLoss
 from skprivate.user_level._clipping import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._frame import Frame, identity
+from skprivate.user_level._linear_result import LinearResult
 from skprivate.user_level._losses import HuberLoss
 from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, MOST_CLIP, noise_penalty
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
@@ -51,48 +52,6 @@ WEIGHT_LEVEL = 0.01
 QUIET_LEVEL = 1e-3
 #: Second moments of more numbers than that take too long.
 MOST_WHITENED = 200
-
-
-@dataclass(frozen=True)
-class LinearResult:
-    """What the fit of a linear model released.
-
-    Attributes
-    ----------
-    coef : ndarray of shape (n_coef,)
-    n_users : float
-    radius, clip_radius : float
-        Projection and clipping radius as used.
-    noise_level : float
-        Norm of all the noise, where a unanimous vote of the users has norm 1.
-    scale_missed : bool
-        Whether the users were too few for the scale of the target that was wanted.
-    drift : float
-        `Course.drift` of the descent; above 1 if it has not settled.
-    at_bound : bool
-        Whether the coefficients lie at the projection radius.
-    target_range : (float, float)
-        Where predictions are meant to lie.
-    class_weights : ndarray of shape (n_classes,) or None
-        Public, or from released counts.
-    alpha : float
-        Strength of the penalty.
-    frame : Frame or None
-        How features were centred, scaled and bounded.
-    """
-
-    coef: FloatArray
-    n_users: float
-    radius: float
-    clip_radius: float
-    noise_level: float = 0.0
-    scale_missed: bool = False
-    drift: float = 0.0
-    at_bound: bool = False
-    target_range: tuple[float, float] = (-math.inf, math.inf)
-    class_weights: FloatArray | None = None
-    alpha: float = 0.0
-    frame: Frame | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Mechanism, PrivacyEvent, gaussian_noise_multiplier
 from skprivate.user_level._descent import project
 from skprivate.user_level._frame import identity
-from skprivate.user_level._linear_descent import LinearResult
+from skprivate.user_level._linear_result import LinearResult
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import MeanProblem, UserData, count_users, second_moments, target_counts

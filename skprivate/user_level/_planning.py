@@ -88,8 +88,8 @@ def user_level_mean_errors(
     -----
     A model, no bound: users' means are taken as normal with covariance σ²I, the private selections as exact. With noise
     level ν (all noise as a part of a unanimous vote) and the Jacobian J of a ball of radius C at its centre, a centre
-    found with the share c of the budget is off by :math:`C\nu / (J \sqrt c)`, and the square of the error of what
-    lies the part c of the way from a sum about it back to it is :math:`C^2 \nu^2 ((1 - J (1 - c))^2 / (J^2 c) + 1 - c)`.
+    found with the share c of the budget is off by :math:`C\nu / (J \sqrt c)`. What lies the part c of the way from a
+    sum about it back to it has an error whose square is :math:`C^2 \nu^2 ((1 - J (1 - c))^2 / (J^2 c) + 1 - c)`.
     Simulated errors are within a factor of two.
 
     Examples

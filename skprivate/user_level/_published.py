@@ -9,7 +9,8 @@ import numpy as np
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Mechanism, PrivacyEvent
-from skprivate.user_level._linear_descent import LinearResult, problems
+from skprivate.user_level._linear_descent import problems
+from skprivate.user_level._linear_result import LinearResult
 from skprivate.user_level._paper import PaperDescent, PaperPlan
 from skprivate.user_level._problems import Objective, UserData, count_users
 

@@ -14,7 +14,8 @@ from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimat
 from skprivate.partitions import Partitions, is_partitioned
 from skprivate.privacy import Adjacency, PrivacyUnit, warn_caller
 from skprivate.user_level._frame import identity
-from skprivate.user_level._linear_descent import Descent, LinearResult
+from skprivate.user_level._linear_descent import Descent
+from skprivate.user_level._linear_result import LinearResult
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._paper import PaperPlan
 from skprivate.user_level._phased import PhasedDescent
