@@ -98,6 +98,7 @@ def test_no_guarantee_no_release():
         to_release(leaking)
 
 
+@pytest.mark.filterwarnings("ignore:Persisting input arguments took")  # on a busy machine
 def test_caches_and_paths_stay_at_home(tmp_path):
     for memory in (str(tmp_path / "secret-path"), Memory(tmp_path / "secret-path", verbose=0)):
         steps = [("scale", PublicScaler.from_bounds(0, 1)), ("model", UserLevelSGDRegressor())]
