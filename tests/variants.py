@@ -107,6 +107,14 @@ def _user_level_regressors():
         solver=("sgd", "moments"),
         fit_intercept=(True, False),
     )
+    # Too few for a selection for each column, enough for joint histograms.
+    searched = modes(
+        kind,
+        fixed={"max_iter": 3, "epsilon": 160.0},
+        adjacency=BOTH,
+        n_users=(8,),
+        fit_intercept=(True, False),
+    )
     paper = modes(
         kind,
         fixed={"accounting": "paper", "max_iter": 3},
@@ -118,6 +126,7 @@ def _user_level_regressors():
         spread(descents, _USER_DATA, 1)
         + spread(chosen, _USER_DATA, 1)
         + spread(scaled, _USER_DATA, 1)
+        + spread(searched, _USER_DATA[:4], 1)
         + spread(moments + known + paper, (*_USER_DATA[:4], names_of_users), 1)
     )
 

@@ -38,11 +38,11 @@ def rows(seed=0):
     return X, y, users
 
 
-def fitted(kind, X, y, users, **options):
+def fitted(kind, X, y, users, epsilon=2000.0, **options):
     target = (y > 3.0).astype(int) if kind is UserLevelSGDClassifier else y
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = kind(2000.0, random_state=0, **options).fit(X, target, user_ids=users)
+        model = kind(epsilon, random_state=0, **options).fit(X, target, user_ids=users)
     released = (
         model.coef_,
         model.intercept_,
@@ -55,8 +55,8 @@ def fitted(kind, X, y, users, **options):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"standardize": False}, {"solver": "phased", "max_iter": 5}],
-    ids=["default", "as given", "phased"],
+    [{}, {"standardize": False}, {"solver": "phased", "max_iter": 5}, {"epsilon": 6.0}],
+    ids=["default", "as given", "phased", "joint histograms"],
 )
 @pytest.mark.parametrize("kind", [UserLevelSGDClassifier, UserLevelSGDRegressor])
 def test_no_digit_depends_on_the_size_of_blocks_or_the_layout(kind, options, monkeypatch):
