@@ -159,8 +159,6 @@ def split_budget(
     scales: int = 0,
     clip: bool = False,
     tail: bool = False,
-    tail_share: float = TAIL_SHARE,
-    tail_part: float = 0.5,
     medians: int = 0,
     private_shares: float = 1.0,
 ) -> BudgetSplit:
@@ -178,8 +176,6 @@ def split_budget(
         Whether a clipping radius is to be selected.
     tail : bool
         Whether an upper quantile is to be selected, beside it if it is selected, if there are users for that.
-    tail_share, tail_part : float
-        Its share of the budget, and the largest part of the users who may lie above it.
     medians : int
         Number of coordinates whose medians are wanted.
     private_shares : float
@@ -201,10 +197,8 @@ def split_budget(
     clip_epsilon = price(CLIP_SHARE, int(clip))
     tail_epsilon = None
     if tail and (clip_epsilon is not None or not clip):
-        tail_epsilon = math.sqrt(8.0 * tail_share * rho * (private_shares if terms.n_users is None else 1.0))
-        if terms.n_users is not None and tail_part * terms.n_users <= tail_rank(
-            tail_epsilon, len(FINE_SCALES)
-        ):
+        tail_epsilon = math.sqrt(8.0 * TAIL_SHARE * rho * (private_shares if terms.n_users is None else 1.0))
+        if terms.n_users is not None and terms.n_users <= 2 * tail_rank(tail_epsilon, len(FINE_SCALES)):
             tail_epsilon = None
     draft = BudgetSplit(
         terms,

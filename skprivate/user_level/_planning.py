@@ -13,7 +13,9 @@ from scipy.stats import chi
 
 from skprivate.privacy import Adjacency
 from skprivate.privacy._dialect import at_least, member, must_be, number, positive
+from skprivate.user_level._clipping import tail_rank
 from skprivate.user_level._plan import Terms
+from skprivate.user_level._private_range import FINE_SCALES
 from skprivate.user_level._tracked_centre import BEYOND, FAR_BEYOND, FAR_NOISE, TRAVEL_SHARE, draw_side
 from skprivate.user_level._user_mean import CENTRE_PART, UserMean
 
@@ -150,7 +152,7 @@ def user_level_sample_size(
     --------
     >>> from skprivate.user_level import user_level_sample_size
     >>> user_level_sample_size(0.1, 10, epsilon=1.0)
-    1900
+    2010
     """
     positive("error", error)
     _check(n_features, epsilon, delta, deviation, aggregation)
@@ -190,7 +192,11 @@ def _privacy_error(
     """Privacy error in deviations of normal users."""
     plan = UserMean(Terms(epsilon, delta, adjacency, n), d, aggregation == "mean", bound=1e9)
     far = float(chi.isf(FAR_BEYOND, d)) if plan.follows_far(n) else None
-    radius = plan.radius_of(float(chi.isf(BEYOND, d)), far, n)
+    upper, beyond = 0.0, None
+    if plan.split.tail_epsilon is not None:
+        beyond = tail_rank(plan.split.tail_epsilon, len(FINE_SCALES)) / n
+        upper = float(chi.isf(beyond, d))
+    radius = plan.radius_of(float(chi.isf(BEYOND, d)), far, n, upper, beyond)
     outside = integrate.quad(lambda x: chi.pdf(x, d) / x, radius, math.inf)[0] if d > 1 else 0.0
     jacobian = float(chi.cdf(radius, d)) + radius * (1.0 - 1.0 / d) * outside
     if plan.sums(n):

@@ -44,9 +44,9 @@ AVERAGING = 1.2
 #: farther one it is part of that of normal vectors.
 SLOPE, FAR_SLOPE = 0.7, 0.8
 #: Variance of the logarithm of the distance: at first, and what a step adds on the way and after; of the farther one's
-#: ratio to it at first, and of one that a selection found.
+#: ratio to it at first.
 FIRST_VARIANCE, TRAVEL_VARIANCE, LATE_VARIANCE = 1.0, 0.01, 0.001
-FAR_VARIANCE, FOUND_VARIANCE = 0.16, 0.04
+FAR_VARIANCE = 0.16
 
 
 def least_clip(n_features: int) -> float:
@@ -206,15 +206,13 @@ class TrackedCentre:
         noise = self.terms.sum_sensitivity * self.multiplier / self.n_users
         return draw_side(noise), draw_side(noise, FAR_NOISE) if self.far_wanted else 0.0
 
-    def begin_far(self, found: float | None = None) -> None:
-        """Follow the farther distance from here on, at first what was found or as if users were normal."""
+    def begin_far(self, found: float) -> None:
+        """Follow the farther distance, at first as if users were normal, or what was found if that is more."""
         if self.near is not None:
             d = len(self.w)
-            first, variance = self.near.reach * far_ratio(d), self.near.variance + FAR_VARIANCE
-            if found is not None:
-                first, variance = found, FOUND_VARIANCE
             slope = FAR_SLOPE * _normal_slope(FAR_BEYOND, d)
-            self.far = Followed(first, variance, FAR_BEYOND, slope)
+            first = max(self.near.reach * far_ratio(d), found)
+            self.far = Followed(first, self.near.variance + FAR_VARIANCE, FAR_BEYOND, slope)
 
     def total(self, users: Partitions, clip: float) -> npt.NDArray[Any]:
         """Exact sum of the users' contributions at the centre."""

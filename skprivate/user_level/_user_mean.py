@@ -17,7 +17,13 @@ from scipy.stats import chi2, norm
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Mechanism, PrivacyEvent, gaussian_noise_multiplier
-from skprivate.user_level._clipping import MEAN_NOISE_PART, followed_radius, quiet_growth, tail_rank
+from skprivate.user_level._clipping import (
+    MEAN_NOISE_PART,
+    followed_radius,
+    quiet_growth,
+    tail_radius,
+    tail_rank,
+)
 from skprivate.user_level._plan import (
     MEDIAN_BITS,
     WIDER,
@@ -36,7 +42,6 @@ from skprivate.user_level._problems import MeanProblem, count_users
 from skprivate.user_level._tracked_centre import (
     BEYOND,
     DRAWS,
-    FAR_BEYOND,
     FAR_NOISE,
     FIRST_VARIANCE,
     LEAST_CLIP,
@@ -62,8 +67,8 @@ CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
 #: The sum about the centre is taken from so many users on, per noise multiplier and sensitivity; with fewer all draws
 #: find the centre.
 FEWEST = 32.0
-#: Share of the budget for a farther distance to begin with: only where a tenth of the users decides it.
-FAR_SHARE = 0.01
+#: Part of the noise that is quiet for a ball whose tail was selected.
+QUIETER = 0.7
 #: What is left of the shares of all selections where the number of users is private: few users would decide none.
 PRIVATE_SHARES = 0.5
 #: Public radii and ranges lie between these.
@@ -171,8 +176,6 @@ class UserMean(Mechanism):
             n_numbers=self.n_drawn * DRAWS,
             scales=self.n_scales,
             tail=self.tau is None and self.reach,
-            tail_share=FAR_SHARE,
-            tail_part=FAR_BEYOND,
             medians=0 if self.bound is None else self.n_features,
             private_shares=PRIVATE_SHARES,
         )
@@ -241,13 +244,13 @@ class UserMean(Mechanism):
         while centre.n_steps < TRAVEL:
             centre.step(users, known or LEAST_CLIP * centre.reach, release)
         centre.far_wanted = self.follows_far(n_users)
-        far = self._far(users, centre, n_users, release)
+        tail = self._tail(users, centre, n_users, release)
         if centre.far_wanted:
-            centre.begin_far(far)
+            centre.begin_far(tail[0])
         sums = self.sums(n_users)
         while centre.n_steps < (CENTRE_DRAWS if sums else DRAWS):
-            centre.step(users, known or self.radius(centre, n_users), release)
-        radius = known or self.radius(centre, n_users)
+            centre.step(users, known or self.radius(centre, n_users, tail), release)
+        radius = known or self.radius(centre, n_users, tail)
         offset, noise_scale = zero, math.nan
         if sums:
             # One sum, drawn as often as there are steps left: the same events whether users are few or many.
@@ -283,18 +286,19 @@ class UserMean(Mechanism):
             return np.zeros(self.n_features)
         return np.array(middles)
 
-    def _far(self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any) -> float | None:
-        """Distance that about a tenth of the users exceed, where that is cheap; None where users are too few."""
+    def _tail(
+        self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any
+    ) -> tuple[float, float | None]:
+        """Distance that few users exceed, and their part; 0 and None where users are too few for that."""
         price = self.split.tail_epsilon
-        if price is None or centre.near is None:
-            return None
-        least = tail_rank(price, len(FINE_SCALES))
-        rank = max(least, round(FAR_BEYOND * n_users))
+        if price is None:
+            return 0.0, None
+        rank = tail_rank(price, len(FINE_SCALES))
         counts = users.sum(partial(_norm_counts, w=centre.w, scales=FINE_SCALES))
         found = select_upper_scale(
             counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.reach
         )
-        return found if least <= FAR_BEYOND * self.split.at_least(n_users) else None
+        return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
 
     def quiet(self, n_users: float) -> float:
         """Radius in units of the median distance whose noise is no louder than sampling."""
@@ -305,15 +309,21 @@ class UserMean(Mechanism):
         noise = self.terms.sum_sensitivity * self.split.multiplier / n_users
         return self.reach and noise <= FAR_NOISE * MOST_SIDE
 
-    def radius(self, centre: TrackedCentre, n_users: float) -> float:
-        """Radius of the ball from the distances that are followed."""
-        return self.radius_of(centre.reach, None if centre.far is None else centre.far.reach, n_users)
+    def radius(self, centre: TrackedCentre, n_users: float, tail: tuple[float, float | None]) -> float:
+        """Radius of the ball from the distances that are followed, and a selected one with the part beyond it."""
+        return self.radius_of(centre.reach, None if centre.far is None else centre.far.reach, n_users, *tail)
 
-    def radius_of(self, near: float, far: float | None, n_users: float) -> float:
-        """Radius from the two distances, the farther one None where it is not known."""
+    def radius_of(
+        self, near: float, far: float | None, n_users: float, upper: float = 0.0, beyond: float | None = None
+    ) -> float:
+        """The same: ``far`` None where it is not known, ``upper`` 0 and ``beyond`` None where none was selected."""
         median = median_part(self.n_features) * near
         if not self.reach:
             return self.least_radius * median
-        least = max(least_clip(self.n_features) * near, self.least_radius * median)
+        level, quiet = self.split.level(n_users, self.n_features), self.quiet(n_users)
         usual = far_ratio(self.n_features) * near
-        return max(least, followed_radius(usual, far or usual, self.quiet(n_users) * median))
+        found = followed_radius(usual, far or usual, quiet * median)
+        if upper:
+            selected = tail_radius(median, upper, level, self.n_features, beyond, QUIETER * quiet)
+            found = max(found, selected)
+        return max(found, least_clip(self.n_features) * near, self.least_radius * median)
