@@ -337,6 +337,19 @@ def test_zeros_of_most_users_do_not_hide_the_others():
     assert abs(model.mean_[0] - X.mean()) < 0.2
 
 
+@pytest.mark.parametrize(
+    ("others", "place", "epsilon", "error"), [(0.3, 20.0, 1.0, 0.3), (0.05, 1.0, 8.0, 0.015)]
+)
+def test_users_far_from_most_are_found(others, place, epsilon, error):
+    """A distance that began near that of most users did not get there: errors of .4, and of all of the mean."""
+    errors = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = np.where(rng.random((3000, 1)) < others, place, 0.0) + (place > 1.0) * rng.normal(size=(3000, 1))
+        errors.append(abs(UserLevelMean(epsilon, random_state=seed).fit(X).mean_[0] - X.mean()))
+    assert np.median(errors) < error
+
+
 @given(
     level=st.floats(1e-9, 10.0),
     n_users=st.integers(1, 10**9),
