@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
@@ -13,6 +13,7 @@ from skprivate.preprocessing import PublicOneHotEncoder, PublicOrdinalEncoder
 VALUES = st.sampled_from(["a", "b", "c", "d", "", "rest"])
 
 
+@settings(deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=20))
 def test_as_scikit_learn_with_the_rest_beside_it(values):
     X = np.array(values, dtype=object)[:, None]
