@@ -64,8 +64,8 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         Euclidean radius about ``mean_`` that holds the expectation of a user's vector, pulled into the ball, with
         probability 1 − beta; conservative (bounded vectors). ``inf`` if users were too few for a sum about a centre.
     noise_scale_ : float
-        Standard deviation of the privacy noise per feature; ``nan`` if users were too few for a
-        sum about a centre.
+        Standard deviation of the privacy noise per feature, in the sum about the centre; that of ``mean_``, which lies
+        a part of the way back to the centre, is somewhat smaller. ``nan`` if users were too few for a sum.
     clip_radius_ : float
         Radius of the ball (released); with ``delta=0`` half the side of the cube in its place.
     n_users_ : float

@@ -163,7 +163,6 @@ class TrackedCentre:
         Distance that is followed; None where the clip is public.
     far : Followed or None
         A farther one, after the way and where it is wanted.
-    far_wanted : bool
     telling : bool
         Whether draws tell on which side of the distances users are.
     n_steps : int
@@ -175,7 +174,6 @@ class TrackedCentre:
     w: FloatArray
     near: Followed | None
     far: Followed | None = None
-    far_wanted: bool = False
     telling: bool = True
     n_steps: int = 0
 
@@ -204,14 +202,19 @@ class TrackedCentre:
         if self.n_steps < TRAVEL:
             return TRAVEL_SIDE, 0.0
         noise = self.terms.sum_sensitivity * self.multiplier / self.n_users
-        return draw_side(noise), draw_side(noise, FAR_NOISE) if self.far_wanted else 0.0
+        return draw_side(noise), draw_side(noise, FAR_NOISE) if self.far else 0.0
 
-    def begin_far(self, found: float) -> None:
-        """Follow the farther distance, at first as if users were normal, or what was found if that is more."""
+    def begin_far(self, upper: float, beyond: float | None) -> None:
+        """Follow the farther distance, at first as if users were normal.
+
+        Or from ``upper`` on where so large a part is beyond that the distance is no nearer.
+        """
         if self.near is not None:
             d = len(self.w)
             slope = FAR_SLOPE * _normal_slope(FAR_BEYOND, d)
-            first = max(self.near.reach * far_ratio(d), found)
+            first = self.near.reach * far_ratio(d)
+            if beyond is not None and beyond >= FAR_BEYOND:
+                first = max(first, upper)
             self.far = Followed(first, self.near.variance + FAR_VARIANCE, FAR_BEYOND, slope)
 
     def total(self, users: Partitions, clip: float) -> npt.NDArray[Any]:

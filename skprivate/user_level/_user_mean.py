@@ -96,17 +96,21 @@ class MeanResult:
         """Radius about ``mean`` that holds the expectation of a user's (winsorised) vector with probability 1 − β.
 
         Privacy noise: a χ quantile. Sampling: independent users in a ball of radius C deviate by at most
-        2C√(2 ln(2/β')/n) (Pinelis 1994, theorem 3.5). A noisy number of users: its relative error times the distance
-        of the mean from the centre. Each gets β/3. That is for the sum about the centre; ``mean`` is a part of the way
-        from it back to the centre. ``inf`` where there is no sum.
+        2C√(2 ln(2/β')/n) (Pinelis 1994, theorem 3.5), with n as small as it may be where it is noisy; that centre and
+        radius come from the same users is left to the factor 2. A noisy number of users: its relative error times the
+        distance of the mean from the centre. Each gets β/3. That is for the sum about the centre; ``mean`` is a part of
+        the way from it back to the centre. ``inf`` where there is no sum.
         """
         if not self.winsorised:
             return math.inf
         part = beta / 3.0
         noise = self.noise_scale * math.sqrt(float(chi2.isf(part, len(self.mean))))
-        sampling = 2.0 * self.clip_radius * math.sqrt(2.0 * math.log(2.0 / part) / self.n_users)
         error = self.count_noise * float(norm.isf(part / 2.0)) / self.n_users
-        counting = self.offset * error / (1.0 - error) if error < 1.0 else math.inf
+        if error >= 1.0:
+            return math.inf
+        least = self.n_users * (1.0 - error)
+        sampling = 2.0 * self.clip_radius * math.sqrt(2.0 * math.log(2.0 / part) / least)
+        counting = self.offset * error / (1.0 - error)
         return noise + sampling + counting + CENTRE_PART * self.offset
 
 
@@ -243,10 +247,9 @@ class UserMean(Mechanism):
         centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, near)
         while centre.n_steps < TRAVEL:
             centre.step(users, known or LEAST_CLIP * centre.reach, release)
-        centre.far_wanted = self.follows_far(n_users)
         tail = self._tail(users, centre, n_users, release)
-        if centre.far_wanted:
-            centre.begin_far(tail[0])
+        if self.follows_far(n_users):
+            centre.begin_far(*tail)
         sums = self.sums(n_users)
         while centre.n_steps < (CENTRE_DRAWS if sums else DRAWS):
             centre.step(users, known or self.radius(centre, n_users, tail), release)
