@@ -74,11 +74,14 @@ def _user_level_means():
     known = modes(kind, adjacency=BOTH, tau=(0.5,), bound=(1e9, 10.0), n_users=(None, 8))
     pure = modes(kind, delta=(0.0,), tau=(0.5, None), aggregation=("mean", "robust"), epsilon=(1e4,))
     wild = modes(kind, adjacency=BOTH, bound=(1e-3, 1e12), epsilon=(0.1, 20.0), delta=(1e-9,))
+    # Eight users are enough for a tail and a farther distance.
+    precise = modes(kind, adjacency=BOTH, aggregation=("mean", "robust"), epsilon=(1e3, 1e5))
     return (
         spread(plain, (*_USER_DATA, names_of_users, far_rows), 3)
         + spread(known, _USER_DATA, 2)
         + spread(pure, _USER_DATA, 2)
         + spread(wild, _USER_DATA, 1)
+        + spread(precise, (*_USER_DATA, far_rows), 1)
     )
 
 
@@ -189,8 +192,17 @@ def _user_level_classifiers():
         loss=("log_loss", "smoothed_hinge"),
         adjacency=BOTH,
     )
+    # Steps of hardly any noise, with curvatures.
+    quiet = modes(
+        kind,
+        fixed={"classes": [0, 1], "max_iter": 6, "epsilon": 1e7},
+        adjacency=BOTH,
+        class_weight=(None, "balanced"),
+        standardize=(True, False),
+    )
     return (
         spread(two, _USER_DATA, 1)
+        + spread(quiet, _USER_DATA, 1)
         + spread(weighted, _USER_DATA, 1)
         + [(each, (three_classes,)) for each in weighted_three]
         + [(each, (three_classes,)) for each in three]

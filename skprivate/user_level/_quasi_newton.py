@@ -2,13 +2,15 @@
 
 A first-order step that stands any noise needs many steps where curvatures differ; forty of them do not lead to the
 model without privacy. Released directions tell the curvature along the way as well, as far as it is more than noise
-(L-BFGS with all pairs). Values of the objective are not released, but of a convex one the slopes at both ends of a step
+(L-BFGS). Values of the objective are not released, but of a convex one the slopes at both ends of a step
 tell whether it went too far.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,9 @@ SURE = 5.0
 OVERSHOT = 0.5
 #: Least part of a move that went too far which is kept.
 LEAST_PART = 0.1
+#: Pairs of a move and the change of directions along it that are kept: more than the steps of a fit by default. Each
+#: step goes through all of them.
+MOST_PAIRS = 100
 
 
 @dataclass
@@ -34,8 +39,8 @@ class QuasiNewton:
     """
 
     length: float
-    _moves: list[FloatArray] = field(default_factory=list)
-    _changes: list[FloatArray] = field(default_factory=list)
+    _moves: deque[FloatArray] = field(default_factory=partial(deque, maxlen=MOST_PAIRS))
+    _changes: deque[FloatArray] = field(default_factory=partial(deque, maxlen=MOST_PAIRS))
     _base: tuple[FloatArray, FloatArray] | None = None
 
     def step(self, w: FloatArray, direction: FloatArray, noise: float) -> FloatArray:

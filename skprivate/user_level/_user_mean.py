@@ -97,9 +97,9 @@ class MeanResult:
 
         Privacy noise: a χ quantile. Sampling: independent users in a ball of radius C deviate by at most
         2C√(2 ln(2/β')/n) (Pinelis 1994, theorem 3.5), with n as small as it may be where it is noisy; that centre and
-        radius come from the same users is left to the factor 2. A noisy number of users: its relative error times the
-        distance of the mean from the centre. Each gets β/3. That is for the sum about the centre; ``mean`` is a part of
-        the way from it back to the centre. ``inf`` where there is no sum.
+        radius come from the same users is left to the factor 2. A noisy number of users: its relative error times
+        what the sum may be without its noise. Each gets β/3. That is for the sum about the centre; ``mean`` is a part
+        of the way from it back to the centre. ``inf`` where there is no sum.
         """
         if not self.winsorised:
             return math.inf
@@ -110,7 +110,7 @@ class MeanResult:
             return math.inf
         least = self.n_users * (1.0 - error)
         sampling = 2.0 * self.clip_radius * math.sqrt(2.0 * math.log(2.0 / part) / least)
-        counting = self.offset * error / (1.0 - error)
+        counting = (self.offset + noise) * error / (1.0 - error)
         return noise + sampling + counting + CENTRE_PART * self.offset
 
 

@@ -21,7 +21,7 @@ from skprivate.privacy import (
     open_release,
 )
 from skprivate.privacy._tape import run_tape
-from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor
+from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor, _linear_descent
 from skprivate.user_level._descent import project
 from skprivate.user_level._linear_descent import Descent
 from skprivate.user_level._losses import SquaredLoss
@@ -140,6 +140,12 @@ def test_sensitivities_of_both_relations():
     assert split_budget(public, n_numbers=10).count_multiplier is None
 
 
+@pytest.fixture
+def quasi_newton(monkeypatch):
+    """Steps with a public clipping radius are quasi-Newton, whatever the noise."""
+    monkeypatch.setattr(_linear_descent, "QUIET_LEVEL", math.inf)
+
+
 def mechanisms(terms):
     """Every mechanism but phases (whose branches draw one plan several times), with data for n users."""
     linear = Objective(SquaredLoss(), 2, 1, True)
@@ -151,6 +157,8 @@ def mechanisms(terms):
     options = {"adjacency": terms.adjacency, "n_users": terms.n_users, "given_steps": 4}
     yield descent(objective=linear, **options), rows
     yield descent(objective=linear, select_clip=False, select_scale=False, **options), rows
+    quiet = {"select_clip": False, "select_scale": False, "clip_radius": 0.5, "given_steps": 8}
+    yield descent(objective=linear, **{**options, **quiet}), rows
     yield MomentsRegression(terms, 2, True, 0.0, "mean"), rows
     yield UserMean(terms, 2, True, bound=1e9), lambda n: (rows(n).X, rows(n).groups)
     yield UserMean(terms, 2, True, tau=0.5), lambda n: (rows(n).X, rows(n).groups)
@@ -162,6 +170,7 @@ def mechanisms(terms):
 @pytest.mark.parametrize(
     ("adjacency", "n_users"), [(REPLACE, 3), (REPLACE, 3000), (ADD, 3), (ADD, 3000), (ADD, None)]
 )
+@pytest.mark.usefixtures("quasi_newton")
 def test_a_run_draws_exactly_its_plan(adjacency, n_users):
     """Also where the number of users is released: what is drawn must not depend on it."""
     terms = Terms(1.0, 1e-6, adjacency, n_users)
@@ -176,6 +185,7 @@ def test_a_run_draws_exactly_its_plan(adjacency, n_users):
             assert drawn == planned, type(mechanism).__name__
 
 
+@pytest.mark.usefixtures("quasi_newton")
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_every_draw_of_a_run_has_the_stated_sensitivity(adjacency):
     """Replay a run on a neighbour with the same released values: all sums are integers, and none moves too far."""
