@@ -43,11 +43,12 @@ class Grid:
         """Number of the cell nearest to each value; infinite values belong to the outermost cells, NaN to none."""
         shift = _MANTISSA - self.bits
         # The bits of a positive float, read as an integer, are piecewise linear in its logarithm; the offset rounds.
-        magnitude = np.abs(np.ascontiguousarray(values, dtype=np.float64)).view(np.int64) + (1 << (shift - 1))
-        number = (magnitude >> shift) - ((1022 + _LEAST + 1) << self.bits) + 1
-        number = np.clip(number, 0, self.last)
-        cells: IntArray = np.where(np.signbit(values), -number, number)
-        return cells
+        cells: IntArray = np.abs(np.ascontiguousarray(values, dtype=np.float64)).view(np.int64)
+        cells += 1 << (shift - 1)
+        cells >>= shift
+        cells -= ((1022 + _LEAST + 1) << self.bits) - 1
+        np.clip(cells, 0, self.last, out=cells)
+        return np.negative(cells, out=cells, where=np.signbit(values))
 
     def value(self, cell: int) -> float:
         """Value of a cell."""

@@ -63,9 +63,13 @@ def exact_sum(
     if isinstance(contributions, np.ndarray):
         return _block_sum(contributions, axis, bound)
     total: NDArray[Any] | None = None
+    most = 0
     for block in contributions:
         part = _block_sum(block, axis, bound)
-        total = part if total is None else add_exactly(total, part)
+        # What no sum so far passes: where int64 holds it, sums are not looked at.
+        most += _SAFE if bound is None or block.dtype.kind != "f" else int(bound) * block.shape[axis]
+        add = np.add if most < _SAFE else add_exactly
+        total = part if total is None else np.asarray(add(total, part))
     if total is None:
         raise ValueError("there must be at least one block of contributions.")
     return total
@@ -170,18 +174,21 @@ def ball_contributions(
            [12.,  6.]])
     """
     n_coordinates, n_units = values.shape
-    scale: FloatArray = np.full(n_units, math.ldexp(ball_margin(n_coordinates), bits))
-    if weights is not None:
-        scale *= weights
+    whole = math.ldexp(ball_margin(n_coordinates), bits)
+    scale: FloatArray | float = whole if weights is None else weights * whole
     with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
         squares = np.zeros(n_units)
         square = np.empty(n_units)
         for row in values:
             squares += np.multiply(row, row, out=square)
-        odd = np.flatnonzero(~((squares > _LEAST_SQUARE) & (squares < _LARGEST_SQUARE)))  # NaN is odd
-        rescaled = _ball_of_any_size(values[:, odd], radius, scale[odd]) if len(odd) else None
-        scale /= np.maximum(np.sqrt(squares), radius)
-        result = np.multiply(values, scale, out=out)
+        rescaled = None
+        # NaN is the least and the largest of any numbers, and odd.
+        if not (squares.min(initial=1.0) > _LEAST_SQUARE and squares.max(initial=1.0) < _LARGEST_SQUARE):
+            odd = np.flatnonzero(~((squares > _LEAST_SQUARE) & (squares < _LARGEST_SQUARE)))
+            rescaled = _ball_of_any_size(values[:, odd], radius, np.broadcast_to(scale, n_units)[odd])
+        length = np.sqrt(squares, out=squares)
+        np.maximum(length, radius, out=length)
+        result = np.multiply(values, np.divide(scale, length, out=length), out=out)
         np.trunc(result, out=result)
     if rescaled is not None:
         result[:, odd] = rescaled

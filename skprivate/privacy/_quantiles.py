@@ -59,21 +59,20 @@ def median_costs(data: WeightedCells, low: int, high: int) -> Runs:
     -------
     Runs
     """
-    cells = np.clip(data.cells, low, high)
-    firsts = np.flatnonzero(np.diff(cells, prepend=low - 1))  # cells are in order
-    occupied = cells[firsts]
-    weights = np.add.reduceat(data.weights, firsts) if len(firsts) else np.zeros(0, dtype=np.int64)
+    cells, weights = data.cells, data.weights
+    if len(cells) and (cells[0] < low or cells[-1] > high or not (cells[1:] > cells[:-1]).all()):
+        clipped = np.clip(cells, low, high)
+        firsts = np.flatnonzero(np.diff(clipped, prepend=low - 1))  # cells are in order
+        cells, weights = clipped[firsts], np.add.reduceat(weights, firsts)
     upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
-    whole = upto[-1]
-    gap_starts = np.concatenate([np.full(1, low, np.int64), occupied + 1])
-    gap_lengths = np.concatenate([occupied, np.full(1, high + 1, np.int64)]) - gap_starts
+    beyond = upto[-1] - upto
     # Gap, cell, gap, cell, …, gap: the order of the candidates.
-    n = len(occupied)
-    starts, lengths, costs = (np.empty(2 * n + 1, dtype=np.int64) for _ in range(3))
-    starts[0::2], lengths[0::2], costs[0::2] = gap_starts, gap_lengths, np.maximum(upto, whole - upto)
-    starts[1::2], lengths[1::2] = occupied, 1
-    costs[1::2] = np.maximum(upto[:-1], whole - upto[1:])
-    present = lengths > 0
+    starts, lengths, costs = (np.empty(2 * len(cells) + 1, dtype=np.int64) for _ in range(3))
+    starts[0], starts[1::2], starts[2::2] = low, cells, cells + 1
+    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+    lengths[-1] = high + 1 - starts[-1]
+    costs[0::2], costs[1::2] = np.maximum(upto, beyond), np.maximum(upto[:-1], beyond[1:])
+    present = np.flatnonzero(lengths)
     return Runs(starts[present], lengths[present], costs[present])
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from skprivate.partitions import Partitions
 from skprivate.privacy import (
@@ -257,9 +257,9 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
 
 def _normal(edges: FloatArray, centres: FloatArray, deviations: FloatArray, folded: bool) -> FloatArray:
     """Shares of normal numbers, or of their magnitudes, in cells: one row a centre."""
-    below = norm.cdf((edges - centres[:, None]) / deviations[:, None])
+    below = ndtr((edges - centres[:, None]) / deviations[:, None])
     if folded:
-        below -= norm.cdf((-edges - centres[:, None]) / deviations[:, None])
+        below -= ndtr((-edges - centres[:, None]) / deviations[:, None])
     ends = np.zeros((len(below), 1))
     return np.diff(np.hstack([ends, below, ends + 1.0]), axis=1)
 

@@ -30,6 +30,8 @@ IntArray = npt.NDArray[np.int64]
 
 #: Users with at least so many rows a coefficient are summed up in a Gram matrix where the loss is squared.
 GRAM_ROWS = 2
+#: Second moments that are in hand together. No result depends on it.
+GRAM_NUMBERS = 2**18
 
 
 class UserProblem:
@@ -54,10 +56,13 @@ class UserProblem:
 
         One user added or removed moves it by a vector of ℓ2 norm at most 2³⁰.
         """
-        weights = self.groups.weights
+        groups = self.groups
+        weights = None if groups.weight_cap == 1 else groups.weights  # of 1
         nobody = np.zeros((self.n_coef, 0))  # a phase may be empty
         blocks = (
-            ball_contributions(vectors, radius, weights=weights[users], out=vectors)
+            ball_contributions(
+                vectors, radius, weights=None if weights is None else weights[users], out=vectors
+            )
             for users, vectors in self.gradient_blocks(w)
         )
         return exact_sum(chain([nobody], blocks), bound=2**CONTRIBUTION_BITS)
@@ -314,7 +319,7 @@ class _LinearProblem(_ObjectiveProblem):
             _linear_predictor(columns, coef), np.ascontiguousarray(self.target[:, rows], dtype=np.float64)
         )
         if self.weights is not None:
-            slopes = slopes * self.weights[rows]
+            slopes *= self.weights[rows]
         width = coef.shape[1]
         for k, slope in enumerate(slopes):
             np.multiply(columns, slope, out=out[k * width : k * width + len(columns)])
@@ -375,8 +380,9 @@ class _GramProblem(_ObjectiveProblem):
 
     def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         d = self.n_coef
-        for first in range(0, self.groups.n_users, BLOCK_ROWS // 4):
-            users = slice(first, first + BLOCK_ROWS // 4)
+        most = max(BLOCK_ROWS // 8, min(BLOCK_ROWS, GRAM_NUMBERS // len(self.moments)))
+        for first in range(0, self.groups.n_users, most):
+            users = slice(first, first + most)
             moments = self.moments[:, users]
             vectors = -moments[d * (d + 1) // 2 :]
             product = np.empty(vectors.shape[1])

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import (
@@ -318,14 +318,14 @@ class Standardisation:
             beyond = _beyond(price, n_users)
             own = known if j < self.n_columns - self.target else [UNIT_CELL]
             reach = _reach(cells, _least_reach(centre), beyond * n_users, price, release, own)
-            scales[j] = reach / float(norm.isf(0.5 * beyond))
+            scales[j] = reach / -float(ndtri(0.5 * beyond))
             if reach:
                 known.append(int(OCTAVES.cells(np.array([reach]))[0]))
         if self.tail_epsilon is None:
             return scales, 0.0
         share, least = _beyond(self.tail_epsilon, n_users), _least_reach(float(centres[-1]))
         tail = _reach(counts[-1], least, share * n_users, self.tail_epsilon, release)
-        return scales, tail / float(norm.isf(0.5 * share))
+        return scales, tail / -float(ndtri(0.5 * share))
 
     def _target_reach(self, excess: float, n_users: float) -> float:
         """Where predictions end, in scales: farther where the tail is heavier than that of normal targets.

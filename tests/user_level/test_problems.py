@@ -121,6 +121,14 @@ def test_derivatives_of_scalar_losses(loss, y):
     assert slope.max() <= loss.smoothness + 1e-9 and slope.min() >= -1e-12
 
 
+def test_logistic_derivatives_are_the_quotient_to_the_last_bit():
+    f = np.random.default_rng(0).normal(scale=100.0, size=(1, 999))
+    f[0, :4] = 0.0, -0.0, 1e4, -1e4
+    y = np.where(np.arange(999) % 2, 1.0, -1.0)[None]
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(LogisticLoss().derivative(f, y), -y / (1.0 + np.exp(y * f)))
+
+
 @pytest.mark.parametrize("loss", MULTICLASS)
 def test_derivatives_of_multiclass_losses(loss):
     value, y = MULTICLASS[loss]

@@ -57,6 +57,18 @@ def test_a_subset_keeps_its_rows(ids, data):
     np.testing.assert_array_equal(codes[rows], np.repeat(users, groups.sizes[users]))
 
 
+@pytest.mark.parametrize(
+    "layout", [np.ascontiguousarray, np.asfortranarray, lambda X: X.repeat(2, axis=1)[:, ::2]]
+)
+def test_rows_are_sorted_from_any_layout(layout):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    codes = np.arange(40) * 7 % 5
+    groups = UserGroups(codes)
+    expected = X[np.argsort(codes, kind="stable")]
+    np.testing.assert_array_equal(groups.sorted_rows(layout(X), slice(3, 30)), expected[3:30])
+    np.testing.assert_array_equal(groups.columns(layout(X), room=1)[:-1], expected.T)
+
+
 def test_magnitudes_keep_numbers_whose_squares_do_not_exist():
     groups = UserGroups(np.array([0, 0, 1, 2, 2, 3]))
     found = user_magnitudes(np.array([1e-200, 1e-200, -1e300, 3e200, 4e200, 0.0]), groups)
