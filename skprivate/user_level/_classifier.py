@@ -30,9 +30,10 @@ from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
-#: Length of the first step in units of the projection radius. Steps grow while directions agree; what a longer one
-#: overshoots in noise is not made good in so few steps.
-FIRST_STEP = 0.05
+#: Length of the first step in units of the projection radius, with two classes that of one over the curvature of the
+#: logistic loss of rows that are clipped at half their norm. What a longer one overshoots in noise is not made good in
+#: so few steps.
+FIRST_STEP_TWO, FIRST_STEP = 0.1, 0.05
 #: Steps of a fit with ample budget.
 MOST_STEPS = 40
 #: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
@@ -301,7 +302,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             select_scale=False,
             radius=LARGEST_MARGIN,
             row_norm=norm,
-            first_step=FIRST_STEP,
+            first_step=FIRST_STEP_TWO if n_outputs == 1 else FIRST_STEP,
             user_ridge=1.0,
             clip_ridge=noise_ridge(loss, n_outputs),
             class_weights=class_weights,

@@ -104,7 +104,7 @@ def adaptive_descent(
             correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION
             vote = math.tanh(0.5 * math.sqrt(d) * correlation)
             if searching:
-                step *= math.exp((_SEARCH_GROWTH if vote > 0.0 else _SEARCH_DECAY) * vote)
+                step *= math.exp((_SEARCH_GROWTH if vote > 0.0 else _SEARCH_DECAY) * plan.search_gain * vote)
             elif vote < _OVERSHOT:
                 step *= math.exp(_SEARCH_DECAY * vote)
                 velocity = np.zeros(d)

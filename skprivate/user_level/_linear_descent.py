@@ -22,7 +22,7 @@ from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, MOST_C
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
-from skprivate.user_level._row_means import MEANS_SHARE, MOST_LEVEL, row_means, shifted
+from skprivate.user_level._row_means import MEANS_SHARE, MOST_LEVEL, MOST_LEVEL_TWO, row_means, shifted
 from skprivate.user_level._settled import Course
 from skprivate.user_level._standard_passes import bounded_data
 from skprivate.user_level._standardise import Standardisation
@@ -159,6 +159,11 @@ class Descent(Mechanism):
         return self.objective.n_coef
 
     @property
+    def two_classes(self) -> bool:
+        """Whether targets are two classes, of which either may be rare."""
+        return self.classes and self.objective.n_outputs == 1
+
+    @property
     def n_steps(self) -> int:
         """Number of steps. Events have to be known before a private number of users is released."""
         if self.given_steps is not None:
@@ -235,7 +240,8 @@ class Descent(Mechanism):
         ):
             return 0.0
         n_users = self.terms.n_users
-        quiet = n_users is not None and self.split.level(n_users, self.size) <= MOST_LEVEL
+        most = MOST_LEVEL_TWO if self.two_classes else MOST_LEVEL
+        quiet = n_users is not None and self.split.level(n_users, self.size) <= most
         return MEANS_SHARE if quiet else 0.0
 
     @property
@@ -269,6 +275,7 @@ class Descent(Mechanism):
             0.0 if self.clip_radius == 0.0 else self.clip(n_users) * row_norm,
             growth=growth if self.follow_tail else 0.0,
             quiet=self.quiet(n_users),
+            hold_step=self.two_classes,
         )
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them

@@ -33,6 +33,9 @@ SEARCH_SHARE = 0.1
 SEARCH_PART = 0.25
 #: Largest momentum of the refinement.
 MOST_MOMENTUM = 0.8
+#: Noise of a step of the search, against a unanimous vote, from which on a step of a known length is held, and how much
+#: of its growth and decay is left.
+HELD_NOISE, LEAST_GAIN = 0.03, 1.0 / 6.0
 #: Coefficients for whose noise the search's share is chosen.
 FEW_COEF = 5
 #: Momentum given up per noise level of one step.
@@ -279,6 +282,8 @@ class DescentPlan:
         Clipping radius in the same units where that is larger; with a tail that was selected `tail_factor` of it.
     quiet : bool
         Whether steps are `QuasiNewton`.
+    hold_step : bool
+        Whether the first step is about as long as the curvature allows, so that noise does not have to tell.
     """
 
     split: BudgetSplit
@@ -292,6 +297,7 @@ class DescentPlan:
     most_momentum: float = MOST_MOMENTUM
     growth: float = 0.0
     quiet: bool = False
+    hold_step: bool = False
 
     @property
     def search_steps(self) -> int:
@@ -318,6 +324,21 @@ class DescentPlan:
     def search_multiplier(self) -> float:
         """Noise multiplier of one step of the search."""
         return self.split.multiplier * math.sqrt(self.search_steps / self.search_share) * WIDER
+
+    @property
+    def search_gain(self) -> float:
+        """How much of their growth and decay the search's steps have.
+
+        What the search's noise moved coefficients by is forgotten as fast as curvatures allow: hardly where a class is
+        rare, whose intercept has far to go and lengthens the steps of all. A first step that is about right is held
+        instead, as far as noise is loud.
+        """
+        if not self.hold_step:
+            return 1.0
+        noise = (
+            self.split.terms.sum_sensitivity * self.search_multiplier * math.sqrt(self.n_coef) / self.n_users
+        )
+        return min(1.0, max(LEAST_GAIN, HELD_NOISE / noise))
 
     @property
     def refine_multiplier(self) -> float:

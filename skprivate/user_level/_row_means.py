@@ -23,8 +23,10 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Share of the Gaussian budget.
 MEANS_SHARE = 0.05
-#: Noise level of a fit up to which that is spent.
-MOST_LEVEL = 0.05
+#: Noise level of a fit up to which that is spent: with two classes, and with more. At the origin the residuals of one
+#: class are those of the other with a minus, so that their gradients differ by the mean where they differ in number;
+#: those of many classes add up to 0.
+MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
 
 
 def row_means(

@@ -153,11 +153,10 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             centred=objective.fit_intercept,
             target=isinstance(objective.loss, (SquaredLoss, HuberLoss)),
         )
-        return (
-            (terms, None)
-            if found is None
-            else (replace(terms, earlier=(*terms.earlier, *found.events)), found)
-        )
+        if found is None:
+            return terms, None
+        found = replace(found, many_outputs=objective.n_outputs > 1)
+        return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
     def _run(self, mechanism: Any, rows: Partitions, n_users: int, user_ids: Any) -> LinearResult:
         """Pay, draw, set the released attributes, warn by released numbers."""

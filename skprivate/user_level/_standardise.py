@@ -112,6 +112,8 @@ class Standardisation:
         Prices of the typical norm and the tail of the target; None where they are not selected.
     search : ColumnSearch or None
         What finds centres and scales of features where selections are too dear.
+    many_outputs : bool
+        Whether an offset lengthens the rows of several outputs, so that a coarse centre is better than none.
     by_column : bool
         Whether every feature has a centre and a scale of its own. Otherwise all are divided by one number, such that
         rows have a norm of about √n_features, and longer rows are drawn in.
@@ -128,6 +130,7 @@ class Standardisation:
     target_epsilons: tuple[float, float] = (0.0, 0.0)
     tail_epsilon: float | None = None
     search: ColumnSearch | None = None
+    many_outputs: bool = False
 
     @property
     def _columns(self) -> tuple[bool, bool]:
@@ -230,7 +233,9 @@ class Standardisation:
             if scale:
                 frame = frame._replace(target_reach=self._target_reach(tail / scale, n_users))
         if useful and self.by_column and _prepared(centres[:d], scales[:d]):
-            frame = frame._replace(centres=centres[:d])
+            # Those of a search are off by about half a deviation, as much as features that somebody prepared.
+            if self.search is None or self.many_outputs:
+                frame = frame._replace(centres=centres[:d])
         elif useful and self.by_column:
             # A feature without a scale differs from its centre for a share β of the users at most: clipped to
             # β^(−1/2) about it, its mean square is at most 1. Without noise nothing is clipped.
@@ -430,7 +435,7 @@ def plan_standardisation(
 def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
     """Whether features seem to have about mean 0 and deviation 1 as they are: then somebody chose their scales.
 
-    Centres are removed all the same: they are known, and what features share with the intercept is noise in both.
+    Centres that are known well are removed all the same: what features share with the intercept is noise in both.
     """
     return bool(np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE)
 

@@ -22,7 +22,7 @@ from skprivate.user_level._noise_rules import (
     noise_penalty,
     noise_ridge,
 )
-from skprivate.user_level._plan import Terms
+from skprivate.user_level._plan import DescentPlan, Terms, split_budget
 from skprivate.user_level._row_bound import bounded_columns, public_bound
 from skprivate.user_level._standardise import (
     MOST_SHARE,
@@ -282,6 +282,41 @@ def test_prepared_features_keep_their_scales_and_lose_their_means():
     model = fitted(UserLevelSGDClassifier(1.0, random_state=0), X, y)
     np.testing.assert_array_equal(model.feature_scale_, 1.0)
     np.testing.assert_allclose(model.feature_center_, [0.0, 1.0, -1.0, 0.5], atol=0.3)
+
+
+def test_prepared_features_do_not_take_the_error_of_a_search():
+    """Its centres are off by half a deviation, and features that were centred had that for an offset afterwards."""
+    rng = public_generator(12)
+    areas = []
+    for seed in range(3):
+        X = rng.normal(size=(9000, 20))
+        y = (0.6 * X[:, :10].sum(axis=1) + rng.logistic(size=9000) > 4.0).astype(int)
+        model = fitted(UserLevelSGDClassifier(0.1, random_state=seed), X[:7000], y[:7000])
+        np.testing.assert_array_equal(model.feature_center_, 0.0)
+        np.testing.assert_array_equal(model.feature_scale_, 1.0)
+        areas.append(roc_auc_score(y[7000:], model.decision_function(X[7000:])))
+    assert np.mean(areas) > 0.6, areas
+
+
+@pytest.mark.parametrize(("n_users", "classes", "share"), [(5000, 2, 0.05), (1500, 2, 0.0), (5000, 3, 0.0)])
+def test_means_are_removed_with_more_noise_where_there_are_two_classes(n_users, classes, share):
+    model = UserLevelSGDClassifier(0.1)
+    model.n_features_in_ = 20
+    terms = Terms(0.1, 1e-6, Adjacency.REPLACE_ONE, n_users)
+    mechanism = model._mechanism(np.arange(classes), 1 if classes == 2 else classes, terms)
+    assert mechanism.means_share == share
+    assert compose_epsilon(mechanism.events, 1e-6) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("n_users", "held", "gain"),
+    [(1000, True, 1 / 6), (1000, False, 1.0), (4000, True, 0.45), (20_000, True, 1.0)],
+)
+def test_steps_of_a_known_length_are_held_where_noise_is_loud(n_users, held, gain):
+    terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n_users)
+    split = split_budget(terms, n_numbers=400)
+    plan = DescentPlan(split, n_users, 40, 10, 1.0, 0.1, hold_step=held)
+    assert plan.search_gain == pytest.approx(gain, rel=0.01)
 
 
 def test_what_selections_leave_is_found_out_where_delta_is_large():
