@@ -162,8 +162,14 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     ledger, since plans may then depend on what was released before, and for estimators whose noise is not nearly
     Gaussian.
 
-    An integer ``random_state`` s of the estimator becomes 2s for splines and 2s + 1 for the model: with one seed
-    simulated noise would be the same in both.
+    For the fit alone the model's parameters are these parts; before and after, ``epsilon`` and ``delta`` of the step
+    "model" are those of all, and may be searched over. Where units are too few for knots the model has all of it: it
+    is what it is alone, to the last bit under the same integer ``random_state``. Splines have another one made from it,
+    since with one seed simulated noise would be the same in both.
+
+    Where an estimator of this package standardises features by itself, it does so with the features as they came, and
+    has the functions beside them (``passthrough`` of the splines), which it leaves as they are: a column's line is the
+    one that the model alone would have, and does not end where curves do.
 
     Examples
     --------
@@ -187,19 +193,16 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     if refused := sorted({"epsilon", "delta", "adjacency", "ledger", "random_state"} & splines.keys()):
         raise TypeError(f"{refused[0]} of splines follows from the estimator: set it there.")
     seed = shared.get("random_state")
-    seeds = (2 * int(seed), 2 * int(seed) + 1) if isinstance(seed, Integral) else (seed, seed)
+    knots_seed = (int(seed) + 2**31) % 2**32 if isinstance(seed, Integral) else seed
     if _own(estimator) and estimator._takes_prepared:
         splines.setdefault("passthrough", True)
-    knots: Any = PrivateSplineTransformer(**{**splines, **shared, "random_state": seeds[0]})
+    knots: Any = PrivateSplineTransformer(**{**splines, **shared, "random_state": knots_seed})
     knots.set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
     if columns is not None:
         knots = ColumnTransformer(
             [("splines", knots, columns)], remainder="passthrough", verbose_feature_names_out=False
         )
-    model = clone(estimator)
-    if "random_state" in given:
-        model.set_params(random_state=seeds[1])
-    return AdditivePipeline([("splines", knots), ("model", model)])
+    return AdditivePipeline([("splines", knots), ("model", clone(estimator))])
 
 
 def _budget_of(estimator: Any) -> tuple[float, float]:

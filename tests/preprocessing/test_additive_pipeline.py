@@ -95,7 +95,7 @@ def test_a_curve_within_one_budget(seed):
     X, y = bent(20_000, 3, seed)
     model = make_additive_pipeline(UserLevelSGDRegressor(1.0, random_state=seed))
     assert model.fit(X, y).score(X, y) > 0.6
-    assert model["splines"].random_state == 2 * seed and model["model"].random_state == 2 * seed + 1
+    assert model["splines"].random_state != seed == model["model"].random_state
 
 
 @pytest.mark.parametrize("columns", [None, slice(0, 2)])
@@ -105,7 +105,7 @@ def test_too_few_rows_leave_the_line_all_of_the_budget(columns):
         model = make_additive_pipeline(kind(1.0, delta=1e-5, random_state=0), columns=columns)
         with pytest.warns(TooFewUnitsWarning, match="spends nothing"):
             model.fit(X, target)
-        line = kind(1.0, delta=1e-5, random_state=1).fit(X, target)
+        line = kind(1.0, delta=1e-5, random_state=0).fit(X, target)
         np.testing.assert_array_equal(model["model"].coef_, line.coef_)
         found, alone = guarantee_of(model), line.privacy_guarantee_
         assert (found.epsilon, found.delta) == (alone.epsilon, alone.delta) and alone.epsilon > 0.99
