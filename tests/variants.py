@@ -468,7 +468,9 @@ def _preprocessors():
         sp.preprocessing.PrivateKBinsDiscretizer, n_bins=(7,), encode=("ordinal", "onehot"), adjacency=BOTH
     )
     quantiles = modes(sp.preprocessing.PrivateQuantileTransformer, n_quantiles=(3, 33), **ways)
-    splines = modes(sp.preprocessing.PrivateSplineTransformer, n_knots=(5, 4), **ways)
+    splines = modes(
+        sp.preprocessing.PrivateSplineTransformer, n_knots=(5, 4), passthrough=(False, True), **ways
+    )
     splines += modes(
         sp.preprocessing.PrivateSplineTransformer,
         n_knots=(5,),

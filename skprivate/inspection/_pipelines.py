@@ -21,6 +21,7 @@ from skprivate.inspection._leaves import (
     releases_when_transforming,
 )
 from skprivate.inspection._steps import Place, Role, Step, Walk
+from skprivate.preprocessing._additive_pipeline import AdditivePipeline
 from skprivate.user_level import UserLevelSelector
 
 __all__ = ["PIPELINE_RULES", "fitted_before", "is_left_out"]
@@ -35,7 +36,7 @@ def releases_rows(model: Any) -> bool:
     """Whether everything that a transformer passes on has been randomised by it."""
     if type(model) is FrozenEstimator:
         return releases_rows(model.estimator)
-    if type(model) is Pipeline:
+    if type(model) in (Pipeline, AdditivePipeline):
         return any(releases_rows(step) for _, step in model.steps if not is_left_out(step))
     if type(model) is FeatureUnion:
         parts = [part for _, part in model.transformer_list]
@@ -203,6 +204,7 @@ def _selector(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 
 PIPELINE_RULES: dict[type, Callable[[Any, Place, Walk], Iterator[Step]]] = {
+    AdditivePipeline: _pipeline,
     ColumnTransformer: _column_transformer,
     FeatureUnion: _feature_union,
     FrozenEstimator: _frozen,

@@ -181,4 +181,4 @@ def stated_classes(model: Any) -> tuple[Any, ...]:
 
 
 def _last(model: Any) -> Any:
-    return model.steps[-1][1] if type(model).__name__ == "Pipeline" else model
+    return model.steps[-1][1] if type(model).__name__ in ("Pipeline", "AdditivePipeline") else model

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
@@ -23,7 +26,103 @@ KNOTS_SHARE = 0.3
 COMPOSED = 0.99
 
 
-def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: Any) -> Pipeline:
+class AdditivePipeline(Pipeline):  # type: ignore[misc]
+    """Steps "splines" and "model", with one budget, which is that of the model's parameters.
+
+    `fit` divides it, by public numbers: for the fit alone the splines and the model have parts of it. Where the units
+    are too few for knots the model has all of it, and the columns as they came: it is what it is alone. So
+    ``model__epsilon`` is the ε of all, in a search too; ``epsilon`` and ``delta`` of the splines follow from it in
+    every fit.
+    """
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> AdditivePipeline:
+        """Fit both, one after the other.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        **params : dict
+            As in `~sklearn.pipeline.Pipeline`.
+
+        Returns
+        -------
+        self : AdditivePipeline
+        """
+        (first, knots), (last, model) = self.steps
+        routed = get_config().get("enable_metadata_routing", False)
+        own = [
+            {k: v for k, v in params.items() if routed or not k.startswith(f"{other}__")}
+            for other in (last, first)
+        ]
+        budget = _budget_of(model)
+        _splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
+        Z = Pipeline([(first, knots)]).fit_transform(X, y, **own[0])
+        splines = _splines_in(knots, fitted=True)
+        prepared = splines._prepared_outputs
+        if any(prepared):
+            budget = _share_of_model(model, splines.n_knots) * budget[0], budget[1] / 2
+        beside = prepared + (False,) * (Z.shape[1] - len(prepared))
+        with _given(model, *budget, beside if splines.passthrough and any(prepared) else ()):
+            Pipeline([(last, model)]).fit(Z, y, **own[1])
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
+        """Fit both and transform, if the model does.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        **params : dict
+            As in `fit`.
+        """
+        return self.fit(X, y, **params).transform(X)
+
+    def __getitem__(self, ind: Any) -> Any:
+        """A step, or a pipeline of some: without the model there is nothing to divide."""
+        return Pipeline(self.steps[ind]) if isinstance(ind, slice) else super().__getitem__(ind)
+
+
+def _splines_in(step: Any, *, fitted: bool) -> Any:
+    """The splines of the first step: those that it was given, or those that it fitted, which may be a copy."""
+    if not isinstance(step, ColumnTransformer):
+        return step
+    return step.named_transformers_["splines"] if fitted else step.transformers[0][1]
+
+
+@contextmanager
+def _given(model: Any, epsilon: float, delta: float, prepared: tuple[bool, ...]) -> Iterator[None]:
+    """A model with this budget and these features prepared."""
+    whole = model.epsilon, model.delta
+    model.set_params(epsilon=epsilon, delta=delta)
+    if prepared:
+        model._prepared_features = prepared
+    try:
+        yield
+    finally:
+        model.set_params(epsilon=whole[0], delta=whole[1])
+        vars(model).pop("_prepared_features", None)
+
+
+def _own(estimator: Any) -> bool:
+    """Whether all that an estimator draws is known to be nearly Gaussian.
+
+    A subclass from elsewhere inherits the word, but may draw otherwise.
+    """
+    own = type(estimator).__module__.startswith("skprivate.")
+    return own and bool(getattr(estimator, "_nearly_gaussian", False))
+
+
+def _share_of_model(model: Any, n_knots: Any) -> float:
+    """Share of ε of the model: what composes to less than the sum is noise that is nearly Gaussian."""
+    if model.get_params(deep=False).get("ledger") is not None or not _own(model):
+        return 1.0 - KNOTS_SHARE
+    fewest = max(int(n_knots), 3) if isinstance(n_knots, Integral) else KNOTS[-1]
+    return model_share(*_budget_of(model), fewest)
+
+
+def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: Any) -> AdditivePipeline:
     """Linear model on splines of every feature, an additive model, within one budget.
 
     Curves are found where the public number of units is enough for knots; below, features reach the linear model as
@@ -63,8 +162,14 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     ledger, since plans may then depend on what was released before, and for estimators whose noise is not nearly
     Gaussian.
 
-    An integer ``random_state`` s of the estimator becomes 2s for splines and 2s + 1 for the model: with one seed
-    simulated noise would be the same in both.
+    For the fit alone the model's parameters are these parts; before and after, ``epsilon`` and ``delta`` of the step
+    "model" are those of all, and may be searched over. Where units are too few for knots the model has all of it: it
+    is what it is alone, to the last bit under the same integer ``random_state``. Splines have another one made from it,
+    since with one seed simulated noise would be the same in both.
+
+    Where an estimator of this package standardises features by itself, it does so with the features as they came, and
+    has the functions beside them (``passthrough`` of the splines), which it leaves as they are: a column's line is the
+    one that the model alone would have, and does not end where curves do.
 
     Examples
     --------
@@ -88,32 +193,16 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     if refused := sorted({"epsilon", "delta", "adjacency", "ledger", "random_state"} & splines.keys()):
         raise TypeError(f"{refused[0]} of splines follows from the estimator: set it there.")
     seed = shared.get("random_state")
-    seeds = (2 * int(seed), 2 * int(seed) + 1) if isinstance(seed, Integral) else (seed, seed)
-    epsilon, delta = budget
-    n_knots = splines.get("n_knots", "auto")
-    fewest = max(int(n_knots), 3) if isinstance(n_knots, Integral) else KNOTS[-1]
-    # What composes to less than the sum is noise that is nearly Gaussian: of other draws that is not known.
-    # A subclass from elsewhere inherits the word, but may draw otherwise.
-    own = type(estimator).__module__.startswith("skprivate.")
-    adds_up = shared.get("ledger") is not None or not (own and getattr(estimator, "_nearly_gaussian", False))
-    share = 1.0 - KNOTS_SHARE if adds_up else model_share(epsilon, delta, fewest)
-    knots: Any = PrivateSplineTransformer(
-        **{
-            **splines,
-            **shared,
-            "epsilon": KNOTS_SHARE * epsilon,
-            "delta": delta / 2,
-            "random_state": seeds[0],
-        }
-    )
+    knots_seed = (int(seed) + 2**31) % 2**32 if isinstance(seed, Integral) else seed
+    if _own(estimator) and estimator._takes_prepared:
+        splines.setdefault("passthrough", True)
+    knots: Any = PrivateSplineTransformer(**{**splines, **shared, "random_state": knots_seed})
+    knots.set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
     if columns is not None:
         knots = ColumnTransformer(
             [("splines", knots, columns)], remainder="passthrough", verbose_feature_names_out=False
         )
-    model = clone(estimator).set_params(epsilon=share * epsilon, delta=delta / 2)
-    if "random_state" in given:
-        model.set_params(random_state=seeds[1])
-    return Pipeline([("splines", knots), ("model", model)])
+    return AdditivePipeline([("splines", knots), ("model", clone(estimator))])
 
 
 def _budget_of(estimator: Any) -> tuple[float, float]:

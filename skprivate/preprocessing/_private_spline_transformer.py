@@ -35,6 +35,12 @@ UNITS_PER_INTERVAL = 0.8
 #: With the least knots curves are worth their noise where there are so many times the units that a median needs: on
 #: generated data a linear model is ahead below, splines are above where anything bends.
 LEAST_UNITS = 1.5
+#: So many units there are for each function, with the least knots and with more: what is fitted too closely costs
+#: without noise, too. On generated data a line loses .025 R² at 12 and .01 at 25 to 50; 5 knots are best there.
+UNITS_PER_FUNCTION, UNITS_PER_MORE = 10, 30
+#: Deviation of a line that ends beside one that does not: on generated data with curves in heavy tails 1/3 is as good
+#: as 1; where the line goes on in the tail less is better, and none is hardly better than 1/3.
+LINE_BESIDE = 1.0 / 3.0
 
 
 class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
@@ -50,8 +56,9 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
     n_knots : int or "auto", default="auto"
         Knots of each feature, 3 to 1025: ``n_knots - 2`` quantiles and the outermost two, which are extrapolated. The
         price grows with the logarithm only. "auto" is 17, 9 or 5, the most for which the public number of units is
-        enough, and 9 under "add-remove", where it is not public. Where units are too few for 5, nothing is spent and
-        columns are handed on as they are, with a `TooFewUnitsWarning`: a linear model does better with the line.
+        enough, for the noise and for so many functions, and 9 under "add-remove", where it is not public. Where units
+        are too few for 5, nothing is spent and columns are handed on as they are, with a `TooFewUnitsWarning`: a
+        linear model does better with the line.
     degree : int, default=3
         Of the polynomials between knots, 1 to 5.
     basis : {"smooth", "b-spline"}, default="smooth"
@@ -63,6 +70,9 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
     include_bias : bool, default=False
         Whether B-splines of a feature sum to one, as in `~sklearn.preprocessing.SplineTransformer`; otherwise the
         last one is left out. For ``basis="b-spline"`` only: no combination of smooth functions is a constant.
+    passthrough : bool, default=False
+        Whether `transform` gives the features themselves as well, in front of all functions and with gaps filled by the
+        released medians: for a model that scales them by itself. The first smooth function then has deviation 1/3.
     delta : float in [0, 1), default=1e-6
         0 for pure privacy. With few columns pure noise is the better one, and δ = 0 is what is spent.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
@@ -83,10 +93,11 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         Knots of each feature: fewer than asked for where released quantiles coincide (columns of few values), 0 where
         columns are handed on.
     n_outputs_ : int
-        Columns that `transform` gives for each feature, from public numbers: what a model after this one pays cannot
+        Functions that `transform` gives for each feature, from public numbers: what a model after this one pays cannot
         depend on the data. Those for which a feature has too few knots are zeros.
     row_bound_ : float
-        No transformed row has a larger Euclidean norm, whatever its numbers are. Infinite where columns are handed on.
+        No transformed row has a larger Euclidean norm, whatever its numbers are. Infinite where columns are handed
+        on, or passed through.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
@@ -141,6 +152,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         "degree": [Interval(Integral, 1, 5, closed="both")],
         "basis": [StrOptions({"smooth", "b-spline"})],
         "include_bias": ["boolean"],
+        "passthrough": ["boolean"],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
         "bounds": [Mapping, "array-like", None],
     }
@@ -153,6 +165,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         degree=3,
         basis="smooth",
         include_bias=False,
+        passthrough=False,
         delta=1e-6,
         adjacency="replace-one",
         bounds=None,
@@ -164,6 +177,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         self.degree = degree
         self.basis = basis
         self.include_bias = include_bias
+        self.passthrough = passthrough
         self.delta = delta
         self.adjacency = adjacency
         self.bounds = bounds
@@ -218,7 +232,11 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         if self.basis == "smooth":
             make = partial(smooth_splines, goes_on=mechanism.bounds is None)
         ends = mechanism.bounds or (None,) * n_columns
-        splines = [make(edges_of(*pair), int(self.degree)) for pair in zip(inner, ends, strict=True)]
+        edges = [edges_of(*pair) for pair in zip(inner, ends, strict=True)]
+        splines = [make(each, int(self.degree)) for each in edges]
+        if self.passthrough and self.basis == "smooth":
+            splines = [each.with_first(LINE_BESIDE) for each in splines]
+        self._medians = np.array([np.median(each[1:-1]) for each in edges])
         width = mechanism.n_bins[0]
         if self.basis == "b-spline":
             width += int(self.degree) - (not self.include_bias)
@@ -228,7 +246,8 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         self.n_outputs_ = width
         self.knots_ = [spline.knots for spline in splines]
         self.n_knots_ = np.array([len(knots) for knots in self.knots_])
-        self.row_bound_ = float(np.linalg.norm([spline.bound for spline in splines]))
+        bound = float(np.linalg.norm([spline.bound for spline in splines]))
+        self.row_bound_ = np.inf if self.passthrough else bound
         return self
 
     def _mechanism(self, quantiles: Callable[..., ColumnQuantiles], n_units: int | None) -> ColumnQuantiles:
@@ -243,8 +262,10 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
             return of(KNOTS_UNTOLD)
         for n_knots in KNOTS:
             mechanism = of(n_knots)
-            enough = LEAST_UNITS if n_knots == KNOTS[-1] else UNITS_PER_INTERVAL * (n_knots - 1)
-            if n_units >= enough * mechanism.least_units:
+            least = n_knots == KNOTS[-1]
+            enough = LEAST_UNITS if least else UNITS_PER_INTERVAL * (n_knots - 1)
+            fitted = (UNITS_PER_FUNCTION if least else UNITS_PER_MORE) * (n_knots - 1) * self.n_features_in_
+            if n_units >= max(enough * mechanism.least_units, fitted):
                 return mechanism
         return quantiles(n_bins=())
 
@@ -259,13 +280,22 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         -------
         X_splines : ndarray of shape (n_samples, n_columns)
             For each feature ``n_knots - 1`` columns with ``basis="smooth"``, ``n_knots + degree - 2`` B-splines, or
-            one more with ``include_bias=True``; or X itself, without gaps, where columns are handed on.
+            one more with ``include_bias=True``; X itself, without gaps, in front of them with ``passthrough=True``, and
+            alone where columns are handed on.
         """
         check_is_fitted(self)
         table = numeric_table(self, X, reset=False)
         if self._splines is None:
             return np.where(np.isnan(table), 0.0, table)
-        return np.hstack([spline(table[:, j]) for j, spline in enumerate(self._splines)])
+        own = [np.where(np.isnan(table), self._medians, table)] if self.passthrough else []
+        return np.hstack([*own, *(spline(table[:, j]) for j, spline in enumerate(self._splines))])
+
+    @property
+    def _prepared_outputs(self) -> tuple[bool, ...]:
+        """Which columns of `transform` are functions, by public numbers."""
+        n_functions = 0 if self._splines is None else self.n_outputs_ * self.n_features_in_
+        n_own = self.n_features_in_ if self.passthrough or self._splines is None else 0
+        return (False,) * n_own + (True,) * n_functions
 
     def get_feature_names_out(self, input_features=None):
         """Names of the columns that `transform` returns.
@@ -283,7 +313,9 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         names = _check_feature_names_in(self, input_features)
         if self._splines is None:
             return names
-        return np.array([f"{name}_sp_{k}" for name in names for k in range(self.n_outputs_)], dtype=object)
+        own = list(names) if self.passthrough else []
+        functions = [f"{name}_sp_{k}" for name in names for k in range(self.n_outputs_)]
+        return np.array([*own, *functions], dtype=object)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

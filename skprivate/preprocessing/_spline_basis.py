@@ -145,6 +145,12 @@ class ColumnSplines(NamedTuple):
         coef[:, : kept.shape[1]] = kept
         return self._replace(coef=coef)
 
+    def with_first(self, factor: float) -> ColumnSplines:
+        """With the first function times this."""
+        factors = np.ones(self.coef.shape[1])
+        factors[0] = factor
+        return self._replace(coef=self.coef * factors, slope=self.slope * factor)
+
     @property
     def bound(self) -> float:
         """Largest norm of the functions at any number.

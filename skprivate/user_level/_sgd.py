@@ -43,6 +43,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 
     #: Of what its fit draws, next to all of the price is for Gaussian noise.
     _nearly_gaussian: ClassVar[bool] = True
+    #: Which features a step before has scaled by what it released, by public numbers: set for one fit by a pipeline
+    #: that knows.
+    _prepared_features: tuple[bool, ...] = ()
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
@@ -143,6 +146,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         public = self.radius is not None or getattr(self, "feature_norm", None) is not None
         return not self.standardize or public or not isinstance(self.loss, str)
 
+    @property
+    def _takes_prepared(self) -> bool:
+        """Whether features that are prepared may stand beside others, which are standardised."""
+        return self.accounting == "tight" and not self._as_given()
+
     def _standardisation(self, objective: Objective, terms: Terms) -> tuple[Terms, Standardisation | None]:
         """How features are centred and scaled, and the terms of what is drawn after that."""
         if self._as_given():
@@ -152,10 +160,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             n_features=objective.n_features,
             centred=objective.fit_intercept,
             target=isinstance(objective.loss, (SquaredLoss, HuberLoss)),
+            many_outputs=objective.n_outputs > 1,
+            prepared=self._prepared_features,
         )
         if found is None:
             return terms, None
-        found = replace(found, many_outputs=objective.n_outputs > 1)
         return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
     def _run(self, mechanism: Any, rows: Partitions, n_users: int, user_ids: Any) -> LinearResult:

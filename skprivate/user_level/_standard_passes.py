@@ -31,6 +31,11 @@ def _columns(data: UserData, columns: tuple[bool, bool]) -> Iterator[FloatArray]
         yield data.y
 
 
+def without(data: UserData, left_out: tuple[bool, ...]) -> UserData:
+    """Rows with the other columns alone."""
+    return replace(data, X=data.X.T[~np.array(left_out)].T, store=None)
+
+
 def mean_cells(data: UserData, columns: tuple[bool, bool]) -> Iterator[IntArray]:
     """Cell of each user's mean in each column."""
     return (CENTRES.cells(data.groups.block_means_of(column)) for column in _columns(data, columns))

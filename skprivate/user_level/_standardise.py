@@ -27,7 +27,8 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
 )
 from skprivate.privacy._cells import WeightedCells
-from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median, reach_costs
+from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median
+from skprivate.user_level._column_reach import DECAY, UNIT_CELL, least_reach, reach_of_column
 from skprivate.user_level._column_search import ColumnSearch, plan_search
 from skprivate.user_level._frame import RANGE_LEVEL, TARGET_REACH, Frame, identity
 from skprivate.user_level._plan import Terms
@@ -44,6 +45,7 @@ from skprivate.user_level._standard_passes import (
     mean_cells,
     norm_counts,
     rescaled,
+    without,
 )
 
 FloatArray = npt.NDArray[np.float64]
@@ -66,10 +68,6 @@ TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
 REACH_SHARE = 0.04
 #: A reach is what so many of the users lie beyond: the fewer, the dearer.
 MOST_BEYOND, LEAST_BEYOND = 0.35, 0.01
-#: A reach up to these, in units of the centre and in the column's own, is none. About the centre of a column that is
-#: mostly one value all distances are the error of the grid; and where about as many users as are sought have another
-#: value than 0, every number between the two is as good a reach.
-LEAST_RELATIVE, LEAST_REACH = 2.0**-17, 2.0**-30
 #: Features with centres and scales of at most these sizes, and a scale that is not small, are left as they are.
 MOST_CENTRE, MOST_SCALE = 1.5, 3.0
 #: Where the tail of the target is heavier, within more, up to where noise moves a prediction by so many scales.
@@ -82,14 +80,7 @@ COLUMN_REACH = 4.0
 #: ln of the numbers of candidates, and of how rarely a selection misses.
 _MEDIAN_CANDIDATES = math.log(5 * 2 * 128 * 256)
 _MISSES = 9.0
-#: A priori the next larger reach is e^−_DECAY times as likely.
-_DECAY = 1.0 / 24.0
-_REACH_CANDIDATES = math.log(1.0 / _DECAY) + _MISSES
-#: A priori a reach k octaves from a released one, or from 1, is as likely as this power of 1 + k.
-PRIOR_TAIL = 1.5
-UNIT_CELL = int(OCTAVES.cells(np.array([1.0]))[0])
-#: Targets and penalties are at most those of so many users: sums of costs stay far from overflow.
-_MANY = 2.0**40
+_REACH_CANDIDATES = math.log(1.0 / DECAY) + _MISSES
 
 
 @dataclass(frozen=True)
@@ -100,6 +91,7 @@ class Standardisation:
     ----------
     terms : Terms
     n_features : int
+        Those to be centred and scaled.
     centred : bool
         Whether an intercept can take up what centring removes.
     target : bool
@@ -117,6 +109,8 @@ class Standardisation:
     by_column : bool
         Whether every feature has a centre and a scale of its own. Otherwise all are divided by one number, such that
         rows have a norm of about √n_features, and longer rows are drawn in.
+    prepared : tuple of bool
+        Which of all columns have been scaled by earlier releases and are left as they are; empty if none.
     """
 
     terms: Terms
@@ -131,6 +125,22 @@ class Standardisation:
     tail_epsilon: float | None = None
     search: ColumnSearch | None = None
     many_outputs: bool = False
+    prepared: tuple[bool, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Number of all columns."""
+        return self.n_features + sum(self.prepared)
+
+    def _among_all(self, values: FloatArray, fill: float) -> FloatArray:
+        """Values of the columns that are not prepared, and this one for the others."""
+        result = np.full(self.width, fill)
+        result[~np.array(self.prepared, dtype=bool) if self.prepared else slice(None)] = values
+        return result
+
+    def _sought(self, rows: Partitions) -> Partitions:
+        """Rows without the columns that are prepared."""
+        return rows.map(partial(without, left_out=self.prepared)) if self.prepared else rows
 
     @property
     def _columns(self) -> tuple[bool, bool]:
@@ -179,7 +189,7 @@ class Standardisation:
     def _level(self, n_users: float) -> float:
         """Noise level ν of a fit with all the budget."""
         multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        return self.terms.sum_sensitivity * multiplier * math.sqrt(self.n_features) / n_users
+        return self.terms.sum_sensitivity * multiplier * math.sqrt(self.width) / n_users
 
     def decides(self, n_users: float) -> bool:
         """Whether so many users decide all selections."""
@@ -216,14 +226,15 @@ class Standardisation:
         rows = given.map(UserData.in_order)
         # The smallest tail that this price can tell from nobody; a lower bound on the users may be 0 or less.
         n_users = max(n_users, 1.0)
-        centres = self._centres(rows, release)
-        scales, tail = self._scales(rows, centres, n_users, release)
+        sought = self._sought(rows)
+        centres = self._centres(sought, release)
+        scales, tail = self._scales(sought, centres, n_users, release)
         if self.search is not None:
-            found = self.search.run(rows, release)
+            found = self.search.run(sought, release)
             centres, scales = (np.append(a, b) for a, b in zip(found, (centres, scales), strict=True))
         d = self.n_features
         useful = self.decides(n_users)
-        frame, farthest = identity(d), 1.0
+        frame, farthest = identity(self.width), 1.0
         if useful and self.target:
             # Where most targets are one value, all that can be said of their scale is what the tail says.
             scale = float(scales[-1]) or tail
@@ -235,17 +246,18 @@ class Standardisation:
         if useful and self.by_column and _prepared(centres[:d], scales[:d]):
             # Those of a search are off by about half a deviation, as much as features that somebody prepared.
             if self.search is None or self.many_outputs:
-                frame = frame._replace(centres=centres[:d])
+                frame = frame._replace(centres=self._among_all(centres[:d], 0.0))
         elif useful and self.by_column:
             # A feature without a scale differs from its centre for a share β of the users at most: clipped to
             # β^(−1/2) about it, its mean square is at most 1. Without noise nothing is clipped.
             farthest = self._rarest(n_users) ** -0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
             reach = frame.target_reach if self.target else COLUMN_REACH
             reach = reach_of_rows(reach, self._level(n_users))
+            own, ends = scales[:d], np.where(scales[:d] > 0.0, reach * scales[:d], farthest)
             frame = frame._replace(
-                centres=centres[:d],
-                scales=np.where(scales[:d] > 0.0, scales[:d], 1.0),
-                reaches=np.where(scales[:d] > 0.0, reach * scales[:d], farthest),
+                centres=self._among_all(centres[:d], 0.0),
+                scales=self._among_all(np.where(own > 0.0, own, 1.0), 1.0),
+                reaches=self._among_all(ends, np.inf),
             )
         # What is mapped may take the place of what it is made from: where nothing is mapped, all stays as it came.
         mapped = rows
@@ -253,9 +265,10 @@ class Standardisation:
             mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target))
         if self.by_column:
             # Where features are left as they are, too: what is drawn must not depend on what was released.
-            rare = (scales[:d] == 0.0) & (np.isfinite(frame.reaches) & useful)
+            clipped = np.isfinite(frame.reaches).any() and useful
+            rare = (scales[:d] == 0.0) & clipped
             own = rare_scales(
-                mapped,
+                self._sought(mapped),
                 rare,
                 self._rarest(n_users),
                 farthest**2,
@@ -265,9 +278,10 @@ class Standardisation:
                 release=release,
             )
             if rare.any():
+                own = self._among_all(own, 1.0)
                 frame = frame._replace(scales=frame.scales * own)
                 mapped = mapped.map(partial(rescaled, scales=own))
-        row_norm = math.sqrt(d)
+        row_norm = math.sqrt(self.width)
         if self.norm_epsilon is not None:
             row_norm = select_median_scale(
                 mapped.sum(partial(norm_counts, constant=self.centred and self.by_column)),
@@ -276,12 +290,12 @@ class Standardisation:
                 monotone=self.terms.monotone,
             )
         if not useful:
-            frame = frame._replace(row_bound=public_bound(d))
+            frame = frame._replace(row_bound=public_bound(self.width))
             return given.map(partial(bounded_data, frame=frame)), frame
         if not self.by_column:
-            frame = frame._replace(scales=np.full(d, row_norm / math.sqrt(d)))
+            frame = frame._replace(scales=np.full(self.width, row_norm / math.sqrt(self.width)))
             mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target))
-            row_norm = math.sqrt(d + self.centred)
+            row_norm = math.sqrt(self.width + self.centred)
         reach = frame.target_reach if self.by_column and self.target else REACH
         bound = row_norm * reach_of_rows(reach, self._level(n_users))
         return mapped.map(partial(drawn_in, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
@@ -322,14 +336,14 @@ class Standardisation:
         for j, (cells, centre, price) in enumerate(zip(counts, centres.tolist(), prices, strict=True)):
             beyond = _beyond(price, n_users)
             own = known if j < self.n_columns - self.target else [UNIT_CELL]
-            reach = _reach(cells, _least_reach(centre), beyond * n_users, price, release, own)
+            reach = reach_of_column(cells, least_reach(centre), beyond * n_users, price, release, own)
             scales[j] = reach / -float(ndtri(0.5 * beyond))
             if reach:
                 known.append(int(OCTAVES.cells(np.array([reach]))[0]))
         if self.tail_epsilon is None:
             return scales, 0.0
-        share, least = _beyond(self.tail_epsilon, n_users), _least_reach(float(centres[-1]))
-        tail = _reach(counts[-1], least, share * n_users, self.tail_epsilon, release)
+        share, least = _beyond(self.tail_epsilon, n_users), least_reach(float(centres[-1]))
+        tail = reach_of_column(counts[-1], least, share * n_users, self.tail_epsilon, release)
         return scales, tail / -float(ndtri(0.5 * share))
 
     def _target_reach(self, excess: float, n_users: float) -> float:
@@ -348,38 +362,14 @@ class Standardisation:
         return max(TARGET_REACH, math.exp(heavy) if heavy < math.log(most) else most)
 
 
-def _least_reach(centre: float) -> int:
-    """Last cell of reaches that are none about this centre."""
-    return int(OCTAVES.cells(np.array([max(LEAST_REACH, LEAST_RELATIVE * abs(centre))]))[0])
-
-
-def _reach(
-    cells: IntArray, least: int, n_beyond: float, epsilon: float, release: Any, known: list[int] | None = None
-) -> float:
-    """Distance beyond which so many users lie, from the number of users in each cell; 0 if it is in ``least`` or below.
-
-    All cells up to ``least`` say the same and are one candidate. Reaches near ``known`` ones, cells that were released
-    before, are likelier a priori: columns tend to be alike, and one that is not loses no more than by a prior of all
-    scales. Without them a smaller reach is likelier than a larger one.
-    """
-    counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
-    occupied = np.flatnonzero(counts)
-    scale = min(2.0 / epsilon, _MANY / OCTAVES.last) * UNIT_WEIGHT
-    costs = reach_costs(
-        WeightedCells(occupied, counts[occupied] * UNIT_WEIGHT),
-        target=math.ceil(min(n_beyond, _MANY) * UNIT_WEIGHT),
-        penalty=0 if known else math.ceil(_DECAY * scale),
-    )
-    if known:
-        steps = np.abs(np.subtract.outer(np.arange(1, len(costs)) + least, known)).astype(np.float64)
-        likelihood = np.mean((1.0 + steps) ** -PRIOR_TAIL, axis=1)
-        costs[1:] += np.ceil(-np.log(likelihood) * scale).astype(np.int64)
-    chosen = int(release.select(-costs[: len(counts)], sensitivity=UNIT_WEIGHT, epsilon=epsilon))
-    return OCTAVES.value(least + chosen) if chosen else 0.0
-
-
 def plan_standardisation(
-    terms: Terms, *, n_features: int, centred: bool, target: bool
+    terms: Terms,
+    *,
+    n_features: int,
+    centred: bool,
+    target: bool,
+    many_outputs: bool = False,
+    prepared: tuple[bool, ...] = (),
 ) -> Standardisation | None:
     """Prices by public numbers; None where users are known to be too few.
 
@@ -387,9 +377,11 @@ def plan_standardisation(
     ----------
     terms : Terms
     n_features : int
-    centred, target : bool
+        Of all columns.
+    centred, target, many_outputs, prepared
         As in `Standardisation`.
     """
+    n_features -= sum(prepared)
     rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
     median, least = _median_price(terms, 1.0), _reach_price(MOST_BEYOND, 1.0)
     typical = selection_epsilon(1.0, len(SCALES), monotone=terms.monotone)
@@ -429,6 +421,8 @@ def plan_standardisation(
         (median / n, least / n),
         tail,
         search,
+        many_outputs,
+        prepared,
     )
 
 

@@ -56,7 +56,7 @@ def share(a, b):
         if a.options["monotone"]:
             assert not min(steps) < 0 < max(steps)
         return Fraction(max(map(abs, steps))) / Fraction(a.sensitivity)
-    steps = [int(y) - int(x) for x, y in zip(a.statistic, b.statistic, strict=True)]
+    steps = [int(y) - int(x) for x, y in zip(np.ravel(a.statistic), np.ravel(b.statistic), strict=True)]
     if a.norm == "l1":
         return Fraction(sum(map(abs, steps))) / Fraction(a.sensitivity)
     square = Fraction(sum(step * step for step in steps)) / Fraction(a.sensitivity) ** 2

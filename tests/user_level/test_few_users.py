@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency, compose_epsilon, gaussian_noise_multiplier, public_generator
 from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT
+from skprivate.user_level._column_reach import reach_of_column
 from skprivate.user_level._frame import TARGET_REACH, Frame
 from skprivate.user_level._losses import LogisticLoss, MultinomialLoss, SmoothedHingeLoss, SquaredLoss
 from skprivate.user_level._noise_rules import (
@@ -30,7 +31,6 @@ from skprivate.user_level._standardise import (
     NORM_SHARE,
     SHARE,
     TARGET_SHARE,
-    _reach,
     plan_standardisation,
 )
 
@@ -352,7 +352,7 @@ def test_costs_of_reaches_do_not_overflow(n_users):
     for n_far in (3, 4):
         cells = np.zeros(OCTAVES.last + 1, dtype=np.int64)
         cells[[0, -1]] = 10, n_far
-        _reach(cells, 5, 0.35 * n_users, 31.0 / n_users, Costs())
+        reach_of_column(cells, 5, 0.35 * n_users, 31.0 / n_users, Costs())
     assert all((costs >= 0).all() for costs in seen)
     assert (np.diff(seen[0][1:-1]) > 0).all(), "every step costs more"
     assert np.abs(seen[1] - seen[0]).max() <= UNIT_WEIGHT

@@ -1,0 +1,65 @@
+"""Features that are standardised beside others that a step before has scaled by what it released."""
+
+import warnings
+
+import numpy as np
+import pytest
+from _replay import Recording, share
+
+from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.privacy import BoundedRangeEvent
+from skprivate.privacy._tape import run_tape
+
+
+@pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("prepared", [(False, True, False, True), (False, False, True, True)])
+def test_a_user_moves_no_draw_beside_prepared_features_by_more_than_its_sensitivity(
+    kind, adjacency, prepared
+):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), rng.normal(size=60)
+    y = (y > 0).astype(float) if kind is UserLevelSGDClassifier else y
+    extremes = [[1e308, -1e308, 5e-324, 1e300], [0.0, 0.0, 0.0, 0.0], [-1e308, 3.0, 1e200, -1e-310]]
+    for k, row in enumerate(extremes):
+        other, target = X.copy(), y.copy()
+        other[7], target[7] = row, 1.0 - y[7] if k else y[7]
+        cases = (
+            (X, y),
+            (other, target) if adjacency == "replace-one" else (np.delete(X, 7, 0), np.delete(y, 7)),
+        )
+        draws, results = [], None
+        for rows, targets in cases:
+            tape = Recording(results)
+            model = kind(1e4, adjacency=adjacency, max_iter=3, random_state=0)
+            model._prepared_features = prepared
+            with run_tape(tape), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(rows, targets)
+            draws.append(tape.draws)
+            results = tape.results if results is None else results
+        assert len(draws[0]) == len(draws[1]) > 5
+        assert all(share(a, b) <= 1 for a, b in zip(*draws, strict=True))
+
+
+def test_prepared_features_are_left_as_they_are():
+    rng = np.random.default_rng(0)
+    raw, ready = 1e4 + 50.0 * rng.normal(size=(20_000, 2)), 0.1 * rng.normal(size=(20_000, 2))
+    model = UserLevelSGDRegressor(1.0, random_state=0)
+    model._prepared_features = (True, False, True, False)
+    X = np.column_stack([ready[:, 0], raw[:, 0], ready[:, 1], raw[:, 1]])
+    model.fit(X, X @ [1.0, 0.02, 0.0, 0.0] + 0.1 * rng.normal(size=20_000))
+    assert model.feature_center_[[0, 2]].tolist() == [0.0, 0.0]
+    assert model.feature_scale_[[0, 2]].tolist() == [1.0, 1.0]
+    assert (np.abs(model.feature_center_[[1, 3]] - 1e4) < 50).all()
+    assert ((model.feature_scale_[[1, 3]] > 25) & (model.feature_scale_[[1, 3]] < 100)).all()
+    assert (
+        np.isinf(model.feature_range_[1][[0, 2]]).all() and np.isfinite(model.feature_range_[1][[1, 3]]).all()
+    )
+    # Only the two that are not prepared are paid for.
+    n_selections = sum(
+        count
+        for event, count in model._mechanism(4, model._terms(20_000), True).standardisation.events
+        if isinstance(event, BoundedRangeEvent)
+    )
+    assert n_selections <= 2 * 2 + 4
