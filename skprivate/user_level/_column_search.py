@@ -53,6 +53,8 @@ AGAIN = 6.0
 OWN_PRIOR, SHARED_STEPS = 0.1, 8
 #: ρ n² for each column: below the first most columns are missed, beyond the second hardly one is.
 LEAST_SIGNAL, ENOUGH_SIGNAL = 100.0, 200.0
+#: For the target, which nothing makes good.
+ENOUGH_TARGET = 300.0
 #: And a share of the budget that hardly matters: more is spent where that is more.
 LITTLE = 0.08
 
@@ -205,7 +207,9 @@ class ColumnSearch:
         return Histogram(edges, shares, self.multipliers[k] * self._root / unit, sought, k == 0)
 
 
-def plan_search(terms: Terms, *, n_columns: int, centred: bool, most: float) -> ColumnSearch | None:
+def plan_search(
+    terms: Terms, *, n_columns: int, centred: bool, most: float, enough: float = ENOUGH_SIGNAL
+) -> ColumnSearch | None:
     """A search for at most this share of the budget; None where that shows too little."""
     if terms.n_users is None:
         return None
@@ -215,7 +219,7 @@ def plan_search(terms: Terms, *, n_columns: int, centred: bool, most: float) -> 
     one = factor * n_columns / (rho * float(terms.n_users) ** 2)
     if LEAST_SIGNAL * one > most:
         return None
-    return ColumnSearch(terms, n_columns, centred, min(most, max(LITTLE, ENOUGH_SIGNAL * one)))
+    return ColumnSearch(terms, n_columns, centred, min(most, max(LITTLE, enough * one)))
 
 
 def _counts(
