@@ -405,7 +405,7 @@ def plan_standardisation(
         n = float(terms.n_users)
         if target and column > TARGET_SELECTED * rho * n**2:
             target_search = plan_search(
-                terms, n_columns=1, centred=centred, most=TARGET_SHARE, enough=ENOUGH_TARGET
+                terms, n_columns=1, centred=centred, most=TARGET_SHARE, enough=ENOUGH_TARGET, as_it_came=True
             )
         if target_search is not None:
             fixed += target_search.share * rho * n**2 - column
@@ -414,7 +414,8 @@ def plan_standardisation(
             search = plan_search(terms, n_columns=n_features, centred=centred, most=most)
             by_column, part = search is not None, float(search is None)
         if not by_column:
-            norm = fixed <= (SHARE if target else NORM_SHARE) * rho * n**2
+            most = MOST_SHARE if target_search is not None else SHARE if target else NORM_SHARE
+            norm = fixed <= most * rho * n**2
             if not norm and target_search is None and not (target and column <= TARGET_SHARE * rho * n**2):
                 return None
     reach, tail = part * least / n, None

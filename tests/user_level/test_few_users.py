@@ -31,7 +31,6 @@ from skprivate.user_level._standardise import (
     NOISE_REACH,
     NORM_SHARE,
     SHARE,
-    TARGET_SHARE,
     plan_standardisation,
 )
 
@@ -91,7 +90,7 @@ def test_the_fewer_the_users_the_less_is_standardised(target):
     """All columns, one by one or together, one norm of rows (and the target by a search), the target alone, nothing."""
     rho = 0.5 / gaussian_noise_multiplier(1.0, 1e-6) ** 2
     seen = []
-    for n in (20_000, 800, 500, 250, 100, 60):
+    for n in (20_000, 800, 500, 120, 100, 60):
         plan = plan_standardisation(
             Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n), n_features=20, centred=True, target=target
         )
@@ -109,7 +108,7 @@ def test_the_fewer_the_users_the_less_is_standardised(target):
         if plan is None:
             continue
         share = sum(event.rho * count for event, count in plan.events) / rho
-        most = MOST_SHARE if plan.by_column else TARGET_SHARE if plan.norm_epsilon is None else SHARE
+        most = MOST_SHARE if plan.by_column or plan.target_search else SHARE
         assert share <= 1.2 * (most if target or plan.by_column else NORM_SHARE)
         assert plan.decides(n) and (plan.norm_epsilon is None or not plan.decides(n / 7))
         assert compose_epsilon(plan.events, 1e-6) < 1.0
