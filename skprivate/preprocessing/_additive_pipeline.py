@@ -80,8 +80,10 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         return self.fit(X, y, **params).transform(X)
 
     def __getitem__(self, ind: Any) -> Any:
-        """A step, or a pipeline of some: without the model there is nothing to divide."""
-        return Pipeline(self.steps[ind]) if isinstance(ind, slice) else super().__getitem__(ind)
+        """A step, or a pipeline of some: without the model there is nothing to divide, with both there is."""
+        if isinstance(ind, slice) and len(self.steps[ind]) < len(self.steps):
+            return Pipeline(self.steps[ind])
+        return super().__getitem__(ind)
 
 
 def _splines_in(step: Any, *, fitted: bool) -> Any:
