@@ -282,6 +282,9 @@ def test_prepared_features_keep_their_scales_and_lose_their_means():
     model = fitted(UserLevelSGDClassifier(1.0, random_state=0), X, y)
     np.testing.assert_array_equal(model.feature_scale_, 1.0)
     np.testing.assert_allclose(model.feature_center_, [0.0, 1.0, -1.0, 0.5], atol=0.3)
+    # One that is 0 for most seems to have no scale of its own; it is left as it came, too.
+    X[:, 3] = np.arange(8000) % 50 == 0
+    np.testing.assert_array_equal(fitted(model, X, y).feature_scale_, 1.0)
 
 
 def test_prepared_features_do_not_take_the_error_of_a_search():
@@ -298,6 +301,15 @@ def test_prepared_features_do_not_take_the_error_of_a_search():
     assert np.mean(areas) > 0.6, areas
 
 
+def test_several_outputs_are_centred_by_a_search():
+    """An offset lengthens the rows of all of them."""
+    rng = public_generator(12)
+    X = rng.normal(size=(9000, 20)) + np.repeat([0.8, -0.8], 10)
+    model = fitted(UserLevelSGDClassifier(0.1, random_state=0), X, np.arange(9000) % 3)
+    assert (model.feature_center_ * np.repeat([1.0, -1.0], 10)).mean() > 0.4
+    np.testing.assert_array_equal(model.feature_scale_, 1.0)
+
+
 @pytest.mark.parametrize(("n_users", "classes", "share"), [(5000, 2, 0.05), (1500, 2, 0.0), (5000, 3, 0.0)])
 def test_means_are_removed_with_more_noise_where_there_are_two_classes(n_users, classes, share):
     model = UserLevelSGDClassifier(0.1)
@@ -305,6 +317,7 @@ def test_means_are_removed_with_more_noise_where_there_are_two_classes(n_users, 
     terms = Terms(0.1, 1e-6, Adjacency.REPLACE_ONE, n_users)
     mechanism = model._mechanism(np.arange(classes), 1 if classes == 2 else classes, terms)
     assert mechanism.means_share == share
+    assert mechanism.plan(n_users, 1.0, 1.0, 1.0).hold_step == (classes == 2)
     assert compose_epsilon(mechanism.events, 1e-6) <= 0.1
 
 
