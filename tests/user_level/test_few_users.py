@@ -322,14 +322,23 @@ def test_means_are_removed_with_more_noise_where_there_are_two_classes(n_users, 
 
 
 @pytest.mark.parametrize(
-    ("n_users", "held", "gain"),
-    [(1000, True, 1 / 6), (1000, False, 1.0), (4000, True, 0.45), (20_000, True, 1.0)],
+    ("n_users", "held", "gain", "part"),
+    [
+        (100, True, 1 / 6, 0.5),
+        (100, False, 1.0, 1.0),
+        (400, True, 1 / 6, 0.75),
+        (1000, True, 1 / 6, 1.0),
+        (4000, True, 0.45, 1.0),
+        (20_000, True, 1.0, 1.0),
+    ],
 )
-def test_steps_of_a_known_length_are_held_where_noise_is_loud(n_users, held, gain):
+def test_steps_of_a_known_length_are_held_where_noise_is_loud(n_users, held, gain, part):
     terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n_users)
     split = split_budget(terms, n_numbers=400)
     plan = DescentPlan(split, n_users, 40, 10, 1.0, 0.1, hold_step=held)
     assert plan.search_gain == pytest.approx(gain, rel=0.01)
+    assert plan.start_step == pytest.approx(0.1 * part, rel=0.01)
+    assert DescentPlan(split, n_users, 1, 10, 1.0, 0.1, hold_step=held).start_step == 0.1
 
 
 def test_what_selections_leave_is_found_out_where_delta_is_large():
