@@ -82,7 +82,7 @@ def adaptive_descent(
     w = centre
     iterates: list[FloatArray] = []
     directions: list[FloatArray] = []
-    step = plan.first_step
+    step = plan.start_step
     radius = plan.clip_radius
     previous: FloatArray | None = None
     previous_power = 1.0

@@ -36,6 +36,8 @@ MOST_MOMENTUM = 0.8
 #: Noise of a step of the search, against a unanimous vote, from which on a step of a known length is held, and how much
 #: of its growth and decay is left.
 HELD_NOISE, LEAST_GAIN = 0.03, 1.0 / 6.0
+#: The same from which on the step of a known length is shorter, and the least part of it.
+LOUD_NOISE, LEAST_PART = 0.5, 0.5
 #: Coefficients for whose noise the search's share is chosen.
 FEW_COEF = 5
 #: Momentum given up per noise level of one step.
@@ -272,7 +274,7 @@ class DescentPlan:
     radius : float
         Iterates are projected to this ball (``inf``: not at all).
     first_step : float
-        Length of the first step.
+        Length of the first step where noise is not loud (`start_step`).
     clip_factor : float
         Clipping radius in units of the selected median gradient norm.
     clip_radius : float
@@ -335,10 +337,24 @@ class DescentPlan:
         """
         if not self.hold_step:
             return 1.0
-        noise = (
-            self.split.terms.sum_sensitivity * self.search_multiplier * math.sqrt(self.n_coef) / self.n_users
-        )
-        return min(1.0, max(LEAST_GAIN, HELD_NOISE / noise))
+        return min(1.0, max(LEAST_GAIN, HELD_NOISE / self._search_noise))
+
+    @property
+    def start_step(self) -> float:
+        """Length of the first step that is taken.
+
+        One that is held does not shrink where it only follows the noise: where that is about as large as a unanimous
+        vote it is shorter from the start.
+        """
+        if not self.hold_step or not self.search_steps:
+            return self.first_step
+        return self.first_step * min(1.0, max(LEAST_PART, LOUD_NOISE / self._search_noise))
+
+    @property
+    def _search_noise(self) -> float:
+        """Norm of the noise of a step of the search, where a unanimous vote has norm 1."""
+        sensitivity = self.split.terms.sum_sensitivity
+        return sensitivity * self.search_multiplier * math.sqrt(self.n_coef) / self.n_users
 
     @property
     def refine_multiplier(self) -> float:

@@ -7,8 +7,10 @@ import pytest
 from _replay import Recording, share
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
-from skprivate.privacy import BoundedRangeEvent
+from skprivate.privacy import Adjacency, BoundedRangeEvent
 from skprivate.privacy._tape import run_tape
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._standardise import plan_standardisation
 
 
 @pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
@@ -63,3 +65,11 @@ def test_prepared_features_are_left_as_they_are():
         if isinstance(event, BoundedRangeEvent)
     )
     assert n_selections <= 2 * 2 + 4
+
+
+def test_noise_is_that_of_all_columns():
+    terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 5000)
+    options = {"n_features": 8, "centred": True, "target": True}
+    beside = plan_standardisation(terms, **options, prepared=(True,) * 6 + (False,) * 2)
+    assert beside.n_features == 2
+    assert beside._level(5000.0) == plan_standardisation(terms, **options)._level(5000.0)

@@ -141,6 +141,8 @@ def test_median_costs_by_counting(rows):
     clipped = np.clip(data.cells, -3, 3)
     expected = [max(data.weights[clipped < c].sum(), data.weights[clipped > c].sum()) for c in range(-3, 4)]
     np.testing.assert_array_equal(expand(median_costs(data, -3, 3)), expected)
+    twice = WeightedCells(np.repeat(clipped, 2), np.repeat(data.weights, 2))
+    np.testing.assert_array_equal(expand(median_costs(twice, -3, 3)), 2 * np.array(expected))
 
 
 @given(ROWS, st.integers(-5, 5), st.integers(0, 8), st.integers(1, 3), st.integers(1, 3))

@@ -94,7 +94,9 @@ def classification(rng, model, X, f, n, level):
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed >= 30 else ()) for seed in range(120)]
+    "seed",
+    # In 66 a long step was held where noise is loud: the loss was .60, of a constant .40.
+    [pytest.param(seed, marks=pytest.mark.slow if seed >= 30 and seed != 66 else ()) for seed in range(120)],
 )
 def test_held_out_loss_is_no_worse_than_a_constant_but_for_noise(seed):
     with warnings.catch_warnings():

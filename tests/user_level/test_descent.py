@@ -22,7 +22,7 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._tape import run_tape
 from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor, _linear_descent
-from skprivate.user_level._descent import project
+from skprivate.user_level._descent import adaptive_descent, project
 from skprivate.user_level._linear_descent import Descent
 from skprivate.user_level._losses import SquaredLoss
 from skprivate.user_level._moments import MomentsRegression
@@ -325,3 +325,24 @@ def test_normal_users_are_clipped_no_farther_out_than_pays():
         risks.append(0.5 * np.sum((model.coef_ - truth) ** 2))
     # About 1.1e-4 (2.7e-4 before), with a deviation of 4e-5 for one: 1.9e-4 is seven standard errors of the mean.
     assert np.mean(risks) < 1.9e-4
+
+
+@pytest.mark.parametrize(("held", "growth"), [(False, 0.3), (True, 0.05)])
+def test_a_step_that_is_held_grows_less(held, growth):
+    """Where all directions agree; a sixth of the growth is left where noise is loud."""
+    seen = []
+
+    class Watched(MeanProblem):
+        def contribution_sum(self, w, radius):
+            seen.append(w[0])
+            return np.zeros(4, dtype=np.int64)
+
+    class Agreeing:
+        def gaussian(self, *_, **__):
+            return np.full(4, -1e6)
+
+    split = split_budget(Terms(1.0, 1e-6, REPLACE, 100), n_numbers=80)
+    plan = DescentPlan(split, 100.0, 20, 4, math.inf, 1e-3, hold_step=held)
+    adaptive_descent(Watched(np.zeros((4, 1)), UserGroups(np.zeros(1, dtype=int))), plan, Agreeing())
+    steps = np.diff(seen[: plan.search_steps + 1])
+    np.testing.assert_allclose(steps[1:] / steps[:-1], math.exp(growth))

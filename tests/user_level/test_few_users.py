@@ -301,6 +301,9 @@ def test_prepared_features_keep_their_scales_and_lose_their_means():
     model = fitted(UserLevelSGDClassifier(1.0, random_state=0), X, y)
     np.testing.assert_array_equal(model.feature_scale_, 1.0)
     np.testing.assert_allclose(model.feature_center_, [0.0, 1.0, -1.0, 0.5], atol=0.3)
+    # One that is 0 for most seems to have no scale of its own; it is left as it came, too.
+    X[:, 3] = np.arange(8000) % 50 == 0
+    np.testing.assert_array_equal(fitted(model, X, y).feature_scale_, 1.0)
 
 
 def test_prepared_features_do_not_take_the_error_of_a_search():
@@ -317,6 +320,15 @@ def test_prepared_features_do_not_take_the_error_of_a_search():
     assert np.mean(areas) > 0.6, areas
 
 
+def test_several_outputs_are_centred_by_a_search():
+    """An offset lengthens the rows of all of them."""
+    rng = public_generator(12)
+    X = rng.normal(size=(9000, 20)) + np.repeat([0.8, -0.8], 10)
+    model = fitted(UserLevelSGDClassifier(0.1, random_state=0), X, np.arange(9000) % 3)
+    assert (model.feature_center_ * np.repeat([1.0, -1.0], 10)).mean() > 0.4
+    np.testing.assert_array_equal(model.feature_scale_, 1.0)
+
+
 @pytest.mark.parametrize(("n_users", "classes", "share"), [(5000, 2, 0.05), (1500, 2, 0.0), (5000, 3, 0.0)])
 def test_means_are_removed_with_more_noise_where_there_are_two_classes(n_users, classes, share):
     model = UserLevelSGDClassifier(0.1)
@@ -324,18 +336,28 @@ def test_means_are_removed_with_more_noise_where_there_are_two_classes(n_users, 
     terms = Terms(0.1, 1e-6, Adjacency.REPLACE_ONE, n_users)
     mechanism = model._mechanism(np.arange(classes), 1 if classes == 2 else classes, terms)
     assert mechanism.means_share == share
+    assert mechanism.plan(n_users, 1.0, 1.0, 1.0).hold_step == (classes == 2)
     assert compose_epsilon(mechanism.events, 1e-6) <= 0.1
 
 
 @pytest.mark.parametrize(
-    ("n_users", "held", "gain"),
-    [(1000, True, 1 / 6), (1000, False, 1.0), (4000, True, 0.45), (20_000, True, 1.0)],
+    ("n_users", "held", "gain", "part"),
+    [
+        (100, True, 1 / 6, 0.5),
+        (100, False, 1.0, 1.0),
+        (400, True, 1 / 6, 0.75),
+        (1000, True, 1 / 6, 1.0),
+        (4000, True, 0.45, 1.0),
+        (20_000, True, 1.0, 1.0),
+    ],
 )
-def test_steps_of_a_known_length_are_held_where_noise_is_loud(n_users, held, gain):
+def test_steps_of_a_known_length_are_held_where_noise_is_loud(n_users, held, gain, part):
     terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n_users)
     split = split_budget(terms, n_numbers=400)
     plan = DescentPlan(split, n_users, 40, 10, 1.0, 0.1, hold_step=held)
     assert plan.search_gain == pytest.approx(gain, rel=0.01)
+    assert plan.start_step == pytest.approx(0.1 * part, rel=0.01)
+    assert DescentPlan(split, n_users, 1, 10, 1.0, 0.1, hold_step=held).start_step == 0.1
 
 
 def test_what_selections_leave_is_found_out_where_delta_is_large():

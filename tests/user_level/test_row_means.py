@@ -103,3 +103,12 @@ def test_weak_effects_of_skewed_features_on_a_rare_class_are_not_reversed():
         model = UserLevelSGDClassifier(0.3, classes=[0, 1], random_state=seed).fit(X, y)
         areas.append(roc_auc_score(y_test, model.decision_function(X_test)))
     assert np.mean(areas) > 0.55, areas
+
+
+def test_an_intercept_takes_up_the_means_that_were_removed():
+    """The two orders of terms would be off by twice the means' logit, here about 1.5."""
+    rng = public_generator(0)
+    X = rng.exponential(size=(8000, 20))
+    y = (0.25 * (X - 1.0).sum(axis=1) + rng.logistic(size=8000) > 0).astype(int)
+    model = UserLevelSGDClassifier(0.3, classes=[0, 1], random_state=0).fit(X, y)
+    assert abs(model.predict_proba(X)[:, 1].mean() - y.mean()) < 0.1
