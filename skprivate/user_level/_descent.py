@@ -87,6 +87,8 @@ def adaptive_descent(
     previous: FloatArray | None = None
     previous_power = 1.0
     velocity = np.zeros(d)
+    gains = np.ones(d)
+    gains[-1] = plan.intercept_gain
     newton = QuasiNewton(step) if plan.quiet else None
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
@@ -116,7 +118,7 @@ def adaptive_descent(
             direction = direction + pull * (w - centre)
         if newton is None:
             velocity = direction if searching else plan.momentum * velocity + direction
-            w = project(w - step * velocity, plan.radius)
+            w = project(w - step * gains * velocity, plan.radius)
         if t >= burn_in or t == plan.n_steps - 1:
             iterates.append(w)
             directions.append(previous)

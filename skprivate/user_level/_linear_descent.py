@@ -164,6 +164,12 @@ class Descent(Mechanism):
         return self.classes and self.objective.n_outputs == 1
 
     @property
+    def _intercept_alone(self) -> bool:
+        """Whether two classes have an intercept that whitening does not mix with slopes, and a loss that is known."""
+        known = self.clip_ridge > 0.0
+        return known and self.two_classes and self.objective.fit_intercept and not self.whitening_share
+
+    @property
     def n_steps(self) -> int:
         """Number of steps. Events have to be known before a private number of users is released."""
         if self.given_steps is not None:
@@ -276,6 +282,7 @@ class Descent(Mechanism):
             growth=growth if self.follow_tail else 0.0,
             quiet=self.quiet(n_users),
             hold_step=self.two_classes,
+            intercept=self._intercept_alone,
         )
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them

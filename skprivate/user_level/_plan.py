@@ -33,11 +33,12 @@ SEARCH_SHARE = 0.1
 SEARCH_PART = 0.25
 #: Largest momentum of the refinement.
 MOST_MOMENTUM = 0.8
-#: Noise of a step of the search, against a unanimous vote, from which on a step of a known length is held, and how much
-#: of its growth and decay is left.
-HELD_NOISE, LEAST_GAIN = 0.03, 1.0 / 6.0
+#: Noise of a step of the search, against a unanimous vote, from which on a step of a known length is held.
+HELD_NOISE = 0.01
 #: The same from which on the step of a known length is shorter, and the least part of it.
 LOUD_NOISE, LEAST_PART = 0.5, 0.5
+#: Largest steps of an intercept, in those of slopes, and those at a noise level of 1.
+MOST_INTERCEPT, INTERCEPT_NOISE = 4.0, 0.03
 #: Coefficients for whose noise the search's share is chosen.
 FEW_COEF = 5
 #: Momentum given up per noise level of one step.
@@ -286,6 +287,8 @@ class DescentPlan:
         Whether steps are `QuasiNewton`.
     hold_step : bool
         Whether the first step is about as long as the curvature allows, so that noise does not have to tell.
+    intercept : bool
+        Whether the last coefficient is an intercept, of curvature ¼ at most, beside features that are about centred.
     """
 
     split: BudgetSplit
@@ -300,6 +303,7 @@ class DescentPlan:
     growth: float = 0.0
     quiet: bool = False
     hold_step: bool = False
+    intercept: bool = False
 
     @property
     def search_steps(self) -> int:
@@ -337,7 +341,7 @@ class DescentPlan:
         """
         if not self.hold_step:
             return 1.0
-        return min(1.0, max(LEAST_GAIN, HELD_NOISE / self._search_noise))
+        return min(1.0, HELD_NOISE / self._search_noise)
 
     @property
     def start_step(self) -> float:
@@ -355,6 +359,19 @@ class DescentPlan:
         """Norm of the noise of a step of the search, where a unanimous vote has norm 1."""
         sensitivity = self.split.terms.sum_sensitivity
         return sensitivity * self.search_multiplier * math.sqrt(self.n_coef) / self.n_users
+
+    @property
+    def intercept_gain(self) -> float:
+        """Steps of the intercept in those of slopes, which are one over the largest curvature of *all* coefficients.
+
+        A rare class's intercept has far to go, and until it is there slopes follow means of features. Steps of k times
+        that length are stable up to k = d: a row of norm √d with the intercept's √k beside it has squared norm d + k.
+        The noise of the intercept is as much louder.
+        """
+        if not self.intercept:
+            return 1.0
+        level = self.split.level(self.n_users, self.n_coef)
+        return max(1.0, min(MOST_INTERCEPT, INTERCEPT_NOISE / level, 0.5 * (self.n_coef - 1)))
 
     @property
     def refine_multiplier(self) -> float:
