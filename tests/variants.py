@@ -110,10 +110,11 @@ def _user_level_regressors():
         solver=("sgd", "moments"),
         fit_intercept=(True, False),
     )
-    # Too few for a selection for each column, enough for joint histograms.
+    # Too few for a selection for each column, enough for joint histograms; and too few for one for the target.
     searched = modes(
         kind,
-        fixed={"max_iter": 3, "epsilon": 160.0},
+        fixed={"max_iter": 3},
+        epsilon=(400.0, 160.0),
         adjacency=BOTH,
         n_users=(8,),
         fit_intercept=(True, False),

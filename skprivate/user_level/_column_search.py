@@ -53,6 +53,10 @@ AGAIN = 6.0
 OWN_PRIOR, SHARED_STEPS = 0.1, 8
 #: ρ n² for each column: below the first most columns are missed, beyond the second hardly one is.
 LEAST_SIGNAL, ENOUGH_SIGNAL = 100.0, 200.0
+#: How much likelier another centre and deviation has to be, in logarithms, and what deviations about 1 are.
+EVIDENT, ABOUT_ONE = 4.0, (0.7, 1.0, 1.4)
+#: For the target, which nothing makes good.
+ENOUGH_TARGET = 300.0
 #: And a share of the budget that hardly matters: more is spent where that is more.
 LITTLE = 0.08
 
@@ -98,12 +102,15 @@ class ColumnSearch:
         Whether centres are sought. Otherwise they are 0, and scales are distances from there.
     share : float
         Of the budget (in zCDP).
+    as_it_came : bool
+        Whether a column that may well have centre 0 and deviation 1 is taken to have them, as somebody scaled it.
     """
 
     terms: Terms
     n_columns: int
     centred: bool
     share: float
+    as_it_came: bool = False
 
     @property
     def multipliers(self) -> tuple[float, ...]:
@@ -172,6 +179,9 @@ class ColumnSearch:
             scales[chosen] = widths * np.exp2(chances @ np.log2(deviations))
             halves[chosen] = np.where(within, ZOOM * widths, AGAIN * scales[chosen])
             sought[chosen] = within
+        if self.as_it_came:
+            kept = ~_evident(seen, middles, scales)
+            middles[kept], scales[kept] = 0.0, 1.0
         return (middles, scales) if self.centred else (np.zeros(d), np.hypot(middles, scales))
 
     @property
@@ -205,7 +215,15 @@ class ColumnSearch:
         return Histogram(edges, shares, self.multipliers[k] * self._root / unit, sought, k == 0)
 
 
-def plan_search(terms: Terms, *, n_columns: int, centred: bool, most: float) -> ColumnSearch | None:
+def plan_search(
+    terms: Terms,
+    *,
+    n_columns: int,
+    centred: bool,
+    most: float,
+    enough: float = ENOUGH_SIGNAL,
+    as_it_came: bool = False,
+) -> ColumnSearch | None:
     """A search for at most this share of the budget; None where that shows too little."""
     if terms.n_users is None:
         return None
@@ -215,7 +233,7 @@ def plan_search(terms: Terms, *, n_columns: int, centred: bool, most: float) -> 
     one = factor * n_columns / (rho * float(terms.n_users) ** 2)
     if LEAST_SIGNAL * one > most:
         return None
-    return ColumnSearch(terms, n_columns, centred, min(most, max(LITTLE, ENOUGH_SIGNAL * one)))
+    return ColumnSearch(terms, n_columns, centred, min(most, max(LITTLE, enough * one)), as_it_came)
 
 
 def _counts(
@@ -252,6 +270,16 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
         shared = OWN_PRIOR * own + (1.0 - OWN_PRIOR) * chances.mean(axis=0)
     chances = likelihood * shared
     result: FloatArray = chances / chances.sum(axis=1, keepdims=True)
+    return result
+
+
+def _evident(seen: list[Histogram], centres: FloatArray, deviations: FloatArray) -> npt.NDArray[np.bool_]:
+    """For which columns centres and deviations explain histograms far better than 0 and about 1."""
+    result: npt.NDArray[np.bool_] = deviations == 0.0  # hardly a number is another than 0
+    for j in np.flatnonzero(~result).tolist():
+        at = np.array([0.0] * len(ABOUT_ONE) + [centres[j]]), np.array([*ABOUT_ONE, deviations[j]])
+        support = np.sum([each.of(j, *at) for each in seen], axis=0)
+        result[j] = support[-1] > support[:-1].max() + EVIDENT
     return result
 
 

@@ -36,6 +36,11 @@ def without(data: UserData, left_out: tuple[bool, ...]) -> UserData:
     return replace(data, X=data.X.T[~np.array(left_out)].T, store=None)
 
 
+def target_alone(data: UserData) -> UserData:
+    """Rows with the target as their only column."""
+    return replace(data, X=data.y[:, None], store=None)
+
+
 def mean_cells(data: UserData, columns: tuple[bool, bool]) -> Iterator[IntArray]:
     """Cell of each user's mean in each column."""
     return (CENTRES.cells(data.groups.block_means_of(column)) for column in _columns(data, columns))

@@ -29,7 +29,7 @@ from skprivate.privacy import (
 from skprivate.privacy._cells import WeightedCells
 from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median
 from skprivate.user_level._column_reach import DECAY, UNIT_CELL, least_reach, reach_of_column
-from skprivate.user_level._column_search import ColumnSearch, plan_search
+from skprivate.user_level._column_search import ENOUGH_TARGET, ColumnSearch, plan_search
 from skprivate.user_level._frame import RANGE_LEVEL, TARGET_REACH, Frame, identity
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import SCALES, select_median_scale, selection_epsilon
@@ -46,6 +46,7 @@ from skprivate.user_level._standard_passes import (
     mean_cells,
     norm_counts,
     rescaled,
+    target_alone,
     without,
 )
 
@@ -61,8 +62,8 @@ SHARE_PRIVATE_COUNT = 0.12
 LEAST_PRICE = 0.45
 #: The same for the typical norm of a row alone, which is lost on features that are prepared.
 NORM_SHARE = 0.1
-#: And for the target alone: without its centre no prediction is of any use.
-TARGET_SHARE = 0.5
+#: And for the target alone: without its centre no prediction is of any use. Above the lower one it is searched for.
+TARGET_SHARE, TARGET_SELECTED = 0.5, 0.1
 #: And for the tail of the target, if it is that of so few users at most.
 TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
 #: What reaches may cost beyond the least, as a share of the budget.
@@ -103,8 +104,8 @@ class Standardisation:
         Those of the target's, which decide the worst case.
     norm_epsilon, tail_epsilon : float or None
         Prices of the typical norm and the tail of the target; None where they are not selected.
-    search : ColumnSearch or None
-        What finds centres and scales of features where selections are too dear.
+    search, target_search : ColumnSearch or None
+        What finds centres and scales of features, and those of the target, where selections are too dear.
     many_outputs : bool
         Whether an offset lengthens the rows of several outputs, so that a coarse centre is better than none.
     by_column : bool
@@ -125,6 +126,7 @@ class Standardisation:
     target_epsilons: tuple[float, float] = (0.0, 0.0)
     tail_epsilon: float | None = None
     search: ColumnSearch | None = None
+    target_search: ColumnSearch | None = None
     many_outputs: bool = False
     prepared: tuple[bool, ...] = ()
 
@@ -151,30 +153,33 @@ class Standardisation:
     @property
     def _columns(self) -> tuple[bool, bool]:
         """Whether centres and scales of features and target are selected one by one."""
-        return self.by_column and self.search is None, self.target
+        return self.by_column and self.search is None, self.target and self.target_search is None
 
     @property
     def n_columns(self) -> int:
         """Number of those."""
-        return self._columns[0] * self.n_features + self.target
+        features, target = self._columns
+        return features * self.n_features + target
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         """All that `run` draws."""
-        n_features = self._columns[0] * self.n_features
+        features, target = self._columns
+        n_features = features * self.n_features
         prices = [
             (self.median_epsilon, n_features * self.centred),
             (self.reach_epsilon, n_features),
-            (self.target_epsilons[0], self.target * self.centred),
-            (self.target_epsilons[1], int(self.target)),
+            (self.target_epsilons[0], target * self.centred),
+            (self.target_epsilons[1], int(target)),
             (self.norm_epsilon, 1),
             (self.tail_epsilon, 1),
         ]
         events: list[tuple[PrivacyEvent, int]] = [
             (BoundedRangeEvent(price), count) for price, count in prices if price and count
         ]
-        if self.search is not None:
-            events.extend(self.search.events)
+        for search in (self.search, self.target_search):
+            if search is not None:
+                events.extend(search.events)
         if self.by_column:
             events.append((GaussianEvent(self.rare_multiplier, self.n_features), 1))
         return tuple(events)
@@ -186,7 +191,7 @@ class Standardisation:
 
     def _prices(self, feature: float, target: float) -> list[float]:
         """Prices of the columns' selections."""
-        return [feature] * (self.n_columns - self.target) + [target] * self.target
+        return [feature] * (self.n_columns - self._columns[1]) + [target] * self._columns[1]
 
     def _rarest(self, n_users: float) -> float:
         """Share of the users who may differ from the centre of a feature without a scale."""
@@ -205,7 +210,7 @@ class Standardisation:
             price * (1.0 + 1e-12) >= whole * needed
             for prices, whole, wanted in (
                 ((self.median_epsilon, self.reach_epsilon), part, self._columns[0]),
-                (self.target_epsilons, 1.0, self.target),
+                (self.target_epsilons, 1.0, self._columns[1]),
             )
             for price, needed in zip(prices, least, strict=True)
             if wanted
@@ -238,6 +243,9 @@ class Standardisation:
         if self.search is not None:
             found = self.search.run(sought, release)
             centres, scales = (np.append(a, b) for a, b in zip(found, (centres, scales), strict=True))
+        if self.target_search is not None:
+            found = self.target_search.run(rows.map(target_alone), release)
+            centres, scales = (np.append(a, b) for a, b in zip((centres, scales), found, strict=True))
         d = self.n_features
         useful = self.decides(n_users)
         frame, farthest = identity(self.width), 1.0
@@ -341,7 +349,7 @@ class Standardisation:
         known = [UNIT_CELL]
         for j, (cells, centre, price) in enumerate(zip(counts, centres.tolist(), prices, strict=True)):
             beyond = _beyond(price, n_users)
-            own = known if j < self.n_columns - self.target else [UNIT_CELL]
+            own = known if j < self.n_columns - self._columns[1] else [UNIT_CELL]
             reach = reach_of_column(cells, least_reach(centre), beyond * n_users, price, release, own)
             scales[j] = reach / -float(ndtri(0.5 * beyond))
             if reach:
@@ -395,21 +403,27 @@ def plan_standardisation(
     column = (centred * median**2 + least**2) / 8.0
     fixed = target * column + typical**2 / 8.0
 
-    by_column, norm, part, search = True, True, 1.0, None
+    by_column, norm, part, search, target_search = True, True, 1.0, None, None
     if terms.n_users is None:
         part = LEAST_PRICE
         n = math.sqrt((part**2 * n_features * column + fixed) / (SHARE_PRIVATE_COUNT * rho))
     else:
         n = float(terms.n_users)
+        if target and column > TARGET_SELECTED * rho * n**2:
+            target_search = plan_search(
+                terms, n_columns=1, centred=centred, most=TARGET_SHARE, enough=ENOUGH_TARGET, as_it_came=True
+            )
+        if target_search is not None:
+            fixed += target_search.share * rho * n**2 - column
         if n_features * column + fixed > SHARE * rho * n**2:
             most = min(SHARE, MOST_SHARE - fixed / (rho * n**2))
             search = plan_search(terms, n_columns=n_features, centred=centred, most=most)
             by_column, part = search is not None, float(search is None)
         if not by_column:
-            norm = fixed <= (SHARE if target else NORM_SHARE) * rho * n**2
-            if not norm and (
-                column > TARGET_SHARE * rho * n**2 if target else not (centred and sees_offset(terms))
-            ):
+            most = MOST_SHARE if target_search is not None else SHARE if target else NORM_SHARE
+            norm = fixed <= most * rho * n**2
+            found = column <= TARGET_SHARE * rho * n**2 if target else centred and sees_offset(terms)
+            if not (norm or target_search or found):
                 return None
     reach, tail = part * least / n, None
     if terms.n_users is not None and by_column:
@@ -429,6 +443,7 @@ def plan_standardisation(
         (median / n, least / n),
         tail,
         search,
+        target_search,
         many_outputs,
         prepared,
     )

@@ -59,6 +59,23 @@ def test_what_is_drawn_is_what_was_planned_whatever_the_data(adjacency, recordin
         assert all(root <= (sensitivity * 2.0**-30) ** 2 < root * (1 + 1e-12) for _, sensitivity in drawn)
 
 
+def test_a_column_that_may_be_standardised_is_taken_to_be(recording_release):
+    """What a search finds is off by half a deviation here: a target that somebody had scaled lost .2 R² by it."""
+    terms = Terms(0.5, 1e-6, Adjacency.REPLACE_ONE, 309)
+    search = plan_search(terms, n_columns=1, centred=True, most=0.5, enough=300.0, as_it_came=True)
+    found = 0
+    for seed in range(20):
+        release = recording_release(seed)
+        z = public_generator(seed).normal(size=(309, 1))
+        here = [
+            tuple(float(v[0]) for v in search.run(InMemory(data_of(X, np.arange(309))), release))
+            for X in (1.2 * z + 0.3, 50.0 * z + 150.0, 0.0 * z)
+        ]
+        assert here[0] == (0.0, 1.0) and np.isfinite(here[2]).all()
+        found += abs(here[1][0] - 150.0) < 100.0 and 5.0 < here[1][1] < 200.0
+    assert found >= 17  # a search with so little misses one in twenty
+
+
 def test_columns_far_from_zero_are_found_at_a_small_price():
     """Selections one by one put 60 of these 160 columns a scale off their centre, or scaled them wrongly by 4."""
     wrong = 0

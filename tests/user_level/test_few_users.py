@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes
 from sklearn.metrics import roc_auc_score
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
@@ -30,7 +31,6 @@ from skprivate.user_level._standardise import (
     NOISE_REACH,
     NORM_SHARE,
     SHARE,
-    TARGET_SHARE,
     plan_standardisation,
 )
 
@@ -87,29 +87,48 @@ def test_predictions_look_at_rows_as_the_fit_did():
 
 @pytest.mark.parametrize("target", [True, False])
 def test_the_fewer_the_users_the_less_is_standardised(target):
-    """All columns, one by one or together, one norm of rows (and the target), the target or means alone, nothing."""
+    """All columns, one by one or jointly, one norm of rows (and the target by a search), that alone or means, nothing."""
     rho = 0.5 / gaussian_noise_multiplier(1.0, 1e-6) ** 2
     seen = []
-    for n in (20_000, 800, 500, 400, 200, 100):
+    for n in (20_000, 800, 500, *([] if target else [200]), 120, 100, 60):
         plan = plan_standardisation(
             Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n), n_features=20, centred=True, target=target
         )
         seen.append(
             None
             if plan is None
-            else (plan.by_column, plan.search is None, plan.norm_epsilon is not None, plan.n_columns)
+            else (
+                plan.by_column,
+                plan.search is None,
+                plan.target_search is None,
+                plan.norm_epsilon is not None,
+                plan.n_columns,
+            )
         )
         if plan is None:
             continue
         share = sum(event.rho * count for event, count in plan.events) / rho
-        most = MOST_SHARE if plan.by_column else TARGET_SHARE if plan.norm_epsilon is None else SHARE
+        most = MOST_SHARE if plan.by_column or plan.target_search else SHARE
         assert share <= 1.2 * (most if target or plan.by_column else NORM_SHARE)
-        assert plan.decides(n) and (plan.bare or not plan.decides(n / 7))
+        assert plan.decides(n) and (plan.norm_epsilon is None or not plan.decides(n / 7))
         assert compose_epsilon(plan.events, 1e-6) < 1.0
-    whole, joint = (True, True, True, 20 + target), (True, False, True, int(target))
-    norm, alone = (False, True, True, int(target)), (False, True, False, int(target))
-    assert seen[:3] == [whole, joint, alone if target else norm] and seen[-1] is None
-    assert seen[4] == (None if target else alone)
+    whole, joint = (True, True, True, True, 20 + target), (True, False, True, True, int(target))
+    norm, alone = (False, True, not target, True, 0), (False, True, False, not target, 0)
+    assert seen == [whole, joint, norm, alone, *([alone] if target else [None, None]), None]
+
+
+@pytest.mark.parametrize("epsilon, least", [(0.5, -0.2), (1.0, 0.2)])
+def test_a_target_far_from_zero_of_few_users(epsilon, least):
+    """Selections of its centre and reach cost more than half of the budget: none was made, and R² was -3.9."""
+    X, y = load_diabetes(return_X_y=True)
+    train = np.arange(len(y)) % 4 > 0
+    scores = [
+        fitted(UserLevelSGDRegressor(epsilon, random_state=seed), X[train], y[train]).score(
+            X[~train], y[~train]
+        )
+        for seed in range(12)
+    ]
+    assert np.median(scores) > least
 
 
 @pytest.mark.parametrize("kind", ["units", "far", "large target"])
@@ -137,7 +156,7 @@ def test_features_that_are_meant_as_they_are_are_not_bounded():
         UserLevelSGDClassifier(feature_norm=2.0, random_state=0),
     ):
         assert fitted(model, X, y > 0 if hasattr(model, "feature_norm") else y).row_bound_ == np.inf
-    assert fitted(UserLevelSGDRegressor(random_state=0), X, y).row_bound_ == public_bound(3)
+    assert fitted(UserLevelSGDRegressor(0.2, random_state=0), X, y).row_bound_ == public_bound(3)
 
 
 def test_rare_large_values_of_a_column_without_a_scale_are_clipped():

@@ -81,12 +81,12 @@ def test_without_noise_the_result_is_logistic_regression():
 
 
 def test_too_few_users_keep_their_budget():
-    terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 250)
+    terms = Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, 50)
     assert plan_standardisation(terms, n_features=10, centred=True, target=True) is None
     X, y, _, users = rows(0, n_users=300)
     X = bounded_columns(X.T, public_bound(6)).T
     with_it, without = (
-        fitted(UserLevelSGDRegressor(0.5, standardize=each, random_state=0), X, y, user_ids=users)
+        fitted(UserLevelSGDRegressor(0.1, standardize=each, random_state=0), X, y, user_ids=users)
         for each in (True, False)
     )
     np.testing.assert_array_equal(with_it.coef_, without.coef_)
