@@ -87,7 +87,7 @@ def test_predictions_look_at_rows_as_the_fit_did():
 
 @pytest.mark.parametrize("target", [True, False])
 def test_the_fewer_the_users_the_less_is_standardised(target):
-    """All columns, one by one or jointly, one norm of rows (and the target by a search), that alone or means, nothing."""
+    """All columns, one by one or jointly, one norm (and the target by a search), that alone or means, nothing."""
     rho = 0.5 / gaussian_noise_multiplier(1.0, 1e-6) ** 2
     seen = []
     for n in (20_000, 800, 500, *([] if target else [200]), 120, 100, 60):
@@ -113,7 +113,7 @@ def test_the_fewer_the_users_the_less_is_standardised(target):
         assert plan.decides(n) and (plan.norm_epsilon is None or not plan.decides(n / 7))
         assert compose_epsilon(plan.events, 1e-6) < 1.0
     whole, joint = (True, True, True, True, 20 + target), (True, False, True, True, int(target))
-    norm, alone = (False, True, not target, True, 0), (False, True, False, not target, 0)
+    norm, alone = (False, True, not target, True, 0), (False, True, not target, False, 0)
     assert seen == [whole, joint, norm, alone, *([alone] if target else [None, None]), None]
 
 
