@@ -119,6 +119,8 @@ def _user_level_regressors():
         n_users=(8,),
         fit_intercept=(True, False),
     )
+    # Enough for the target and means of many columns, without or with a norm of all rows.
+    loud = modes(kind, fixed={"max_iter": 3}, epsilon=(150.0, 210.0), adjacency=BOTH, n_users=(8,))
     paper = modes(
         kind,
         fixed={"accounting": "paper", "max_iter": 3},
@@ -131,6 +133,7 @@ def _user_level_regressors():
         + spread(chosen, _USER_DATA, 1)
         + spread(scaled, _USER_DATA, 1)
         + spread(searched, _USER_DATA[:4], 1)
+        + [(each, (wide_rows,)) for each in loud]
         + spread(moments + known + paper, (*_USER_DATA[:4], names_of_users), 1)
     )
 
@@ -165,6 +168,15 @@ def _user_level_classifiers():
     # Enough for scales and means of eight users' rows, not for second moments.
     centred = modes(
         kind, fixed={"classes": [0, 1], "max_iter": 3, "epsilon": 250.0}, adjacency=BOTH, n_users=(8,)
+    )
+    # Enough for means alone, or with one norm of all rows, of many columns that have no scales.
+    loud = modes(
+        kind,
+        fixed={"max_iter": 3},
+        classes=([0, 1], [0, 1, 2]),
+        epsilon=(30.0, 160.0),
+        adjacency=BOTH,
+        n_users=(8,),
     )
     known = modes(
         kind,
@@ -204,6 +216,7 @@ def _user_level_classifiers():
     return (
         spread(two, _USER_DATA, 1)
         + spread(quiet, _USER_DATA, 1)
+        + [(each, (wide_rows,)) for each in loud]
         + spread(weighted, _USER_DATA, 1)
         + [(each, (three_classes,)) for each in weighted_three]
         + [(each, (three_classes,)) for each in three]

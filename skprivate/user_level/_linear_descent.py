@@ -22,7 +22,15 @@ from skprivate.user_level._noise_rules import INTERCEPT_PART, LEAST_CLIP, MOST_C
 from skprivate.user_level._plan import WIDER, BudgetSplit, DescentPlan, Terms, default_steps, split_budget
 from skprivate.user_level._private_range import COARSE_SCALES, select_median_scale
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
-from skprivate.user_level._row_means import MEANS_SHARE, MOST_LEVEL, MOST_LEVEL_TWO, row_means, shifted
+from skprivate.user_level._row_means import (
+    MEANS_SHARE,
+    MOST_LEVEL,
+    MOST_LEVEL_TWO,
+    norm_without,
+    row_means,
+    sees_offset,
+    shifted,
+)
 from skprivate.user_level._settled import Course
 from skprivate.user_level._standard_passes import bounded_data
 from skprivate.user_level._standardise import Standardisation
@@ -103,7 +111,8 @@ class Descent(Mechanism):
         Weights of the rows by class: public, or from private counts, which are among the ``earlier`` events.
     classes : bool
         Whether targets are classes. Standardised rows longer than is typical, or than the clip, then weigh less; and
-        standardised features that are not whitened have their means removed.
+        standardised features that are not whitened have their means removed. (So have, in any case, features that
+        have no scales of their own.)
     """
 
     terms: Terms
@@ -217,7 +226,7 @@ class Descent(Mechanism):
     def whitening_share(self) -> float:
         """Share of the Gaussian budget for second moments; 0 if none are released."""
         d = self._n_whitened
-        if self.standardisation is None or d > MOST_WHITENED:
+        if self.standardisation is None or self.standardisation.bare or d > MOST_WHITENED:
             return 0.0
         if self.terms.n_users is None:
             return WHITENING_SHARE_PRIVATE_COUNT
@@ -239,15 +248,15 @@ class Descent(Mechanism):
     @cached_property
     def means_share(self) -> float:
         """Share of the Gaussian budget for means; 0 if none are released. By public numbers, as that for whitening."""
-        if (
-            self.standardisation is None
-            or self.whitening_share
-            or not (self.classes and self.objective.fit_intercept)
-        ):
-            return 0.0
         n_users = self.terms.n_users
+        if self.standardisation is None or not self.objective.fit_intercept:
+            return 0.0
+        if n_users is None or self.whitening_share:
+            return 0.0
         most = MOST_LEVEL_TWO if self.two_classes else MOST_LEVEL
-        quiet = n_users is not None and self.split.level(n_users, self.size) <= most
+        quiet = self.classes and self.split.level(n_users, self.size) <= most
+        if not self.standardisation.by_column:
+            quiet = sees_offset(self.terms)
         return MEANS_SHARE if quiet else 0.0
 
     @property
@@ -337,6 +346,7 @@ class Descent(Mechanism):
                     release=release,
                 )
                 rows = rows.map(partial(shifted, centres=means))
+                row_norm = None if row_norm is None else norm_without(row_norm, means)
         alpha = self.penalty(n_users)
         intercept = INTERCEPT_PART if self.flat(n_users) else 0.0
         objective = self._objective(alpha, intercept, frame, matrix, class_weights)

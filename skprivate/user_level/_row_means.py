@@ -3,10 +3,14 @@
 Medians make good scales possible; a descent wants means. A classifier's first gradients tell what features have in
 common with the common class, and that is the mean: where it is far from 0, which it is in skewed columns, it hides
 the classes' difference until the intercept has been found.
+
+Where columns have no centres of their own, an offset (pixels, counts, indicators are not negative) lengthens the rows,
+whose votes all have norm 1: the longer a row, the less of its vote is what tells rows apart.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions
-from skprivate.privacy import ball_contributions, exact_sum
+from skprivate.privacy import ball_contributions, exact_sum, gaussian_noise_multiplier
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
 
@@ -27,6 +31,18 @@ MEANS_SHARE = 0.05
 #: class are those of the other with a minus, so that their gradients differ by the mean where they differ in number;
 #: those of many classes add up to 0.
 MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
+#: The same for what all columns have in common, the mean along one direction, where columns have no centres.
+MOST_COMMON_LEVEL = 0.06
+#: So many deviations of noise are not taken for a mean.
+DOUBT = 2.0
+#: Least part of a row's mean square that is left without the means.
+LEAST_LEFT = 0.1
+
+
+def sees_offset(terms: Terms) -> bool:
+    """Whether users are known to be enough to see what all columns have in common, if nothing else."""
+    alone = terms.sum_sensitivity * gaussian_noise_multiplier(terms.epsilon, terms.delta)
+    return terms.n_users is not None and alone <= MOST_COMMON_LEVEL * terms.n_users
 
 
 def row_means(
@@ -39,7 +55,7 @@ def row_means(
     terms: Terms,
     release: Any,
 ) -> FloatArray:
-    """Draw the means, nearer to 0 the less they exceed what noise alone would be.
+    """Draw the means; of what all columns have in common, and of the rest, as much as noise does not explain.
 
     A user contributes x̄/max(‖x̄‖, r) with x̄ the mean of the user's rows and r the typical norm of a row: a vector of
     norm at most 1, so that the sum has the sensitivity of any vote.
@@ -65,9 +81,26 @@ def row_means(
     total = rows.sum(partial(_sum_of_means, n_features=n_features, radius=row_norm))
     unit = row_norm / n_users
     means = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
-    noise = n_features * (terms.sum_sensitivity * multiplier * unit) ** 2
-    # James and Stein's estimate: features that were centred by public numbers are left alone.
-    return means * max(0.0, 1.0 - noise / max(float(means @ means), 1e-300))
+    noise = (terms.sum_sensitivity * multiplier * unit) ** 2
+    # All columns share one number, which is seen where those of single columns are lost in noise.
+    common = np.full(n_features, means.mean())
+    return _shrunk(common, noise, 1) + _shrunk(means - common, noise, n_features - 1)
+
+
+def norm_without(row_norm: float, means: FloatArray) -> float:
+    """Typical norm of rows less their means."""
+    return math.sqrt(max(row_norm**2 - float(means @ means), LEAST_LEFT * row_norm**2))
+
+
+def _shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
+    """James and Stein's estimate of a vector with noise of this variance along so many directions.
+
+    It is 0 where noise alone may be as long: features that were centred by public numbers are left alone.
+    """
+    square, expected = float(means @ means), dimensions * noise
+    if square <= expected + DOUBT * noise * math.sqrt(2.0 * dimensions):
+        return np.zeros_like(means)
+    return means * (1.0 - expected / square)
 
 
 def _sum_of_means(data: UserData, n_features: int, radius: float) -> npt.NDArray[Any]:

@@ -36,6 +36,7 @@ from skprivate.user_level._private_range import SCALES, select_median_scale, sel
 from skprivate.user_level._problems import UserData
 from skprivate.user_level._rare_values import RARE_SHARE, rare_scales
 from skprivate.user_level._row_bound import REACH, public_bound, reach_of_rows
+from skprivate.user_level._row_means import sees_offset
 from skprivate.user_level._standard_passes import (
     CENTRES,
     bounded_data,
@@ -109,7 +110,7 @@ class Standardisation:
         Whether an offset lengthens the rows of several outputs, so that a coarse centre is better than none.
     by_column : bool
         Whether every feature has a centre and a scale of its own. Otherwise all are divided by one number, such that
-        rows have a norm of about √n_features, and longer rows are drawn in.
+        rows have a norm of about √n_features, and longer rows are drawn in; their means are left to `row_means`.
     prepared : tuple of bool
         Which of all columns have been scaled by earlier releases and are left as they are; empty if none.
     """
@@ -128,6 +129,11 @@ class Standardisation:
     target_search: ColumnSearch | None = None
     many_outputs: bool = False
     prepared: tuple[bool, ...] = ()
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing is drawn: rows are meant to have a norm of about √n_features."""
+        return not (self.by_column or self.target or self.norm_epsilon)
 
     @property
     def width(self) -> int:
@@ -416,7 +422,8 @@ def plan_standardisation(
         if not by_column:
             most = MOST_SHARE if target_search is not None else SHARE if target else NORM_SHARE
             norm = fixed <= most * rho * n**2
-            if not norm and target_search is None and not (target and column <= TARGET_SHARE * rho * n**2):
+            found = column <= TARGET_SHARE * rho * n**2 if target else centred and sees_offset(terms)
+            if not (norm or target_search or found):
                 return None
     reach, tail = part * least / n, None
     if terms.n_users is not None and by_column:

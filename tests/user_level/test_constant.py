@@ -63,7 +63,7 @@ def regression(rng, model, X, f, n, level):
         bound = model.radius_**2
     found = np.mean((raw[n:] - model.predict(X[n:])) ** 2) / np.mean((raw[n:] - raw[:n].mean()) ** 2)
     # In units of the variance about the constant: least squares overfits by d/n, and votes of noise √d·ν move
-    # predictions by so much where the errors are as large as the target. Half of the budget may find centres and scales.
+    # predictions by so much where errors are as large as the target. Half of the budget may find centres and scales.
     return found, 1.0, 0.06, d / n + max(2.0 * d * d * level**2, bound)
 
 
