@@ -24,7 +24,8 @@ from skprivate.user_level._problems import Objective
 from skprivate.user_level._published import PublishedDescent
 from skprivate.user_level._row_bound import public_bound
 from skprivate.user_level._settled import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
-from skprivate.user_level._standardise import Standardisation, plan_standardisation
+from skprivate.user_level._standard_plan import plan_standardisation
+from skprivate.user_level._standardise import Standardisation
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}

@@ -20,7 +20,6 @@ from scipy.special import ndtri
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import (
-    Adjacency,
     BoundedRangeEvent,
     GaussianEvent,
     PrivacyEvent,
@@ -28,15 +27,21 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._cells import WeightedCells
 from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median
-from skprivate.user_level._column_reach import DECAY, UNIT_CELL, least_reach, reach_of_column
-from skprivate.user_level._column_search import ENOUGH_TARGET, ColumnSearch, plan_search
+from skprivate.user_level._column_prices import (
+    LEAST_PRICE,
+    MOST_BEYOND,
+    median_price,
+    reach_price,
+    share_beyond,
+)
+from skprivate.user_level._column_reach import UNIT_CELL, least_reach, reach_of_column
+from skprivate.user_level._column_search import ColumnSearch
 from skprivate.user_level._frame import RANGE_LEVEL, TARGET_REACH, Frame, identity
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._private_range import SCALES, select_median_scale, selection_epsilon
+from skprivate.user_level._private_range import select_median_scale
 from skprivate.user_level._problems import UserData
 from skprivate.user_level._rare_values import RARE_SHARE, rare_scales
 from skprivate.user_level._row_bound import REACH, public_bound, reach_of_rows
-from skprivate.user_level._row_means import sees_offset
 from skprivate.user_level._standard_passes import (
     CENTRES,
     bounded_data,
@@ -53,23 +58,6 @@ from skprivate.user_level._standard_passes import (
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: Share of the budget (in zCDP) for all columns up to which their prices decide the worst case, or up to which they are
-#: searched for together; that with what the target takes; and that where the number of users is not public.
-SHARE, MOST_SHARE = 0.25, 0.5
-SHARE_PRIVATE_COUNT = 0.12
-#: Part of the price that decides the worst case where the number of users is not public: the columns that people have
-#: need few digits for their centres, and one that goes wrong is clipped.
-LEAST_PRICE = 0.45
-#: The same for the typical norm of a row alone, which is lost on features that are prepared.
-NORM_SHARE = 0.1
-#: And for the target alone: without its centre no prediction is of any use. Above the lower one it is searched for.
-TARGET_SHARE, TARGET_SELECTED = 0.5, 0.1
-#: And for the tail of the target, if it is that of so few users at most.
-TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
-#: What reaches may cost beyond the least, as a share of the budget.
-REACH_SHARE = 0.04
-#: A reach is what so many of the users lie beyond: the fewer, the dearer.
-MOST_BEYOND, LEAST_BEYOND = 0.35, 0.01
 #: Features with centres and scales of at most these sizes, and a scale that is not small, are left as they are.
 MOST_CENTRE, MOST_SCALE = 1.5, 3.0
 #: Where the tail of the target is heavier, within more, up to where noise moves a prediction by so many scales.
@@ -79,10 +67,6 @@ OCTAVE_ERROR = 1.2
 #: Features of a classifier are clipped to so many scales about their centres: one that is heavy-tailed or whose scale
 #: went wrong does not take the say of the others. Those of a regression are clipped as its predictions are.
 COLUMN_REACH = 4.0
-#: ln of the numbers of candidates, and of how rarely a selection misses.
-_MEDIAN_CANDIDATES = math.log(5 * 2 * 128 * 256)
-_MISSES = 9.0
-_REACH_CANDIDATES = math.log(1.0 / DECAY) + _MISSES
 
 
 @dataclass(frozen=True)
@@ -195,7 +179,7 @@ class Standardisation:
 
     def _rarest(self, n_users: float) -> float:
         """Share of the users who may differ from the centre of a feature without a scale."""
-        return MOST_BEYOND if self.search is not None else _beyond(self.reach_epsilon, n_users)
+        return MOST_BEYOND if self.search is not None else share_beyond(self.reach_epsilon, n_users)
 
     def _level(self, n_users: float) -> float:
         """Noise level ν of a fit with all the budget."""
@@ -204,7 +188,7 @@ class Standardisation:
 
     def decides(self, n_users: float) -> bool:
         """Whether so many users decide all selections."""
-        least = _median_price(self.terms, n_users), _reach_price(MOST_BEYOND, n_users)
+        least = median_price(self.terms, n_users), reach_price(MOST_BEYOND, n_users)
         part = LEAST_PRICE if self.terms.n_users is None else 1.0
         columns = all(
             price * (1.0 + 1e-12) >= whole * needed
@@ -348,7 +332,7 @@ class Standardisation:
         prices = self._prices(self.reach_epsilon, self.target_epsilons[1])
         known = [UNIT_CELL]
         for j, (cells, centre, price) in enumerate(zip(counts, centres.tolist(), prices, strict=True)):
-            beyond = _beyond(price, n_users)
+            beyond = share_beyond(price, n_users)
             own = known if j < self.n_columns - self._columns[1] else [UNIT_CELL]
             reach = reach_of_column(cells, least_reach(centre), beyond * n_users, price, release, own)
             scales[j] = reach / -float(ndtri(0.5 * beyond))
@@ -356,7 +340,7 @@ class Standardisation:
                 known.append(int(OCTAVES.cells(np.array([reach]))[0]))
         if self.tail_epsilon is None:
             return scales, 0.0
-        share, least = _beyond(self.tail_epsilon, n_users), least_reach(float(centres[-1]))
+        share, least = share_beyond(self.tail_epsilon, n_users), least_reach(float(centres[-1]))
         tail = reach_of_column(counts[-1], least, share * n_users, self.tail_epsilon, release)
         return scales, tail / -float(ndtri(0.5 * share))
 
@@ -368,85 +352,12 @@ class Standardisation:
         """
         if self.tail_epsilon is None or excess <= OCTAVE_ERROR:
             return TARGET_REACH
-        share = _beyond(self.tail_epsilon, n_users)
+        share = share_beyond(self.tail_epsilon, n_users)
         power = math.log(excess / OCTAVE_ERROR) / math.log(MOST_BEYOND / share)
         most = NOISE_REACH / self._level(n_users)
         # In logarithms: the power itself may be beyond what a float holds.
         heavy = math.log(TARGET_REACH * excess) + power * math.log(max(share * n_users, 1.0))
         return max(TARGET_REACH, math.exp(heavy) if heavy < math.log(most) else most)
-
-
-def plan_standardisation(
-    terms: Terms,
-    *,
-    n_features: int,
-    centred: bool,
-    target: bool,
-    many_outputs: bool = False,
-    prepared: tuple[bool, ...] = (),
-) -> Standardisation | None:
-    """Prices by public numbers; None where users are known to be too few.
-
-    Parameters
-    ----------
-    terms : Terms
-    n_features : int
-        Of all columns.
-    centred, target, many_outputs, prepared
-        As in `Standardisation`.
-    """
-    n_features -= sum(prepared)
-    rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
-    median, least = _median_price(terms, 1.0), _reach_price(MOST_BEYOND, 1.0)
-    typical = selection_epsilon(1.0, len(SCALES), monotone=terms.monotone)
-    # ρ times the square of the users of a column, and of the selections that have no part
-    column = (centred * median**2 + least**2) / 8.0
-    fixed = target * column + typical**2 / 8.0
-
-    by_column, norm, part, search, target_search = True, True, 1.0, None, None
-    if terms.n_users is None:
-        part = LEAST_PRICE
-        n = math.sqrt((part**2 * n_features * column + fixed) / (SHARE_PRIVATE_COUNT * rho))
-    else:
-        n = float(terms.n_users)
-        if target and column > TARGET_SELECTED * rho * n**2:
-            target_search = plan_search(
-                terms, n_columns=1, centred=centred, most=TARGET_SHARE, enough=ENOUGH_TARGET, as_it_came=True
-            )
-        if target_search is not None:
-            fixed += target_search.share * rho * n**2 - column
-        if n_features * column + fixed > SHARE * rho * n**2:
-            most = min(SHARE, MOST_SHARE - fixed / (rho * n**2))
-            search = plan_search(terms, n_columns=n_features, centred=centred, most=most)
-            by_column, part = search is not None, float(search is None)
-        if not by_column:
-            most = MOST_SHARE if target_search is not None else SHARE if target else NORM_SHARE
-            norm = fixed <= most * rho * n**2
-            found = column <= TARGET_SHARE * rho * n**2 if target else centred and sees_offset(terms)
-            if not (norm or target_search or found):
-                return None
-    reach, tail = part * least / n, None
-    if terms.n_users is not None and by_column:
-        surplus = math.sqrt(8.0 * REACH_SHARE * rho / n_features)
-        reach = max(reach, min(surplus, _reach_price(LEAST_BEYOND, n))) if search is None else 0.0
-        tail = min(math.sqrt(8.0 * TAIL_SHARE * rho), _reach_price(LEAST_TAIL, n))
-        tail = tail if target and tail >= _reach_price(MOST_TAIL, n) else None
-    return Standardisation(
-        terms,
-        n_features,
-        centred,
-        target,
-        part * median / n,
-        reach,
-        typical / n if norm else None,
-        by_column,
-        (median / n, least / n),
-        tail,
-        search,
-        target_search,
-        many_outputs,
-        prepared,
-    )
 
 
 def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
@@ -455,17 +366,3 @@ def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
     Centres that are known well are removed all the same: what features share with the intercept is noise in both.
     """
     return bool(np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE)
-
-
-def _median_price(terms: Terms, n_users: float) -> float:
-    factor = 2.0 if terms.adjacency is Adjacency.ADD_REMOVE else 4.0
-    return factor * (_MEDIAN_CANDIDATES + _MISSES) / max(n_users, 1.0)
-
-
-def _reach_price(beyond: float, n_users: float) -> float:
-    return 2.0 * _REACH_CANDIDATES / (beyond * max(n_users, 1.0))
-
-
-def _beyond(price: float, n_users: float) -> float:
-    """Smallest tail that this price can tell from nobody, or the largest that is used."""
-    return min(2.0 * _REACH_CANDIDATES / (price * n_users), MOST_BEYOND)

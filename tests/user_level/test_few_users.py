@@ -28,13 +28,8 @@ from skprivate.user_level._noise_rules import (
 )
 from skprivate.user_level._plan import DescentPlan, Terms, split_budget
 from skprivate.user_level._row_bound import bounded_columns, public_bound
-from skprivate.user_level._standardise import (
-    MOST_SHARE,
-    NOISE_REACH,
-    NORM_SHARE,
-    SHARE,
-    plan_standardisation,
-)
+from skprivate.user_level._standard_plan import MOST_SHARE, NORM_SHARE, SHARE, plan_standardisation
+from skprivate.user_level._standardise import NOISE_REACH
 
 
 def fitted(model, *data, **options):

@@ -13,12 +13,13 @@ from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.partitions import InMemory
 from skprivate.privacy import Adjacency, compose_epsilon, public_generator
 from skprivate.privacy._tape import run_tape
+from skprivate.user_level._column_prices import MOST_BEYOND, REACH_CANDIDATES
 from skprivate.user_level._frame import Frame
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
 from skprivate.user_level._row_bound import bounded_columns, public_bound
 from skprivate.user_level._standard_passes import _row_norms
-from skprivate.user_level._standardise import _REACH_CANDIDATES, MOST_BEYOND, plan_standardisation
+from skprivate.user_level._standard_plan import plan_standardisation
 from skprivate.user_level._users import UserGroups
 from skprivate.user_level._whitening import SecondMoments, whiten
 
@@ -248,7 +249,7 @@ def test_columns_that_are_mostly_one_value_do_no_harm(epsilon, low, about):
     n, rare = 4000, 30
     terms = Terms(epsilon, 1e-6, Adjacency.REPLACE_ONE, n)
     plan = plan_standardisation(terms, n_features=3 + rare, centred=True, target=False)
-    sought = min(_REACH_CANDIDATES * 2.0 / (plan.reach_epsilon * n), MOST_BEYOND)
+    sought = min(REACH_CANDIDATES * 2.0 / (plan.reach_epsilon * n), MOST_BEYOND)
     rng = public_generator(9)
     X = rng.normal(size=(n, 3 + rare))
     shares = sought * np.linspace(*about, rare)
