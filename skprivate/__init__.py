@@ -1,43 +1,49 @@
-"""scikit-learn compatible estimators with privacy guarantees computed from what was drawn."""
+"""scikit-learn compatible estimators with privacy guarantees computed from what was drawn.
+
+Names are imported when they are first used: a command that reads a ledger does not wait for all estimators.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-from skprivate import displays, model_selection, preprocessing  # noqa: F401 - reached as attributes
-from skprivate.aggregate import (
-    CuratedBagGAMClassifier,
-    CuratedBagGAMRegressor,
-    CuratedBags,
-    RandomBagClassifier,
-    RandomBagRegressor,
-    make_curated_bags,
-    make_random_bags,
-)
-from skprivate.audit import (
-    FiniteAdversaryAuditor,
-    attack_report,
-    audit_estimator,
-    epsilon_lower_bound,
-)
-from skprivate.inspection import NoGuaranteeError, check_pipeline, guarantee_of
-from skprivate.metric import (
-    MetricPrivateSynthesizer,
-    MetricPrivatizer,
-)
-from skprivate.mixture import PPMHalfspaceClassifier
-from skprivate.privacy import (
-    BudgetExceededError,
-    PrivacyGuarantee,
-    PrivacyLedger,
-    SimulatedNoiseWarning,
-    open_release,
-)
-from skprivate.user_level import (
-    TooFewUsersWarning,
-    UserLevelMean,
-    UserLevelSelector,
-    UserLevelSGDClassifier,
-    UserLevelSGDRegressor,
-)
+if TYPE_CHECKING:
+    from skprivate.aggregate import (
+        CuratedBagGAMClassifier,
+        CuratedBagGAMRegressor,
+        CuratedBags,
+        RandomBagClassifier,
+        RandomBagRegressor,
+        make_curated_bags,
+        make_random_bags,
+    )
+    from skprivate.audit import (
+        FiniteAdversaryAuditor,
+        attack_report,
+        audit_estimator,
+        epsilon_lower_bound,
+    )
+    from skprivate.inspection import NoGuaranteeError, check_pipeline, guarantee_of
+    from skprivate.metric import (
+        MetricPrivateSynthesizer,
+        MetricPrivatizer,
+    )
+    from skprivate.mixture import PPMHalfspaceClassifier
+    from skprivate.privacy import (
+        BudgetExceededError,
+        PrivacyGuarantee,
+        PrivacyLedger,
+        SimulatedNoiseWarning,
+        open_release,
+    )
+    from skprivate.user_level import (
+        TooFewUsersWarning,
+        UserLevelMean,
+        UserLevelSelector,
+        UserLevelSGDClassifier,
+        UserLevelSGDRegressor,
+    )
 
 __all__ = [
     "BudgetExceededError",
@@ -68,3 +74,58 @@ __all__ = [
     "make_random_bags",
     "open_release",
 ]
+
+#: Where each name is.
+_PLACES = {
+    "BudgetExceededError": "privacy",
+    "CuratedBagGAMClassifier": "aggregate",
+    "CuratedBagGAMRegressor": "aggregate",
+    "CuratedBags": "aggregate",
+    "FiniteAdversaryAuditor": "audit",
+    "MetricPrivateSynthesizer": "metric",
+    "MetricPrivatizer": "metric",
+    "NoGuaranteeError": "inspection",
+    "PPMHalfspaceClassifier": "mixture",
+    "PrivacyGuarantee": "privacy",
+    "PrivacyLedger": "privacy",
+    "RandomBagClassifier": "aggregate",
+    "RandomBagRegressor": "aggregate",
+    "SimulatedNoiseWarning": "privacy",
+    "TooFewUsersWarning": "user_level",
+    "UserLevelMean": "user_level",
+    "UserLevelSGDClassifier": "user_level",
+    "UserLevelSGDRegressor": "user_level",
+    "UserLevelSelector": "user_level",
+    "attack_report": "audit",
+    "audit_estimator": "audit",
+    "check_pipeline": "inspection",
+    "epsilon_lower_bound": "audit",
+    "guarantee_of": "inspection",
+    "make_curated_bags": "aggregate",
+    "make_random_bags": "aggregate",
+    "open_release": "privacy",
+}
+#: Packages and modules that are reached as attributes.
+_MODULES = {
+    *_PLACES.values(),
+    "datasets",
+    "displays",
+    "model_selection",
+    "partitions",
+    "preprocessing",
+    "utils",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        value = getattr(import_module(f"skprivate.{_PLACES[name]}"), name)
+        globals()[name] = value  # not asked for again
+        return value
+    if name in _MODULES:
+        return import_module(f"skprivate.{name}")
+    raise AttributeError(f"module 'skprivate' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -17,8 +17,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-from skprivate.audit import epsilon_lower_bound
-
 #: Words for members and others, lower case.
 _WORDS = {
     "1": True,
@@ -83,6 +81,9 @@ def audit(options: argparse.Namespace) -> tuple[str, int]:
     code : int
         0 or 1.
     """
+    # With all of audits and scikit-learn, which takes seconds: other commands do not wait for it.
+    from skprivate.audit import epsilon_lower_bound
+
     if not (math.isfinite(options.epsilon) and options.epsilon > 0):
         raise ValueError(f"--epsilon must be a positive finite number, got {options.epsilon!r}.")
     if options.design == "independent" and options.coin != 0.5:

@@ -29,8 +29,6 @@ from typing import Any
 
 from skprivate._cli_audit import add_audit
 from skprivate._html import rounded_down, visible
-from skprivate._report import make_report
-from skprivate._report._ledger_facts import ledger_guarantee
 from skprivate.privacy import DamagedLedgerError, LedgerEntry, PrivacyLedger
 from skprivate.privacy._dialect import rounded_up
 
@@ -200,6 +198,10 @@ def summary(ledger: PrivacyLedger) -> dict[str, Any]:
 
 
 def _report(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]:
+    # Reports know of audits, and these of scikit-learn, which takes seconds: the other commands do not wait for it.
+    from skprivate._report import make_report
+    from skprivate._report._ledger_facts import ledger_guarantee
+
     report = make_report(
         ledger_guarantee(ledger),
         kind="ledger",

@@ -339,6 +339,7 @@ def raise_at(number, error):
     return look
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize("error", [RuntimeError("stop"), KeyboardInterrupt(), StopIteration()], ids=repr)
 @pytest.mark.parametrize("estimator", RELEASING, ids=named)
 def test_a_callback_that_raises_leaves_no_fit_and_gets_no_refund(estimator, error):

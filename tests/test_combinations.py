@@ -9,6 +9,7 @@ from test_common import ESTIMATORS
 SCIKIT_LEARN = tuple(map(int, sklearn.__version__.split(".")[:2]))
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize("line", table.LINES, ids=lambda line: line.name)
 def test_what_happens(line):
     if line.since > SCIKIT_LEARN:

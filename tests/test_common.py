@@ -85,6 +85,7 @@ def test_scikit_learn_outside_the_suite(estimator, check):
     check(type(estimator).__name__, estimator)
 
 
+@pytest.mark.take_turns(3)
 @parametrize_with_privacy_checks(ESTIMATORS)
 def test_privacy(estimator, check):
     check(estimator)

@@ -39,6 +39,7 @@ def test_every_private_estimator_has_variants():
 LONG = {PrivateSearchCV, PPMHalfspaceClassifier, UserLevelSelector, UserLevelSGDRegressor}
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -104,6 +104,7 @@ def test_delta_alone_may_be_too_much():
         RiskTarget(advantage=0.01).epsilon(0.02)
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize(
     "kind",
     [

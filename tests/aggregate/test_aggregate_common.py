@@ -51,6 +51,7 @@ def positive(estimator, rng, n_rows):
     return CheckData(data.X, np.exp(data.y) if data.y.dtype.kind == "f" else data.y, data.metadata)
 
 
+@pytest.mark.take_turns(3)
 @parametrize_with_privacy_checks(
     [
         CuratedBagGAMClassifier(mechanism="discrete_gaussian", penalty=1.0, feature_sets="singles"),

@@ -419,6 +419,7 @@ def test_a_search_that_draws_another_number_is_found(fault):
     assert audit.violated and "repetitions" in str(audit.law_tests[0])
 
 
+@pytest.mark.take_turns(4)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "law",

@@ -29,6 +29,7 @@ def test_sklearn(estimator, check):
     check(estimator)
 
 
+@pytest.mark.take_turns(3)
 @parametrize_with_privacy_checks(ESTIMATORS)
 def test_privacy(estimator, check):
     check(estimator)

@@ -39,6 +39,7 @@ def uniform(d):
     return GridMeasure(np.zeros(d), np.ones(d), np.full((side,) * d, float(side) ** -d), "cells")
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     st.integers(0, 10**6),

@@ -34,6 +34,7 @@ def test_column_names_are_checked():
     check_dataframe_column_names_consistency("PPMHalfspaceClassifier", ESTIMATORS[1])
 
 
+@pytest.mark.take_turns(3)
 @parametrize_with_privacy_checks(
     [
         PPMHalfspaceClassifier(strategy="greedy", calibration_fraction=0.3),

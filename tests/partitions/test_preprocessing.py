@@ -106,6 +106,7 @@ def assert_same(model, other):
         np.testing.assert_equal(value, facts(other)[key], err_msg=key)
 
 
+@pytest.mark.take_turns(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_constants_to_the_last_bit(name, backend):

@@ -44,6 +44,7 @@ def test_knots_and_noise_compose_to_the_budget(epsilon, delta):
     assert max(found) == pytest.approx(found[0], rel=1e-6) and 0.9 * epsilon < found[0] <= epsilon
 
 
+@pytest.mark.take_turns(5)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("n_columns", [1, 3])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 20.0, 1e4])

@@ -60,6 +60,7 @@ def _check_filled(done):
     return found
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_before_a_bit_is_drawn(tmp_path):
     script = f'mount -t tmpfs -o size=150k none "$1" && exec {sys.executable} {fire.__file__} "$1/a.ledger"'
     found = _check_filled(in_a_namespace(script, tmp_path))

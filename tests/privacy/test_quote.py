@@ -60,6 +60,7 @@ def shown(entries):
     )
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize("k", range(4))
 @pytest.mark.parametrize("composition", ["filter", "basic"])
 def test_a_search_costs_what_was_quoted(k, composition, tmp_path):

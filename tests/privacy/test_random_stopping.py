@@ -231,6 +231,7 @@ def koskela(mu, law, delta):
     return best + compose_epsilon(plan, delta / law.largest_mean)
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize("law", LAWS, ids=name)
 @pytest.mark.parametrize("mu", [0.05, 0.3, 1.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5])
@@ -288,6 +289,7 @@ def test_curve_and_its_inverse_agree_and_a_better_candidate_never_costs():
     assert curve.delta(0.0) <= 1
 
 
+@pytest.mark.take_turns(4)
 @pytest.mark.parametrize("law", [*LAWS, Repetitions("poisson", 50.0)], ids=name)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_number_of_evaluations_has_the_law_that_is_priced(law, seed):

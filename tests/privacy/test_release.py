@@ -62,6 +62,7 @@ def test_discrete_noise_has_the_scale_it_was_paid_for(random_state):
     assert laplace.dtype == gaussian.dtype == np.int64
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize("rule", ["exponential", "permute-and-flip"])
 @pytest.mark.parametrize("random_state", [None, 3])
 def test_selection_has_the_probabilities_it_was_paid_for(rule, random_state):

@@ -150,6 +150,7 @@ def check_to_a_millionth(events, exact):
         assert other - 1e-9 <= said.risk(fpr=rate).tpr <= other + 1e-6
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize(
     ("events", "mu"),
     [
@@ -165,6 +166,7 @@ def test_to_a_millionth_beside_a_gaussian(events, mu):
     check_to_a_millionth(every, cache(lambda epsilon: beside_a_gaussian(events, mu, epsilon)))
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize(
     "events",
     [

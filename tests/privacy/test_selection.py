@@ -73,6 +73,7 @@ def test_weights_bracket_the_truth(cost, rate, bits):
 # --- every point of the line --------------------------------------------------------------------------------
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize("multiplicity", [None, [1, 1, 4, 2, 0, 3], [5, 0, 3, 1, 0, 2]])
 @pytest.mark.parametrize("way", ["vectorised", "exact"])
 def test_exponential_mechanism_by_enumeration(monkeypatch, multiplicity, way):
@@ -227,6 +228,7 @@ def test_binomial_follows_the_digits(monkeypatch):
     assert asked == [10, 7, 2, 1]
 
 
+@pytest.mark.take_turns(4)
 @pytest.mark.parametrize("random_state", [None, 1])
 @pytest.mark.parametrize("n, gamma", [(7, Fraction(1, 3)), (40, Fraction(3)), (20_000, Fraction(7, 10))])
 def test_binomial_chi_square(n, gamma, random_state):
@@ -278,6 +280,7 @@ def test_rows_chi_square(random_state):
     assert chi_square(np.bincount(pairs, minlength=36), np.outer(law, law[::-1]).ravel()) > P_FALSE
 
 
+@pytest.mark.take_turns(4)
 @pytest.mark.parametrize("random_state", [None, 1])
 @pytest.mark.parametrize("few", [1 << 10, 1, 0])
 def test_permute_and_flip_chi_square(monkeypatch, few, random_state):

@@ -103,6 +103,7 @@ def test_every_fit_inside_of_others_is_heard_at_the_callers_line(model, fits):
     assert said == [(__file__, line)] * fits
 
 
+@pytest.mark.slow
 def test_worker_processes_are_heard():
     """Their stack does not hold the caller's line, so that only the number of warnings can be right."""
     code = (

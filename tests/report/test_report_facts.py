@@ -63,6 +63,7 @@ def every_guarantee():
                 yield PrivacyGuarantee(epsilon, delta, unit, adjacency, metric=metric)
 
 
+@pytest.mark.take_turns(3)
 @pytest.mark.parametrize("guarantee", list(every_guarantee()), ids=str)
 def test_every_kind_of_guarantee_has_a_valid_report(guarantee):
     report = privacy_report(guarantee)

@@ -45,6 +45,7 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.take_turns(3)
 @parametrize_with_privacy_checks(ESTIMATORS)
 def test_privacy_checks(estimator, check):
     check(estimator)

@@ -154,6 +154,7 @@ def test_an_upper_quantile_is_found_where_its_rank_is_decided(recording_release)
         assert 2.0 < found < 4.0
 
 
+@pytest.mark.take_turns(5)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(("d", "epsilon"), [(1, 1.0), (5, 1.0), (5, 0.2), (20, 1.0), (40, 1.0), (5, 5.0)])
 def test_predicted_errors_fall_with_every_user(d, epsilon, adjacency):
@@ -166,6 +167,7 @@ def test_predicted_errors_fall_with_every_user(d, epsilon, adjacency):
     assert (errors <= np.minimum.accumulate(errors) * 1.3).all()
 
 
+@pytest.mark.take_turns(4)
 @pytest.mark.parametrize("d", [1, 5, 20])
 @pytest.mark.parametrize(
     ("adjacency", "public"), [("replace-one", True), ("add-remove", True), ("add-remove", False)]
