@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
@@ -12,7 +10,9 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_consistent_length
 
+from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._budget import selection_price
 from skprivate.preprocessing._private_spline_transformer import KNOTS, PrivateSplineTransformer
 from skprivate.privacy import BoundedRangeEvent, GaussianEvent, compose_epsilon, gaussian_noise_multiplier
@@ -56,15 +56,19 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
             for other in (last, first)
         ]
         budget = _budget_of(model)
+        _check_steps(knots, model)
+        if y is not None and not isinstance(y, str) and not is_partitioned(X):
+            check_consistent_length(X, y)  # the model would notice after the knots are paid for
         _splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
         Z = Pipeline([(first, knots)]).fit_transform(X, y, **own[0])
         splines = _splines_in(knots, fitted=True)
         prepared = splines._prepared_outputs
         if any(prepared):
-            budget = _share_of_model(model, splines.n_knots) * budget[0], budget[1] / 2
+            budget = _share_of_model(model, splines) * budget[0], budget[1] / 2
         beside = prepared + (False,) * (Z.shape[1] - len(prepared))
-        with _given(model, *budget, beside if splines.passthrough and any(prepared) else ()):
-            Pipeline([(last, model)]).fit(Z, y, **own[1])
+        part = _part_of(model, *budget, beside if splines.passthrough and any(prepared) else ())
+        Pipeline([(last, part)]).fit(Z, y, **own[1])
+        _adopt(model, part)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
@@ -93,18 +97,40 @@ def _splines_in(step: Any, *, fitted: bool) -> Any:
     return step.named_transformers_["splines"] if fitted else step.transformers[0][1]
 
 
-@contextmanager
-def _given(model: Any, epsilon: float, delta: float, prepared: tuple[bool, ...]) -> Iterator[None]:
-    """A model with this budget and these features prepared."""
-    whole = model.epsilon, model.delta
-    model.set_params(epsilon=epsilon, delta=delta)
+def _check_steps(first: Any, model: Any) -> None:
+    """Both steps are what a budget can be divided between, for the same neighbouring data sets."""
+    columns = (
+        [each[1] for each in first.transformers[:1]] if isinstance(first, ColumnTransformer) else [first]
+    )
+    if not (columns and isinstance(columns[0], PrivateSplineTransformer)):
+        got = type(columns[0] if columns else first).__name__
+        raise TypeError(
+            "the first step of an additive pipeline must be a PrivateSplineTransformer, or a ColumnTransformer that "
+            f"begins with one, got {got}; make another model with sklearn.pipeline.Pipeline."
+        )
+    adjacencies = columns[0].adjacency, getattr(model, "adjacency", columns[0].adjacency)
+    if adjacencies[0] != adjacencies[1]:
+        raise ValueError(
+            f"adjacency of splines and model must be the same, got {adjacencies[0]!r} and {adjacencies[1]!r}."
+        )
+
+
+def _part_of(model: Any, epsilon: float, delta: float, prepared: tuple[bool, ...]) -> Any:
+    """The same model with this budget and these features prepared: what others see of the model does not change."""
+    part = object.__new__(type(model))
+    vars(part).update(vars(model))
+    part.set_params(epsilon=epsilon, delta=delta)
     if prepared:
-        model._prepared_features = prepared
-    try:
-        yield
-    finally:
-        model.set_params(epsilon=whole[0], delta=whole[1])
-        vars(model).pop("_prepared_features", None)
+        part._prepared_features = prepared
+    return part
+
+
+def _adopt(model: Any, part: Any) -> None:
+    """Give the model what its part has learnt."""
+    own = {*model.get_params(deep=False), "_prepared_features"}
+    for name in vars(model).keys() - vars(part).keys() - own:
+        delattr(model, name)
+    vars(model).update({name: value for name, value in vars(part).items() if name not in own})
 
 
 def _own(estimator: Any) -> bool:
@@ -116,10 +142,12 @@ def _own(estimator: Any) -> bool:
     return own and bool(getattr(estimator, "_nearly_gaussian", False))
 
 
-def _share_of_model(model: Any, n_knots: Any) -> float:
+def _share_of_model(model: Any, splines: PrivateSplineTransformer) -> float:
     """Share of ε of the model: what composes to less than the sum is noise that is nearly Gaussian."""
-    if model.get_params(deep=False).get("ledger") is not None or not _own(model):
+    ledgers = [each.get_params(deep=False).get("ledger") for each in (model, splines)]
+    if any(ledger is not None for ledger in ledgers) or not _own(model):
         return 1.0 - KNOTS_SHARE
+    n_knots = splines.n_knots
     fewest = max(int(n_knots), 3) if isinstance(n_knots, Integral) else KNOTS[-1]
     return model_share(*_budget_of(model), fewest)
 
@@ -164,10 +192,10 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     ledger, since plans may then depend on what was released before, and for estimators whose noise is not nearly
     Gaussian.
 
-    For the fit alone the model's parameters are these parts; before and after, ``epsilon`` and ``delta`` of the step
-    "model" are those of all, and may be searched over. Where units are too few for knots the model has all of it: it
-    is what it is alone, to the last bit under the same integer ``random_state``. Splines have another one made from it,
-    since with one seed simulated noise would be the same in both.
+    ``epsilon`` and ``delta`` of the step "model" are always those of all, and may be searched over. A fit that fails
+    leaves the model as it was. There is no ``memory``: nothing is cached. Where units are too few for knots the model
+    has all of the budget: it is what it is alone, to the last bit under the same integer ``random_state``. Splines have
+    another one made from it, since with one seed simulated noise would be the same in both.
 
     Where an estimator of this package standardises features by itself, it does so with the features as they came, and
     has the functions beside them (``passthrough`` of the splines), which it leaves as they are: a column's line is the

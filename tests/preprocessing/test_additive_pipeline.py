@@ -13,6 +13,7 @@ from skprivate.inspection import check_pipeline, guarantee_of
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.preprocessing import (
     PrivateQuantileTransformer,
+    PrivateSplineTransformer,
     PrivateStandardScaler,
     TooFewUnitsWarning,
     make_additive_pipeline,
@@ -87,7 +88,9 @@ def test_selections_in_place_of_gaussian_noise_are_within_the_budget_too(kind, e
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-2), (0.1, 0.5)])
 def test_a_model_has_something_of_the_budget_under_any_delta(epsilon, delta):
     """Such a δ pays for Gaussian noise at no ε at all."""
-    assert _share_of_model(UserLevelSGDRegressor(epsilon, delta=delta), "auto") == pytest.approx(0.7)
+    assert _share_of_model(
+        UserLevelSGDRegressor(epsilon, delta=delta), PrivateSplineTransformer()
+    ) == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -228,7 +231,9 @@ def test_bad_parameters(estimator, splines, error, match):
 
 def test_pure_budgets_add_up():
     model = make_additive_pipeline(PrivateStandardScaler(2.0, delta=0.0))
-    assert (model["splines"].epsilon, _share_of_model(model["model"], "auto")) == pytest.approx((0.6, 0.7))
+    assert (model["splines"].epsilon, _share_of_model(model["model"], model["splines"])) == pytest.approx(
+        (0.6, 0.7)
+    )
 
 
 def test_a_subclass_from_elsewhere_gets_what_adds_up():
@@ -237,6 +242,6 @@ def test_a_subclass_from_elsewhere_gets_what_adds_up():
     class Other(UserLevelSGDRegressor):
         pass
 
-    assert _share_of_model(Other(epsilon=1.0), "auto") == pytest.approx(0.7)
-    assert _share_of_model(UserLevelSGDRegressor(epsilon=1.0), "auto") > 0.9
+    assert _share_of_model(Other(epsilon=1.0), PrivateSplineTransformer()) == pytest.approx(0.7)
+    assert _share_of_model(UserLevelSGDRegressor(epsilon=1.0), PrivateSplineTransformer()) > 0.9
     assert not make_additive_pipeline(Other(epsilon=1.0))["splines"].passthrough
