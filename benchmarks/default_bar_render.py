@@ -9,8 +9,9 @@ import pandas as pd
 from _common import save_figure, write_table
 
 OURS, SAME, GAM = "ours", "ours, the peers' features", "curated bags (labels only)"
-#: Linear models on splines, within one budget; where they were run.
+#: Linear models on splines, within one budget.
 SPLINES = "ours, splines"
+OWN = (OURS, SPLINES, SAME)
 OPEN = "non-private"
 PEERS = {"linear": "diffprivlib linear", "forest": "diffprivlib forest", "DP-EBM": "DP-EBM", "DP-GD": "DP-GD"}
 LIMIT = 1e4
@@ -50,8 +51,8 @@ def render(runs: pd.DataFrame, cases: dict[str, Any]) -> None:
     for name, case in cases.items():
         open_runs = best(runs, (name, LIMIT), OPEN)
         for epsilon in epsilons:
-            found = {method: best(runs, (name, epsilon), method) for method in (OURS, SAME, *PEERS, GAM)}
-            if found[OURS] is None or open_runs is None:
+            found = {method: best(runs, (name, epsilon), method) for method in (*OWN, *PEERS, GAM)}
+            if any(found[ours] is None for ours in OWN) or open_runs is None:
                 continue
             means = {method: float(rows.score.mean()) for method, rows in found.items() if rows is not None}
             winner = max((method for method in PEERS if method in means), key=means.get)
@@ -61,57 +62,36 @@ def render(runs: pd.DataFrame, cases: dict[str, Any]) -> None:
                 "metric": case.metric,
                 "winner": winner,
             }
-            for ours in (OURS, SAME):
+            for ours in OWN:
                 verdict[ours] = within_noise(found[ours], found[winner], case.metric)
                 verdict[ours, "open"] = float((found[ours].score - open_runs.score).mean())
-            verdict["constant"] = means[OURS] >= (0.5 if case.metric == "AUC" else 0.0)
+            verdict["constant"] = min(means[OURS], means[SPLINES]) >= (0.5 if case.metric == "AUC" else 0.0)
             balanced = [found[OURS], found[winner], open_runs]
             verdicts.append(verdict)
             table.append(
                 [
                     f"{name} ({case.metric})",
                     f"{epsilon:g}",
-                    *(shown(means.get(method)) for method in (OURS, SAME, *PEERS)),
+                    *(shown(means.get(method)) for method in (*OWN, *PEERS)),
                     shown(float(open_runs.score.mean())),
-                    f"{verdict[OURS][0]:+.3f}" if verdict[OURS][0] > -10 else "< -10",
-                    "yes" if verdict[OURS][1] else "no",
+                    *(behind(*verdict[ours]) for ours in (OURS, SPLINES)),
                     " / ".join(f"{rows.balanced.mean():.2f}" for rows in balanced)
                     if case.metric == "AUC"
                     else "",
                     shown(means.get(GAM)),
                 ]
             )
-    columns = ["data", "ε", OURS, SAME, *PEERS.values(), OPEN, "ours − best peer", "at or above"]
+    columns = ["data", "ε", *OWN, *PEERS.values(), OPEN, "ours − best peer", "with splines"]
     columns += ["balanced accuracy: ours / best peer / non-private", GAM]
     write_table("default_bar", columns, table)
     summary(verdicts)
-    with_splines(runs, cases, epsilons)
     picture(runs, cases, epsilons)
 
 
-def with_splines(runs: pd.DataFrame, cases: dict[str, Any], epsilons: list[float]) -> None:
-    """Print the table of the pipeline with splines, on its seeds, and its cells at or above the best peer."""
-    level: list[bool] = []
-    for name, case in cases.items():
-        for epsilon in epsilons:
-            found = {method: best(runs, (name, epsilon), method) for method in (OURS, SPLINES, *PEERS)}
-            splines = found[SPLINES]
-            if splines is None:
-                continue
-            seeds = splines.index
-            means = {m: float(r.score.reindex(seeds).mean()) for m, r in found.items() if r is not None}
-            winner = max((method for method in PEERS if means.get(method, -np.inf) > -np.inf), key=means.get)
-            gap, good = within_noise(splines, found[winner], case.metric)
-            level.append(good)
-            cells = [
-                shown(means.get(OURS)),
-                shown(means[SPLINES]),
-                f"{shown(means[winner])} ({PEERS[winner]})",
-            ]
-            gap_shown = f"{gap:+.3f}" if gap < 10 else "> 10"
-            cells += [gap_shown, "yes" if good else "no", str(len(seeds))]
-            print("| " + " | ".join([f"{name} ({case.metric})", f"{epsilon:g}", *cells]) + " |")
-    print(f"{SPLINES}: at or above the best peer in {sum(level)} of {len(level)} cells")
+def behind(gap: float, level: bool) -> str:
+    """Difference to the best peer; in brackets where that is ahead by more than noise."""
+    text = f"{gap:+.3f}" if abs(gap) < 10 else ("> 10" if gap > 0 else "< -10")
+    return text if level else f"({text})"
 
 
 def shown(value: float | None) -> str:
@@ -122,7 +102,7 @@ def shown(value: float | None) -> str:
 
 def summary(verdicts: list[dict[str, Any]]) -> None:
     count = len(verdicts)
-    for ours in (OURS, SAME):
+    for ours in OWN:
         level = sum(v[ours][1] for v in verdicts)
         ahead = sum(v[ours][0] >= 0 for v in verdicts)
         linear = sum(v[ours][1] or v[ours, "open"] >= -NOTHING[v["metric"]] for v in verdicts)
@@ -143,11 +123,9 @@ def summary(verdicts: list[dict[str, Any]]) -> None:
     print("worse than a constant:", [(v["case"], float(v["epsilon"])) for v in verdicts if not v["constant"]])
     print("behind:")
     for v in verdicts:
-        if not v[OURS][1]:
-            same = f"{v[SAME][0]:+.3f}{'' if v[SAME][1] else ' behind too'}"
-            print(
-                f"  {v['case']} ε = {v['epsilon']:g}: {v[OURS][0]:+.4g} to {v['winner']}; with its features {same}"
-            )
+        if not (v[OURS][1] and v[SPLINES][1]):
+            gaps = ", ".join(f"{ours} {behind(*v[ours])}" for ours in OWN)
+            print(f"  {v['case']} ε = {v['epsilon']:g}, to {v['winner']}: {gaps}")
 
 
 def picture(runs: pd.DataFrame, cases: dict[str, Any], epsilons: list[float]) -> None:
@@ -156,6 +134,7 @@ def picture(runs: pd.DataFrame, cases: dict[str, Any], epsilons: list[float]) ->
     figure, axes = plt.subplots(3, 4, figsize=(12.5, 8.5), sharex=True)
     styles = {
         OURS: "C3o-",
+        SPLINES: "C3*-.",
         SAME: "C3o--",
         "linear": "C0s-",
         "forest": "C2^-",
@@ -168,7 +147,7 @@ def picture(runs: pd.DataFrame, cases: dict[str, Any], epsilons: list[float]) ->
         for method, style in styles.items():
             rows = {epsilon: best(runs, (name, epsilon), method) for epsilon in epsilons}
             points = {epsilon: float(r.score.mean()) for epsilon, r in rows.items() if r is not None}
-            width = 2.0 if method == OURS else 1.0
+            width = 2.0 if method in (OURS, SPLINES) else 1.0
             label = PEERS.get(method, method)
             values = [max(value, lowest) for value in points.values()]
             axis.semilogx(list(points), values, style, lw=width, ms=3.5, label=label)

@@ -114,7 +114,7 @@ def _user_level_regressors():
     searched = modes(
         kind,
         fixed={"max_iter": 3},
-        epsilon=(400.0, 160.0),
+        epsilon=(160.0, 100.0, 60.0),
         adjacency=BOTH,
         n_users=(8,),
         fit_intercept=(True, False),

@@ -25,7 +25,7 @@ SHARE_PRIVATE_COUNT = 0.12
 #: The same for the typical norm of a row alone, which is lost on features that are prepared.
 NORM_SHARE = 0.1
 #: And for the target alone: without its centre no prediction is of any use. Above the lower one it is searched for.
-TARGET_SHARE, TARGET_SELECTED = 0.5, 0.1
+TARGET_SHARE, TARGET_SELECTED = 0.5, 0.3
 #: And for the tail of the target, if it is that of so few users at most.
 TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
 #: What reaches may cost beyond the least, as a share of the budget.

@@ -87,7 +87,7 @@ def test_the_fewer_the_users_the_less_is_standardised(target):
     """All columns, one by one or jointly, one norm (and the target by a search), that alone or means, nothing."""
     rho = 0.5 / gaussian_noise_multiplier(1.0, 1e-6) ** 2
     seen = []
-    for n in (20_000, 800, 500, *([] if target else [200]), 120, 100, 60):
+    for n in (20_000, 800, 400, *([] if target else [200]), 120, 100, 60):
         plan = plan_standardisation(
             Terms(1.0, 1e-6, Adjacency.REPLACE_ONE, n), n_features=20, centred=True, target=target
         )

@@ -21,6 +21,7 @@ PRECISE = [
     UserLevelSGDClassifier(**QUIET, class_weight="balanced", adjacency="add-remove", standardize=False),
     UserLevelSGDRegressor(1e4, max_iter=4),
     UserLevelSGDRegressor(160.0, max_iter=2),  # joint histograms
+    UserLevelSGDRegressor(100.0, max_iter=2),  # and those of the target
 ]
 
 
