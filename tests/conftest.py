@@ -1,11 +1,12 @@
 """Processes side by side share the cores: each computes in one thread. What replays saw is counted together."""
 
 import os
-from collections import Counter
+from collections import defaultdict
 
 import pytest
 from replay_totals import ReplayTotals
 from threadpoolctl import threadpool_limits
+from turns import fast_cells
 
 _SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ
 
@@ -23,12 +24,14 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Of the cells of a test that are to take turns every n-th belongs to the fast run, the others to the slow one."""
-    seen = Counter()
+    """Of the cells of a test that are to take turns some belong to the fast run, the others to the slow one."""
+    taking_turns = defaultdict(list)
     for item in items:
-        turns = item.get_closest_marker("take_turns")
-        if turns is not None:
-            test = item.nodeid.partition("[")[0]
-            if seen[test] % turns.args[0]:
+        if item.get_closest_marker("take_turns") is not None and hasattr(item, "callspec"):
+            taking_turns[item.nodeid.partition("[")[0]].append(item)
+    for cells in taking_turns.values():
+        (n,) = cells[0].get_closest_marker("take_turns").args
+        kept = fast_cells({item.nodeid: item.callspec.params for item in cells}, n)
+        for item in cells:
+            if item.nodeid not in kept:
                 item.add_marker(pytest.mark.slow)
-            seen[test] += 1
