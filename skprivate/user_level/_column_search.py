@@ -54,9 +54,7 @@ OWN_PRIOR, SHARED_STEPS = 0.1, 8
 #: ρ n² for each column: below the first most columns are missed, beyond the second hardly one is.
 LEAST_SIGNAL, ENOUGH_SIGNAL = 100.0, 200.0
 #: How much likelier another centre and deviation has to be, in logarithms, and what deviations about 1 are.
-EVIDENT, ABOUT_ONE = 4.0, (0.7, 1.0, 1.4)
-#: For the target, which nothing makes good.
-ENOUGH_TARGET = 300.0
+EVIDENT, ABOUT_ONE = 6.0, (0.7, 1.0, 1.4)
 #: And a share of the budget that hardly matters: more is spent where that is more.
 LITTLE = 0.08
 
@@ -221,7 +219,6 @@ def plan_search(
     n_columns: int,
     centred: bool,
     most: float,
-    enough: float = ENOUGH_SIGNAL,
     as_it_came: bool = False,
 ) -> ColumnSearch | None:
     """A search for at most this share of the budget; None where that shows too little."""
@@ -233,7 +230,7 @@ def plan_search(
     one = factor * n_columns / (rho * float(terms.n_users) ** 2)
     if LEAST_SIGNAL * one > most:
         return None
-    return ColumnSearch(terms, n_columns, centred, min(most, max(LITTLE, enough * one)), as_it_came)
+    return ColumnSearch(terms, n_columns, centred, min(most, max(LITTLE, ENOUGH_SIGNAL * one)), as_it_came)
 
 
 def _counts(

@@ -12,7 +12,7 @@ from skprivate.user_level._column_prices import (
     median_price,
     reach_price,
 )
-from skprivate.user_level._column_search import ENOUGH_TARGET, plan_search
+from skprivate.user_level._column_search import plan_search
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import SCALES, selection_epsilon
 from skprivate.user_level._row_means import sees_offset
@@ -25,7 +25,7 @@ SHARE_PRIVATE_COUNT = 0.12
 #: The same for the typical norm of a row alone, which is lost on features that are prepared.
 NORM_SHARE = 0.1
 #: And for the target alone: without its centre no prediction is of any use. Above the lower one it is searched for.
-TARGET_SHARE, TARGET_SELECTED = 0.5, 0.3
+TARGET_SHARE, TARGET_SELECTED = 0.5, 0.2
 #: And for the tail of the target, if it is that of so few users at most.
 TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
 #: What reaches may cost beyond the least, as a share of the budget.
@@ -66,9 +66,7 @@ def plan_standardisation(
     else:
         n = float(terms.n_users)
         if target and column > TARGET_SELECTED * rho * n**2:
-            target_search = plan_search(
-                terms, n_columns=1, centred=centred, most=TARGET_SHARE, enough=ENOUGH_TARGET, as_it_came=True
-            )
+            target_search = plan_search(terms, n_columns=1, centred=centred, most=SHARE, as_it_came=True)
         if target_search is not None:
             fixed += target_search.share * rho * n**2 - column
         if n_features * column + fixed > SHARE * rho * n**2:
