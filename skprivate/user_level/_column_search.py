@@ -55,6 +55,8 @@ OWN_PRIOR, SHARED_STEPS = 0.1, 8
 LEAST_SIGNAL, ENOUGH_SIGNAL = 100.0, 200.0
 #: How much likelier another centre and deviation has to be, in logarithms, and what deviations about 1 are.
 EVIDENT, ABOUT_ONE = 6.0, (0.7, 1.0, 1.4)
+#: Centres and deviations that do as well as 0 and 1, if they are not found wrongly: targets are not normal.
+NEAR_ZERO, NEAR_ONE = 1.5, (0.25, 3.0)
 #: And a share of the budget that hardly matters: more is spent where that is more.
 LITTLE = 0.08
 
@@ -273,7 +275,8 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
 def _evident(seen: list[Histogram], centres: FloatArray, deviations: FloatArray) -> npt.NDArray[np.bool_]:
     """For which columns centres and deviations explain histograms far better than 0 and about 1."""
     result: npt.NDArray[np.bool_] = deviations == 0.0  # hardly a number is another than 0
-    for j in np.flatnonzero(~result).tolist():
+    near = (np.abs(centres) <= NEAR_ZERO) & (NEAR_ONE[0] <= deviations) & (deviations <= NEAR_ONE[1])
+    for j in np.flatnonzero(~(result | near)).tolist():
         at = np.array([0.0] * len(ABOUT_ONE) + [centres[j]]), np.array([*ABOUT_ONE, deviations[j]])
         support = np.sum([each.of(j, *at) for each in seen], axis=0)
         result[j] = support[-1] > support[:-1].max() + EVIDENT
