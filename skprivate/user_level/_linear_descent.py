@@ -58,6 +58,9 @@ SMALL_NOISE, MOST_NOISE = 0.1, 0.2
 WEIGHT_LEVEL = 0.01
 #: Noise of a single step, against a unanimous vote, below which curvatures are read off the steps themselves.
 QUIET_LEVEL = 1e-3
+#: Penalty of functions that stand beside the features they are of, in that of features, as far as it is for sampling:
+#: effects have a deviation of 1, what bends them has one of 1/4, or nothing would be left of a line.
+PREPARED_RIDGE = 16.0
 #: Second moments of more numbers than that take too long.
 MOST_WHITENED = 200
 
@@ -348,8 +351,7 @@ class Descent(Mechanism):
                 rows = rows.map(partial(shifted, centres=means))
                 row_norm = None if row_norm is None else norm_without(row_norm, means)
         alpha = self.penalty(n_users)
-        intercept = INTERCEPT_PART if self.flat(n_users) else 0.0
-        objective = self._objective(alpha, intercept, frame, matrix, class_weights)
+        objective = self._objective(alpha, n_users, frame, matrix, class_weights)
         radius = self.radius / (row_norm or 1.0)
         price = self.split.scale_epsilon
         if price is not None:
@@ -397,7 +399,7 @@ class Descent(Mechanism):
     def _objective(
         self,
         alpha: float,
-        intercept: float,
+        n_users: float,
         frame: Frame,
         matrix: FloatArray | None,
         class_weights: FloatArray | None,
@@ -416,6 +418,10 @@ class Descent(Mechanism):
         if self.given_alpha:
             # A given penalty is one of the coefficients of the features as they came.
             weights[: len(frame.scales)] = 1.0 / frame.scales**2
+        elif alpha and self.standardisation is not None and self.standardisation.prepared:
+            prepared = np.flatnonzero(self.standardisation.prepared)
+            weights[prepared] += (PREPARED_RIDGE - 1.0) * self.user_ridge / (n_users * alpha)
+        intercept = INTERCEPT_PART if self.flat(n_users) else 0.0
         if objective.fit_intercept:
             weights[-1] = intercept
         if matrix is not None:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
 from skprivate import PrivacyLedger, UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.inspection import check_pipeline, guarantee_of
@@ -245,3 +246,19 @@ def test_a_subclass_from_elsewhere_gets_what_adds_up():
     assert _share_of_model(Other(epsilon=1.0), PrivateSplineTransformer()) == pytest.approx(0.7)
     assert _share_of_model(UserLevelSGDRegressor(epsilon=1.0), PrivateSplineTransformer()) > 0.9
     assert not make_additive_pipeline(Other(epsilon=1.0))["splines"].passthrough
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", [3, 4])
+def test_without_noise_bends_are_penalised_as_sixteen_times_a_line(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(4000, 3))
+    y = (0.5 * X[:, 0] + rng.logistic(size=len(X)) > 0).astype(int)
+    splines, model = make_additive_pipeline(UserLevelSGDClassifier(1e5, random_state=1)).fit(X, y)
+    Z = (splines.transform(X) - model.feature_center_) / model.feature_scale_
+    away = {}
+    for ridge in (4, 16, 64):
+        F = Z / np.where(np.arange(Z.shape[1]) < 3, 1.0, np.sqrt(ridge))
+        known = LogisticRegression(C=1 / (model.alpha_ * len(X)), max_iter=5000, tol=1e-10).fit(F, y)
+        away[ridge] = np.std(known.decision_function(F) - model.decision_function(splines.transform(X)))
+    assert away[16] < 0.01 < 0.03 < min(away[4], away[64])
