@@ -26,6 +26,7 @@ from skprivate.privacy import (
     PrivacyGuarantee,
     PrivacyLedger,
     RiskTarget,
+    _risk,
     epsilon_of_risk,
     open_release,
     public_generator,
@@ -64,6 +65,15 @@ def test_every_mechanism_keeps_to_the_epsilon_of_a_target(name, share, fpr, prio
     assert getattr(bare(epsilon, delta).risk(prior, fpr), name) <= getattr(target, name)
     # No more than a thousandth is given away.
     assert epsilon > 15 or not target.met_by(bare(epsilon * 1.002, delta))
+
+
+def test_only_what_is_asked_for_is_computed(monkeypatch):
+    """A search for a false positive rate takes dozens of values of the curve at each ε that is tried."""
+    asked = []
+    monkeypatch.setattr(_risk, "_largest_tpr", lambda *terms: asked.append(terms) or 0.04)
+    assert RiskTarget(advantage=0.5).met_by(bare(0.5)) and RiskTarget(best_guess=0.9).met_by(bare(0.5))
+    assert not asked
+    assert RiskTarget(tpr=0.05, posterior=0.9, advantage=0.5).met_by(bare(0.5)) and len(asked) == 1
 
 
 def test_closed_forms():

@@ -133,8 +133,9 @@ def tilted_loss(
     step = _grid_step(kinds, mu, tilt, answer, sharp)
     while True:
         laws = [_law(event, step) for event, _ in kinds]
+        tilted = [_tilt(law, step, tilt) for law in laws]
         reach = sum(law.size // 2 * count for law, count in zip(laws, counts, strict=True))
-        low, high = _window(laws, counts, step, tilt, reach)
+        low, high = _window(laws, tilted, counts, step, tilt, reach)
         if high - low <= 2 * _MAX_POINTS:
             break
         step *= 2
@@ -143,9 +144,8 @@ def tilted_loss(
     size = fft.next_fast_len(high - low + 1, real=True)
     product = np.ones(size // 2 + 1, dtype=np.complex128)
     log_total = 0.0
-    for law, count in zip(laws, counts, strict=True):
-        weights, log_norm = _tilt(law, step, tilt)
-        half = law.size // 2
+    for (weights, log_norm), count in zip(tilted, counts, strict=True):
+        half = weights.size // 2
         wrapped = np.bincount(np.arange(-half, half + 1) % size, weights=weights, minlength=size)
         product *= fft.rfft(wrapped) ** float(count)
         log_total += count * log_norm
@@ -221,11 +221,21 @@ def _law(event: PrivacyEvent, step: float) -> FloatArray:
 
 def _tilt(law: FloatArray, step: float, tilt: float) -> tuple[FloatArray, float]:
     """e^{(λ + ½)x} v, normalised, and the logarithm of its sum."""
+    weights, top, total = _tilted_sum(law, step, tilt)
+    weights /= total
+    return weights, top + math.log(total)
+
+
+def _tilted_sum(law: FloatArray, step: float, tilt: float) -> tuple[FloatArray, float, float]:
+    """e^{(λ + ½)x − t} v, t and the sum; in place, as most of the time of a composition is spent here."""
     half = law.size // 2
     top = abs(tilt + 0.5) * step * half
-    weights = law * np.exp((tilt + 0.5) * step * np.arange(-half, half + 1) - top)
-    total = float(weights.sum())
-    return weights / total, top + math.log(total)
+    weights = np.arange(-half, half + 1, dtype=np.float64)
+    weights *= (tilt + 0.5) * step
+    weights -= top
+    np.exp(weights, out=weights)
+    weights *= law
+    return weights, top, float(weights.sum())
 
 
 def _sharp_step(spread: float) -> float:
@@ -261,18 +271,30 @@ def _grid_step(kinds: Kinds, mu: float, tilt: float, answer: float, sharp: bool)
 
 
 def _window(
-    laws: list[FloatArray], counts: list[int], step: float, tilt: float, reach: int
+    laws: list[FloatArray],
+    tilted: list[tuple[FloatArray, float]],
+    counts: list[int],
+    step: float,
+    tilt: float,
+    reach: int,
 ) -> tuple[int, int]:
     """Grid points that hold all but e^{−_TAIL} of the tilted law on each side, by Chernoff's bound."""
     if 2 * reach < 2**12:
         return -reach, reach
+    # No bound cuts off a point that is likelier than the tail by itself: with few events the ends are.
+    whole_low, whole_high = (_log_corner(tilted, counts, end) > -_TAIL for end in (0, -1))
+    if whole_low and whole_high:
+        return -reach, reach
 
     def log_moment(order: float) -> float:
-        return math.fsum(count * _tilt(law, step, order)[1] for law, count in zip(laws, counts, strict=True))
+        sums = [_tilted_sum(law, step, order)[1:] for law in laws]
+        return math.fsum(
+            count * (top + math.log(total)) for (top, total), count in zip(sums, counts, strict=True)
+        )
 
-    centre = log_moment(tilt)
+    centre = math.fsum(count * log_norm for (_, log_norm), count in zip(tilted, counts, strict=True))
     deviation = step * math.sqrt(
-        sum(count * _variance(law, step, tilt) for law, count in zip(laws, counts, strict=True))
+        sum(count * _variance(weights) for (weights, _), count in zip(tilted, counts, strict=True))
     )
     # Around the best shift of a normal law, that of single rare losses, and half of the tilt.
     ends = math.sqrt(2 * _TAIL) / max(deviation, 1e-6 * step), 1 / (step * max(law.size // 2 for law in laws))
@@ -283,13 +305,23 @@ def _window(
     ]
     shifts = [shift for shift in shifts if shift > 0]
     margin = 1.0 + _ULP * 64 * (abs(centre) + sum(counts))
-    high = min((log_moment(tilt + s) - centre + _TAIL + margin) / s for s in shifts)
-    low = max(-(log_moment(tilt - s) - centre + _TAIL + margin) / s for s in shifts)
-    return max(math.floor(low / step) - 1, -reach), min(math.ceil(high / step) + 1, reach)
+    low, high = -reach, reach
+    if not whole_low:
+        bound = max(-(log_moment(tilt - s) - centre + _TAIL + margin) / s for s in shifts)
+        low = max(math.floor(bound / step) - 1, low)
+    if not whole_high:
+        bound = min((log_moment(tilt + s) - centre + _TAIL + margin) / s for s in shifts)
+        high = min(math.ceil(bound / step) + 1, high)
+    return low, high
 
 
-def _variance(law: FloatArray, step: float, tilt: float) -> float:
-    weights, _ = _tilt(law, step, tilt)
+def _log_corner(tilted: list[tuple[FloatArray, float]], counts: list[int], end: int) -> float:
+    """ln of the tilted probability that every loss is the smallest (``end`` 0) or the largest (−1)."""
+    ends = [(float(weights[end]), count) for (weights, _), count in zip(tilted, counts, strict=True)]
+    return math.fsum(count * (math.log(end) if end > 0 else -math.inf) for end, count in ends)
+
+
+def _variance(weights: FloatArray) -> float:
     places = np.arange(weights.size, dtype=np.float64)
     mean = float(weights @ places)
     return float(weights @ np.square(places - mean))

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 
 from skprivate.privacy._dialect import delta_number, must_be, number
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
-from skprivate.privacy._risk import risk_of
+from skprivate.privacy._risk import rates_of
 
 #: No target is kept to by a larger ε that is not kept to by this one, as far as anybody would care.
 _MOST = 64.0
@@ -164,14 +164,10 @@ class RiskTarget:
 
     def _excess(self, guarantee: PrivacyGuarantee) -> float:
         """Largest ln(risk above that of ε = 0 / what the target leaves there); at most 0 where the target is met."""
-        risk = risk_of(guarantee, self.prior, self.fpr, None)
-        shares = [
-            (getattr(risk, name) - idle) / (getattr(self, name) - idle)
-            for name, idle in self._idle.items()
-            if name in self._asked
-        ]
+        rates, idle = rates_of(guarantee, self.prior, self.fpr, None, self._asked), self._idle
+        shares = [(rate - idle[name]) / (getattr(self, name) - idle[name]) for name, rate in rates.items()]
         # The difference rounds: what is met is met exactly, as the risk says it.
-        met = all(getattr(risk, name) <= getattr(self, name) for name in self._asked)
+        met = all(rate <= getattr(self, name) for name, rate in rates.items())
         excess = math.log(max(*shares, 1e-9))
         return min(excess, 0.0) if met else max(excess, 1e-15)
 

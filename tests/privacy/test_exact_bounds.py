@@ -19,6 +19,7 @@ from skprivate.privacy import (
     ZeroConcentratedEvent,
     _accounting,
     _gaussian_curve,
+    _loss_distribution,
     _zcdp,
     compose_delta,
     compose_epsilon,
@@ -296,6 +297,29 @@ def test_composition_of_fixed_plans_is_no_filter():
         for steps, epsilon, delta in [((0.9, 0.3), 1.0, 0.2), ((1.5, 0.3), 1.2, 0.3), ((0.9, 0.1), 0.5, 0.3)]
     )
     assert worst > 1.001
+
+
+def test_ends_likelier_than_the_tail_are_within_every_bound(monkeypatch):
+    """What is known of the window without looking for it is what would be found."""
+    cases = itertools.product(
+        ((LaplaceEvent, 1.0), (PureEvent, 0.3), (BoundedRangeEvent, 2.0)),
+        (1, 7, 15, 30, 60),
+        (0.01, 1.0, 6.0),
+    )
+    ends = []
+    for (kind, epsilon), count, tilt in cases:
+        laws, counts, step = [_loss_distribution._law(kind(epsilon), epsilon / 2100)], [count], epsilon / 2100
+        tilted = [_loss_distribution._tilt(law, step, tilt) for law in laws]
+        terms = laws, tilted, counts, step, tilt, laws[0].size // 2 * count
+        window = _loss_distribution._window(*terms)
+        with monkeypatch.context() as patch:
+            patch.setattr(_loss_distribution, "_log_corner", lambda *_: -math.inf)
+            assert _loss_distribution._window(*terms) == window
+        corners = [_loss_distribution._log_corner(tilted, counts, end) > -45 for end in (0, -1)]
+        ends.append((*corners, window == (-terms[-1], terms[-1])))
+    # Both ends are known, one, or none; and some windows are narrower.
+    assert {(low, high) for low, high, _ in ends} >= {(True, True), (False, True), (False, False)}
+    assert not all(whole for *_, whole in ends)
 
 
 def test_a_filter_is_the_smaller_of_two_sums():
