@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
@@ -11,12 +12,19 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
+from sklearn.utils.metaestimators import available_if
 
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._budget import selection_price
 from skprivate.preprocessing._private_spline_transformer import KNOTS, PrivateSplineTransformer
-from skprivate.privacy import BoundedRangeEvent, GaussianEvent, compose_epsilon, gaussian_noise_multiplier
-from skprivate.privacy._account import price_of_plan
+from skprivate.privacy import (
+    BoundedRangeEvent,
+    GaussianEvent,
+    compose_epsilon,
+    gaussian_noise_multiplier,
+    public_generator,
+)
+from skprivate.privacy._account import Whole, price_of_plan
 from skprivate.privacy._dialect import delta_number, positive
 from skprivate.privacy._quantiles import quantile_levels
 
@@ -24,6 +32,11 @@ from skprivate.privacy._quantiles import quantile_levels
 KNOTS_SHARE = 0.3
 #: Part of ε that knots and Gaussian noise may compose to: the model also selects, which composes to a little more.
 COMPOSED = 0.99
+
+
+def _last_has(*methods: str) -> Callable[[Pipeline], bool]:
+    """Whether the last step has these methods."""
+    return lambda pipeline: all(hasattr(pipeline._final_estimator, method) for method in methods)
 
 
 class AdditivePipeline(Pipeline):  # type: ignore[misc]
@@ -62,15 +75,21 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         _splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
         Z = Pipeline([(first, knots)]).fit_transform(X, y, **own[0])
         splines = _splines_in(knots, fitted=True)
-        prepared = splines._prepared_outputs
+        prepared = splines._prepared_outputs if hasattr(splines, "n_outputs_") else ()  # of no columns
+        part = _part_of(model, *budget)
         if any(prepared):
-            budget = _share_of_model(model, splines) * budget[0], budget[1] / 2
-        beside = prepared + (False,) * (Z.shape[1] - len(prepared))
-        part = _part_of(model, *budget, beside if splines.passthrough and any(prepared) else ())
+            part.set_params(epsilon=_share_of_model(model, splines) * budget[0], delta=budget[1] / 2)
+            beside = prepared + (False,) * (Z.shape[1] - len(prepared))
+            if splines.passthrough:
+                part._prepared_features = beside
+            if _own(model):
+                # Its share is a forecast, of noise on the reals beside selections.
+                part._whole = Whole(*budget, splines.privacy_guarantee_.events)
         Pipeline([(last, part)]).fit(Z, y, **own[1])
         _adopt(model, part)
         return self
 
+    @available_if(_last_has("transform"))  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
         """Fit both and transform, if the model does.
 
@@ -82,6 +101,19 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
             As in `fit`.
         """
         return self.fit(X, y, **params).transform(X)
+
+    @available_if(_last_has("fit_predict", "predict"))  # type: ignore[untyped-decorator]
+    def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Any:
+        """Fit both and predict, if the model has a method for that.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        **params : dict
+            As in `fit`.
+        """
+        return self.fit(X, y, **params).predict(X)
 
     def __getitem__(self, ind: Any) -> Any:
         """A step, or a pipeline of some: without the model there is nothing to divide, with both there is."""
@@ -115,19 +147,17 @@ def _check_steps(first: Any, model: Any) -> None:
         )
 
 
-def _part_of(model: Any, epsilon: float, delta: float, prepared: tuple[bool, ...]) -> Any:
-    """The same model with this budget and these features prepared: what others see of the model does not change."""
+def _part_of(model: Any, epsilon: float, delta: float) -> Any:
+    """The same model with this budget: what others see of the model does not change."""
     part = object.__new__(type(model))
     vars(part).update(vars(model))
     part.set_params(epsilon=epsilon, delta=delta)
-    if prepared:
-        part._prepared_features = prepared
     return part
 
 
 def _adopt(model: Any, part: Any) -> None:
     """Give the model what its part has learnt."""
-    own = {*model.get_params(deep=False), "_prepared_features"}
+    own = {*model.get_params(deep=False), "_prepared_features", "_whole"}
     for name in vars(model).keys() - vars(part).keys() - own:
         delattr(model, name)
     vars(model).update({name: value for name, value in vars(part).items() if name not in own})
@@ -188,7 +218,8 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     Notes
     -----
     Splines get .3 ε and half of δ. The model gets half of δ and what then composes to (ε, δ) for any number of
-    columns: at δ = 10⁻⁶ .95 ε at ε = .1, .92 at 1 and .86 at 10. It gets .7 ε where budgets of steps add up: with a
+    columns: at δ = 10⁻⁶ .95 ε at ε = .1, .92 at 1 and .86 at 10; its noise is larger where all that is drawn would
+    come to more. It gets .7 ε where budgets of steps add up: with a
     ledger, since plans may then depend on what was released before, and for estimators whose noise is not nearly
     Gaussian.
 
@@ -223,10 +254,13 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     if refused := sorted({"epsilon", "delta", "adjacency", "ledger", "random_state"} & splines.keys()):
         raise TypeError(f"{refused[0]} of splines follows from the estimator: set it there.")
     seed = shared.get("random_state")
-    knots_seed = (int(seed) + 2**31) % 2**32 if isinstance(seed, Integral) else seed
+    if isinstance(seed, Integral):
+        seed = (int(seed) + 2**31) % 2**32
+    elif seed is not None:  # a state, of which the model has a copy
+        seed = int(public_generator(clone(seed, safe=False)).integers(2**32))
     if _own(estimator) and estimator._takes_prepared:
         splines.setdefault("passthrough", True)
-    knots: Any = PrivateSplineTransformer(**{**splines, **shared, "random_state": knots_seed})
+    knots: Any = PrivateSplineTransformer(**{**splines, **shared, "random_state": seed})
     knots.set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
     if columns is not None:
         knots = ColumnTransformer(

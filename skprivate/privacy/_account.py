@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 from skprivate.privacy._accounting import (
     add_up,
@@ -44,6 +44,14 @@ def price_of_plan(
     if pure <= min(needed * _PURE_PREFERENCE, epsilon * (1 + ROUNDING)):
         return pure, 0.0
     return needed, delta
+
+
+class Whole(NamedTuple):
+    """A larger budget that a fit shares with what others draw, by public numbers, whatever it releases."""
+
+    epsilon: float
+    delta: float
+    others: tuple[tuple[PrivacyEvent, int], ...]
 
 
 class ReleaseAccount:

@@ -16,6 +16,7 @@ from skprivate.privacy import (
     compose_epsilon,
     gaussian_noise_multiplier,
 )
+from skprivate.privacy._account import Whole
 from skprivate.user_level._clipping import tail_rank
 from skprivate.user_level._private_range import COARSE_SCALES, FINE_SCALES, SCALES, selection_epsilon
 
@@ -61,6 +62,8 @@ class Terms:
         Public number of users; None to release it with noise.
     earlier : tuple of (PrivacyEvent, int)
         What is drawn before from the same budget.
+    whole : Whole or None
+        What all draws have to fit into as well, with those of others.
     """
 
     epsilon: float
@@ -68,6 +71,7 @@ class Terms:
     adjacency: Adjacency
     n_users: int | None
     earlier: tuple[tuple[PrivacyEvent, int], ...] = ()
+    whole: Whole | None = None
 
     @property
     def sum_sensitivity(self) -> float:
@@ -222,7 +226,7 @@ def split_budget(
     for left_out in (None, "tail_epsilon", "clip_epsilon", "scale_epsilon", "median_epsilon"):
         fewer: dict[str, Any] = {} if left_out is None else {left_out: None}
         draft = replace(draft, **fewer)
-        z = remaining_multiplier(terms.epsilon, terms.delta, alone, draft.other, n_numbers)
+        z = remaining_multiplier(terms.epsilon, terms.delta, alone, draft.other, n_numbers, terms.whole)
         if math.isfinite(z):
             return replace(draft, multiplier=z * WIDER)
     raise ValueError(
@@ -233,9 +237,14 @@ def split_budget(
 
 @lru_cache(maxsize=256)
 def remaining_multiplier(
-    epsilon: float, delta: float, alone: float, other: tuple[tuple[PrivacyEvent, int], ...], n_numbers: int
+    epsilon: float,
+    delta: float,
+    alone: float,
+    other: tuple[tuple[PrivacyEvent, int], ...],
+    n_numbers: int,
+    whole: Whole | None = None,
 ) -> float:
-    """Multiplier of one Gaussian sum that fits into (ε, δ) beside ``other``.
+    """Multiplier of one Gaussian sum that fits into (ε, δ) beside ``other``, and into a whole if there is one.
 
     Starts from the split in zCDP, which is off by about one per cent, and widens until the accountant agrees: two or
     three evaluations instead of a root finder's dozens. Infinite where ``other`` leaves nothing worth having.
@@ -246,13 +255,17 @@ def remaining_multiplier(
     z, widening = math.sqrt(0.5 / left), 1e-4
     most, patience = MOST_WIDENED * z, 8
     while z <= most:
-        needed = compose_epsilon([(GaussianEvent(z, n_numbers), 1), *other], delta)
-        if needed <= epsilon:
+        draws = [(GaussianEvent(z, n_numbers), 1), *other]
+        spent = [(compose_epsilon(draws, delta), epsilon)]
+        if whole is not None:
+            spent.append((compose_epsilon([*draws, *whole.others], whole.delta), whole.epsilon))
+        if all(needed <= most_epsilon for needed, most_epsilon in spent):
             return z
         patience -= 1
         # Where the rest of the budget is about gone hardly anything is won by a step in proportion.
         widening *= 2.0 if patience < 0 else 1.0
-        z *= min(needed / epsilon, 2.0) * (1.0 + widening)
+        excess = max(needed / most_epsilon for needed, most_epsilon in spent)
+        z *= min(excess, 2.0) * (1.0 + widening)
     return math.inf
 
 

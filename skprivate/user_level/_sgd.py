@@ -13,6 +13,7 @@ from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import Partitions, is_partitioned
 from skprivate.privacy import Adjacency, PrivacyUnit, warn_caller
+from skprivate.privacy._account import Whole
 from skprivate.user_level._frame import identity
 from skprivate.user_level._linear_descent import Descent
 from skprivate.user_level._linear_result import LinearResult
@@ -47,6 +48,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
     #: Which features a step before has scaled by what it released, by public numbers: set for one fit by a pipeline
     #: that knows.
     _prepared_features: tuple[bool, ...] = ()
+    #: The budget of all, and what is drawn from it besides: set in the same way.
+    _whole: Whole | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
@@ -92,7 +95,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         """What is promised, for so many users."""
         adjacency = Adjacency(self.adjacency)
         public = n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
-        return Terms(self.epsilon, self.delta, adjacency, public)
+        return Terms(self.epsilon, self.delta, adjacency, public, whole=self._whole)
 
     def _descent(
         self, objective: Objective, terms: Terms, *, smoothness: float, radius: float, **defaults: Any

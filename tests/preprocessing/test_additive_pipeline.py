@@ -76,6 +76,20 @@ def test_knots_that_are_paid_without_delta_leave_less_of_it(epsilon, delta, n_kn
         assert guarantee.epsilon <= epsilon and guarantee.delta <= delta
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "adjacency"), [(21.5, 7e-9, "replace-one"), (14.0, 7e-12, "add-remove")]
+)
+def test_the_rounding_of_noise_beside_few_selections_is_within_the_budget_too(epsilon, delta, adjacency):
+    """Under such an ε the accountant takes what rounding costs from δ, and has to be content with a coarser bound."""
+    X, y = bent(3638, 1, 0)
+    model = make_additive_pipeline(
+        UserLevelSGDClassifier(epsilon, delta=delta, adjacency=adjacency, random_state=0), n_knots=9
+    )
+    guarantee = guarantee_of(model.fit(X, y > 1))
+    assert 0.98 * epsilon < guarantee.epsilon <= epsilon and guarantee.delta <= delta
+    assert model["model"]._whole is None
+
+
 @pytest.mark.parametrize("epsilon", [1.0, 20.0])
 @pytest.mark.parametrize("kind", [PrivateStandardScaler, partial(PrivateQuantileTransformer, n_quantiles=3)])
 def test_selections_in_place_of_gaussian_noise_are_within_the_budget_too(kind, epsilon):

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
 from skprivate import PrivacyLedger, UserLevelSGDClassifier, UserLevelSGDRegressor, guarantee_of
-from skprivate.preprocessing import make_additive_pipeline
+from skprivate.preprocessing import PrivateStandardScaler, make_additive_pipeline
 
 
 def data(n=3000):
@@ -75,3 +75,58 @@ def test_a_ledger_of_the_splines_alone_adds_budgets_up():
     model = make_additive_pipeline(UserLevelSGDRegressor(1.0, random_state=0), n_knots=5)
     model.set_params(splines__ledger=ledger).fit(*data())
     assert model["model"].privacy_guarantee_.epsilon <= 0.7
+
+
+class Clusters(UserLevelSGDRegressor):
+    def fit_predict(self, X, y=None):
+        return self.fit(X, y).predict(X)
+
+
+def test_every_method_that_fits_divides_the_budget():
+    X, y = data()
+    model = make_additive_pipeline(Clusters(1.0, random_state=0), n_knots=5)
+    found = model.fit_predict(X, y)
+    np.testing.assert_array_equal(found, model.predict(X))
+    assert model["model"].privacy_guarantee_.epsilon <= 0.7
+    assert not hasattr(make_additive_pipeline(UserLevelSGDRegressor()), "fit_predict")
+
+
+def test_a_model_that_does_not_transform_is_not_fitted_to_transform():
+    model = make_additive_pipeline(UserLevelSGDRegressor(1.0, random_state=0), n_knots=5)
+    with pytest.raises(AttributeError, match="has no attribute 'fit_transform'"):
+        model.fit_transform(*data())
+    assert not hasattr(model["splines"], "privacy_guarantee_")
+    assert hasattr(make_additive_pipeline(PrivateStandardScaler()), "fit_transform")
+
+
+@pytest.mark.parametrize("columns", [[], [False]])
+def test_splines_of_no_columns_leave_the_model_all_of_the_budget(columns):
+    X, y = data()
+    model = make_additive_pipeline(UserLevelSGDRegressor(1.0, random_state=0), columns=columns).fit(X, y)
+    alone = UserLevelSGDRegressor(1.0, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), alone.predict(X))
+    assert guarantee_of(model).epsilon == alone.privacy_guarantee_.epsilon
+
+
+def test_splines_and_model_do_not_share_simulated_noise():
+    seed = np.random.RandomState(0)
+    model = make_additive_pipeline(UserLevelSGDRegressor(random_state=seed))
+    expected = np.random.RandomState(0).randint(2**31)
+    assert model["model"].random_state.randint(2**31) == seed.randint(2**31) == expected
+    assert isinstance(model["splines"].random_state, int)
+
+
+def test_columns_without_splines_are_standardised_and_functions_are_not():
+    """Functions stand between the columns that have them and the others."""
+    X, y = data()
+    model = make_additive_pipeline(UserLevelSGDRegressor(1.0, random_state=0), n_knots=5, columns=[0])
+    model.fit(np.column_stack([X, 1e3 * X[::-1]]), y)
+    scales = model["model"].feature_scale_
+    assert (scales[1:5] == 1.0).all() and scales[0] > 1.5 and scales[5] > 1e3
+
+
+def test_gaps_of_columns_that_pass_are_released_medians_and_rows_have_no_bound():
+    X, y = data()
+    splines = make_additive_pipeline(UserLevelSGDRegressor(1.0, random_state=0), n_knots=5).fit(X, y)[0]
+    assert splines.transform([[np.nan]])[0, 0] == np.median(splines.knots_[0][1:-1]) != 0.0
+    assert splines.row_bound_ == np.inf
