@@ -94,8 +94,11 @@ class CutCandidates:
     def _along(self, columns: Floats, used: list[list[int]]) -> Iterator[Floats]:
         result, term = np.empty(columns.shape[1]), np.empty(columns.shape[1])
         for direction, axes in zip(self.directions, used, strict=True):
-            result[:] = 0.0
-            for axis in axes:
+            if axes:
+                np.multiply(columns[axes[0]], direction[axes[0]], out=result)
+            else:
+                result[:] = 0.0
+            for axis in axes[1:]:
                 np.multiply(columns[axis], direction[axis], out=term)
                 np.add(result, term, out=result)
             yield result
@@ -111,7 +114,7 @@ def _count_below(thresholds: Floats, values: Floats) -> NDArray[Any]:
         return np.searchsorted(thresholds, values)
     # Comparing with each of a few thresholds is several times faster than a search that branches.
     below = np.greater(values, thresholds[:, None])
-    return np.asarray(below.view(np.uint8).sum(axis=0, dtype=np.uint8))
+    return np.asarray(np.add.reduce(below.view(np.uint8), axis=0, dtype=np.uint8))
 
 
 def quantile_cuts(public: Floats, directions: Floats, kept: tuple[float, ...], slack: float) -> CutCandidates:
@@ -140,7 +143,8 @@ def without_repetition(cuts: CutCandidates, public: Floats) -> CutCandidates:
     A one-hot column has one cut, between its values: along one sense of the axis or the other. A cut that leaves both
     values in says nothing that the column can say, and two columns of opposite values say the same.
     """
-    two_valued = np.array([np.unique(column).size == 2 for column in public.T])
+    smallest, largest = public.min(axis=0, initial=np.inf), public.max(axis=0, initial=-np.inf)
+    two_valued = ((public == smallest) | (public == largest)).all(axis=0) & (smallest < largest)
     seen: set[bytes] = set()
     thresholds = []
     for direction, offered in zip(cuts.directions, cuts.thresholds, strict=True):
@@ -347,9 +351,12 @@ class CutIntersections:
             for number, weights in enumerate(self._tiled):
                 part = slice(number * ROWS, min((number + 1) * ROWS, n_rows))
                 cells = buffer[: shape[0] * (part.stop - part.start)].reshape(shape[0], -1)
-                np.add(starts, leading[part], out=cells)
-                if lasts:
-                    cells += self.bins[list(lasts), part]
+                if len(lasts) == 1:  # without a copy of its bins
+                    np.add(leading[part], self.bins[lasts[0], part], out=cells[0])
+                else:
+                    np.add(starts, leading[part], out=cells)
+                    if lasts:
+                        cells += self.bins[list(lasts), part]
                 sums += np.bincount(cells.ravel(), weights=weights[: cells.size], minlength=sums.size)
             sums = sums.reshape(shape)
             for axis in range(1, len(shape)):

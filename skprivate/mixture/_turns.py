@@ -17,8 +17,10 @@ from skprivate.mixture._cuts import CutCandidates
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._selection import Integers
 
+#: Words of eight rows, 0 or 1 in each byte, that are added up: at most 255, so that no byte carries into the next.
+WORDS = 254
 #: Rows that are compared with all cuts of a direction at a time.
-ROWS = 2**15
+ROWS = 16 * 8 * WORDS
 
 
 class Fan(NamedTuple):
@@ -66,14 +68,15 @@ class TurnedCuts:
         """
         totals = [np.zeros(len(limits), dtype=np.int64) for limits in self.limits]
         size = min(ROWS, which.size)
-        column, term, projection = np.empty(size), np.empty(size), np.empty(size)
-        inside = np.empty((max(map(len, self.limits), default=0), size), dtype=np.bool_)
+        n_sums = -(-size // (8 * WORDS))
+        words = np.zeros((max(map(len, self.limits), default=0), n_sums, WORDS), dtype=np.uint64)
+        inside = words.view(np.bool_).reshape(len(words), n_sums * 8 * WORDS)
+        buffers = np.empty((3, size))
         for low in range(0, which.size, ROWS):
             rows = which[low : low + ROWS]
-            if rows.size < size:  # the last block
-                size = rows.size
-                column, term, projection = column[:size], term[:size], projection[:size]
-                inside = np.empty((len(inside), size), dtype=np.bool_)
+            inside[:, rows.size :] = False  # behind the last row
+            contained = inside[:, : rows.size]
+            column, term, projection = buffers[:, : rows.size]
             for base, turns in self.fans:
                 projection[:] = 0.0
                 for axis in np.flatnonzero(base).tolist():
@@ -84,10 +87,10 @@ class TurnedCuts:
                     for direction, step in steps:
                         np.multiply(column, step, out=term)
                         np.add(term, projection, out=term)
-                        limits, counts = self.limits[direction], totals[direction]
-                        contained = np.less_equal(term, limits[:, None], out=inside[: len(limits)])
-                        for cut, line in enumerate(contained):
-                            counts[cut] += np.count_nonzero(line)
+                        limits = self.limits[direction]
+                        np.less_equal(term, limits[:, None], out=contained[: len(limits)])
+                        sums = np.add.reduce(words[: len(limits)], axis=2).view(np.uint8)
+                        totals[direction] += np.add.reduce(sums, axis=1, dtype=np.int64)
         return np.concatenate(totals) if totals else np.zeros(0, dtype=np.int64)
 
 

@@ -123,6 +123,26 @@ def test_counts_are_those_of_the_bins(monkeypatch):
             np.testing.assert_array_equal(counts, np.concatenate([np.zeros(0), *expected]))
 
 
+@pytest.mark.parametrize("n_rows", [1, 8 * _turns.WORDS, _turns.ROWS, _turns.ROWS + 8 * _turns.WORDS + 3])
+def test_counts_of_many_rows_do_not_carry(n_rows):
+    rows = np.arange(n_rows, dtype=float)
+    limits = np.array([-1.0, 0.0, n_rows // 2, n_rows - 2, n_rows])
+    turned = TurnedCuts(tuple(fans(np.array([[1.0], [-1.0]]))), (limits, np.array([1.0])))
+    counts = turned.counts(rows[None], np.arange(n_rows))
+    np.testing.assert_array_equal(counts, [*(np.count_nonzero(rows <= limit) for limit in limits), n_rows])
+
+
+def test_columns_of_two_values_are_found():
+    public = np.array([[0.0, -0.0, 1.0, 2.0], [1.0, 0.0, 1.0, 3.0], [0.0, 3.0, 1.0, 4.0]])
+    cuts = quantile_cuts(public, np.concatenate([np.eye(4), -np.eye(4)]), (0.5, 0.7, 1.0), 1e-9)
+    kept = without_repetition(cuts, public).n_cuts
+    assert [kept[axis] + kept[axis + 4] for axis in range(2)] == [1, 1]
+    assert [kept[2:4], kept[6:8]] == [cuts.n_cuts[2:4], cuts.n_cuts[6:8]]
+    assert (
+        without_repetition(quantile_cuts(public[:0], np.eye(4), (0.5,), 1e-9), public[:0]).n_cuts == (0,) * 4
+    )
+
+
 def test_fans_hold_every_direction_once():
     rng = np.random.default_rng(0)
     base = rng.normal(size=5)
