@@ -41,6 +41,8 @@ class StepReport:
         How many of it are fitted; None if the labels or targets tell.
     conditions : tuple of str
         What has to be true for its guarantee to carry over, or outside the code.
+    within : str
+        Step whose budget pays for this one, too: it adds nothing to the sum.
     """
 
     path: str
@@ -50,6 +52,7 @@ class StepReport:
     delta: float | None = None
     copies: int | None = 1
     conditions: tuple[str, ...] = ()
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class PipelineReport:
     @property
     def epsilon(self) -> float | None:
         """Sum of the budgets of all fits, an upper bound of what they compose to; None if their number is not known."""
-        private = [step for step in self.steps if step.role == Role.PRIVATE]
+        private = [step for step in self.steps if step.role == Role.PRIVATE and not step.within]
         shares = [
             math.nan if s.copies is None or s.epsilon is None else s.copies * s.epsilon for s in private
         ]
@@ -104,6 +107,7 @@ class PipelineReport:
         for step in self.steps:
             budget = "" if step.epsilon is None else f"ε = {step.epsilon:.6g}"
             budget += f", δ = {step.delta:.3g}" if step.delta else ""
+            budget += f", of that of {step.within!r}" if step.within else ""
             times = {1: "", None: ", one for each label or target"}.get(step.copies, f", {step.copies} times")
             notes = "; ".join(
                 text for text in (budget + times if budget else "", step.why, *step.conditions) if text
@@ -195,4 +199,5 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         delta=getattr(source, "delta", None),
         copies=step.place.copies,
         conditions=(*target, *conditions),
+        within=step.place.within,
     )

@@ -21,7 +21,7 @@ from skprivate.inspection._leaves import (
     releases_when_transforming,
 )
 from skprivate.inspection._steps import Place, Role, Step, Walk
-from skprivate.preprocessing._additive_pipeline import AdditivePipeline
+from skprivate.preprocessing._additive_pipeline import AdditivePipeline, splines_in
 from skprivate.user_level import UserLevelSelector
 
 __all__ = ["PIPELINE_RULES", "fitted_before", "is_left_out"]
@@ -64,6 +64,13 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
             adaptive=here.adaptive or shapes,
             before=(*here.before, f"{name!r} ({type(step).__name__})"),
         )
+
+
+def _additive(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    """The steps of a pipeline. Fitting it pays for the splines from the model's budget."""
+    splines, last = splines_in(model.steps[0][1], fitted=False), model.steps[-1][0]
+    for step in _pipeline(model, place, walk):
+        yield replace(step, place=replace(step.place, within=last)) if step.model is splines else step
 
 
 def _width_is_public(model: Any) -> bool:
@@ -204,7 +211,7 @@ def _selector(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 
 PIPELINE_RULES: dict[type, Callable[[Any, Place, Walk], Iterator[Step]]] = {
-    AdditivePipeline: _pipeline,
+    AdditivePipeline: _additive,
     ColumnTransformer: _column_transformer,
     FeatureUnion: _feature_union,
     FrozenEstimator: _frozen,

@@ -91,6 +91,8 @@ class Place:
         Of the composites on the way.
     copies : int or None
         How many of them are fitted; None if only the data tell.
+    within : str
+        Step whose budget pays for what is here, too.
     """
 
     fitted: bool
@@ -102,6 +104,7 @@ class Place:
     before: tuple[str, ...] = ()
     demands: tuple[Demand, ...] = ()
     copies: int | None = 1
+    within: str = ""
 
     def inside(
         self, part: str, *, copies: int | None = 1, demands: tuple[Demand, ...] = (), **changes: Any

@@ -8,10 +8,10 @@ from numbers import Integral, Real
 from typing import Any
 
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.metaestimators import available_if
 
 from skprivate.partitions import is_partitioned
@@ -71,10 +71,14 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         budget = _budget_of(model)
         _check_steps(knots, model)
         if y is not None and not isinstance(y, str) and not is_partitioned(X):
-            check_consistent_length(X, y)  # the model would notice after the knots are paid for
-        _splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
+            # The model would notice after the knots are paid for.
+            check_consistent_length(X, y)
+            check_array(y, input_name="y", ensure_2d=False, allow_nd=True, dtype=None)
+        if isinstance(model, BaseEstimator):
+            model._validate_params()
+        splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
         Z = Pipeline([(first, knots)]).fit_transform(X, y, **own[0])
-        splines = _splines_in(knots, fitted=True)
+        splines = splines_in(knots, fitted=True)
         prepared = splines._prepared_outputs if hasattr(splines, "n_outputs_") else ()  # of no columns
         part = _part_of(model, *budget)
         if any(prepared):
@@ -85,7 +89,11 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
             if _own(model):
                 # Its share is a forecast, of noise on the reals beside selections.
                 part._whole = Whole(*budget, splines.privacy_guarantee_.events)
-        Pipeline([(last, part)]).fit(Z, y, **own[1])
+        try:
+            Pipeline([(last, part)]).fit(Z, y, **own[1])
+        except BaseException:
+            _adopt(model, clone(model))  # what it learnt before was about other functions
+            raise
         _adopt(model, part)
         return self
 
@@ -122,7 +130,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         return super().__getitem__(ind)
 
 
-def _splines_in(step: Any, *, fitted: bool) -> Any:
+def splines_in(step: Any, *, fitted: bool) -> Any:
     """The splines of the first step: those that it was given, or those that it fitted, which may be a copy."""
     if not isinstance(step, ColumnTransformer):
         return step

@@ -5,9 +5,10 @@ import threading
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 
-from skprivate import PrivacyLedger, UserLevelSGDClassifier, UserLevelSGDRegressor, guarantee_of
+from skprivate import PrivacyLedger, UserLevelSGDClassifier, UserLevelSGDRegressor, check_pipeline, guarantee_of
 from skprivate.preprocessing import PrivateStandardScaler, make_additive_pipeline
 
 
@@ -42,6 +43,10 @@ def test_what_is_refused_is_refused_before_it_is_paid_for():
         model.fit(X, y[:5])
     with pytest.raises(ValueError, match="adjacency of splines and model must be the same"):
         clone(model).set_params(model__adjacency="add-remove").fit(X, y)
+    with pytest.raises(ValueError, match="max_iter"):
+        model.set_params(model__max_iter=-1).fit(X, y)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        model.set_params(model__max_iter=None).fit(X, np.where(y > 0.9, np.nan, y))
     assert not ledger.entries()
 
 
@@ -130,3 +135,19 @@ def test_gaps_of_columns_that_pass_are_released_medians_and_rows_have_no_bound()
     splines = make_additive_pipeline(UserLevelSGDRegressor(1.0, random_state=0), n_knots=5).fit(X, y)[0]
     assert splines.transform([[np.nan]])[0, 0] == np.median(splines.knots_[0][1:-1]) != 0.0
     assert splines.row_bound_ == np.inf
+
+
+@pytest.mark.parametrize("columns", [None, [0]])
+def test_the_sum_of_budgets_is_that_of_the_model(columns):
+    report = check_pipeline(make_additive_pipeline(UserLevelSGDRegressor(0.7), columns=columns))
+    assert report.could_hold and report.epsilon == 0.7
+    assert [step.within for step in report.steps if step.role == "private"] == ["model", ""]
+
+
+def test_a_model_does_not_stay_beside_functions_that_it_has_not_seen():
+    X, y = data()
+    model = make_additive_pipeline(UserLevelSGDClassifier(1.0, random_state=0), n_knots=5).fit(X, y > 0)
+    with pytest.raises(ValueError, match="class"):
+        model.fit(X, np.zeros(len(y)))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
