@@ -8,7 +8,13 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 
-from skprivate import PrivacyLedger, UserLevelSGDClassifier, UserLevelSGDRegressor, check_pipeline, guarantee_of
+from skprivate import (
+    PrivacyLedger,
+    UserLevelSGDClassifier,
+    UserLevelSGDRegressor,
+    check_pipeline,
+    guarantee_of,
+)
 from skprivate.preprocessing import PrivateStandardScaler, make_additive_pipeline
 
 
