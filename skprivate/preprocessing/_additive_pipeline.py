@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from sklearn import get_config
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
@@ -74,7 +74,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
             # The model would notice after the knots are paid for.
             check_consistent_length(X, y)
             check_array(y, input_name="y", ensure_2d=False, allow_nd=True, dtype=None)
-        if isinstance(model, BaseEstimator):
+        if hasattr(model, "_parameter_constraints"):
             model._validate_params()
         splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
         Z = Pipeline([(first, knots)]).fit_transform(X, y, **own[0])
