@@ -55,6 +55,8 @@ def test_what_is_refused_is_refused_before_it_is_paid_for():
         model.set_params(model__max_iter=-1).fit(X, y)
     with pytest.raises(ValueError, match="y contains NaN"):
         model.set_params(model__max_iter=None).fit(X, np.where(y > 0.9, np.nan, y))
+    with pytest.raises(ValueError, match=r"^Complex data not supported\.$"):
+        model.fit(X, y.astype(complex))
     assert not ledger.entries()
 
 
