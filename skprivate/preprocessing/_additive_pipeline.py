@@ -8,12 +8,13 @@ from numbers import Integral, Real
 from typing import Any
 
 from sklearn import get_config
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.metaestimators import available_if
 
+from skprivate._sklearn import without_entries
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._budget import selection_price
 from skprivate.preprocessing._private_spline_transformer import KNOTS, PrivateSplineTransformer
@@ -71,10 +72,8 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         budget = _budget_of(model)
         _check_steps(knots, model)
         if y is not None and not isinstance(y, str) and not is_partitioned(X):
-            # The model would notice after the knots are paid for.
-            check_consistent_length(X, y)
-            check_array(y, input_name="y", ensure_2d=False, allow_nd=True, dtype=None)
-        if isinstance(model, BaseEstimator):
+            _check_targets(X, y)
+        if hasattr(model, "_parameter_constraints"):
             model._validate_params()
         splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
         Z = Pipeline([(first, knots)]).fit_transform(X, y, **own[0])
@@ -128,6 +127,15 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         if isinstance(ind, slice) and len(self.steps[ind]) < len(self.steps):
             return Pipeline(self.steps[ind])
         return super().__getitem__(ind)
+
+
+def _check_targets(X: Any, y: Any) -> None:
+    """What any model refuses, which it would see after the knots are paid for."""
+    check_consistent_length(X, y)
+    try:
+        check_array(y, accept_sparse=True, input_name="y", ensure_2d=False, allow_nd=True, dtype=None)
+    except ValueError as error:
+        raise ValueError(without_entries(str(error))) from None
 
 
 def splines_in(step: Any, *, fitted: bool) -> Any:

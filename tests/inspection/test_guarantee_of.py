@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import sklearn
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
@@ -346,7 +346,12 @@ def test_any_tree_adds_up_or_names_its_leaks(tree):
     report = check_pipeline(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(DRAWN, TARGET + 5)
+        try:
+            model.fit(DRAWN, TARGET + 5)
+        except TypeError as error:  # bagging passes weights to a voting model before scikit-learn 1.7
+            if "does not support sample weights" not in str(error):
+                raise
+            reject()
     if leaks:
         assert not report.could_hold
         refused(model, "(StandardScaler)")

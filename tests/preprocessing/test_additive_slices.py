@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 
@@ -16,6 +16,8 @@ from skprivate import (
     guarantee_of,
 )
 from skprivate.preprocessing import PrivateStandardScaler, make_additive_pipeline
+from skprivate.preprocessing._additive_pipeline import KNOTS_SHARE
+from skprivate.privacy import SimulatedNoiseWarning
 
 
 def data(n=3000):
@@ -53,6 +55,8 @@ def test_what_is_refused_is_refused_before_it_is_paid_for():
         model.set_params(model__max_iter=-1).fit(X, y)
     with pytest.raises(ValueError, match="y contains NaN"):
         model.set_params(model__max_iter=None).fit(X, np.where(y > 0.9, np.nan, y))
+    with pytest.raises(ValueError, match=r"^Complex data not supported\.$"):
+        model.fit(X, y.astype(complex))
     assert not ledger.entries()
 
 
@@ -157,3 +161,20 @@ def test_a_model_does_not_stay_beside_functions_that_it_has_not_seen():
         model.fit(X, np.zeros(len(y)))
     with pytest.raises(NotFittedError):
         model.predict(X)
+
+
+def test_a_model_from_elsewhere_needs_a_budget_and_nothing_else():
+    class Elsewhere(BaseEstimator):
+        def __init__(self, epsilon=1.0, delta=1e-6):
+            self.epsilon, self.delta = epsilon, delta
+
+        def fit(self, X, y):
+            self.seen_ = self.epsilon, self.delta, X.shape[1]
+            return self
+
+    with pytest.warns(SimulatedNoiseWarning):
+        model = (
+            make_additive_pipeline(Elsewhere(2.0), n_knots=5).set_params(splines__random_state=0).fit(*data())
+        )
+    assert model["model"].seen_[:2] == (2.0 * (1.0 - KNOTS_SHARE), 5e-7)
+    assert model["model"].get_params() == {"epsilon": 2.0, "delta": 1e-6}
