@@ -6,7 +6,7 @@ seen in them together: the logarithms of their likelihoods are sums.
 
 First the order of magnitude of the numbers, on cells of `FOLD` octaves; then cells of equal width that reach as far as
 that on both sides of 0; then, for those columns alone of which about everything lies in one cell, cells within it; all
-once more; and cells within those of columns that are still as narrow, such as times of a day in seconds since 1970.
+once more; and cells within those of columns that are still as narrow, such as degrees of longitude in a town.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PARTS_OF_ONE = (0.3, 0.25, 0.2, 0.25)
 DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: Up to this one they are worth a closer look: about an edge they are the same.
 NARROW = 0.5
-#: How sure that has to be, in the end where nothing is looked at again.
+#: How sure that has to be, and how sure once all have been looked at again.
 LIKELY, SURE = 0.5, 0.95
 #: Half the length of what is looked at next about a centre, in cells.
 ZOOM = 1.25
