@@ -12,7 +12,11 @@ Both start from the same public guess, which is as far from the
 expectation as a user's vector is, and the oracle's clips are in units of that distance.
 
     python benchmarks/user_level_oracle.py [--seeds 60] [--users 200 500 ...] [--kinds regression mean]
+    python benchmarks/user_level_oracle.py --told --kinds regression
     python benchmarks/user_level_oracle.py --render
+
+With ``--told`` ours knows what the oracle knows by its choice of clips, that features and target are about standard
+(``standardize=False``), and spends nothing on finding that out.
 
 The oracle's settings are kept in ``user_level_oracle_settings.csv`` and searched for where they are not there.
 """
@@ -72,8 +76,10 @@ class Regression:
             users, :, None
         ]
 
-    def ours(self, epsilon, seed, **options):
-        model = UserLevelSGDRegressor(epsilon, fit_intercept=False, random_state=seed, **options)
+    def ours(self, epsilon, seed, *, told=False, **options):
+        model = UserLevelSGDRegressor(
+            epsilon, fit_intercept=False, random_state=seed, standardize=not told, **options
+        )
         return model.fit(self.X, self.y, user_ids=self.users).coef_
 
 
@@ -96,7 +102,8 @@ class Mean:
     def gradients(self, users, W):
         return W[None] - self.moment[users, :, None]
 
-    def ours(self, epsilon, seed, **options):
+    def ours(self, epsilon, seed, *, told=False, **options):
+        assert not told, "there is nothing to tell"
         return (
             self.start + UserLevelMean(epsilon, random_state=seed, **options).fit(self.X - self.start).mean_
         )
@@ -181,7 +188,7 @@ def settings_of(kind, n, m):
     }
 
 
-def measure(kind, n, m, seeds):
+def measure(kind, n, m, seeds, told):
     """Rows of the table for a cell of data, on data sets that the oracle was not chosen by."""
     settings = settings_of(kind, n, m)
     noises = noises_of((adjacency, epsilon) for epsilon, adjacency in settings)
@@ -195,7 +202,7 @@ def measure(kind, n, m, seeds):
             for options in OURS:
                 if options[0] == adjacency:
                     given = {"n_users": n} if adjacency == "add-remove" and options[1] else {}
-                    w = data.ours(epsilon, 10_000 + seed, adjacency=adjacency, **given)
+                    w = data.ours(epsilon, 10_000 + seed, told=told, adjacency=adjacency, **given)
                     value = risk(w[:, None], data.truth)[0]
                     risks.setdefault((epsilon, *options), []).append(value)
     drawn = np.random.default_rng(0).integers(0, seeds, (1000, seeds))
@@ -215,20 +222,28 @@ def measure(kind, n, m, seeds):
         yield [kind, n, m, epsilon, adjacency, public, seeds, medians[1], medians[0], *of_both]
 
 
-def store(rows):
+def name_of(told):
+    return "user_level_oracle_told" if told else "user_level_oracle"
+
+
+def store(rows, told):
     """Rows of a cell, in place of those of the same cell."""
     new = [[f"{x:.4g}" if isinstance(x, float) else str(x) for x in row] for row in rows]
     cells = {tuple(row[:3]) for row in new}
-    old = [list(row.values()) for row in read("user_level_oracle")]
-    write_table("user_level_oracle", COLUMNS, sorted([r for r in old if tuple(r[:3]) not in cells] + new))
+    old = [list(row.values()) for row in read(name_of(told))]
+    write_table(name_of(told), COLUMNS, sorted([r for r in old if tuple(r[:3]) not in cells] + new))
+
+
+def table_of(told):
+    return [
+        [r["kind"], int(r["n"]), float(r["epsilon"]), r["adjacency"], r["n public"] == "True"]
+        + [float(r[k]) for k in ("ratio", "error", "ratio of means")]
+        for r in read(name_of(told))
+    ]
 
 
 def render():
-    table = [
-        [r["kind"], int(r["n"]), float(r["epsilon"]), r["adjacency"], r["n public"] == "True"]
-        + [float(r[k]) for k in ("ratio", "error", "ratio of means")]
-        for r in read("user_level_oracle")
-    ]
+    table = table_of(False)
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
@@ -260,16 +275,16 @@ def render():
     save_figure(figure, "user_level_oracle")
     print("| what | adjacency | cells | median ratio | of mean risks | largest | above 1.3 | by two errors |")
     print("|---|---|---|---|---|---|---|---|")
-    for kind, (adjacency, public) in itertools.product(KINDS, OURS):
+    for told, kind, (adjacency, public) in itertools.product((False, True), KINDS, OURS):
         known = public or adjacency == "replace-one"
-        found = [row for row in table if row[0] == kind and row[3:5] == [adjacency, known]]
+        found = [row for row in table_of(told) if row[0] == kind and row[3:5] == [adjacency, known]]
         if not found:
             continue
         ratio, error, of_means = (np.array([row[k] for row in found]) for k in (5, 6, 7))
         above, surely = (ratio > 1.3).sum(), (ratio - 2.0 * error > 1.3).sum()
         what = adjacency + ("" if known else ", n released")
         print(
-            f"| {kind} | {what} | {len(found)} | {np.median(ratio):.2f} | {np.median(of_means):.2f} "
+            f"| {kind + ', told' * told} | {what} | {len(found)} | {np.median(ratio):.2f} | {np.median(of_means):.2f} "
             f"| {ratio.max():.2f} | {above} | {surely} |"
         )
 
@@ -281,6 +296,7 @@ def main():
         users={"type": int, "nargs": "*", "default": USERS},
         kinds={"nargs": "*", "default": KINDS},
         rows_each={"type": int, "nargs": "*", "default": None},
+        told={"action": "store_true"},
         render={"action": "store_true"},
     )
     if args.render:
@@ -288,8 +304,8 @@ def main():
     warnings.simplefilter("ignore")
     for kind, n in itertools.product(args.kinds, args.users):
         for m in args.rows_each or (ROWS_EACH if kind == "regression" else [1, *ROWS_EACH]):
-            rows = list(measure(kind, n, m, args.seeds))
-            store(rows)
+            rows = list(measure(kind, n, m, args.seeds, args.told))
+            store(rows, args.told)
             for row in rows:
                 print(*[f"{x:.3g}" if isinstance(x, float) else x for x in row], flush=True)
     return None

@@ -5,7 +5,8 @@ in one vector, with Gaussian noise, cost in proportion to that logarithm, and wh
 seen in them together: the logarithms of their likelihoods are sums.
 
 First the order of magnitude of the numbers, on cells of `FOLD` octaves; then cells of equal width that reach as far as
-that on both sides of 0; then, for those columns alone of which about everything lies in one cell, cells within it.
+that on both sides of 0; then, for those columns alone of which about everything lies in one cell, cells within it; all
+once more; and cells within those of columns that are still as narrow, such as degrees of longitude in a town.
 """
 
 from __future__ import annotations
@@ -38,13 +39,18 @@ IntArray = npt.NDArray[np.int64]
 #: Octaves of a cell of the first histogram, and where its cells end.
 FOLD = 3
 MAGNITUDES: FloatArray = 2.0 ** (FOLD * np.arange(-20.0, 22.0) - 1.5)
-#: Cells of the others, and how the budget is divided.
-CELLS = (8, 24, 24)
-PARTS = (0.3, 0.25, 0.2, 0.25)
+#: Cells of the others, which of them is of all columns again, and how the budget is divided. A column alone, a target,
+#: is looked at four times: what is missed there is worse.
+CELLS = (8, 24, 24, 24)
+AGAIN_OF_ALL = 2
+PARTS = (0.3, 0.25, 0.12, 0.25, 0.08)
+PARTS_OF_ONE = (0.3, 0.25, 0.2, 0.25)
 #: Deviations, in cells, that are told apart; the first stands for all that lie within a cell.
 DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: Up to this one they are worth a closer look: about an edge they are the same.
 NARROW = 0.5
+#: How sure that has to be, and how sure once all have been looked at again.
+LIKELY, SURE = 0.5, 0.95
 #: Half the length of what is looked at next about a centre, in cells.
 ZOOM = 1.25
 #: And of what is looked at again, in scales.
@@ -116,12 +122,20 @@ class ColumnSearch:
     def multipliers(self) -> tuple[float, ...]:
         """Noise multipliers of the histograms."""
         alone = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        return tuple(alone / math.sqrt(self.share * part) for part in PARTS)
+        return tuple(alone / math.sqrt(self.share * part) for part in self._parts)
+
+    @property
+    def _parts(self) -> tuple[float, ...]:
+        return PARTS_OF_ONE if self.as_it_came else PARTS
+
+    @property
+    def _cells(self) -> tuple[int, ...]:
+        return CELLS[: len(self._parts) - 1]
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         """All that `run` draws."""
-        cells = (len(MAGNITUDES) + 1, *(count + 2 for count in CELLS))
+        cells = (len(MAGNITUDES) + 1, *(count + 2 for count in self._cells))
         return [
             (GaussianEvent(multiplier, self.n_columns * count), 1)
             for multiplier, count in zip(self.multipliers, cells, strict=True)
@@ -150,9 +164,9 @@ class ColumnSearch:
         best = _posterior(support, np.ones(support.shape[1])).argmax(axis=1)
         middles, halves, scales = np.zeros(d), shapes.deviations[best], np.zeros(d)
         sought = halves > 0.0
-        for k, count in enumerate(CELLS):
-            if k == len(CELLS) - 1:
-                sought = halves > 0.0  # the last one is of all
+        for k, count in enumerate(self._cells):
+            if k == AGAIN_OF_ALL:
+                sought = halves > 0.0
             edges = middles[:, None] + halves[:, None] * np.linspace(-1.0, 1.0, count + 1)
             seen.append(self._histogram(rows, edges, sought, k + 1, release))
             chosen = np.flatnonzero(sought)
@@ -171,7 +185,7 @@ class ColumnSearch:
             narrow = deviations <= NARROW
             likely = ~narrow & (np.abs(centres) <= 0.5 * deviations) if k == 0 else ~narrow
             chances = _posterior(support, np.where(likely, 1.0 / likely.sum(), 1.0 / (~likely).sum()))
-            within = chances[:, narrow].sum(axis=1) > 0.5
+            within = chances[:, narrow].sum(axis=1) > (LIKELY if k < AGAIN_OF_ALL else SURE)
             # Of the likelier kind alone: what lies between the two is neither.
             chances[within[:, None] != narrow] = 0.0
             chances /= chances.sum(axis=1, keepdims=True)

@@ -90,3 +90,16 @@ def test_columns_far_from_zero_are_found_at_a_small_price():
         far = np.abs(model.feature_center_ - centres) > np.maximum(scales, sizes)
         wrong += int((far | (np.abs(np.log2(scales / sizes)) > 2.0)).sum())
     assert wrong < 16
+
+
+def test_a_column_as_narrow_as_degrees_of_longitude_in_a_town_is_found(recording_release):
+    """Offsets of 4000 and 7400 deviations: four histograms took all of these 80 scales ten times too wide or more."""
+    wide = 0
+    for seed in range(8):
+        terms = Terms(0.3, 1e-6, Adjacency.REPLACE_ONE, 6000)
+        search = plan_search(terms, n_columns=10, centred=True, most=0.25)
+        rng = public_generator(seed)
+        X = rng.normal(size=(6000, 10)) * 0.01 + rng.choice([-73.97, 40.75], size=10)
+        _, scales = search.run(InMemory(data_of(X, np.arange(6000))), recording_release(seed))
+        wide += int((scales > 0.1).sum())
+    assert wide < 8
