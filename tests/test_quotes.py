@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from variants import VARIANTS
 
-from skprivate import PPMHalfspaceClassifier, UserLevelSelector, UserLevelSGDRegressor
+from skprivate import PPMHalfspaceClassifier, RandomBagClassifier, UserLevelSelector, UserLevelSGDRegressor
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.privacy import PrivacyLedger, public_generator
@@ -36,7 +36,13 @@ def test_every_private_estimator_has_variants():
 
 
 #: Left to the slow run.
-LONG = {PrivateSearchCV, PPMHalfspaceClassifier, UserLevelSelector, UserLevelSGDRegressor}
+LONG = {
+    PrivateSearchCV,
+    PPMHalfspaceClassifier,
+    RandomBagClassifier,
+    UserLevelSGDRegressor,
+    UserLevelSelector,
+}
 
 
 @pytest.mark.take_turns(3)

@@ -74,6 +74,7 @@ def test_relaxed_mechanism_is_exactly_private_for_the_first_metric(seed, n, epsi
     assert np.all(np.abs(relaxed[:, None] - relaxed[None]) <= first[:, :, None] + 1e-12)
 
 
+@pytest.mark.slow
 def test_lemma_4_1_on_all_measures():
     # Four points on a line, data sets of four rows: 35 measures.
     points = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0))) / 3

@@ -68,7 +68,7 @@ def test_the_optimum_is_that_of_the_whole_programme(seed, n, epsilon, kind, even
     assert loss - bound <= 1e-3 * loss + slack
 
 
-@pytest.mark.parametrize("epsilon", [0.4, 1.0])
+@pytest.mark.parametrize("epsilon", [pytest.param(0.4, marks=pytest.mark.slow), 1.0])
 def test_a_map_of_36_cells(epsilon):
     points = np.array(list(itertools.product(range(6), range(6))), dtype=float)
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)

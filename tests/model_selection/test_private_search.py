@@ -449,6 +449,7 @@ def test_which_estimator_is_searched_too():
     assert search.best_params_ == search.candidates_[search.best_index_]
 
 
+@pytest.mark.slow
 def test_the_best_of_many_wins():
     """At an ε at which scores hardly err the worse of two wins only where it is drawn each time.
 

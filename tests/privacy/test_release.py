@@ -62,9 +62,15 @@ def test_discrete_noise_has_the_scale_it_was_paid_for(random_state):
     assert laplace.dtype == gaussian.dtype == np.int64
 
 
-@pytest.mark.take_turns(3)
-@pytest.mark.parametrize("rule", ["exponential", "permute-and-flip"])
-@pytest.mark.parametrize("random_state", [None, 3])
+@pytest.mark.parametrize(
+    ("rule", "random_state"),
+    [
+        ("exponential", 3),
+        ("permute-and-flip", None),
+        pytest.param("exponential", None, marks=pytest.mark.slow),
+        pytest.param("permute-and-flip", 3, marks=pytest.mark.slow),
+    ],
+)
 def test_selection_has_the_probabilities_it_was_paid_for(rule, random_state):
     scores, n, epsilon = np.array([0, -1, -1, -4]), 20_000, 1.2
     weights = np.exp(epsilon / 2 * scores)

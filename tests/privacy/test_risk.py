@@ -156,7 +156,7 @@ def check_to_a_millionth(events, exact):
     [
         ([LaplaceEvent(2.0)], 1.0),
         ([LaplaceEvent(0.5)], 0.3),
-        ([LaplaceEvent(5.0)], 0.1),
+        pytest.param([LaplaceEvent(5.0)], 0.1, marks=pytest.mark.slow),
         ([BoundedRangeEvent(1.5)], 0.5),
         ([PureEvent(0.5), PureEvent(0.3001)], 0.5),
     ],
@@ -171,9 +171,9 @@ def test_to_a_millionth_beside_a_gaussian(events, mu):
     "events",
     [
         [(LaplaceEvent(2.0), 1)],
-        [(LaplaceEvent(0.5), 1), (LaplaceEvent(0.3), 1)],
-        [(PureEvent(0.5), 1), (PureEvent(0.3001), 1)],
-        [(LaplaceEvent(0.5), 3), (PureEvent(0.31), 2)],
+        pytest.param([(LaplaceEvent(0.5), 1), (LaplaceEvent(0.3), 1)], marks=pytest.mark.slow),
+        pytest.param([(PureEvent(0.5), 1), (PureEvent(0.3001), 1)], marks=pytest.mark.slow),
+        pytest.param([(LaplaceEvent(0.5), 3), (PureEvent(0.31), 2)], marks=pytest.mark.slow),
         [(BoundedRangeEvent(1.0), 2), (LaplaceEvent(0.7), 2)],
     ],
 )

@@ -156,7 +156,17 @@ def test_an_upper_quantile_is_found_where_its_rank_is_decided(recording_release)
 
 @pytest.mark.take_turns(5)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize(("d", "epsilon"), [(1, 1.0), (5, 1.0), (5, 0.2), (20, 1.0), (40, 1.0), (5, 5.0)])
+@pytest.mark.parametrize(
+    ("d", "epsilon"),
+    [
+        (1, 1.0),
+        (5, 1.0),
+        (5, 0.2),
+        pytest.param(20, 1.0, marks=pytest.mark.slow),
+        pytest.param(40, 1.0, marks=pytest.mark.slow),
+        (5, 5.0),
+    ],
+)
 def test_predicted_errors_fall_with_every_user(d, epsilon, adjacency):
     """Also where the sum about the centre sets in, and where the tail is looked at."""
     errors = []

@@ -128,8 +128,9 @@ def test_a_blunt_test_is_found():
 def test_selection_is_sharpened_too():
     from skprivate.privacy import open_release
 
+    release = open_release(epsilon=1e6, unit="row", adjacency="replace-one")
+
     def draw(scores):
-        release = open_release(epsilon=1.0, unit="row", adjacency="replace-one")
         return release.select(scores, sensitivity=1, epsilon=1.0) == 0
 
     checks.check_epsilon_lower_bound(draw, ([1] + [0] * 10, [0] + [1] * 10), epsilon=1.0, n_runs=6000)
