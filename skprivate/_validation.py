@@ -71,12 +71,17 @@ def validate_data(
         if options.get("y_numeric") and np.asarray(y).dtype.kind == "c":
             raise ValueError("y must hold numbers, got complex ones. Complex data not supported.")
     try:
-        return _sklearn_validate_data(estimator, X, y, **options)
+        result = _sklearn_validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:
         message = without_entries((numeric and _with_columns(str(error), X)) or str(error))
         if message == str(error):
             raise
         raise type(error)(message) from None
+    # scikit-learn looks for missing targets before it makes numbers of objects: None is NaN only then.
+    given = numeric and options.get("y_numeric") and not (y is None or isinstance(y, str))
+    if given and result[1].dtype.kind == "f" and np.isnan(result[1]).any():
+        raise ValueError("Input y contains NaN.")
+    return result
 
 
 def learn_columns(estimator: Any, empty: Any) -> tuple[Any, tuple[Any, ...] | None]:

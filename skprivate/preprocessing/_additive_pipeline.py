@@ -7,14 +7,16 @@ from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_array, check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 
-from skprivate._sklearn import without_entries
+from skprivate._sklearn import _num_samples, without_entries
+from skprivate._validation import validate_data
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._budget import selection_price
 from skprivate.preprocessing._private_spline_transformer import KNOTS, PrivateSplineTransformer
@@ -71,8 +73,8 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         ]
         budget = _budget_of(model)
         _check_steps(knots, model)
-        if y is not None and not isinstance(y, str) and not is_partitioned(X):
-            _check_targets(X, y)
+        if not is_partitioned(X):
+            _check_targets(X, y, model)
         if hasattr(model, "_parameter_constraints"):
             model._validate_params()
         splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
@@ -129,13 +131,19 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         return super().__getitem__(ind)
 
 
-def _check_targets(X: Any, y: Any) -> None:
-    """What any model refuses, which it would see after the knots are paid for."""
-    check_consistent_length(X, y)
-    try:
-        check_array(y, accept_sparse=True, input_name="y", ensure_2d=False, allow_nd=True, dtype=None)
-    except ValueError as error:
-        raise ValueError(without_entries(str(error))) from None
+def _check_targets(X: Any, y: Any, model: Any) -> None:
+    """What any model refuses, and those of this package, which they would see after the knots are paid for."""
+    if y is not None and not isinstance(y, str):
+        check_consistent_length(X, y)
+        try:
+            check_array(y, accept_sparse=True, input_name="y", ensure_2d=False, allow_nd=True, dtype=None)
+        except ValueError as error:
+            raise ValueError(without_entries(str(error))) from None
+    numeric = is_regressor(model)
+    if type(model).__module__.startswith("skprivate.") and (numeric or is_classifier(model)):
+        outputs = get_tags(model).target_tags.multi_output
+        rows = np.zeros((_num_samples(X), 1))
+        validate_data(clone(model), rows, y, dtype=np.float64, y_numeric=numeric, multi_output=outputs)
 
 
 def splines_in(step: Any, *, fitted: bool) -> Any:

@@ -276,3 +276,23 @@ def test_without_noise_bends_are_penalised_as_sixteen_times_a_line(seed):
         known = LogisticRegression(C=1 / (model.alpha_ * len(X)), max_iter=5000, tol=1e-10).fit(F, y)
         away[ridge] = np.std(known.decision_function(F) - model.decision_function(splines.transform(X)))
     assert away[16] < 0.01 < 0.03 < min(away[4], away[64])
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        None,
+        np.zeros((6000, 2)),
+        np.array([*range(5999), "a"], dtype=object),
+        np.array([*range(5999), None], dtype=object),
+        np.zeros(6000, dtype="M8[s]"),
+    ],
+    ids=["none", "outputs", "string", "missing", "dates"],
+)
+def test_a_target_that_the_model_refuses_costs_nothing(y):
+    """All of these were refused, or a missing value taken, once knots had been drawn and entered into the ledger."""
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    model = make_additive_pipeline(UserLevelSGDRegressor(1.0, delta=1e-6, ledger=ledger))
+    with pytest.raises((TypeError, ValueError)):
+        model.fit(np.linspace(0.0, 1.0, 6000)[:, None], y)
+    assert not ledger.entries()

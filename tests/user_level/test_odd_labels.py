@@ -147,3 +147,10 @@ def test_rows_without_identifiers_have_no_phases_where_they_come_and_go(model):
         model(**parameters).fit(X, y)
     model(**parameters).fit(X, y, user_ids=np.arange(20))
     model(**{**parameters, "adjacency": "replace-one"}).fit(X, y)
+
+
+def test_a_missing_target_among_objects_is_refused():
+    """scikit-learn takes None among objects for a number, NaN: a fit then went on with it."""
+    y = np.array([*range(499), None], dtype=object)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        UserLevelSGDRegressor(1.0, random_state=0).fit(np.linspace(0.0, 1.0, 500)[:, None], y)
