@@ -43,6 +43,11 @@ RADIUS_FACTOR = 2.0
 #: First step in units of the projection radius, and its length where there is none.
 FIRST_STEP = 0.15
 FIRST_STEP_UNBOUNDED = 0.5
+#: Noise of a single step against a unanimous vote. Many steps that only follow the noise end farther from the solution
+#: than few.
+STEP_NOISE = 0.1**0.5
+#: That are there, it is hoped, where nobody may know how many users there are.
+FEW_USERS = 100
 #: Above this noise level a projection radius that is a default, not a bound, shrinks, down to a quarter.
 SHRINK_LEVEL = 0.15
 SHRINK_MOST = 0.25
@@ -80,8 +85,10 @@ class Descent(Mechanism):
         and the clipping radius c in units of ``row_norm``, and ``user_ridge``/n.
     record_ridge, user_ridge, clip_ridge : float
     given_steps : int or None
-        Number of steps; None to choose by public numbers, at most ``most_steps``.
-    most_steps : int
+        Number of steps; None to choose by public numbers, between ``least_steps`` and ``most_steps``: as many as leave
+        a single one ``step_noise`` against a unanimous vote.
+    least_steps, most_steps, usual_steps : int
+        Where the number of users is private there are ``usual_steps`` at least, more if `FEW_USERS` would take more.
     select_clip : bool
         Select a clipping radius privately if there are enough users; otherwise ``clip_radius``.
     clip_factor : float
@@ -104,6 +111,7 @@ class Descent(Mechanism):
         Typical norm of a row, by which ``clip_radius`` is multiplied and ``radius`` divided; None if they are absolute.
     first_step : float
         Length of the first step in units of the projection radius.
+    step_noise : float
     standardisation : Standardisation or None
         How features and target are centred and scaled first.
     row_bound : float
@@ -123,7 +131,9 @@ class Descent(Mechanism):
     given_alpha: float | None
     record_ridge: float
     given_steps: int | None
+    least_steps: int
     most_steps: int
+    usual_steps: int
     select_clip: bool
     clip_factor: float
     clip_radius: float
@@ -137,6 +147,7 @@ class Descent(Mechanism):
     clip_ridge: float = 0.0
     row_norm: float | None = None
     first_step: float = FIRST_STEP
+    step_noise: float = STEP_NOISE
     standardisation: Standardisation | None = None
     row_bound: float = math.inf
     whitening_floor: float = 0.0
@@ -186,9 +197,11 @@ class Descent(Mechanism):
         """Number of steps. Events have to be known before a private number of users is released."""
         if self.given_steps is not None:
             return self.given_steps
-        if self.terms.n_users is None:
-            return self.most_steps
-        return default_steps(self.split.level(self.terms.n_users, self.objective.n_coef), self.most_steps)
+        public, least = self.terms.n_users, self.least_steps
+        if public is None:
+            least = self.usual_steps
+        level = self.split.level(public or FEW_USERS, self.objective.n_coef)
+        return default_steps(level, self.step_noise, least, self.most_steps)
 
     def clip(self, n_users: float) -> float:
         """Clipping radius in units of ``row_norm``."""

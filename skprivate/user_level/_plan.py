@@ -269,9 +269,9 @@ def remaining_multiplier(
     return math.inf
 
 
-def default_steps(level: float, most: int) -> int:
-    """As many steps as leave the noise of a single one about as large as the signal, between 20 and ``most``."""
-    return int(min(most, max(20, round(1.0 / level**2))))
+def default_steps(level: float, noise: float, least: int, most: int) -> int:
+    """As many steps as leave each of them this noise against a unanimous vote, between ``least`` and ``most``."""
+    return int(min(most, max(least, round((noise / level) ** 2))))
 
 
 @dataclass(frozen=True)
