@@ -18,7 +18,6 @@ from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.partitions import Partitions, linear_rows
 from skprivate.user_level._class_weights import ClassCounts, given_weights
-from skprivate.user_level._linear_descent import STEP_NOISE
 from skprivate.user_level._losses import (
     LogisticLoss,
     MultinomialLoss,
@@ -26,7 +25,7 @@ from skprivate.user_level._losses import (
     check_custom_loss,
 )
 from skprivate.user_level._noise_rules import LEAST_CLIP, clip_noise, first_residual, noise_ridge
-from skprivate.user_level._plan import Terms
+from skprivate.user_level._plan import STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD

@@ -43,11 +43,6 @@ RADIUS_FACTOR = 2.0
 #: First step in units of the projection radius, and its length where there is none.
 FIRST_STEP = 0.15
 FIRST_STEP_UNBOUNDED = 0.5
-#: Noise of a single step against a unanimous vote. Many steps that only follow the noise end farther from the solution
-#: than few.
-STEP_NOISE = 0.1**0.5
-#: That are there, it is hoped, where nobody may know how many users there are.
-FEW_USERS = 100
 #: Above this noise level a projection radius that is a default, not a bound, shrinks, down to a quarter.
 SHRINK_LEVEL = 0.15
 SHRINK_MOST = 0.25
@@ -89,6 +84,7 @@ class Descent(Mechanism):
         a single one ``step_noise`` against a unanimous vote.
     least_steps, most_steps, usual_steps : int
         Where the number of users is private there are ``usual_steps`` at least, more if `FEW_USERS` would take more.
+    step_noise : float
     select_clip : bool
         Select a clipping radius privately if there are enough users; otherwise ``clip_radius``.
     clip_factor : float
@@ -111,7 +107,6 @@ class Descent(Mechanism):
         Typical norm of a row, by which ``clip_radius`` is multiplied and ``radius`` divided; None if they are absolute.
     first_step : float
         Length of the first step in units of the projection radius.
-    step_noise : float
     standardisation : Standardisation or None
         How features and target are centred and scaled first.
     row_bound : float
@@ -134,6 +129,7 @@ class Descent(Mechanism):
     least_steps: int
     most_steps: int
     usual_steps: int
+    step_noise: float
     select_clip: bool
     clip_factor: float
     clip_radius: float
@@ -147,7 +143,6 @@ class Descent(Mechanism):
     clip_ridge: float = 0.0
     row_norm: float | None = None
     first_step: float = FIRST_STEP
-    step_noise: float = STEP_NOISE
     standardisation: Standardisation | None = None
     row_bound: float = math.inf
     whitening_floor: float = 0.0
@@ -197,11 +192,8 @@ class Descent(Mechanism):
         """Number of steps. Events have to be known before a private number of users is released."""
         if self.given_steps is not None:
             return self.given_steps
-        public, least = self.terms.n_users, self.least_steps
-        if public is None:
-            least = self.usual_steps
-        level = self.split.level(public or FEW_USERS, self.objective.n_coef)
-        return default_steps(level, self.step_noise, least, self.most_steps)
+        least = self.usual_steps if self.terms.n_users is None else self.least_steps
+        return default_steps(self.split, self.objective.n_coef, self.step_noise, least, self.most_steps)
 
     def clip(self, n_users: float) -> float:
         """Clipping radius in units of ``row_norm``."""
