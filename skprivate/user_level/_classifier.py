@@ -25,7 +25,7 @@ from skprivate.user_level._losses import (
     check_custom_loss,
 )
 from skprivate.user_level._noise_rules import LEAST_CLIP, clip_noise, first_residual, noise_ridge
-from skprivate.user_level._plan import Terms
+from skprivate.user_level._plan import STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
@@ -34,8 +34,10 @@ from skprivate.user_level._sgd import BaseUserLevelSGD
 #: logistic loss of rows that are clipped at half their norm. What a longer one overshoots in noise is not made good in
 #: so few steps.
 FIRST_STEP_TWO, FIRST_STEP = 0.1, 0.05
-#: Steps of a fit with ample budget.
-MOST_STEPS = 40
+#: Steps of a fit with hardly any and with ample budget, and where nobody may know how many users share it.
+LEAST_STEPS, MOST_STEPS, USUAL_STEPS = 5, 40, 30
+#: Noise of a single step with several classes: curvatures differ more, p(1 − p) of each, so that more steps are needed.
+STEP_NOISE_MANY = 0.5**0.5
 #: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
 CLIP = {"auto": None, "robust": LEAST_CLIP, "mean": 1.0}
 #: The same, over the inverse root of the noise level.
@@ -293,7 +295,9 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             terms,
             smoothness=float(loss.smoothness) * norm**2,
             record_ridge=0.0,
+            least_steps=LEAST_STEPS,
             most_steps=MOST_STEPS,
+            usual_steps=USUAL_STEPS,
             # The median gradient is that of well classified users, no yardstick for the others (rare classes).
             select_clip=False,
             clip_radius=CLIP[self.aggregation] or first_residual(loss, n_outputs),
@@ -303,6 +307,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             radius=LARGEST_MARGIN,
             row_norm=norm,
             first_step=FIRST_STEP_TWO if n_outputs == 1 else FIRST_STEP,
+            step_noise=STEP_NOISE if n_outputs == 1 else STEP_NOISE_MANY,
             user_ridge=1.0,
             clip_ridge=noise_ridge(loss, n_outputs),
             class_weights=class_weights,

@@ -80,8 +80,11 @@ class Descent(Mechanism):
         and the clipping radius c in units of ``row_norm``, and ``user_ridge``/n.
     record_ridge, user_ridge, clip_ridge : float
     given_steps : int or None
-        Number of steps; None to choose by public numbers, at most ``most_steps``.
-    most_steps : int
+        Number of steps; None to choose by public numbers, between ``least_steps`` and ``most_steps``: as many as leave
+        a single one ``step_noise`` against a unanimous vote.
+    least_steps, most_steps, usual_steps : int
+        Where the number of users is private there are ``usual_steps`` at least, more if `FEW_USERS` would take more.
+    step_noise : float
     select_clip : bool
         Select a clipping radius privately if there are enough users; otherwise ``clip_radius``.
     clip_factor : float
@@ -123,7 +126,10 @@ class Descent(Mechanism):
     given_alpha: float | None
     record_ridge: float
     given_steps: int | None
+    least_steps: int
     most_steps: int
+    usual_steps: int
+    step_noise: float
     select_clip: bool
     clip_factor: float
     clip_radius: float
@@ -186,9 +192,8 @@ class Descent(Mechanism):
         """Number of steps. Events have to be known before a private number of users is released."""
         if self.given_steps is not None:
             return self.given_steps
-        if self.terms.n_users is None:
-            return self.most_steps
-        return default_steps(self.split.level(self.terms.n_users, self.objective.n_coef), self.most_steps)
+        least = self.usual_steps if self.terms.n_users is None else self.least_steps
+        return default_steps(self.split, self.objective.n_coef, self.step_noise, least, self.most_steps)
 
     def clip(self, n_users: float) -> float:
         """Clipping radius in units of ``row_norm``."""

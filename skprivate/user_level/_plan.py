@@ -32,6 +32,11 @@ MEDIAN_BITS = 44
 SEARCH_SHARE = 0.1
 #: Part of the steps that does so, and the largest share.
 SEARCH_PART = 0.25
+#: Noise of a single step against a unanimous vote. Many steps that only follow the noise end farther from the solution
+#: than few.
+STEP_NOISE = 0.1**0.5
+#: That are there, it is hoped, where nobody may know how many users there are.
+FEW_USERS = 100
 #: Largest momentum of the refinement.
 MOST_MOMENTUM = 0.8
 #: Noise of a step of the search, against a unanimous vote, from which on a step of a known length is held.
@@ -269,9 +274,10 @@ def remaining_multiplier(
     return math.inf
 
 
-def default_steps(level: float, most: int) -> int:
-    """As many steps as leave the noise of a single one about as large as the signal, between 20 and ``most``."""
-    return int(min(most, max(20, round(1.0 / level**2))))
+def default_steps(split: BudgetSplit, n_coef: int, noise: float, least: int, most: int) -> int:
+    """As many steps as leave each of them this noise against a unanimous vote, between ``least`` and ``most``."""
+    level = split.level(split.terms.n_users or FEW_USERS, n_coef)
+    return int(min(most, max(least, round((noise / level) ** 2))))
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,18 @@ from skprivate.partitions import linear_rows
 from skprivate.user_level._linear_descent import MOST_WHITENED
 from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_loss
 from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
-from skprivate.user_level._plan import Terms
+from skprivate.user_level._plan import STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective
 from skprivate.user_level._rows import by_user, numeric_target, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 
-#: Steps of a fit with ample budget.
-MOST_STEPS = 50
+#: Steps of a fit with hardly any and with ample budget.
+LEAST_STEPS, MOST_STEPS = 20, 50
+#: Noise of a single step where users have several rows each.
+STEP_NOISE_USERS = 0.3**0.5
+#: Where they have one, votes agree less, so that noise is followed sooner: least number of steps, and number where
+#: nobody may know how many users there are.
+LEAST_STEPS_RECORDS, USUAL_STEPS_RECORDS = 12, 20
 #: Directions of less than this part of the average second moment are not whitened: there a few rows far out may lie,
 #: which clipping hides.
 WHITENING_FLOOR = 0.1
@@ -83,7 +88,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Whether the model has an intercept.
     alpha : float >= 0, optional
         Strength of the ℓ2 penalty on the coefficients of the features as they are given. By default 0, and where each
-        row is its own user 3 d ν² with the noise level ν = Δ z √d/n of the fit (public numbers), on those of
+        row is its own user d ν² with the noise level ν = Δ z √d/n of the fit (public numbers), on those of
         standardised features: about the ratio of noise to signal.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included. By default found from the private scale of
@@ -282,8 +287,11 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             Objective(loss, n_features, 1, self.fit_intercept),
             terms,
             smoothness=float(loss.smoothness),
-            record_ridge=3.0 if record_level else 0.0,
+            record_ridge=1.0 if record_level else 0.0,
+            least_steps=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,
             most_steps=MOST_STEPS,
+            usual_steps=USUAL_STEPS_RECORDS if record_level else MOST_STEPS,
+            step_noise=STEP_NOISE if record_level else STEP_NOISE_USERS,
             select_clip=True,
             clip_radius=0.0,
             follow_tail=self.aggregation == "auto",
