@@ -1,17 +1,13 @@
 """A real cluster: worker processes, some of them killed, and the same fit to the last bit."""
 
-import logging
-import os
-import signal
-import time
+from contextlib import nullcontext
 from functools import partial
-from threading import Thread
 
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from real_cluster import losing_one, real_cluster, slowly
 
 from skprivate import (
     CuratedBagGAMClassifier,
@@ -41,28 +37,12 @@ ROWS = pd.DataFrame(RNG.normal(size=(4000, 2)), columns=["height", "weight"])
 
 @pytest.fixture(params=[1, 4])
 def client(request):
-    with (
-        LocalCluster(
-            n_workers=request.param,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with real_cluster(request.param) as client:
         yield client
 
 
-def slowly(frame):
-    time.sleep(0.05)
-    return frame
-
-
-def kill_one(client):
-    """Kill a worker without warning; its nanny starts another."""
-    pids = client.run(os.getpid)
-    os.kill(next(iter(pids.values())), signal.SIGKILL)
+def a_loss(client, killed):
+    return losing_one(client) if killed else nullcontext()
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -70,14 +50,10 @@ def kill_one(client):
     "parameters", [{}, {"metric": "wasserstein", "bounds": (-4, 4), "epsilon": 100.0}], ids=["rows", "flow"]
 )
 def test_the_same_measure(client, parameters, killed):
-    X = as_partitions(dd.from_pandas(ROWS, npartitions=40)).map(slowly)
+    X = as_partitions(dd.from_pandas(ROWS, npartitions=40)).map(partial(slowly, seconds=0.05))
     model = MetricPrivateSynthesizer(**{"epsilon": 5.0, "random_state": 3, **parameters})
-    killer = Thread(target=partial(kill_one, client)) if killed else None
-    if killer:
-        killer.start()
-    weights = model.fit(X).measure_.weights
-    if killer:
-        killer.join()
+    with a_loss(client, killed):
+        weights = model.fit(X).measure_.weights
     assert np.array_equal(weights, model.fit(ROWS).measure_.weights)
 
 
@@ -85,15 +61,11 @@ def test_the_same_measure(client, parameters, killed):
 def test_the_same_labels_in_aggregate(client, killed):
     rows = ROWS.assign(site=RNG.integers(0, 5, size=len(ROWS)), id=np.arange(len(ROWS))[::-1])
     rows["sick"] = (rows.weight + rows.site > 2).astype(int)
-    X = as_partitions(dd.from_pandas(rows, npartitions=40)).map(slowly)
+    X = as_partitions(dd.from_pandas(rows, npartitions=40)).map(partial(slowly, seconds=0.05))
     features = list(rows)[:-1]
     asked = {"epsilon": 1.0, "feature_sets": "pairs", "random_state": 3}
-    killer = Thread(target=partial(kill_one, client)) if killed else None
-    if killer:
-        killer.start()
-    bags = make_curated_bags(X, "sick", **asked)
-    if killer:
-        killer.join()
+    with a_loss(client, killed):
+        bags = make_curated_bags(X, "sick", **asked)
     assert bags.to_dict() == make_curated_bags(rows[features], rows.sick, **asked).to_dict()
     for model in (RandomBagClassifier(2.0, random_state=1), RandomBagRegressor(2.0, random_state=1)):
         coef = model.fit(X, "sick", row_keys="id").coef_
@@ -152,13 +124,9 @@ def test_the_same_fit_of_users(client, name, killed):
     rows = PEOPLE.assign(wage=PEOPLE.wage > 0) if name == "classes" else PEOPLE
     target = [] if name == "mean" else ["wage"]
     rows = rows[["height", "weight", *target, "who"]]
-    source = as_partitions(dd.from_pandas(rows, npartitions=16)).map(slowly)
-    killer = Thread(target=partial(kill_one, client)) if killed else None
-    if killer:
-        killer.start()
-    model = MODELS[name]().fit(source, *target, user_ids="who")
-    if killer:
-        killer.join()
+    source = as_partitions(dd.from_pandas(rows, npartitions=16)).map(partial(slowly, seconds=0.05))
+    with a_loss(client, killed):
+        model = MODELS[name]().fit(source, *target, user_ids="who")
     whole = MODELS[name]().fit(rows[["height", "weight"]], *(rows[y] for y in target), user_ids=rows["who"])
     for fitted in ("coef_", "intercept_", "mean_"):
         np.testing.assert_array_equal(getattr(model, fitted, 0), getattr(whole, fitted, 0))

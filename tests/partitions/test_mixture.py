@@ -1,12 +1,7 @@
 """Mixtures of rows in blocks: the same halfspaces to the last bit; private rows stay where they are."""
 
-import logging
-import os
-import signal
-import time
 from functools import partial
 from itertools import pairwise
-from threading import Thread
 
 import dask
 import dask.dataframe as dd
@@ -15,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from real_cluster import losing_one, real_cluster, slowly
 
 from skprivate import PrivacyLedger
 from skprivate.mixture import PPMHalfspaceClassifier, _families
@@ -272,32 +268,15 @@ def test_what_names_no_column_is_refused():
 # --- a real cluster --------------------------------------------------------------------------------------------------
 
 
-def slowly(block):
-    time.sleep(0.02)
-    return block
-
-
-def kill_one(client):
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("n_workers", [1, 4])
 def test_the_same_on_a_cluster_that_loses_a_worker(n_workers):
-    from distributed import Client, LocalCluster
-
-    options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with (
-        LocalCluster(n_workers=n_workers, silence_logs=logging.CRITICAL, **options) as cluster,
-        Client(cluster) as client,
-    ):
+    with real_cluster(n_workers) as client:
         for case in ("in a plane", "moves"):
             rows, parameters = CASES[case]
             X = as_partitions(dd.from_pandas(rows, npartitions=20)).map(slowly)
-            killer = Thread(target=partial(kill_one, client))
-            killer.start()
-            found = in_blocks(X, True, **parameters)
-            killer.join()
+            with losing_one(client):
+                found = in_blocks(X, True, **parameters)
             assert_same(found, in_memory(rows, True, **parameters))

@@ -1,12 +1,6 @@
 """Private preprocessing of rows in blocks: the same constants to the last bit, nothing spent on bad rows."""
 
-import logging
-import os
-import signal
-import time
-from functools import partial
 from itertools import chain, pairwise
-from threading import Thread
 
 import dask
 import dask.dataframe as dd
@@ -18,6 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_cluster import losing_one, real_cluster, slowly
 
 from skprivate import PrivacyLedger
 from skprivate.partitions import Blocks, as_partitions
@@ -201,32 +196,15 @@ def test_no_rows_and_users_in_blocks_are_refused():
 # --- a real cluster --------------------------------------------------------------------------------------------------
 
 
-def slowly(block):
-    time.sleep(0.02)
-    return block
-
-
-def kill_one(client):
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("n_workers", [1, 4])
 def test_the_same_on_a_cluster_that_loses_a_worker(n_workers):
-    from distributed import Client, LocalCluster
-
-    options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with (
-        LocalCluster(n_workers=n_workers, silence_logs=logging.CRITICAL, **options) as cluster,
-        Client(cluster) as client,
-    ):
+    with real_cluster(n_workers) as client:
         for name in ("scaler", "quantiles", "modes"):
             rows = rows_of(name)
             X = as_partitions(dd.from_pandas(rows, npartitions=20)).map(slowly)
-            killer = Thread(target=partial(kill_one, client))
-            killer.start()
-            model = fitted(name, X)
-            killer.join()
+            with losing_one(client):
+                model = fitted(name, X)
             assert_same(model, fitted(name, rows))
