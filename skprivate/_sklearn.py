@@ -21,7 +21,8 @@ from sklearn.utils._param_validation import (
     validate_params,
 )
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_feature_names_in, _check_y, _num_samples
+from sklearn.utils.validation import _check_feature_names_in, _num_samples
+from sklearn.utils.validation import _check_y as _sklearn_check_y
 
 try:
     from sklearn.utils._repr_html.estimator import _VisualBlock
@@ -97,6 +98,10 @@ def inner_estimator(model):
 def as_listed(columns):
     """Columns of `ColumnTransformer.transformers_`; scikit-learn 1.6 wraps the remainder in a list that warns."""
     return columns.data if isinstance(columns, UserList) else columns
+
+
+#: Without NumPy's warnings: sums of labels, by which scikit-learn looks for NaN, overflow by somebody's label.
+_check_y = np.errstate(all="ignore")(_sklearn_check_y)
 
 
 def check_class_labels(y):

@@ -1,11 +1,20 @@
-"""How many labels differ is nobody's to be warned of."""
+"""How many labels differ, and how large they are, is nobody's to be warned of."""
 
 import warnings
 
 import numpy as np
 import pytest
 
-from skprivate import CuratedBagGAMClassifier, PPMHalfspaceClassifier, RandomBagClassifier
+from skprivate import (
+    CuratedBagGAMClassifier,
+    CuratedBagGAMRegressor,
+    PPMHalfspaceClassifier,
+    RandomBagClassifier,
+    RandomBagRegressor,
+    UserLevelSGDRegressor,
+    make_curated_bags,
+    make_random_bags,
+)
 
 
 @pytest.mark.parametrize("distinct", [2, 12, 16])
@@ -20,3 +29,32 @@ def test_no_warning_tells_how_many_labels_differ(kind, distinct):
             assert kind is PPMHalfspaceClassifier and distinct > 2, error
             assert str(distinct) not in str(error)
     assert not [one for one in seen if "unique classes" in str(one.message)]
+
+
+@pytest.mark.parametrize("low, high", [(0.0, 1.0), (None, None)])
+@pytest.mark.parametrize(
+    "released",
+    [
+        lambda X, y, bounds: CuratedBagGAMRegressor(label_bounds=bounds, random_state=0).fit(X, y),
+        lambda X, y, bounds: CuratedBagGAMRegressor(
+            label_bounds=bounds, mechanism="gaussian", delta=1e-6, random_state=0
+        ).fit(X, y),
+        lambda X, y, bounds: RandomBagRegressor(label_bounds=bounds, random_state=0).fit(X, y),
+        lambda X, y, bounds: UserLevelSGDRegressor(random_state=0).fit(X, y),
+        lambda X, y, bounds: make_curated_bags(X, y, epsilon=1.0, label_bounds=bounds, random_state=0),
+        lambda X, y, bounds: make_random_bags(
+            X, y, 4, numbers=True, epsilon=1.0, label_bounds=bounds, random_state=0
+        ),
+    ],
+    ids=["laplace", "gaussian", "random bags", "users", "curated", "random"],
+)
+def test_no_warning_of_numpy_tells_of_large_labels(released, low, high):
+    """Of two labels whose sum overflows, or is no number, the second one may be somebody's."""
+    X, largest = np.linspace(-1, 1, 60).reshape(30, 2), np.finfo(float).max
+    for labels in ([largest, largest], [largest, -largest], [largest, largest, -largest, -largest]):
+        y = np.linspace(0.0, 1.0, 30)
+        y[: len(labels)] = labels
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            released(X, y, None if low is None else (low, high))
+        assert not [one for one in seen if issubclass(one.category, RuntimeWarning)], labels
