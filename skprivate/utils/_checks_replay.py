@@ -132,14 +132,16 @@ def replay_estimator(
     at_most : int, optional
         Most changes of values, evenly chosen among all; changes that move rows are all made.
     seed : int, default=14
-        Of the public randomness.
+        Of the public randomness, and of which changes ``at_most`` leaves.
 
     Returns
     -------
     ReplayReport
     """
     estimator, data, guarantee = _prepare(estimator, make_data, n_rows, seed)
-    steps = evenly(changes(estimator, data, guarantee, public_generator(seed + 1), n_units), at_most)
+    steps = evenly(
+        changes(estimator, data, guarantee, public_generator(seed + 1), n_units), at_most, _begin(seed)
+    )
     around = (Neighbour(step.name, step.apply(data), step.distance) for step in steps)
     return replay(lambda other: fit_and_release(estimator, other), data, around)
 
@@ -176,7 +178,7 @@ def isolation_failures(
     found = []
     #: Of the units that a change leaves alone: one for all changes of the same rows.
     known: dict[bytes, list[tuple[CheckData, Replay]]] = {}
-    for step in evenly(changes(estimator, data, guarantee, rng, n_units), at_most):
+    for step in evenly(changes(estimator, data, guarantee, rng, n_units), at_most, _begin(seed)):
         here = Replay(recording, run, step.apply(data))
         key = np.asarray(step.rows).tobytes()
         if key not in known:
@@ -186,6 +188,11 @@ def isolation_failures(
             pair = replayed, Replay(recording, run, step.apply(other))
             found += different_changes(step.name, (recording, here), pair)
     return found
+
+
+def _begin(seed: int) -> float:
+    """Where the changes begin that are chosen: other seeds, other changes."""
+    return seed * 0.6180339887498949 % 1.0
 
 
 def _prepare(estimator: Any, make_data: MakeData, n_rows: int, seed: int) -> Any:

@@ -105,13 +105,16 @@ def changes(
                     yield change
 
 
-def evenly(steps: Iterator[Change], at_most: int | None) -> list[Change]:
-    """All changes that move rows, and at most so many of the others, of all kinds."""
+def evenly(steps: Iterator[Change], at_most: int | None, begin: float = 0.0) -> list[Change]:
+    """All changes that move rows, and at most so many of the others, of all kinds.
+
+    They lie at even distances, the first of them ``begin`` (in [0, 1)) of a distance from the first of all.
+    """
     all_steps = list(steps)
     moves = [step for step in all_steps if step.moves_rows]
     others = [step for step in all_steps if not step.moves_rows]
     if at_most is not None and len(others) > at_most:
-        others = [others[k * len(others) // at_most] for k in range(at_most)]
+        others = [others[int((k + begin) * len(others) / at_most)] for k in range(at_most)]
     return moves + others
 
 

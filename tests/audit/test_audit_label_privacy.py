@@ -94,13 +94,13 @@ def test_slack_of_the_law_covers_every_law_within_it():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
-def test_false_alarms_in_two_thousand_null_runs(delta):
+def test_false_alarms_in_many_null_runs(delta):
     """The best adversary against a mechanism that uses its ε up: right guesses are coins of the allowed bias.
 
     Where δ is spent, every label is given away with probability δ.
     """
     rng = np.random.default_rng(3)
-    runs, alarms, epsilon = 2000, 0, 1.0
+    runs, alarms, epsilon = 400, 0, 1.0
     for run in range(runs):
         prior = np.full(200, 0.5) if run % 2 else rng.uniform(0.05, 0.9, 200)
         right = rng.random(200) < allowed_accuracy(epsilon, prior)

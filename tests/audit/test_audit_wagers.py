@@ -123,12 +123,12 @@ def play(game, mechanism, n_coins, n_units, rng, looks):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NULLS)
-def test_false_alarms_in_two_thousand_null_audits(name):
+def test_false_alarms_in_many_null_audits(name):
     claim, n_units, n_coins, mechanism = NULLS[name]
     rng = np.random.default_rng(7)
     game = Game(claim, 0.8, rng)
-    alarms = sum(play(game, mechanism, n_coins, n_units, rng, looks=5) is not None for _ in range(2000))
-    assert alarms <= binom.isf(1e-6, 2000, 0.2)
+    alarms = sum(play(game, mechanism, n_coins, n_units, rng, looks=5) is not None for _ in range(400))
+    assert alarms <= binom.isf(1e-6, 400, 0.2)
 
 
 def test_a_claim_is_told_from_one_twice_as_large_in_few_fits():
