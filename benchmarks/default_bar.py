@@ -245,12 +245,12 @@ class NoisyGradientDescent:
         return self
 
     def scores(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Decision values and predicted labels; for a regression the prediction alone."""
+        """Decision values or probabilities and predicted labels; for a regression the prediction alone."""
         s = self.features(X) @ self.coef
         if hasattr(self, "scale"):
             return self.center + self.scale * s[:, 0], None
         binary = s.shape[1] == 1
-        return (s[:, 0] if binary else s), self.classes[
+        return (s[:, 0] if binary else softmax(s, axis=1)), self.classes[
             (s[:, 0] > 0).astype(int) if binary else s.argmax(axis=1)
         ]
 
@@ -278,8 +278,8 @@ def run_here(method: str, epsilon: float, seed: int, train: Case, test: Case) ->
     model.fit(X, train.y)
     if regression:
         return score(test.y, model.predict(X_test))
-    decide = getattr(model, "decision_function", None) or model.predict_proba
-    return score(test.y, decide(X_test), model.predict(X_test))
+    decide = getattr(model, "decision_function", None) if len(np.unique(train.y)) == 2 else None
+    return score(test.y, (decide or model.predict_proba)(X_test), model.predict(X_test))
 
 
 def numbers(case: Case) -> slice | None:
