@@ -84,7 +84,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         part = _part_of(model, *budget)
         if any(prepared):
             part.set_params(epsilon=_share_of_model(model, splines) * budget[0], delta=budget[1] / 2)
-            beside = prepared + (False,) * (Z.shape[1] - len(prepared))
+            beside = prepared + (None,) * (Z.shape[1] - len(prepared))
             if splines.passthrough:
                 part._prepared_features = beside
             if _own(model):

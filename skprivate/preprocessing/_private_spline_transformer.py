@@ -291,11 +291,20 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         return np.hstack([*own, *(spline(table[:, j]) for j, spline in enumerate(self._splines))])
 
     @property
-    def _prepared_outputs(self) -> tuple[bool, ...]:
-        """Which columns of `transform` are functions, by public numbers."""
-        n_functions = 0 if self._splines is None else self.n_outputs_ * self.n_features_in_
-        n_own = self.n_features_in_ if self.passthrough or self._splines is None else 0
-        return (False,) * n_own + (True,) * n_functions
+    def _prepared_outputs(self) -> tuple[tuple[int, float] | None, ...]:
+        """What each column of `transform` is, by public numbers: None, or a function.
+
+        Of that the number of its feature and its deviation: 0 where that is not known, of a line, and without a line
+        beside it.
+        """
+        own: list[Any] = [None] * (self.n_features_in_ if self.passthrough or self._splines is None else 0)
+        if self._splines is not None:
+            deviations = np.zeros(self.n_outputs_)
+            if self.passthrough and self.basis == "smooth":
+                deviations = 1.0 / np.arange(1, self.n_outputs_ + 1)
+                deviations[0] = 0.0
+            own += [(j, each) for j in range(self.n_features_in_) for each in deviations.tolist()]
+        return tuple(own)
 
     def get_feature_names_out(self, input_features=None):
         """Names of the columns that `transform` returns.

@@ -82,6 +82,8 @@ def adaptive_descent(
     w = centre
     iterates: list[FloatArray] = []
     directions: list[FloatArray] = []
+    times: list[float] = []
+    time = 0.0
     step = plan.start_step
     radius = plan.clip_radius
     previous: FloatArray | None = None
@@ -119,11 +121,13 @@ def adaptive_descent(
         if newton is None:
             velocity = direction if searching else plan.momentum * velocity + direction
             w = project(w - step * gains * velocity, plan.radius)
+            time += step / (1.0 if searching else 1.0 - plan.momentum)
         if t >= burn_in or t == plan.n_steps - 1:
             iterates.append(w)
             directions.append(previous)
+            times.append(time if newton is None else math.inf)
     noise = terms.sum_sensitivity * plan.refine_multiplier / plan.n_users
-    return average(np.array(iterates), np.array(directions), noise, radius)
+    return average(np.array(iterates), np.array(directions), noise, radius, np.array(times))
 
 
 def norm_counts(problem: UserProblem, w: FloatArray, scales: tuple[FloatArray, ...]) -> npt.NDArray[np.int64]:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.partitions import linear_rows
-from skprivate.user_level._linear_descent import MOST_WHITENED
+from skprivate.user_level._descent_rules import MOST_WHITENED
 from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_loss
 from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
 from skprivate.user_level._plan import STEP_NOISE, Terms

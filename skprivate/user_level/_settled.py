@@ -8,7 +8,8 @@ very different scales or lie far from 0, flat directions are never walked down a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -66,12 +67,16 @@ class Course:
         Released directions of the steps that were averaged, in units of a unanimous vote of the users.
     noise : float
         Standard deviation of the noise of each of their entries.
+    times : ndarray of shape (n_iterates,)
+        How long the iterates that were averaged have followed directions: sums of steps, endless for quasi-Newton
+        steps. Empty if not known.
     """
 
     coef: FloatArray
     clip_radius: float
     directions: FloatArray
     noise: float
+    times: FloatArray = field(default_factory=partial(np.empty, 0))
 
     def drift(self, bound: float = math.inf) -> float:
         """Largest entry of the mean direction, in units of what noise alone exceeds with probability `FALSE_ALARM`.
@@ -112,7 +117,9 @@ class Course:
         return direction - min(float(direction @ outward), 0.0) * outward
 
 
-def average(iterates: FloatArray, directions: FloatArray, noise: float, clip_radius: float) -> Course:
+def average(
+    iterates: FloatArray, directions: FloatArray, noise: float, clip_radius: float, times: FloatArray
+) -> Course:
     """Mean of the last iterates: of as many as have a mean direction that noise explains.
 
     With much noise these are all of them. The less there is, the more what is left of the start counts, and the fewer
@@ -126,6 +133,8 @@ def average(iterates: FloatArray, directions: FloatArray, noise: float, clip_rad
         Standard deviation of the noise of each entry of a direction.
     clip_radius : float
         As in `Course`.
+    times : ndarray of shape (n_steps,)
+        As in `Course`, of all iterates.
     """
     n_steps, d = directions.shape
     quantile = noise * float(norm.isf(0.5 * FALSE_ALARM / d))
@@ -133,4 +142,4 @@ def average(iterates: FloatArray, directions: FloatArray, noise: float, clip_rad
         first = int(part * n_steps)
         if np.abs(directions[first:].mean(axis=0)).max() <= quantile / math.sqrt(n_steps - first):
             break
-    return Course(iterates[first:].mean(axis=0), clip_radius, directions, noise)
+    return Course(iterates[first:].mean(axis=0), clip_radius, directions, noise, times[first:])

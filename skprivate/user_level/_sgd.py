@@ -15,6 +15,7 @@ from skprivate.partitions import Partitions, is_partitioned
 from skprivate.privacy import Adjacency, PrivacyUnit, warn_caller
 from skprivate.privacy._account import Whole
 from skprivate.user_level._frame import identity
+from skprivate.user_level._functions import Function
 from skprivate.user_level._linear_descent import Descent
 from skprivate.user_level._linear_result import LinearResult
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
@@ -45,9 +46,9 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 
     #: Of what its fit draws, next to all of the price is for Gaussian noise.
     _nearly_gaussian: ClassVar[bool] = True
-    #: Which features a step before has scaled by what it released, by public numbers: set for one fit by a pipeline
-    #: that knows.
-    _prepared_features: tuple[bool, ...] = ()
+    #: Which columns a step before has made of features, by what it released and public numbers: set for one fit by a
+    #: pipeline that knows.
+    _prepared_features: tuple[tuple[int, float] | None, ...] = ()
     #: The budget of all, and what is drawn from it besides: set in the same way.
     _whole: Whole | None = None
 
@@ -142,6 +143,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             clip_factor=CLIP_FACTORS[self.aggregation],
             radius=radius if self.radius is None else self.radius,
             shrink_radius=self.radius is None,
+            functions=self._functions if standardisation is not None else (),
             **defaults,
         )
 
@@ -155,6 +157,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         """Whether features that are prepared may stand beside others, which are standardised."""
         return self.accounting == "tight" and not self._as_given()
 
+    @property
+    def _functions(self) -> tuple[Function | None, ...]:
+        """The columns that a step before has made of features."""
+        return tuple(each and Function(*each) for each in self._prepared_features)
+
     def _standardisation(self, objective: Objective, terms: Terms) -> tuple[Terms, Standardisation | None]:
         """How features are centred and scaled, and the terms of what is drawn after that."""
         if self._as_given():
@@ -165,7 +172,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             centred=objective.fit_intercept,
             target=isinstance(objective.loss, (SquaredLoss, HuberLoss)),
             many_outputs=objective.n_outputs > 1,
-            prepared=self._prepared_features,
+            prepared=tuple(each is not None for each in self._prepared_features),
         )
         if found is None:
             return terms, None

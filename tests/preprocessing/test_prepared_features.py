@@ -15,7 +15,7 @@ from skprivate.user_level._standard_plan import plan_standardisation
 
 @pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("prepared", [(False, True, False, True), (False, False, True, True)])
+@pytest.mark.parametrize("prepared", [(None, (0, 0.0), None, (0, 0.5)), (None, None, (0, 0.5), (1, 0.5))])
 def test_a_user_moves_no_draw_beside_prepared_features_by_more_than_its_sensitivity(
     kind, adjacency, prepared
 ):
@@ -48,7 +48,7 @@ def test_prepared_features_are_left_as_they_are():
     rng = np.random.default_rng(0)
     raw, ready = 1e4 + 50.0 * rng.normal(size=(20_000, 2)), 0.1 * rng.normal(size=(20_000, 2))
     model = UserLevelSGDRegressor(1.0, random_state=0)
-    model._prepared_features = (True, False, True, False)
+    model._prepared_features = ((0, 0.1), None, (1, 0.1), None)
     X = np.column_stack([ready[:, 0], raw[:, 0], ready[:, 1], raw[:, 1]])
     model.fit(X, X @ [1.0, 0.02, 0.0, 0.0] + 0.1 * rng.normal(size=20_000))
     assert model.feature_center_[[0, 2]].tolist() == [0.0, 0.0]

@@ -21,7 +21,7 @@ from skprivate.privacy import (
     open_release,
 )
 from skprivate.privacy._tape import run_tape
-from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor, _linear_descent
+from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor, _descent_rules
 from skprivate.user_level._descent import adaptive_descent, project
 from skprivate.user_level._linear_descent import Descent
 from skprivate.user_level._losses import SquaredLoss
@@ -146,7 +146,7 @@ def test_sensitivities_of_both_relations():
 @pytest.fixture
 def quasi_newton(monkeypatch):
     """Steps with a public clipping radius are quasi-Newton, whatever the noise."""
-    monkeypatch.setattr(_linear_descent, "QUIET_LEVEL", math.inf)
+    monkeypatch.setattr(_descent_rules, "QUIET_LEVEL", math.inf)
 
 
 def mechanisms(terms):
