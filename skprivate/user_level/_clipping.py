@@ -23,6 +23,8 @@ GRADIENT_NOISE_PART, MEAN_NOISE_PART = 0.5, 1.0
 SURELY = 0.9
 #: Beyond this the nearer distance is as good as 0.
 MOST_RATIO = 1e30
+#: Median of the absolute value of a normal number.
+NORMAL_MEDIAN = float(chi.median(1))
 #: How far beyond the tail, towards what noise allows.
 TOWARDS_QUIET = 0.6
 
@@ -63,11 +65,14 @@ def tail_factor(median: float, upper: float, growth: float, beyond: float) -> fl
     As far as ``upper``, and beyond it by as much as its ratio to the median exceeds that of normal numbers; at most
     `heaviness` times ``growth`` (`quiet_growth`). Users without a tail are clipped at their median as long as there is
     noise to save. Gradients are compared with normal numbers, not vectors: one feature may be larger than all others.
+    Where most targets are predicted exactly the median says nothing of the others: their mean square is at least
+    ``beyond`` times ``upper``², so that sampling noise is that of normal numbers of a median of .67·√beyond·upper.
     """
     if not upper > median > 0.0:
         return min(1.0, growth)
     heavy = heaviness(median, upper, 1, beyond)
-    return min(upper / median * math.sqrt(heavy), heavy * growth)
+    others = NORMAL_MEDIAN * math.sqrt(beyond) * upper / median
+    return min(upper / median * math.sqrt(heavy), max(heavy, others) * growth)
 
 
 def followed_radius(usual: float, far: float, quiet: float) -> float:

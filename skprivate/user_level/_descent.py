@@ -46,6 +46,10 @@ _OVERSHOT = -0.8
 #: Correlation of successive directions that the step settles at, in units of the noise power: −a/(2 − a) for a
 #: step of a/curvature, so that 0.06 means about a ninth of 1/curvature.
 _TARGET_CORRELATION = -0.06
+#: Power of the clipping radius, in medians of gradients' norms, by which steps are longer after the search: there
+#: every gradient counted as one of a norm of 1, then by its norm over that radius. By a power of 1 directions would be as
+#: long near the solution, and longer where a few gradients are large.
+STRETCHED = 0.5
 #: Part of the refinement whose iterates are not averaged.
 _BURN_IN = 0.07
 
@@ -91,12 +95,15 @@ def adaptive_descent(
     velocity = np.zeros(d)
     gains = np.ones(d)
     gains[-1] = plan.intercept_gain
-    newton = QuasiNewton(step) if plan.quiet else None
+    newton = QuasiNewton(step) if plan.quiet and radius and plan.split.clip_epsilon is None else None
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
         if t == plan.search_steps and plan.split.clip_epsilon is not None:
-            radius = _selected_radius(rows, w, plan, release)
+            radius, stretch = _selected_radius(rows, w, plan, release)
+            step *= max(1.0, stretch) ** STRETCHED
+            if plan.quiet and radius:
+                newton = QuasiNewton(step)
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
         contributions = rows.sum(methodcaller("contribution_sum", w, radius))
         direction = terms.release_sum(contributions, multiplier, release) / plan.n_users
@@ -136,8 +143,11 @@ def norm_counts(problem: UserProblem, w: FloatArray, scales: tuple[FloatArray, .
     return np.concatenate([scale_counts(norms, each) for each in scales])
 
 
-def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> float:
-    """Clipping radius of the refinement. What is planned is drawn in any case, whether users are enough or not."""
+def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> tuple[float, float]:
+    """Clipping radius of the refinement, and over the median norm of a gradient.
+
+    What is planned is drawn in any case, whether users are enough or not.
+    """
     split, monotone = plan.split, plan.split.terms.monotone
     assert split.clip_epsilon is not None
     tail = split.tail_epsilon
@@ -154,7 +164,8 @@ def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release
         )
         if split.at_least(plan.n_users) > 2 * rank:
             growth = tail_factor(median, upper, growth, rank / plan.n_users)
-    return max(plan.clip_factor, growth) * median if plan.clip_decides else plan.clip_radius
+    stretch = max(plan.clip_factor, growth)
+    return (stretch * median, stretch) if plan.clip_decides else (plan.clip_radius, 1.0)
 
 
 def project(w: FloatArray, radius: float) -> FloatArray:

@@ -198,11 +198,9 @@ class DescentRules(Mechanism):
         return noise + self.user_ridge / n_users
 
     def quiet(self, n_users: float) -> bool:
-        """Whether there is so little noise that steps are quasi-Newton: where clipping is by a public radius alone."""
-        fixed = (
-            self.clip_radius > 0.0 and not self.select_clip and not hasattr(self.objective.loss, "gradient")
-        )
-        return fixed and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= QUIET_LEVEL
+        """Whether there is so little noise that steps are quasi-Newton from where the clipping radius is fixed."""
+        known = not hasattr(self.objective.loss, "gradient") and (self.select_clip or self.clip_radius > 0.0)
+        return known and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= QUIET_LEVEL
 
     @property
     def _n_whitened(self) -> int:
@@ -216,7 +214,7 @@ class DescentRules(Mechanism):
             return 0.0
         if self.terms.n_users is None:
             return WHITENING_SHARE_PRIVATE_COUNT
-        if self.quiet(self.terms.n_users):  # not needed, and lengthens rows of rare values
+        if self.classes and self.quiet(self.terms.n_users):  # not needed, and lengthens rows of rare values
             return 0.0
         for share in WHITENING_SHARES:
             noise = relative_noise(

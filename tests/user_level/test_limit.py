@@ -57,6 +57,18 @@ def test_a_regression_is_that_without_privacy(epsilon, skewed):
     assert np.mean(lost) < 5e-4
 
 
+@pytest.mark.parametrize("epsilon", [1e3, 1e5])
+def test_a_regression_of_targets_that_are_mostly_one_value(epsilon):
+    """Hours a week: half of them are 40. The median gradient is then small against those of rare features."""
+    rng = np.random.default_rng(5)
+    X, logits = rare_indicators(rng)
+    y = np.where(rng.random(len(X)) < 0.5, 40.0, 40.0 + 3.0 * logits + 12.0 * rng.normal(size=len(X)))
+    without = LinearRegression().fit(X, y)
+    for seed in range(3):
+        model = UserLevelSGDRegressor(epsilon, random_state=seed).fit(X, y)
+        assert model.score(X, y) > without.score(X, y) - 5e-3
+
+
 def test_steps_minimise_a_quadratic_and_a_saturating_function():
     """In as many steps as there are curvatures, about, and without the values of the function."""
     rng = np.random.default_rng(5)
