@@ -15,6 +15,7 @@ from skprivate.user_level._clipping import GRADIENT_NOISE_PART, MOST_HEAVY, quie
 from skprivate.user_level._functions import Function
 from skprivate.user_level._noise_rules import LEAST_CLIP, MOST_CLIP, noise_penalty
 from skprivate.user_level._plan import (
+    MOST_MOMENTUM,
     WIDER,
     BudgetSplit,
     DescentPlan,
@@ -127,6 +128,7 @@ class DescentRules(Mechanism):
     class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
     classes: bool = False
     functions: tuple[Function | None, ...] = ()
+    most_momentum: float = MOST_MOMENTUM
 
     @cached_property
     def split(self) -> BudgetSplit:
@@ -272,6 +274,7 @@ class DescentRules(Mechanism):
             self.first_step * reach if math.isfinite(reach) else FIRST_STEP_UNBOUNDED,
             self.clip_factor,
             0.0 if self.clip_radius == 0.0 else self.clip(n_users) * row_norm,
+            most_momentum=self.most_momentum,
             growth=growth if self.follow_tail else 0.0,
             quiet=self.quiet(n_users),
             hold_step=self.two_classes,

@@ -16,7 +16,7 @@ from skprivate.partitions import linear_rows
 from skprivate.user_level._descent_rules import MOST_WHITENED
 from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_loss
 from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
-from skprivate.user_level._plan import STEP_NOISE, Terms
+from skprivate.user_level._plan import MOST_MOMENTUM, STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective
 from skprivate.user_level._rows import by_user, numeric_target, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
@@ -28,6 +28,9 @@ STEP_NOISE_USERS = 0.3**0.5
 #: Where they have one, votes agree less, so that noise is followed sooner: least number of steps, and number where
 #: nobody may know how many users there are.
 LEAST_STEPS_RECORDS, USUAL_STEPS_RECORDS = 12, 20
+#: Largest momentum there: where features are correlated or rare what a target depends on varies most, and the other
+#: directions, which momentum speeds up, are noise. Not where there are functions of features, which vary less by design.
+MOST_MOMENTUM_RECORDS = 0.5
 #: Directions of less than this part of the average second moment are not whitened: there a few rows far out may lie,
 #: which clipping hides.
 WHITENING_FLOOR = 0.1
@@ -298,6 +301,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             select_scale=True,
             radius=UNIT_RADIUS,
             whitening_floor=WHITENING_FLOOR,
+            most_momentum=MOST_MOMENTUM_RECORDS
+            if record_level and not self._prepared_features
+            else MOST_MOMENTUM,
         )
 
     def _uses_moments(self, n_coef: int, terms: Terms) -> bool:
