@@ -18,7 +18,7 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 #: A product of a move with directions says something if it is so many standard deviations of its noise.
-SURE = 5.0
+SURE = 2.0
 #: A move has gone too far if the slope at its end is uphill and more than this part of that at its start.
 OVERSHOT = 0.5
 #: Least part of a move that went too far which is kept.

@@ -27,8 +27,15 @@ def weak_effects(rng):
     return Z * np.geomspace(0.1, 100.0, 10) + 3.0, Z @ rng.normal(size=10) * 0.15 - 2.4
 
 
+def opposed(rng):
+    """Distance and time in the air: all but alike, and of opposite effects."""
+    base = rng.normal(size=6000)
+    pair = base[:, None] + 0.1 * rng.normal(size=(6000, 2))
+    return np.column_stack([pair, rng.normal(size=(6000, 2))]), 2.0 * (pair[:, 0] - pair[:, 1]) - 2.0
+
+
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("features", [rare_indicators, weak_effects])
+@pytest.mark.parametrize("features", [rare_indicators, weak_effects, opposed])
 def test_a_classifier_is_that_without_privacy(features, epsilon):
     rng = np.random.default_rng(3)
     X, logits = features(rng)
