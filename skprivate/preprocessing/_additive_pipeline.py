@@ -255,6 +255,8 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     Where an estimator of this package standardises features by itself, it does so with the features as they came, and
     has the functions beside them (``passthrough`` of the splines), which it leaves as they are: a column's line is the
     one that the model alone would have, and does not end where curves do.
+    After the fit the functions of each feature are left as far as what was released says that they are more than noise
+    (post-processing: it costs nothing), unless the model has an ``alpha`` of its own.
 
     Examples
     --------

@@ -46,9 +46,9 @@ _OVERSHOT = -0.8
 #: Correlation of successive directions that the step settles at, in units of the noise power: −a/(2 − a) for a
 #: step of a/curvature, so that 0.06 means about a ninth of 1/curvature.
 _TARGET_CORRELATION = -0.06
-#: Power of the clipping radius, in medians of gradients' norms, by which steps are longer after the search: there
-#: every gradient counted as one of a norm of 1, then by its norm over that radius. By a power of 1 directions would be as
-#: long near the solution, and longer where a few gradients are large.
+#: Power of the clipping radius, in medians of gradients' norms, by which steps are longer after the search: there each
+#: gradient counted as one of norm 1, then by its norm over that radius. A power of 1 is right near the solution, but
+#: too long a way where a few gradients are large.
 STRETCHED = 0.5
 #: Part of the refinement whose iterates are not averaged.
 _BURN_IN = 0.07
