@@ -46,9 +46,9 @@ _OVERSHOT = -0.8
 #: Correlation of successive directions that the step settles at, in units of the noise power: −a/(2 − a) for a
 #: step of a/curvature, so that 0.06 means about a ninth of 1/curvature.
 _TARGET_CORRELATION = -0.06
-#: Power of the clipping radius, in medians of gradients' norms, by which steps are longer after the search: there each
-#: gradient counted as one of norm 1, then by its norm over that radius. A power of 1 is right near the solution, but
-#: too long a way where a few gradients are large.
+#: Power of what noise and tail allow of the clipping radius, in medians of gradients' norms, by which steps are longer
+#: after the search: there each gradient counted as one of norm 1, then by its norm over that radius. A power of 1 is
+#: right near the solution, but too long a way where a few gradients are large.
 STRETCHED = 0.5
 #: Part of the refinement whose iterates are not averaged.
 _BURN_IN = 0.07
@@ -95,7 +95,11 @@ def adaptive_descent(
     velocity = np.zeros(d)
     gains = np.ones(d)
     gains[-1] = plan.intercept_gain
-    newton = QuasiNewton(step) if plan.quiet and radius and plan.split.clip_epsilon is None else None
+    newton = (
+        QuasiNewton(step, 2.0 * plan.radius)
+        if plan.quiet and radius and plan.split.clip_epsilon is None
+        else None
+    )
     burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
     for t in range(plan.n_steps):
         searching = t < plan.search_steps
@@ -103,7 +107,7 @@ def adaptive_descent(
             radius, stretch = _selected_radius(rows, w, plan, release)
             step *= max(1.0, stretch) ** STRETCHED
             if plan.quiet and radius:
-                newton = QuasiNewton(step)
+                newton = QuasiNewton(step, 2.0 * plan.radius)
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
         contributions = rows.sum(methodcaller("contribution_sum", w, radius))
         direction = terms.release_sum(contributions, multiplier, release) / plan.n_users
@@ -144,7 +148,7 @@ def norm_counts(problem: UserProblem, w: FloatArray, scales: tuple[FloatArray, .
 
 
 def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> tuple[float, float]:
-    """Clipping radius of the refinement, and over the median norm of a gradient.
+    """Clipping radius of the refinement, and how many medians of gradients' norms noise and their tail allow.
 
     What is planned is drawn in any case, whether users are enough or not.
     """
@@ -164,8 +168,7 @@ def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release
         )
         if split.at_least(plan.n_users) > 2 * rank:
             growth = tail_factor(median, upper, growth, rank / plan.n_users)
-    stretch = max(plan.clip_factor, growth)
-    return (stretch * median, stretch) if plan.clip_decides else (plan.clip_radius, 1.0)
+    return (max(plan.clip_factor, growth) * median, growth) if plan.clip_decides else (plan.clip_radius, 1.0)
 
 
 def project(w: FloatArray, radius: float) -> FloatArray:

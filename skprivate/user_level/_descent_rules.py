@@ -201,7 +201,9 @@ class DescentRules(Mechanism):
 
     def quiet(self, n_users: float) -> bool:
         """Whether there is so little noise that steps are quasi-Newton from where the clipping radius is fixed."""
-        known = not hasattr(self.objective.loss, "gradient") and (self.select_clip or self.clip_radius > 0.0)
+        # Within a radius that is given, and may be met, curvatures beyond it say nothing.
+        clips = self.shrink_radius if self.select_clip else self.clip_radius > 0.0
+        known = clips and not hasattr(self.objective.loss, "gradient")
         return known and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= QUIET_LEVEL
 
     @property

@@ -66,24 +66,31 @@ class Estimate(NamedTuple):
     spreads: FloatArray | None = None
 
 
-def curvatures(coef: FloatArray, deviations: FloatArray, *, classes: bool) -> FloatArray:
-    """Mean curvature of the loss in the score of each output: 1 where targets are numbers, else that of normal scores.
+def curvatures(coef: FloatArray, deviations: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """Mean curvature, in the score of each output, of a loss of classes whose scores are normal.
 
     Parameters
     ----------
-    coef : ndarray of shape (n_outputs, n_columns + 1)
-        The last ones are intercepts.
+    coef : ndarray of shape (n_outputs, n_columns) or (n_outputs, n_columns + 1)
+        Those beyond the columns are intercepts.
     deviations : ndarray of shape (n_columns,)
         Of the columns.
-    classes : bool
+    weights : ndarray of shape (n_classes,), optional
+        Of the classes, in the objective that was minimised.
     """
-    if not classes:
-        return np.ones(len(coef))
     tiny = np.finfo(np.float64).tiny
-    base = coef[:, -1] if len(coef) == 1 else logit(np.clip(softmax(coef[:, -1]), tiny, 1.0 - 1e-12))
-    spread = np.sqrt(np.square(coef[:, :-1]) @ np.square(deviations))
+    slopes, base = coef[:, : len(deviations)], coef[:, len(deviations) :].sum(axis=1)
+    if len(coef) > 1:
+        base = logit(np.clip(softmax(base), tiny, 1.0 - 1e-12))
+    spread = np.sqrt(np.square(slopes) @ np.square(deviations))
     chances = expit(base[:, None] + spread[:, None] * _POINTS)
-    return np.asarray(np.maximum((chances * (1.0 - chances)) @ _WEIGHTS / _WEIGHTS.sum(), tiny))
+    curvature = (chances * (1.0 - chances)) @ _WEIGHTS / _WEIGHTS.sum()
+    if weights is not None:
+        # Chances are those of weighted rows: a class has its part of them over its weight.
+        parts = chances @ _WEIGHTS / _WEIGHTS.sum()
+        parts = parts / parts.sum() if len(coef) > 1 else np.array([1.0 - parts[0], parts[0]])
+        curvature = curvature / (parts @ (1.0 / weights))
+    return np.asarray(np.maximum(curvature, tiny))
 
 
 def evident_functions(

@@ -131,7 +131,7 @@ class Descent(DescentRules):
             coef = coef @ matrix.T
         if any(self.functions) and self.given_alpha is None and len(course.times) and course.clip_radius:
             penalties = objective.alpha * self._weights(alpha, n_users, frame)
-            coef = self._evident(coef, course, n_users, penalties, matrix)
+            coef = self._evident(coef, course, n_users, penalties, matrix, class_weights)
         if self.means_share:
             coef[:, -1] -= coef[:, :-1] @ means
         return LinearResult(
@@ -194,11 +194,16 @@ class Descent(DescentRules):
         n_users: float,
         penalties: FloatArray,
         matrix: FloatArray | None,
+        class_weights: FloatArray | None,
     ) -> FloatArray:
         """Coefficients with those of functions as far as they are evident."""
-        deviations = np.array([1.0 if each is None else each.deviation for each in self.functions])
+        curvature = np.ones(len(coef))
+        if self.classes:
+            deviations = np.array([1.0 if each is None else each.deviation for each in self.functions])
+            weights = None if class_weights is None else class_weights / class_weights.max()
+            curvature = curvatures(coef, deviations, weights)
         estimate = Estimate(
-            curvatures(coef, deviations, classes=self.classes),
+            curvature,
             course.noise * course.clip_radius / math.sqrt(len(course.directions)),
             n_users,
             penalties,

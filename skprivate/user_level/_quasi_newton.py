@@ -8,6 +8,7 @@ tell whether it went too far.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,9 +37,12 @@ class QuasiNewton:
     ----------
     length : float
         Length of the first move; twice that of the one before as long as no curvature was seen.
+    most : float
+        No such move is longer: at the surface of a ball there may be no curvature to be seen.
     """
 
     length: float
+    most: float = math.inf
     _moves: deque[FloatArray] = field(default_factory=partial(deque, maxlen=MOST_PAIRS))
     _changes: deque[FloatArray] = field(default_factory=partial(deque, maxlen=MOST_PAIRS))
     _base: tuple[FloatArray, FloatArray] | None = None
@@ -74,7 +78,7 @@ class QuasiNewton:
         if not self._moves:
             size = float(np.linalg.norm(direction))
             move = direction * (self.length / size) if size else direction
-            self.length *= 2.0
+            self.length = min(2.0 * self.length, self.most)
             return move
         pairs = [(s, y, float(s @ y)) for s, y in zip(self._moves, self._changes, strict=True)]
         result, parts = direction, []

@@ -30,7 +30,7 @@ STEP_NOISE_USERS = 0.3**0.5
 LEAST_STEPS_RECORDS, USUAL_STEPS_RECORDS = 12, 20
 #: Largest momentum there: where features are correlated or rare what a target depends on varies most, and the other
 #: directions, which momentum speeds up, are noise. Not beside functions of features, which vary less by design.
-MOST_MOMENTUM_RECORDS = 0.5
+MOST_MOMENTUM_RECORDS = 0.65
 #: Directions of less than this part of the average second moment are not whitened: there a few rows far out may lie,
 #: which clipping hides.
 WHITENING_FLOOR = 0.1

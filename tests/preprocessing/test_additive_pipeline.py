@@ -296,6 +296,20 @@ def test_functions_of_a_weak_line_are_left_out_and_a_curve_stays(seed):
     assert np.corrcoef(model.decision_function(X), waves)[0, 1] > 0.9
 
 
+@pytest.mark.parametrize("options", [{"fit_intercept": False}, {"class_weight": {0: 5.0, 1: 1.0}}], ids=str)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_curves_without_an_intercept_and_with_weights(options, classes):
+    """In 10 runs rows of the truth's classes were told apart with an accuracy of HIGH, LOW by a line."""
+    X, y = bent(20_000, 3, 0)
+    X = np.column_stack([X, np.ones(len(X))]) if "fit_intercept" in options else X
+    target = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
+    weights = {"class_weight": {k: 5.0 - k for k in range(classes)}} if "class_weight" in options else options
+    model = make_additive_pipeline(UserLevelSGDClassifier(3.0, random_state=0, **weights)).fit(X, target)
+    line = UserLevelSGDClassifier(3.0, random_state=0, **weights).fit(X, target)
+    print(classes, options, model.score(X, target), line.score(X, target))
+    assert model.score(X, target) > line.score(X, target) + 0.1
+
+
 def test_functions_are_as_fitted_where_a_penalty_is_given(monkeypatch):
     X, y = bent(8000, 2, 0)
     found = []

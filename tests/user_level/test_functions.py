@@ -121,14 +121,32 @@ def test_curvature_is_that_of_normal_scores(base):
     X = rng.normal(size=(400_000, 2)) * [1.0, 0.5]
     scores = X @ [0.8, -1.0] + base
     chance = expit(scores)
-    found = curvatures(np.array([[0.8, -1.0, base]]), np.array([1.0, 0.5]), classes=True)
+    found = curvatures(np.array([[0.8, -1.0, base]]), np.array([1.0, 0.5]))
     assert found[0] == pytest.approx(np.mean(chance * (1 - chance)), rel=0.01)
-    assert curvatures(np.zeros((1, 3)), np.ones(2), classes=False).tolist() == [1.0]
 
 
 def test_curvatures_of_several_classes_are_those_of_one_against_the_rest():
-    found = curvatures(np.log([[0.7], [0.2], [0.1]]) + 5.0, np.empty(0), classes=True)
+    found = curvatures(np.log([[0.7], [0.2], [0.1]]) + 5.0, np.empty(0))
     np.testing.assert_allclose(found, [0.7 * 0.3, 0.2 * 0.8, 0.1 * 0.9])
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.02), (0.04, 1.0)])
+def test_curvature_of_weighted_classes(weights):
+    """A weighted model of normal rows of which 2 % are of the second class, whose logits have a slope of .6."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=1_000_000)
+    y = rng.random(len(x)) < expit(0.6 * x - 4.1)
+    weight = np.where(y, weights[1], weights[0])
+    base = -4.1 + np.log(weights[1] / weights[0])  # of the weighted model, whose slope is the same
+    chance = expit(0.6 * x + base)
+    expected = np.mean(weight * chance * (1.0 - chance))
+    found = curvatures(np.array([[0.6, base]]), np.array([1.0]), np.array(weights))
+    assert found[0] == pytest.approx(expected, rel=0.1)
+
+
+def test_curvature_without_an_intercept_is_that_of_scores_about_0():
+    with_one = curvatures(np.array([[0.8, -1.0, 0.0]]), np.array([1.0, 0.5]))
+    assert curvatures(np.array([[0.8, -1.0]]), np.array([1.0, 0.5])) == with_one
 
 
 def test_without_a_deviation_nothing_is_known():
