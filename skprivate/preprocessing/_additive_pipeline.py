@@ -57,6 +57,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            In memory.
         y : array-like of shape (n_samples,)
         **params : dict
             As in `~sklearn.pipeline.Pipeline`.
@@ -64,6 +65,11 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         Returns
         -------
         self : AdditivePipeline
+
+        Raises
+        ------
+        TypeError
+            If X lies in blocks.
         """
         (first, knots), (last, model) = self.steps
         routed = get_config().get("enable_metadata_routing", False)
@@ -73,8 +79,13 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         ]
         budget = _budget_of(model)
         _check_steps(knots, model)
-        if not is_partitioned(X):
-            _check_targets(X, y, model)
+        if is_partitioned(X):
+            # Targets are a column of X there, of which functions would be made, and which the model would not find.
+            raise TypeError(
+                f"X of an additive pipeline must be a table in memory, got {type(X).__name__}. "
+                "Fit a linear model on rows in blocks, or load them."
+            )
+        _check_targets(X, y, model)
         if hasattr(model, "_parameter_constraints"):
             model._validate_params()
         splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)

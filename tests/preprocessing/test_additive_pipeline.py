@@ -3,6 +3,8 @@
 import warnings
 from functools import partial
 
+import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -340,4 +342,18 @@ def test_a_target_that_the_model_refuses_costs_nothing(y):
     model = make_additive_pipeline(UserLevelSGDRegressor(1.0, delta=1e-6, ledger=ledger))
     with pytest.raises((TypeError, ValueError)):
         model.fit(np.linspace(0.0, 1.0, 6000)[:, None], y)
+    assert not ledger.entries()
+
+
+@pytest.mark.parametrize("kind", ["array", "frame"])
+def test_rows_in_blocks_are_refused_before_they_cost_anything(kind):
+    """They were after knots had been drawn, also of the target."""
+    rows = np.random.default_rng(0).normal(size=(6000, 3))
+    X, y = (da.from_array(rows, chunks=(2000, 3)), 2) if kind == "array" else (None, "c")
+    if X is None:
+        X = dd.from_pandas(pd.DataFrame(rows, columns=list("abc")), npartitions=3)
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, simulation=True)
+    model = make_additive_pipeline(UserLevelSGDRegressor(1.0, delta=1e-6, ledger=ledger, random_state=0))
+    with pytest.raises(TypeError, match="X of an additive pipeline must be a table in memory"):
+        model.fit(X, y)
     assert not ledger.entries()
