@@ -125,7 +125,9 @@ class Descent(DescentRules):
             objective = replace(objective, row_reach=max(reach, plan.clip_radius))
         course = self._descend(objective, rows, plan, level, release)
         # A radius from the scale of the target should not be met: then features are small against it.
-        drift = course.drift(math.inf if self.select_scale and not scale_missed else radius)
+        # And functions of features are meant to vary less than others: they settle late, whatever the scales.
+        bound = math.inf if self.select_scale and not scale_missed else radius
+        drift = 0.0 if any(self.functions) else course.drift(bound)
         coef = course.coef.reshape(self.objective.n_outputs, -1)
         if matrix is not None:
             coef = coef @ matrix.T

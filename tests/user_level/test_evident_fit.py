@@ -8,6 +8,7 @@ import pytest
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.preprocessing import PrivateSplineTransformer
+from skprivate.privacy import open_release
 from skprivate.user_level import _descent, _linear_descent
 from skprivate.user_level._clipping import tail_factor
 from skprivate.user_level._descent import adaptive_descent
@@ -117,8 +118,6 @@ def test_times_are_the_way_along_a_steady_direction(momentum):
     split = split_budget(Terms(1e4, 1e-6, "replace-one", n), n_numbers=200)
     plan = DescentPlan(split, float(n), 80, 2, math.inf, 1e-3, most_momentum=momentum)
     problem = MeanProblem(np.full((2, n), 1e6), UserGroups(np.arange(n)))
-    from skprivate.privacy import open_release
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with open_release(
