@@ -22,8 +22,8 @@ from skprivate.privacy._lattice import FloatArray, IntArray
 
 #: Medians are found up to a relative 2⁻¹⁷; the weight of a unit there.
 FINE, UNIT_WEIGHT = Grid(16), 1 << 20
-#: Reaches and scales are found up to a factor.
-OCTAVES = Grid(1)
+#: Reaches and scales are found up to a factor, or up to an eighth of themselves.
+OCTAVES, EIGHTHS = Grid(1), Grid(3)
 #: Quantiles are found relative to their distance from a median.
 COARSE = Grid(8)
 #: A cell is split into so many positions, over which its weight is spread: equal numbers may lie on both sides of a
@@ -136,7 +136,7 @@ def units_for_median(epsilon: float, adjacency: Adjacency | str) -> float:
     return (2 if _monotone(adjacency) else 4) * (math.log(candidates) + 3) / epsilon
 
 
-def reach_costs(data: WeightedCells, target: int, penalty: int) -> IntArray:
+def reach_costs(data: WeightedCells, target: int, penalty: int, grid: Grid = OCTAVES) -> IntArray:
     """How far the weights beyond each of the cells 0, …, last, without it and with it, are from enclosing ``target``.
 
     One unit more or less, or another one, changes every cost by at most its weight. A cell that holds the number
@@ -145,16 +145,17 @@ def reach_costs(data: WeightedCells, target: int, penalty: int) -> IntArray:
     Parameters
     ----------
     data : WeightedCells
-        Of non-negative numbers on the grid `OCTAVES`.
+        Of non-negative numbers on the grid.
     target : int
     penalty : int
         Public cost of every step: a prior that keeps the many cells beyond all numbers from outweighing the right one.
+    grid : Grid
     """
-    weights = np.zeros(OCTAVES.last + 1, dtype=np.int64)
+    weights = np.zeros(grid.last + 1, dtype=np.int64)
     weights[data.cells] = data.weights
     beyond = weights.sum() - np.cumsum(weights)
     costs: IntArray = np.maximum(np.maximum(beyond - target, target - (beyond + weights)), 0)
-    return costs + np.arange(OCTAVES.last + 1, dtype=np.int64) * penalty
+    return costs + np.arange(grid.last + 1, dtype=np.int64) * penalty
 
 
 def units_beyond(epsilon: float) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.privacy._cells import WeightedCells
+from skprivate.privacy._cells import Grid, WeightedCells
 from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, reach_costs
 
 IntArray = npt.NDArray[np.int64]
@@ -21,18 +21,23 @@ LEAST_RELATIVE, LEAST_REACH = 2.0**-17, 2.0**-30
 DECAY = 1.0 / 24.0
 #: A priori a reach k octaves from a released one, or from 1, is as likely as this power of 1 + k.
 PRIOR_TAIL = 1.5
-UNIT_CELL = int(OCTAVES.cells(np.array([1.0]))[0])
 #: Targets and penalties are at most those of so many users: sums of costs stay far from overflow.
 _MANY = 2.0**40
 
 
-def least_reach(centre: float) -> int:
+def least_reach(centre: float, grid: Grid = OCTAVES) -> int:
     """Last cell of reaches that are none about this centre."""
-    return int(OCTAVES.cells(np.array([max(LEAST_REACH, LEAST_RELATIVE * abs(centre))]))[0])
+    return int(grid.cells(np.array([max(LEAST_REACH, LEAST_RELATIVE * abs(centre))]))[0])
 
 
 def reach_of_column(
-    cells: IntArray, least: int, n_beyond: float, epsilon: float, release: Any, known: list[int] | None = None
+    cells: IntArray,
+    least: int,
+    n_beyond: float,
+    epsilon: float,
+    release: Any,
+    known: list[int] | None = None,
+    grid: Grid = OCTAVES,
 ) -> float:
     """Distance beyond which so many users lie, from the number of users in each cell; 0 if it is in ``least`` or below.
 
@@ -40,17 +45,19 @@ def reach_of_column(
     before, are likelier a priori: columns tend to be alike, and one that is not loses no more than by a prior of all
     scales. Without them a smaller reach is likelier than a larger one.
     """
+    finer = 2.0 ** (grid.bits - OCTAVES.bits)
     counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
     occupied = np.flatnonzero(counts)
-    scale = min(2.0 / epsilon, _MANY / OCTAVES.last) * UNIT_WEIGHT
+    scale = min(2.0 / epsilon, _MANY / grid.last) * UNIT_WEIGHT
     costs = reach_costs(
         WeightedCells(occupied, counts[occupied] * UNIT_WEIGHT),
         target=math.ceil(min(n_beyond, _MANY) * UNIT_WEIGHT),
-        penalty=0 if known else math.ceil(DECAY * scale),
+        penalty=0 if known else math.ceil(DECAY / finer * scale),
+        grid=grid,
     )
     if known:
-        steps = np.abs(np.subtract.outer(np.arange(1, len(costs)) + least, known)).astype(np.float64)
+        steps = np.abs(np.subtract.outer(np.arange(1, len(costs)) + least, known)) / finer
         likelihood = np.mean((1.0 + steps) ** -PRIOR_TAIL, axis=1)
         costs[1:] += np.ceil(-np.log(likelihood) * scale).astype(np.int64)
     chosen = int(release.select(-costs[: len(counts)], sensitivity=UNIT_WEIGHT, epsilon=epsilon))
-    return OCTAVES.value(least + chosen) if chosen else 0.0
+    return grid.value(least + chosen) if chosen else 0.0

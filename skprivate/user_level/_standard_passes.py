@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.privacy._quantiles import FINE, OCTAVES
+from skprivate.privacy._cells import Grid
+from skprivate.privacy._quantiles import EIGHTHS, FINE, OCTAVES
 from skprivate.user_level._frame import Frame
 from skprivate.user_level._private_range import scale_counts
 from skprivate.user_level._problems import UserData
@@ -46,13 +47,20 @@ def mean_cells(data: UserData, columns: tuple[bool, bool]) -> Iterator[IntArray]
     return (CENTRES.cells(data.groups.block_means_of(column)) for column in _columns(data, columns))
 
 
+def distance_grids(n_columns: int, target: bool) -> list[Grid]:
+    """Of the columns: a target's tail is that in its scale, to a power, and needs a finer one."""
+    return [OCTAVES] * (n_columns - target) + [EIGHTHS] * target
+
+
 def distance_counts(data: UserData, columns: tuple[bool, bool], centres: FloatArray) -> IntArray:
-    """Number of users in each cell of the root mean square distance to the centre, column by column."""
+    """Number of users in each cell of the root mean square distance to the centre, one column after the other."""
     counts = [
-        np.bincount(OCTAVES.cells(user_magnitudes(column, data.groups, centre)), minlength=OCTAVES.last + 1)
-        for column, centre in zip(_columns(data, columns), centres.tolist(), strict=True)
+        np.bincount(grid.cells(user_magnitudes(column, data.groups, centre)), minlength=grid.last + 1)
+        for column, centre, grid in zip(
+            _columns(data, columns), centres.tolist(), distance_grids(len(centres), columns[1]), strict=True
+        )
     ]
-    return np.array(counts, dtype=np.int64)
+    return np.concatenate(counts).astype(np.int64)
 
 
 def mapped_rows(data: UserData, frame: Frame, target: bool) -> UserData:

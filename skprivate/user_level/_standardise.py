@@ -26,7 +26,7 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
 )
 from skprivate.privacy._cells import WeightedCells
-from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, private_median
+from skprivate.privacy._quantiles import UNIT_WEIGHT, private_median
 from skprivate.user_level._column_prices import (
     LEAST_PRICE,
     MOST_BEYOND,
@@ -34,7 +34,7 @@ from skprivate.user_level._column_prices import (
     reach_price,
     share_beyond,
 )
-from skprivate.user_level._column_reach import UNIT_CELL, least_reach, reach_of_column
+from skprivate.user_level._column_reach import least_reach, reach_of_column
 from skprivate.user_level._column_search import ColumnSearch
 from skprivate.user_level._frame import RANGE_LEVEL, TARGET_REACH, Frame, identity
 from skprivate.user_level._plan import Terms
@@ -46,6 +46,7 @@ from skprivate.user_level._standard_passes import (
     CENTRES,
     bounded_data,
     distance_counts,
+    distance_grids,
     drawn_in,
     mapped_rows,
     mean_cells,
@@ -62,8 +63,8 @@ IntArray = npt.NDArray[np.int64]
 MOST_CENTRE, MOST_SCALE = 1.5, 3.0
 #: Where the tail of the target is heavier, within more, up to where noise moves a prediction by so many scales.
 NOISE_REACH = 0.3
-#: Two reaches may be off by so much, as cells are no finer.
-OCTAVE_ERROR = 1.2
+#: Two reaches of a target may be off by so much, as cells are no finer and users are few.
+REACH_ERROR = 1.1
 #: Features of a classifier are clipped to so many scales about their centres: one that is heavy-tailed or whose scale
 #: went wrong does not take the say of the others. Those of a regression are clipped as its predictions are.
 COLUMN_REACH = 4.0
@@ -328,35 +329,50 @@ class Standardisation:
         scales = np.zeros(self.n_columns)
         if not self.n_columns:
             return scales, 0.0
-        counts = rows.sum(partial(distance_counts, columns=self._columns, centres=centres))
+        grids = distance_grids(self.n_columns, self._columns[1])
+        counts = np.split(
+            rows.sum(partial(distance_counts, columns=self._columns, centres=centres)),
+            np.cumsum([grid.last + 1 for grid in grids])[:-1],
+        )
         prices = self._prices(self.reach_epsilon, self.target_epsilons[1])
-        known = [UNIT_CELL]
-        for j, (cells, centre, price) in enumerate(zip(counts, centres.tolist(), prices, strict=True)):
+        known = {grid: [int(grid.cells(np.array([1.0]))[0])] for grid in grids}
+        for j, (cells, centre, price, grid) in enumerate(
+            zip(counts, centres.tolist(), prices, grids, strict=True)
+        ):
             beyond = share_beyond(price, n_users)
-            own = known if j < self.n_columns - self._columns[1] else [UNIT_CELL]
-            reach = reach_of_column(cells, least_reach(centre), beyond * n_users, price, release, own)
+            reach = reach_of_column(
+                cells, least_reach(centre, grid), beyond * n_users, price, release, known[grid], grid
+            )
             scales[j] = reach / -float(ndtri(0.5 * beyond))
             if reach:
-                known.append(int(OCTAVES.cells(np.array([reach]))[0]))
+                known[grid].append(int(grid.cells(np.array([reach]))[0]))
         if self.tail_epsilon is None:
             return scales, 0.0
-        share, least = share_beyond(self.tail_epsilon, n_users), least_reach(float(centres[-1]))
-        tail = reach_of_column(counts[-1], least, share * n_users, self.tail_epsilon, release)
+        share, grid = share_beyond(self.tail_epsilon, n_users), grids[-1]
+        tail = reach_of_column(
+            counts[-1],
+            least_reach(float(centres[-1]), grid),
+            share * n_users,
+            self.tail_epsilon,
+            release,
+            grid=grid,
+        )
         return scales, tail / -float(ndtri(0.5 * share))
 
     def _target_reach(self, excess: float, n_users: float) -> float:
         """Where predictions end, in scales: farther where the tail is heavier than that of normal targets.
 
-        By how much the scale of the tail exceeds that of most targets, beyond the error of its grid, is a power of how
-        rare it is, and that power goes on to the last user.
+        By how much the scale of the tail exceeds that of most targets, beyond its error, is a power of how rare it is,
+        and that power goes on to the last user: about where the last of as many normal targets lies, so many times.
         """
-        if self.tail_epsilon is None or excess <= OCTAVE_ERROR:
+        if self.tail_epsilon is None or excess <= REACH_ERROR:
             return TARGET_REACH
         share = share_beyond(self.tail_epsilon, n_users)
-        power = math.log(excess / OCTAVE_ERROR) / math.log(MOST_BEYOND / share)
+        power = math.log(excess / REACH_ERROR) / math.log(MOST_BEYOND / share)
         most = NOISE_REACH / self._level(n_users)
         # In logarithms: the power itself may be beyond what a float holds.
-        heavy = math.log(TARGET_REACH * excess) + power * math.log(max(share * n_users, 1.0))
+        last = -float(ndtri(0.5 / max(n_users, 2.0)))
+        heavy = math.log(last * excess) + power * math.log(max(share * n_users, 1.0))
         return max(TARGET_REACH, math.exp(heavy) if heavy < math.log(most) else most)
 
 

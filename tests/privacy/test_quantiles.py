@@ -14,6 +14,7 @@ from skprivate.privacy import BoundedRangeEvent, BudgetExceededError, PrivacyLed
 from skprivate.privacy._cells import Grid, WeightedCells, unit_means, weigh
 from skprivate.privacy._quantiles import (
     COARSE,
+    EIGHTHS,
     FINE,
     OCTAVES,
     POSITIONS,
@@ -193,8 +194,9 @@ def test_costs_keep_their_sensitivity(rows, old, new):
         assert change.min() >= 0
     positive = [WeightedCells(data.cells + 4, data.weights) for data in (a, b)]
     for target in (0, UNIT_WEIGHT, 3 * UNIT_WEIGHT):
-        change = reach_costs(positive[1], target, 7) - reach_costs(positive[0], target, 7)
-        assert np.abs(change).max() <= UNIT_WEIGHT
+        for grid in (OCTAVES, EIGHTHS):
+            before, after = (reach_costs(each, target, 7, grid) for each in positive)
+            assert np.abs(after - before).max() <= UNIT_WEIGHT
 
 
 def test_the_sensitivity_of_a_median_is_attained():
