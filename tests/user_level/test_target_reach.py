@@ -56,6 +56,19 @@ def test_predictions_of_a_skewed_target_end_a_little_beyond_it(law):
     assert 0.9 < np.median(ends) < 1.75, ends
 
 
+@pytest.mark.parametrize(("n_users", "part"), [(6_000, 0.5), (800, 0.7)])
+def test_features_end_at_half_of_where_predictions_do(n_users, part):
+    """Six scales of a feature with a normal target: rows so far out had the say of many, and their noise."""
+    rng = np.random.default_rng(0)
+    X = 50.0 + 10.0 * rng.normal(size=(n_users, 4))
+    y = 0.1 * (X - 50.0) @ [1.0, -1.0, 0.5, 0.0] + rng.normal(size=n_users)
+    model = UserLevelSGDRegressor(1.0, random_state=0).fit(X, y)
+    low, high = model.feature_range_
+    reach = part * TARGET_REACH
+    np.testing.assert_allclose((high - low) / model.feature_scale_, 2.0 * reach)
+    assert reach * 2.0**-0.5 < model.row_bound_ / 5.0**0.5 < reach * 2.0**0.5, "in typical norms, of a grid"
+
+
 def test_a_reach_is_found_to_an_eighth():
     """Exact where noise decides nothing, from 2⁻²⁰ to 2²⁰."""
 
