@@ -48,6 +48,8 @@ _MOST_EVENTS = 10**9
 _LARGEST_MULTIPLIER = 1e150
 #: A gain in ε below this share of it is not looked for.
 _GAIN = 1e-6
+#: How much more of δ is held back for the lattice than was needed last, and how often that is looked at.
+_RESERVED, _RESERVES = 1.001, 40
 
 
 def compose_epsilon(events: Events, delta: float = 0.0) -> float:
@@ -282,12 +284,16 @@ def _compose_epsilon(counts: Counts, delta: float) -> float:
     epsilon, variation = at(delta), _total_variation(rest)
     if variation > 0:
         # d_TV between drawn and priced mechanism: δ grows by (1 + e^ε)·d_TV, which is taken from δ beforehand.
-        part = (1 + math.exp(min(epsilon, 700.0))) * variation
-        for reserve in (1.01 * part, 2 * part, delta / 2):
-            if reserve < delta:
-                epsilon = at(delta - reserve)
-                if (1 + math.exp(min(epsilon, 700.0))) * variation <= reserve * (1 - 2.0**-50):
-                    break
+        reserve = 0.0
+        for _ in range(_RESERVES):
+            needed = (1 + math.exp(min(epsilon, 700.0))) * variation
+            if needed <= reserve * (1 - 2.0**-50):
+                break
+            # With less of δ ε is larger, and takes more of it: the least that is enough, up to a little.
+            reserve = needed * _RESERVED
+            if reserve >= delta:
+                return best
+            epsilon = at(delta - reserve)
         else:
             return best
     return min(best, add_up([large, epsilon]))

@@ -59,5 +59,7 @@ def reach_of_column(
         steps = np.abs(np.subtract.outer(np.arange(1, len(costs)) + least, known)) / finer
         likelihood = np.mean((1.0 + steps) ** -PRIOR_TAIL, axis=1)
         costs[1:] += np.ceil(-np.log(likelihood) * scale).astype(np.int64)
+    # That a column has a reach is as likely as on the coarsest grid, however many there are to choose from.
+    costs[1:] += math.ceil(math.log(finer) * scale)
     chosen = int(release.select(-costs[: len(counts)], sensitivity=UNIT_WEIGHT, epsilon=epsilon))
     return grid.value(least + chosen) if chosen else 0.0

@@ -66,11 +66,13 @@ NOISE_REACH = 0.3
 #: Two reaches of a target may be off by so much, as cells are no finer and users are few.
 REACH_ERROR = 1.1
 #: Features of a classifier are clipped to so many scales about their centres: one that is heavy-tailed or whose scale
-#: went wrong does not take the say of the others.
+#: went wrong does not take the say of the others. Those of a regression are clipped as its predictions are.
 COLUMN_REACH = 4.0
-#: Those of a regression are clipped to this part of where its predictions end, and rows are drawn in to it: a target
-#: that goes far may do so because features do. More where scales are those of a search, which are coarse.
-FEATURE_PART, SEARCHED_PART = 0.5, 0.7
+#: Rows of a regression are drawn in so many typical norms short of where predictions end in scales: what makes a target
+#: go far is in its row, but where none goes far a row that does says little, with much noise.
+ROW_SHORT = 3.0
+#: Below this noise level rows and predictions of a regression go farther: what is there says more than it costs.
+FAR_LEVEL = 1e-4
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,8 @@ class Standardisation:
             # A feature without a scale differs from its centre for a share β of the users at most: clipped to
             # β^(−1/2) about it, its mean square is at most 1. Without noise nothing is clipped.
             farthest = self._rarest(n_users) ** -0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
-            reach = reach_of_rows(self._feature_reach(frame, COLUMN_REACH), self._level(n_users))
+            reach = frame.target_reach if self.target else COLUMN_REACH
+            reach = reach_of_rows(reach, self._level(n_users))
             own, ends = scales[:d], np.where(scales[:d] > 0.0, reach * scales[:d], farthest)
             frame = frame._replace(
                 centres=self._among_all(centres[:d], 0.0),
@@ -297,8 +300,10 @@ class Standardisation:
             frame = frame._replace(scales=np.full(self.width, row_norm / math.sqrt(self.width)))
             mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target))
             row_norm = math.sqrt(self.width + self.centred)
-        reach = self._feature_reach(frame, REACH) if self.by_column else REACH
-        bound = row_norm * reach_of_rows(reach, self._level(n_users))
+        level, reach = self._level(n_users), REACH
+        if self.by_column and self.target:
+            reach = frame.target_reach - ROW_SHORT * min(1.0, level / FAR_LEVEL)
+        bound = row_norm * reach_of_rows(reach, level)
         return mapped.map(partial(drawn_in, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
 
     def _centres(self, rows: Partitions, release: Any) -> FloatArray:
@@ -361,12 +366,6 @@ class Standardisation:
         )
         return scales, tail / -float(ndtri(0.5 * share))
 
-    def _feature_reach(self, frame: Frame, of_classes: float) -> float:
-        """Where features and rows end, in scales and in typical norms, as far as noise matters."""
-        if not self.target:
-            return of_classes
-        return (FEATURE_PART if self.search is None else SEARCHED_PART) * frame.target_reach
-
     def _target_reach(self, excess: float, n_users: float) -> float:
         """Where predictions end, in scales: farther where the tail is heavier than that of normal targets.
 
@@ -375,11 +374,12 @@ class Standardisation:
         """
         if self.tail_epsilon is None or excess <= REACH_ERROR:
             return TARGET_REACH
-        share = share_beyond(self.tail_epsilon, n_users)
+        share, level = share_beyond(self.tail_epsilon, n_users), self._level(n_users)
         power = math.log(excess / REACH_ERROR) / math.log(MOST_BEYOND / share)
-        most = NOISE_REACH / self._level(n_users)
-        # In logarithms: the power itself may be beyond what a float holds.
+        most = NOISE_REACH / level
         last = -float(ndtri(0.5 / max(n_users, 2.0)))
+        last = max(last, TARGET_REACH + (last - TARGET_REACH) * min(1.0, level / FAR_LEVEL))
+        # In logarithms: the power itself may be beyond what a float holds.
         heavy = math.log(last * excess) + power * math.log(max(share * n_users, 1.0))
         return max(TARGET_REACH, math.exp(heavy) if heavy < math.log(most) else most)
 

@@ -179,6 +179,20 @@ def test_rounded_and_discrete_gaussians_are_as_close_as_charged(sigma):
     assert GAUSSIAN_LATTICE_TV >= 2 / (8 * 2.0**64)
 
 
+@pytest.mark.parametrize("size", [1_679, 100_000, 400_000])
+def test_the_price_of_lattices_falls_as_noise_grows(size):
+    """What was held back of a small δ went from enough to twice as much: with .9 % more noise ε rose by .06, and a plan
+    that had just fitted was over its budget."""
+    others = [(BoundedRangeEvent(0.434), 1), (BoundedRangeEvent(0.6), 1)]
+    multipliers = np.geomspace(0.6, 1.5, 100)
+    prices, without = (
+        np.array([compose_epsilon([(GaussianEvent(z, n), 1), *others], 1e-12) for z in multipliers])
+        for n in (size, 1)
+    )
+    assert (np.diff(prices) < 0.0).all()
+    assert (prices >= without).all()
+
+
 def test_lattice_slack_is_charged():
     plain = compose_epsilon([(GaussianEvent(1.0, 1), 1)], 1e-6)
     assert compose_epsilon([(GaussianEvent(1.0, 10**9), 1)], 1e-6) > plain

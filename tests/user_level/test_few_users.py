@@ -425,3 +425,11 @@ def test_costs_of_reaches_do_not_overflow(n_users):
     assert all((costs >= 0).all() for costs in seen)
     assert (np.diff(seen[0][1:-1]) > 0).all(), "every step costs more"
     assert np.abs(seen[1] - seen[0]).max() <= UNIT_WEIGHT
+
+
+@pytest.mark.parametrize("n_users", [200, 210, 220])
+def test_a_plan_for_a_tiny_delta_is_within_its_budget(n_users):
+    """Lattices take a part of so small a δ, which was once just enough and once twice that: ε = 10.05 of 10."""
+    model = UserLevelSGDRegressor(10.0, delta=1e-12, random_state=0)
+    fitted(model, np.zeros((n_users, 9)), np.arange(n_users))
+    assert model.privacy_guarantee_.epsilon <= 10.0
