@@ -72,7 +72,7 @@ COLUMN_REACH = 4.0
 #: go far is in its row, but where none goes far a row that does says little, with much noise.
 ROW_SHORT = 3.0
 #: Below this noise level rows and predictions of a regression go farther: what is there says more than it costs.
-FAR_LEVEL = 1e-4
+FAR_LEVEL = 5e-4
 
 
 @dataclass(frozen=True)
