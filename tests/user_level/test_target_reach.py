@@ -155,3 +155,14 @@ def test_a_reach_is_found_to_an_eighth():
         cells = np.bincount(EIGHTHS.cells(distances), minlength=EIGHTHS.last + 1)
         reach = reach_of_column(cells, least_reach(0.0, EIGHTHS), 700.0, 1.0, Chances(), grid=EIGHTHS)
         assert reach == pytest.approx(0.65 * 2.0**octave, rel=0.075)
+
+
+def test_rows_end_at_two_norms_where_no_feature_has_a_scale():
+    """The target's range says nothing of features that are divided by one number all."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 30))
+    model = UserLevelSGDRegressor(1.0, random_state=0)
+    plan = model._mechanism(30, model._terms(300), True).standardisation
+    assert plan.target and not plan.by_column
+    model.fit(X, 100.0 + 10.0 * X[:, 0] + 10.0 * rng.normal(size=300))
+    assert model.row_bound_ == pytest.approx(2.0 * np.sqrt(31.0))
