@@ -293,7 +293,9 @@ def _compose_epsilon(counts: Counts, delta: float) -> float:
             reserve = needed * _RESERVED
             if reserve >= delta:
                 return best
-            epsilon = at(delta - reserve)
+            epsilon = at(
+                math.nextafter(delta - reserve, 0.0)
+            )  # what is held back may be less than δ's rounding
         else:
             return best
     return min(best, add_up([large, epsilon]))

@@ -135,12 +135,13 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
         Rows that are, centred and scaled, of a larger Euclidean norm are drawn to this norm, in fitting and in
-        predicting: three private typical norms, or three less than ``target_range_`` has scales, and more where there
-        is hardly any noise; two where no feature has a scale of its own, and 2 √n_features where users are too few to
-        find a norm. Infinite where features are meant as they are.
+        predicting: as many private typical norms as ``feature_range_`` has scales, but three where the tail of the
+        target was found to be light and there is noise; two where no feature has a scale of its own, and 2 √n_features
+        where users are too few to find a norm. Infinite where features are meant as they are.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
-        Features beyond these ends are set to them, in fitting and in predicting: as many scales from their centres as
-        ``target_range_`` has. Infinite where features are left in the units in which they came.
+        Features beyond these ends are set to them, in fitting and in predicting: six scales from their centres, more
+        where the tail of the target is heavy and where there is hardly any noise. Infinite where features are left in
+        the units in which they came.
     privacy_guarantee_ : PrivacyGuarantee
         What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int

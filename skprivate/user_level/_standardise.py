@@ -68,11 +68,10 @@ REACH_ERROR = 1.1
 #: Features of a classifier are clipped to so many scales about their centres: one that is heavy-tailed or whose scale
 #: went wrong does not take the say of the others. Those of a regression are clipped as its predictions are.
 COLUMN_REACH = 4.0
-#: Rows of a regression are drawn in so many typical norms short of where predictions end in scales: what makes a target
-#: go far is in its row, but where none goes far a row that does says little, with much noise.
-ROW_SHORT = 3.0
-#: Below this noise level rows and predictions of a regression go farther: what is there says more than it costs.
-FAR_LEVEL = 5e-4
+#: Rows of a regression are drawn in so many typical norms short of where predictions end in scales, as far as the tail
+#: of the target was found to be light: where no target goes far a row that does says little, with much noise. Less
+#: below this noise level, where it says more than it costs.
+ROW_SHORT, FAR_LEVEL = 3.0, 5e-4
 
 
 @dataclass(frozen=True)
@@ -300,10 +299,8 @@ class Standardisation:
             frame = frame._replace(scales=np.full(self.width, row_norm / math.sqrt(self.width)))
             mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target))
             row_norm = math.sqrt(self.width + self.centred)
-        level, reach = self._level(n_users), REACH
-        if self.by_column and self.target:
-            reach = frame.target_reach - ROW_SHORT * min(1.0, level / FAR_LEVEL)
-        bound = row_norm * reach_of_rows(reach, level)
+        reach = self._row_reach(frame.target_reach, n_users) if self.by_column and self.target else REACH
+        bound = row_norm * reach_of_rows(reach, self._level(n_users))
         return mapped.map(partial(drawn_in, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
 
     def _centres(self, rows: Partitions, release: Any) -> FloatArray:
@@ -366,21 +363,26 @@ class Standardisation:
         )
         return scales, tail / -float(ndtri(0.5 * share))
 
+    def _row_reach(self, target_reach: float, n_users: float) -> float:
+        """Where rows of a regression end, in typical norms."""
+        if self.tail_epsilon is None:
+            return target_reach
+        light = max(0.0, 1.0 - (target_reach - TARGET_REACH) / ROW_SHORT)
+        return target_reach - ROW_SHORT * light * min(1.0, self._level(n_users) / FAR_LEVEL)
+
     def _target_reach(self, excess: float, n_users: float) -> float:
         """Where predictions end, in scales: farther where the tail is heavier than that of normal targets.
 
         By how much the scale of the tail exceeds that of most targets, beyond its error, is a power of how rare it is,
-        and that power goes on to the last user: about where the last of as many normal targets lies, so many times.
+        and that power goes on to the last user.
         """
         if self.tail_epsilon is None or excess <= REACH_ERROR:
             return TARGET_REACH
-        share, level = share_beyond(self.tail_epsilon, n_users), self._level(n_users)
+        share = share_beyond(self.tail_epsilon, n_users)
         power = math.log(excess / REACH_ERROR) / math.log(MOST_BEYOND / share)
-        most = NOISE_REACH / level
-        last = -float(ndtri(0.5 / max(n_users, 2.0)))
-        last = max(last, TARGET_REACH + (last - TARGET_REACH) * min(1.0, level / FAR_LEVEL))
+        most = NOISE_REACH / self._level(n_users)
         # In logarithms: the power itself may be beyond what a float holds.
-        heavy = math.log(last * excess) + power * math.log(max(share * n_users, 1.0))
+        heavy = math.log(TARGET_REACH * excess) + power * math.log(max(share * n_users, 1.0))
         return max(TARGET_REACH, math.exp(heavy) if heavy < math.log(most) else most)
 
 
