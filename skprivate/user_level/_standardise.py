@@ -71,7 +71,7 @@ COLUMN_REACH = 4.0
 #: Rows of a regression are drawn in so many typical norms short of where predictions end in scales, as far as the tail
 #: of the target was found to be light: where no target goes far a row that does says little, with much noise. Less
 #: below this noise level, where it says more than it costs.
-ROW_SHORT, FAR_LEVEL = 3.0, 5e-4
+ROW_SHORT, FAR_LEVEL = 3.0, 1e-3
 
 
 @dataclass(frozen=True)

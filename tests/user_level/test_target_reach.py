@@ -40,7 +40,7 @@ def test_rows_go_as_far_as_predictions_but_where_no_target_goes_far(excess, n_us
     power = np.log(max(excess / 1.1, 1.0)) / np.log(0.35 / share)
     reach = 6.0 * excess * (share * n_users) ** power if excess > 1.1 else 6.0
     assert plan._target_reach(excess, n_users) == pytest.approx(reach, rel=1e-9)
-    light, noise = max(0.0, 1.0 - (reach - 6.0) / 3.0), min(1.0, plan._level(n_users) / 5e-4)
+    light, noise = max(0.0, 1.0 - (reach - 6.0) / 3.0), min(1.0, plan._level(n_users) / 1e-3)
     assert plan._row_reach(reach, n_users) == pytest.approx(reach - 3.0 * light * noise, rel=1e-9)
     assert replace(plan, tail_epsilon=None)._row_reach(reach, n_users) == reach, "nobody looked"
 
