@@ -289,13 +289,12 @@ def _compose_epsilon(counts: Counts, delta: float) -> float:
             needed = (1 + math.exp(min(epsilon, 700.0))) * variation
             if needed <= reserve * (1 - 2.0**-50):
                 break
-            # With less of δ ε is larger, and takes more of it: the least that is enough, up to a little.
+            # With less of δ ε is larger, and takes more of it: the least that is enough, up to a little. What is held
+            # back may be less than the rounding of δ.
             reserve = needed * _RESERVED
             if reserve >= delta:
                 return best
-            epsilon = at(
-                math.nextafter(delta - reserve, 0.0)
-            )  # what is held back may be less than δ's rounding
+            epsilon = at(math.nextafter(delta - reserve, 0.0))
         else:
             return best
     return min(best, add_up([large, epsilon]))
