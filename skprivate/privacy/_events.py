@@ -130,7 +130,8 @@ class GaussianEvent(PrivacyEvent):
 
     def __post_init__(self) -> None:
         _positive("noise_multiplier", self.noise_multiplier)
-        if not self.size >= 1:
+        _positive("size", self.size)
+        if self.size < 1:
             raise ValueError(f"size must be at least 1, got {self.size!r}.")
 
     @property

@@ -193,10 +193,10 @@ def test_the_price_of_lattices_falls_as_noise_grows(size):
     assert (prices >= without).all()
 
 
-@pytest.mark.parametrize("size", [0, 1e-300, 0.5, -1, float("nan")])
+@pytest.mark.parametrize("size", [0, 1e-300, 0.5, -1, float("nan"), float("inf")])
 def test_noise_is_on_one_number_at_least(size):
     """Less had hardly a lattice, and an ε whose part of δ was not certified."""
-    with pytest.raises(ValueError, match="size must be at least 1"):
+    with pytest.raises(ValueError, match="size must be "):
         GaussianEvent(0.024, size)
 
 
