@@ -2,17 +2,20 @@
 
 Two entries are the same user if and only if they are equal *and* of the same kind. NumPy's conversions decide for all
 entries together (one negative number among large ones makes all of them floats, one string makes all of them strings),
-so that one user's identifier would merge or rename others. Nothing here converts an entry because of another one.
+so that one user's identifier would merge or rename others. Nothing here converts an entry because of another one. Text
+is compared in the Unicode normal form NFC: a name typed on two systems is one user.
 """
 
 from __future__ import annotations
 
 import hashlib
 import operator
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
@@ -64,7 +67,7 @@ def encode_identifiers(
         If ``ids`` is not one-dimensional, has another length or has missing entries. Messages name types and
         shapes, never an identifier.
     """
-    values: Any = _unpack(ids, name)
+    values: Any = _unpack(_instants(ids), name)
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise ValueError(f"{name} must be one-dimensional, got an array of {values.ndim} dimensions.")
@@ -75,10 +78,49 @@ def encode_identifiers(
     if isinstance(values, np.ndarray):
         return _encode_array(values, name)
     values = _of_one_kind(values, name)
+    if values and isinstance(values[0], str):
+        values = [unicodedata.normalize("NFC", value) for value in values]
     numbers = {value: i for i, value in enumerate(dict.fromkeys(values))}
     names = np.empty(len(numbers), dtype=object)
     names[:] = list(numbers)
     return np.fromiter(map(numbers.__getitem__, values), dtype=np.int64, count=n_rows), names
+
+
+def refuse_other_index(X: Any = None, y: Any = None, *_: Any, **per_row: Any) -> None:
+    """Refuse pandas objects that name the rows of X in another order: rows are matched by position.
+
+    Indices are public. Metadata must have the index of X. A target may have any other labels, as after a step that
+    makes a new frame, but not the same ones in another order.
+    """
+    of_x, of_y = _index(X), _index(y)
+    for name, values in per_row.items():
+        index = _index(values)
+        if index is not None and of_x is not None and len(index) == len(of_x) and not index.equals(of_x):
+            raise _other_index(name, "X")
+        if _reordered(of_y, index):
+            raise _other_index(name, "y")
+    if _reordered(of_y, of_x):
+        raise _other_index("y", "X")
+
+
+def _index(values: Any) -> Any:
+    pandas = nw.dependencies.is_pandas_like_dataframe(values) or nw.dependencies.is_pandas_like_series(values)
+    return values.index if pandas else None
+
+
+def _reordered(index: Any, other: Any) -> bool:
+    """Whether two indices have the same labels in another order; a default index numbers positions."""
+    if index is None or other is None or len(index) != len(other) or index.equals(other):
+        return False
+    default = (getattr(index, "start", None), getattr(index, "step", None)) == (0, 1)
+    return not default and bool(other.isin(index).all())
+
+
+def _other_index(name: str, of: str) -> ValueError:
+    return ValueError(
+        f"{name} and {of} must have the same index where both are pandas objects, since rows are matched by position. "
+        f"Pass {name}.loc[{of}.index], or {name}.to_numpy() if the rows have the same order already."
+    )
 
 
 def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
@@ -184,6 +226,15 @@ N_KINDS = len(KINDS) + 1
 
 def _kind_number(value: Any) -> int:
     return next(i for i, (_, types) in enumerate(KINDS) if isinstance(value, types))
+
+
+def _instants(ids: Any) -> Any:
+    """Times with a time zone as the instants that they are, in UTC; anything else unchanged."""
+    column = ids.to_series() if nw.dependencies.is_pandas_like_index(ids) else ids
+    series = nw.from_native(column, series_only=True, pass_through=True)
+    if not (isinstance(series, nw.Series) and getattr(series.dtype, "time_zone", None)):
+        return ids
+    return series.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_native()
 
 
 def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:

@@ -29,6 +29,7 @@ try:
 except ModuleNotFoundError:  # before scikit-learn 1.7
     from sklearn.utils._estimator_html_repr import _VisualBlock
 
+from skprivate._identifiers import refuse_other_index
 from skprivate._progress import listening
 
 try:
@@ -177,6 +178,7 @@ def _fit_context(*, prefer_skip_nested_validation):
         @functools.wraps(fit_method)
         def fit(estimator, *args, **kwargs):
             _refuse_other_arrays(estimator, (*args, *kwargs.values()))
+            refuse_other_index(*args, **kwargs)
             before = dict(vars(estimator))
             try:
                 return checked(estimator, *args, **kwargs)

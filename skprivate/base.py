@@ -8,6 +8,8 @@ from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._progress import steps
@@ -28,6 +30,7 @@ from skprivate.privacy._events import count_events
 from skprivate.privacy._ledger_shown import shown_parameters
 from skprivate.privacy._publish import published_copy
 from skprivate.privacy._risk_target import keep_to_target, settled_budget
+from skprivate.privacy._version import Versioned
 from skprivate.privacy._warnings import warn_if_large
 
 __all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
@@ -89,7 +92,7 @@ def _parameter_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(super(PrivateEstimatorMixin, kind)._get_param_names())  # type: ignore[misc]
 
 
-class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[misc]
+class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # type: ignore[misc]
     """Opens the one door for an estimator's mechanism and stores what it cost.
 
     Goes left of `BaseEstimator` and of scikit-learn's mixins. The estimator has the parameters ``epsilon``,
@@ -112,6 +115,7 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         Set where ``epsilon`` is a `RiskTarget`: the number that ``fit`` found for it, and saw as ``self.epsilon``.
     """
 
+    privacy_guarantee_: PrivacyGuarantee
     releases_in: ClassVar[str] = "fit"
     #: Most tasks that callbacks are told of in one fit (`skprivate._progress.steps`), one after the other; the
     #: draws are one.
@@ -150,6 +154,21 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         check_is_fitted(self, "privacy_guarantee_")
         published: Self = published_copy(self, allow_invalid=allow_invalid)
         return published
+
+    @available_if(lambda estimator: hasattr(estimator, "predict_proba"))
+    def predict_log_proba(self, X: Any) -> Any:
+        """Logarithms of the probabilities that `predict_proba` gives.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))  # type: ignore[attr-defined]
 
     def _sk_visual_block_(self) -> _VisualBlock:
         """scikit-learn's diagrams, of composites too, say below the name what was promised."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._identifiers import refuse_other_index
 from skprivate.aggregate._bag_plan import KeyCounter, plan_membership
 from skprivate.aggregate._block_columns import encode_blocks, learn_blocks
 from skprivate.aggregate._columns import Column, default_bins, learn_columns
@@ -196,6 +197,7 @@ def make_curated_bags(
 def _read_memory(
     X: Any, y: Any, classes: Any, strict: bool, **coding: Any
 ) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
+    refuse_other_index(X, y)
     names, values = read_columns(X)
     labels = np.asarray(y if classes is None or isinstance(classes, str) else keep_types(y))
     if labels.ndim != 1 or (values and labels.size != values[0].size):

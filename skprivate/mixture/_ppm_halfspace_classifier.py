@@ -234,7 +234,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self.n_jobs = n_jobs
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, private=None):
+    def fit(self, X, y, *, private=None):
         """Draw an intersection of halfspaces, privately for the private rows.
 
         Parameters

@@ -202,7 +202,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, user_ids=None, private=None):
+    def fit(self, X, y, *, user_ids=None, private=None):
         """Search privately.
 
         Parameters

@@ -123,7 +123,7 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X, y=None, *, user_ids=None):
         """Release what to fill in.
 
         Parameters

@@ -120,7 +120,7 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X, y=None, *, user_ids=None):
         """Release the edges.
 
         Parameters

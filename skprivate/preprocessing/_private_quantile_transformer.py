@@ -16,6 +16,7 @@ from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
+    by_position,
     numeric_table,
     public_count,
     read_columns,
@@ -129,7 +130,7 @@ class PrivateQuantileTransformer(
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X, y=None, *, user_ids=None):
         """Release quantiles.
 
         Parameters
@@ -206,7 +207,7 @@ class PrivateQuantileTransformer(
         X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        table = numeric_table(self, X, reset=False)
+        table = by_position(self, X)
         levels = ndtr(table) if self.output_distribution == "normal" else table
         return np.column_stack(
             [np.interp(levels[:, j], self.references_, self.quantiles_[:, j]) for j in range(table.shape[1])]

@@ -185,7 +185,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X, y=None, *, user_ids=None):
         """Release the quantiles and make the functions.
 
         Parameters

@@ -14,6 +14,7 @@ from skprivate._sklearn import StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
+    by_position,
     kept_finite,
     numeric_table,
     public_count,
@@ -123,7 +124,7 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X, y=None, *, user_ids=None):
         """Release means and scales.
 
         Parameters
@@ -199,7 +200,7 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
         X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        table = numeric_table(self, X, reset=False).copy()
+        table = by_position(self, X).copy()
         if self.with_std:
             table *= self.scale_
         if self.with_mean:

@@ -12,9 +12,10 @@ from skprivate._validation import validate_data
 from skprivate.partitions import OverBlocks
 from skprivate.preprocessing._categories import check_categories, code_numbers
 from skprivate.preprocessing._columns import as_entries
+from skprivate.privacy._version import Versioned
 
 
-class PublicEncoder(OverBlocks, TransformerMixin, BaseEstimator):
+class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
     """Numbers of public categories; `fit` learns nothing."""
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from skprivate._validation import validate_data
+from skprivate.preprocessing._columns import by_position
 from skprivate.preprocessing._public_encoder import PublicEncoder
 
 
@@ -81,4 +81,4 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
         X_original : ndarray of object of shape (n_samples, n_features)
             None where the value was no category.
         """
-        return self._decoded(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._decoded(by_position(self, X, finite=True))

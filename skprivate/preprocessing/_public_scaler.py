@@ -13,10 +13,11 @@ from skprivate._bounds import in_order
 from skprivate._sklearn import Interval, _fit_context
 from skprivate._validation import validate_data
 from skprivate.partitions import OverBlocks
-from skprivate.preprocessing._columns import kept_finite
+from skprivate.preprocessing._columns import by_position, kept_finite
+from skprivate.privacy._version import Versioned
 
 
-class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Shift and scale features by public constants: ``(X - center) / scale``.
 
     Does what `~sklearn.preprocessing.StandardScaler` does in a pipeline, but looks at no data: a mean or
@@ -95,7 +96,8 @@ class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstim
         if upper is None:
             if not isinstance(lower, Mapping):
                 raise ValueError(
-                    f"from_bounds needs (lower, upper) or a mapping {{column: (low, high)}}, got {lower!r}."
+                    f"from_bounds needs lower and upper as two arguments, such as from_bounds(0, 1), or one mapping "
+                    f"{{column: (low, high)}}, got {lower!r} alone."
                 )
             one_by_one = {name: cls.from_bounds(*pair) for name, pair in lower.items()}
             center = {name: float(scaler.center) for name, scaler in one_by_one.items()}
@@ -164,7 +166,7 @@ class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstim
             ``X * scale + center``.
         """
         self._validate_params()
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        X = by_position(self, X)
         center, scale = self._constants(X.shape[1])
         return X * scale + center
 

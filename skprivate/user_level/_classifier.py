@@ -233,7 +233,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, user_ids=None):
+    def fit(self, X, y, *, user_ids=None):
         """Fit the model privately.
 
         Parameters

@@ -141,7 +141,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X, y=None, *, user_ids=None):
         """Estimate the mean privately.
 
         Parameters

@@ -236,7 +236,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, user_ids=None):
+    def fit(self, X, y, *, user_ids=None):
         """Fit the model privately.
 
         Parameters

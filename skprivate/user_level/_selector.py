@@ -173,7 +173,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         self.n_jobs = n_jobs
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, user_ids=None):
+    def fit(self, X, y, *, user_ids=None):
         """Choose privately.
 
         Parameters
