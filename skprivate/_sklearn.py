@@ -4,7 +4,9 @@ import functools
 import re
 import warnings
 from collections import UserList
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn import get_config
@@ -62,6 +64,7 @@ __all__ = [
     "without_entries",
 ]
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 #: scikit-learn's advice on missing values would have private rows imputed without noise, or left to trees without a
 #: guarantee.
 _MISSING = (
@@ -155,7 +158,7 @@ def _refuse_other_arrays(estimator, values):
                 )
 
 
-def _fit_context(*, prefer_skip_nested_validation):
+def _fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], _Method]:
     """`sklearn.base._fit_context` for fits on private data.
 
     Error messages neither quote the training data nor advise to leak; an error, or an interruption, leaves the

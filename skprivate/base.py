@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._progress import steps
-from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _VisualBlock
+from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _Method, _VisualBlock
 from skprivate.partitions import OverBlocks
 from skprivate.privacy import (
     Adjacency,
@@ -35,6 +35,8 @@ from skprivate.privacy._warnings import warn_if_large
 
 __all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
 
+#: Type of the parameter ``adjacency``.
+AdjacencyName: TypeAlias = Adjacency | Literal["replace-one", "add-remove"]
 #: Constraints of the parameters that every private estimator has.
 PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
     "epsilon": [Interval(Real, 0, None, closed="neither"), RiskTarget],
@@ -45,7 +47,7 @@ PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
 DELTA_CONSTRAINT: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed="neither")]}
 
 
-def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any], Any]:
+def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[_Method], _Method]:
     """Decorator of ``fit``: validates parameters, keeps training data out of error messages, tells callbacks.
 
     Parameters are validated by ``_parameter_constraints``, as scikit-learn's own estimators do. scikit-learn's
@@ -81,10 +83,7 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any]
     ...     print(str(error).splitlines()[0])
     Expected 2D array, got 1D array instead.
     """
-    decorator: Callable[[Any], Any] = _fit_context(
-        prefer_skip_nested_validation=prefer_skip_nested_validation
-    )
-    return decorator
+    return _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
 
 @lru_cache(maxsize=256)

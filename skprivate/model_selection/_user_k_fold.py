@@ -99,7 +99,7 @@ class UserKFold(BaseCrossValidator):
         if not isinstance(n_splits, Integral) or isinstance(n_splits, bool) or n_splits < 2:
             raise ValueError(f"n_splits must be an integer of at least 2, got {n_splits!r}.")
         self.n_splits: int = int(n_splits)
-        self.key = key
+        self.key: str | bytes | int | None = key
         key_bytes(key)
 
     def split(

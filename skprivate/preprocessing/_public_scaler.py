@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from skprivate._bounds import in_order
@@ -66,19 +67,25 @@ class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin
     #: For `skprivate.inspection`.
     looks_at_no_data: ClassVar[bool] = True
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "center": [Real, Mapping, "array-like"],
         "scale": [Interval(Real, 0, None, closed="neither"), Mapping, "array-like"],
         "clip": ["boolean"],
     }
 
-    def __init__(self, *, center=0.0, scale=1.0, clip=False):
+    def __init__(
+        self,
+        *,
+        center: Mapping[Any, Any] | ArrayLike = 0.0,
+        scale: Mapping[Any, Any] | ArrayLike = 1.0,
+        clip: bool = False,
+    ) -> None:
         self.center = center
         self.scale = scale
         self.clip = clip
 
     @classmethod
-    def from_bounds(cls, lower, upper=None, *, clip=True):
+    def from_bounds(cls, lower: Any, upper: Any = None, *, clip: bool = True) -> Self:
         """Make the scaler that maps public limits to -1 and 1.
 
         Parameters
@@ -100,10 +107,11 @@ class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin
                     f"{{column: (low, high)}}, got {lower!r} alone."
                 )
             one_by_one = {name: cls.from_bounds(*pair) for name, pair in lower.items()}
-            center = {name: float(scaler.center) for name, scaler in one_by_one.items()}
-            return cls(
-                center=center, scale={name: float(s.scale) for name, s in one_by_one.items()}, clip=clip
+            center, scale = (
+                {name: float(getattr(scaler, constant)) for name, scaler in one_by_one.items()}
+                for constant in ("center", "scale")
             )
+            return cls(center=center, scale=scale, clip=clip)
         lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
         if not (np.all(np.isfinite(lower)) and np.all(np.isfinite(upper)) and np.all(lower < upper)):
             raise ValueError(f"lower and upper must be finite with lower < upper, got {lower} and {upper}.")
@@ -111,7 +119,7 @@ class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin
         return cls(center=lower / 2 + upper / 2, scale=upper / 2 - lower / 2, clip=clip)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Check the input and the constants; nothing is learned.
 
         Parameters
@@ -131,7 +139,7 @@ class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin
         self._constants(X.shape[1])
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> NDArray[Any]:
         """Shift and scale each row.
 
         Parameters
@@ -152,7 +160,7 @@ class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin
             X_scaled = (X - center) / scale
         return np.clip(X_scaled, -1.0, 1.0, out=X_scaled) if self.clip else kept_finite(X_scaled)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Undo `transform`, except for what was clipped.
 
         Parameters
