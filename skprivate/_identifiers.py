@@ -89,17 +89,16 @@ def encode_identifiers(
 def refuse_other_index(X: Any = None, y: Any = None, *_: Any, **per_row: Any) -> None:
     """Refuse pandas objects that name the rows of X in another order: rows are matched by position.
 
-    Indices are public. Metadata must have the index of X. A target may have any other labels, as after a step that
-    makes a new frame, but not the same ones in another order.
+    Indices are public. Metadata must have the index of X. A target may have other labels, as behind a step that makes
+    new frames, or numbers of rows, as a transformer of targets gives them, but not the same labels in another order.
     """
     of_x, of_y = _index(X), _index(y)
-    for name, values in per_row.items():
-        index = _index(values)
-        if index is not None and of_x is not None and len(index) == len(of_x) and not index.equals(of_x):
-            raise _other_index(name, "X")
-        if _reordered(of_y, index):
+    for name, index in {name: _index(values) for name, values in per_row.items()}.items():
+        if of_x is None and _reordered(index, of_y):
             raise _other_index(name, "y")
-    if _reordered(of_y, of_x):
+        if of_x is not None and index is not None and len(index) == len(of_x) and not index.equals(of_x):
+            raise _other_index(name, "X")
+    if _reordered(of_x, of_y) and (getattr(of_y, "start", None), getattr(of_y, "step", None)) != (0, 1):
         raise _other_index("y", "X")
 
 
@@ -109,11 +108,10 @@ def _index(values: Any) -> Any:
 
 
 def _reordered(index: Any, other: Any) -> bool:
-    """Whether two indices have the same labels in another order; a default index numbers positions."""
+    """Whether two indices have the same labels in another order."""
     if index is None or other is None or len(index) != len(other) or index.equals(other):
         return False
-    default = (getattr(index, "start", None), getattr(index, "step", None)) == (0, 1)
-    return not default and bool(other.isin(index).all())
+    return bool(index.isin(other).all())
 
 
 def _other_index(name: str, of: str) -> ValueError:
@@ -229,12 +227,9 @@ def _kind_number(value: Any) -> int:
 
 
 def _instants(ids: Any) -> Any:
-    """Times with a time zone as the instants that they are, in UTC; anything else unchanged."""
-    column = ids.to_series() if nw.dependencies.is_pandas_like_index(ids) else ids
-    series = nw.from_native(column, series_only=True, pass_through=True)
-    if not (isinstance(series, nw.Series) and getattr(series.dtype, "time_zone", None)):
-        return ids
-    return series.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_native()
+    """Times of pandas with a time zone as the instants that they are; NumPy makes these of others' by itself."""
+    times = getattr(ids, "dt", ids)
+    return ids if getattr(times, "tz", None) is None else times.tz_convert(None)
 
 
 def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:
