@@ -34,12 +34,7 @@ _METHODS = {"independent": "clopper-pearson", "one-run": "one-run"}
 
 
 def add_audit(groups: Any) -> None:
-    """Add ``audit`` to the subcommands.
-
-    Parameters
-    ----------
-    groups : argparse subparsers
-    """
+    """Add ``audit`` to the subcommands."""
     text = "what scores with known membership prove of epsilon"
     parser = groups.add_parser("audit", help=text, description=f"{text.capitalize()}, against a claim.")
     parser.add_argument(
@@ -71,18 +66,7 @@ def add_audit(groups: Any) -> None:
 
 
 def audit(options: argparse.Namespace) -> tuple[str, int]:
-    """Read the file, bound ε, and compare.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-
-    Returns
-    -------
-    text : str
-    code : int
-        0 or 1.
-    """
+    """Read the file, bound ε, and compare."""
     # With all of audits and scikit-learn, which takes seconds: other commands do not wait for it.
     from skprivate.audit import epsilon_lower_bound
 

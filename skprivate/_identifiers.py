@@ -40,33 +40,7 @@ KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
 def encode_identifiers(
     ids: Any, n_rows: int, name: str = "user_ids"
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Number the users of ``ids`` without gaps, in order of first appearance.
-
-    Parameters
-    ----------
-    ids : array-like of shape (n_rows,)
-        Integers of any width, strings, bytes, UUIDs or datetime64 values, all of one kind: NumPy arrays, lists and
-        other sequences, series and arrays of pandas, polars and pyarrow, categorical ones included.
-    n_rows : int
-        Rows of the data.
-    name : str, default="user_ids"
-        What messages call the argument.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_rows,), int64
-        Number of the user of each row.
-    names : ndarray of shape (n_users,)
-        Identifier of each user.
-
-    Raises
-    ------
-    TypeError
-        If the entries are of another kind (floats, booleans) or of several kinds.
-    ValueError
-        If ``ids`` is not one-dimensional, has another length or has missing entries. Messages name types and
-        shapes, never an identifier.
-    """
+    """Number the users of the rows by first appearance: a code for each row, an identifier for each code."""
     values: Any = _unpack(_instants(ids), name)
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
@@ -126,11 +100,6 @@ def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
 
     Independent of how the identifier was stored: 5 as int8, as uint64 and as Python integer have the same name, and
     so has one instant in different units of datetime64.
-
-    Parameters
-    ----------
-    names : ndarray of shape (n_users,)
-        As `encode_identifiers` returns them.
     """
     if names.dtype.kind == "M":
         unit, count = np.datetime_data(names.dtype)
@@ -140,13 +109,7 @@ def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
 
 
 def kind_of_identifiers(names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """1 for the kind of the identifiers among `KINDS` and, last, instants; 0 for the others, and where there is none.
-
-    Parameters
-    ----------
-    names : ndarray of shape (n_users,)
-        As `encode_identifiers` returns them.
-    """
+    """1 for the kind of the identifiers among `KINDS` and, last, instants; 0 for the others, and without any."""
     found = [
         bool(len(names)) and names.dtype.kind != "M" and isinstance(names[0], types) for _, types in KINDS
     ]
@@ -154,14 +117,7 @@ def kind_of_identifiers(names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def hash_identifiers(names: npt.NDArray[Any], key: bytes) -> npt.NDArray[np.uint64]:
-    """Keyed BLAKE2b hash of each identifier, uniform on 0 … 2⁶⁴ − 1; a function of the identifier and the key alone.
-
-    Parameters
-    ----------
-    names : ndarray of shape (n_users,)
-    key : bytes
-        At most 64.
-    """
+    """Keyed BLAKE2b hash of each identifier, uniform on 0 … 2⁶⁴ − 1; a function of the identifier and the key alone."""
     # The key is absorbed once; each copy goes on from there.
     start = hashlib.blake2b(digest_size=8, key=key)
 
@@ -177,16 +133,6 @@ def identifier_tags(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """256 bits for each identifier, equal for the same one and different otherwise, whatever array it comes from.
 
     An integer of 64 bits is its own tag. Of others it is a BLAKE2b hash, for which nobody has found two that are equal.
-
-    Parameters
-    ----------
-    names : ndarray of shape (n_users,)
-        As `encode_identifiers` returns them.
-
-    Returns
-    -------
-    ndarray of shape (n_users, 4), uint64
-        The lowest byte of the last entry is the kind, see `kinds_in_words`.
     """
     tags = np.zeros((len(names), 4), dtype=np.uint64)
     if names.dtype.kind == "i":

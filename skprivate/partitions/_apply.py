@@ -99,22 +99,7 @@ def apply(method: Callable[..., Any], X: Any, /, *args: Any, **options: Any) -> 
 
 
 class RowMethod:
-    """A method of a published model, to be called on blocks.
-
-    Parameters
-    ----------
-    model : estimator
-    name : str
-    args : tuple
-    options : dict
-    empty : Any
-        A block without rows.
-
-    Attributes
-    ----------
-    nothing : Any
-        The result for no rows.
-    """
+    """A method of a published model, to be called on blocks; ``nothing`` is its result for no rows."""
 
     def __init__(
         self, model: Any, name: str, args: tuple[Any, ...], options: dict[str, Any], empty: Any

@@ -55,21 +55,7 @@ class DaskPartitions(Partitions):
 
     @classmethod
     def of(cls, collection: Any) -> DaskPartitions:
-        """From a Dask array of shape (n, d), with whole rows in its chunks, or a Dask DataFrame.
-
-        Parameters
-        ----------
-        collection : dask.array.Array or dask.dataframe.DataFrame
-
-        Returns
-        -------
-        DaskPartitions
-
-        Raises
-        ------
-        TypeError
-            If it is none of them, or chunks do not hold whole rows.
-        """
+        """From a Dask array of shape (n, d), with whole rows in its chunks, or a Dask DataFrame."""
         kind = type(collection).__name__
         if kind == "Array" and collection.ndim == 2:
             if collection.numblocks[1] != 1:
@@ -95,17 +81,7 @@ class DaskPartitions(Partitions):
         *,
         beside: Sequence[Any] | None = None,
     ) -> Part:
-        """Parts of all blocks, put together in a tree of tasks.
-
-        Parameters
-        ----------
-        part, merge : callable
-        beside : sequence, optional
-
-        Returns
-        -------
-        object
-        """
+        """Parts of all blocks, put together in a tree of tasks."""
         from dask import delayed
 
         # Not pure: names of tasks are random, and no digest of anything.
@@ -124,17 +100,7 @@ class DaskPartitions(Partitions):
         return result
 
     def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> DaskPartitions:
-        """The same rows in blocks of whole places: every worker deals its rows to all.
-
-        Parameters
-        ----------
-        place : callable
-
-        Returns
-        -------
-        DaskPartitions
-            Not computed yet, see `persisted`.
-        """
+        """The same rows in blocks of whole places: every worker deals its rows to all."""
         from dask.delayed import Delayed
         from dask.highlevelgraph import HighLevelGraph
 
@@ -152,12 +118,7 @@ class DaskPartitions(Partitions):
         return DaskPartitions([Delayed((name, k), graph, layer=name) for k in range(count)], self._empty)
 
     def persisted(self) -> DaskPartitions:
-        """What the functions make of the blocks, in the memory of the workers.
-
-        Returns
-        -------
-        DaskPartitions
-        """
+        """What the functions make of the blocks, in the memory of the workers."""
         from dask import delayed, persist
 
         make = delayed(_make, pure=False)
@@ -220,17 +181,7 @@ def _gather(parts: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
 
 
 def lazily(collection: Any, function: Any) -> Any:
-    """A function of rows over a Dask collection: a lazy array, or a DataFrame where it returns frames.
-
-    Parameters
-    ----------
-    collection : dask.array.Array or dask.dataframe.DataFrame
-    function : RowMethod
-
-    Returns
-    -------
-    dask.array.Array or dask.dataframe.DataFrame
-    """
+    """A function of rows over a Dask collection: a lazy array, or a DataFrame where it returns frames."""
     meta = function.nothing
     if type(collection).__name__ == "DataFrame":
         return collection.map_partitions(function, meta=meta, enforce_metadata=False)
