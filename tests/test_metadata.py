@@ -176,8 +176,11 @@ COMPOSITES = {
 
 @pytest.mark.parametrize("composite", COMPOSITES)
 @pytest.mark.parametrize("output", ["default", "pandas"])
-def test_what_composites_hand_on_is_taken(composite, output):
-    X, y, users = frame(np.random.default_rng(1).permutation(N) + 5)
+@pytest.mark.parametrize("first", [0, 5])
+def test_what_composites_hand_on_is_taken(composite, output, first):
+    if composite == "new frame" and first == 0:
+        pytest.skip("the same labels in another order, by a step of one's own")
+    X, y, users = frame(np.random.default_rng(1).permutation(N) + first)
     with config_context(enable_metadata_routing=True, transform_output=output):
         model, named = COMPOSITES[composite](UserLevelSGDRegressor(random_state=0))
         model.fit(X, y, **({"user_ids": users} if named else {}))
