@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._best_model import BestModelMixin
+from skprivate.inspection._accounted import Tally
 from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
-from skprivate.inspection._leaves import inner_models, leaf, releases_when_transforming
+from skprivate.inspection._leaves import inner_models, leaf, needs_fit, releases_when_transforming
 from skprivate.inspection._pipelines import PIPELINE_RULES
-from skprivate.inspection._steps import Place, Role, Step, Walk
+from skprivate.inspection._steps import Place, Role, Seen, Step, Walk
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy._publish import is_known
 from skprivate.privacy._random_stopping import _MECHANISM as SEARCH
+from skprivate.privacy._understated import as_stated, understated
 from skprivate.user_level import UserLevelSelector
 
-__all__ = ["NoGuaranteeError", "guarantee_of", "walk"]
+__all__ = ["Counted", "NoGuaranteeError", "count", "guarantee_of", "walk"]
 
 #: Distances under which a part of the columns is no farther than all of them.
 _NORMS = ("l1", "l2", "linf")
@@ -47,7 +51,10 @@ class NoGuaranteeError(ValueError):
 
 def walk(model: Any, place: Place) -> Iterator[Step]:
     """Every step of a model; composites by their rules, everything else by what it is."""
-    if rule := _rule(model):
+    rule = _rule(model)
+    if place.fitted:
+        place.seen[id(model)] = Seen(model, "composite" if rule else "single")
+    if rule:
         yield from rule(model, place, walk)
     elif why := why_refused(model):
         yield from refuse(model, place, walk, why)
@@ -57,6 +64,12 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
         if step.role is Role.UNPROTECTED:
             for name, part in inner_models(model):
                 yield from walk(part, place.inside(name, fitted=False, copies=None))
+        elif place.fitted and isinstance(model, BestModelMixin):
+            # A search states one guarantee for all that it hands over; what is not private in it was put there.
+            inner = walk(model.best_estimator_, place.inside("best estimator"))
+            yield from (each for each in inner if each.role is Role.UNPROTECTED)
+        elif place.fitted and step.role is Role.NO_DATA and not (is_known(type(model)) or needs_fit(model)):
+            place.seen[id(model)] = Seen(model, "stateless")
 
 
 def _rule(model: Any) -> Callable[[Any, Place, Walk], Iterator[Step]] | None:
@@ -65,11 +78,13 @@ def _rule(model: Any) -> Callable[[Any, Place, Walk], Iterator[Step]] | None:
 
 
 def guarantee_of(model: Any) -> PrivacyGuarantee:
-    """What releasing a whole fitted model promises, or an error that names what stands in the way.
+    """State what publishing a whole fitted model promises, or raise an error that names what stands in the way.
 
     Composes the guarantees of everything that was fitted within the model on the same private rows (sequential
     composition, also where members see different columns), after checking that nothing else in it learnt from private
-    rows, and that each member's guarantee carries over to the rows that its composite was given.
+    rows, and that each member's guarantee carries over to the rows that its composite was given. It is about what
+    `~skprivate.inspection.to_release` makes of the model: estimators among the parameters of a composite, which fits
+    clones of them, may have been fitted before, and are published unfitted.
 
     Parameters
     ----------
@@ -87,7 +102,8 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     ------
     NoGuaranteeError
         If a step looked at private rows without a guarantee, if a member's guarantee does not carry over, if units or
-        adjacencies differ, or if nothing in the model is private.
+        adjacencies differ, if nothing in the model is private, if the model holds a fitted estimator or a guarantee
+        that no step accounts for, or if a guarantee states less than its draws or its entry in the ledger cost.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 
@@ -115,20 +131,39 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     >>> guarantee_of(model).unit
     <PrivacyUnit.USER: 'user'>
     """
+    found = count(model)
+    for step in found.private:
+        guarantee, parameters = step.model.privacy_guarantee_, step.model.get_params(deep=False)
+        if why := understated(guarantee, [parameters.get("ledger")]):
+            raise _error(model, [(step.path, why)])
+    return found.total
+
+
+class Counted(NamedTuple):
+    """What a walk through a fitted model added up, and which estimators it accounts for."""
+
+    total: PrivacyGuarantee
+    steps: list[Step]
+    private: list[Step]
+    kept: dict[int, Any]
+
+
+def count(model: Any) -> Counted:
+    """The total of a fitted model, as its steps state their parts."""
     if not hasattr(model, "fit") or isinstance(model, type):
         raise TypeError(f"model must be a fitted estimator, got {type(model).__name__}.")
     check_is_fitted(model)
-    steps = list(walk(model, Place(fitted=True)))
+    start = Place(fitted=True)
+    steps = list(walk(model, start))
     # Members that are not kept (place.fitted is False) have a composite that is refused.
     private = _counted_once([step for step in steps if step.role is Role.PRIVATE and step.place.fitted])
     problems = [(step.path, step.why) for step in steps if step.role is Role.UNPROTECTED]
     promised = [_guarantee_at(step) for step in private]
     for step, guarantee in zip(private, promised, strict=True):
         problems += [(step.path, d.text) for d in step.place.demands if not d.met(guarantee)]
-    features = [step for step in steps if step.role is Role.FEATURES]
     only_labels = bool(promised) and all(g.unit is PrivacyUnit.LABEL for g in promised)
     if not only_labels:
-        problems += [(step.path, step.why) for step in features]
+        problems += [(step.path, step.why) for step in steps if step.role is Role.FEATURES]
     problems += _incomparable(private, promised)
     if problems:
         raise _error(model, problems)
@@ -136,9 +171,19 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
         raise NoGuaranteeError(
             f"nothing in this {type(model).__name__} is private, so that it promises nothing."
         )
+    tally = Tally(model, start.seen, [step.model.privacy_guarantee_ for step in private], start.name(model))
+    if tally.problems:
+        raise _error(model, tally.problems)
+    return Counted(_total(model, steps, private, promised), steps, private, tally.kept)
+
+
+def _total(
+    model: Any, steps: list[Step], private: list[Step], promised: list[PrivacyGuarantee]
+) -> PrivacyGuarantee:
     texts = [text for step in steps for text in step.assumptions]
     if sum(g.unit is PrivacyUnit.USER for g in promised) > 1:
         texts.append("all steps were given the same user_ids")
+    features = [step for step in steps if step.role is Role.FEATURES]
     texts += [f"features are public: {step.path} learns from them" for step in features]
     try:
         total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]
@@ -186,6 +231,8 @@ def _counted_once(private: list[Step]) -> list[Step]:
 def _guarantee_at(step: Step) -> PrivacyGuarantee:
     """A step's own guarantee, its distances being those of the rows as they arrive."""
     guarantee: PrivacyGuarantee = step.model.privacy_guarantee_
+    if guarantee.epsilon > 0:  # nothing was drawn where it is 0
+        guarantee = as_stated(guarantee)
     if guarantee.adjacency is Adjacency.METRIC and step.place.before:
         return replace(guarantee, metric=f"{guarantee.metric} after {', '.join(step.place.before)}")
     return guarantee

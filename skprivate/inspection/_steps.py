@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from skprivate.privacy import PrivacyGuarantee
 
-__all__ = ["Demand", "Place", "Role", "Step", "Walk"]
+__all__ = ["Demand", "Place", "Role", "Seen", "Step", "Walk"]
 
 
 class Role(StrEnum):
@@ -68,6 +68,21 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """An estimator that a walk visited.
+
+    Parameters
+    ----------
+    model : estimator
+    kind : {"composite", "single", "stateless"}
+        Whether a rule names its parts, or it accounts for all that it has learnt, or it needs no fit.
+    """
+
+    model: Any
+    kind: Literal["composite", "single", "stateless"]
+
+
+@dataclass(frozen=True)
 class Place:
     """Where a walk is.
 
@@ -93,6 +108,8 @@ class Place:
         How many of them are fitted; None if only the data tell.
     within : str
         Step whose budget pays for what is here, too.
+    seen : dict of int to Seen
+        What the walk visited so far, of what is fitted, by id.
     """
 
     fitted: bool
@@ -105,6 +122,7 @@ class Place:
     demands: tuple[Demand, ...] = ()
     copies: int | None = 1
     within: str = ""
+    seen: dict[int, Seen] = field(default_factory=dict, compare=False, repr=False)
 
     def inside(
         self, part: str, *, copies: int | None = 1, demands: tuple[Demand, ...] = (), **changes: Any
