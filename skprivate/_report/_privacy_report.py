@@ -253,12 +253,14 @@ def make_report(
     answers: Mapping[str, str] | None = None,
     distances: Sequence[float] | None = None,
     parts: Sequence[tuple[str, PrivacyGuarantee, bool]] = (),
+    problems: Sequence[tuple[str, str]] = (),
     local: bool = False,
     details: bool = False,
 ) -> PrivacyReport:
     """A report from its parts; `skprivate.inspection.privacy_report` finds them in a model.
 
-    ``parts`` are names and guarantees of private parts, and whether a ledger must have been charged for each.
+    ``parts`` are names and guarantees of private parts, and whether a ledger must have been charged for each;
+    ``problems`` where a model is not what its guarantee counts, and why.
     """
     if not (title is None or isinstance(title, str)):
         raise TypeError(must_be("title", "a string or None", type(title).__name__))
@@ -267,11 +269,8 @@ def make_report(
     about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)
     books = [ledger_facts(ledger, details=details) for ledger in ledgers]
     tested = [audit_facts(audit, guarantee, name if kind == "model" else None) for audit in every]
-    findings = [
-        finding("stop", f"{_capital(part)}: {why}.")
-        for part, each, _ in parts
-        if (why := understated(each, ledgers))
-    ]
+    wrong = [*problems, *((part, why) for part, each, _ in parts if (why := understated(each, ledgers)))]
+    findings = [finding("stop", text) for text in dict.fromkeys(f"{_capital(p)}: {why}." for p, why in wrong)]
     findings += _findings(guarantee, books, tested) + _unpaid(books, parts)
     findings += [] if guarantee is None else _unknown(books, given)
     findings.sort(key=lambda each: LEVELS.index(each["level"]))

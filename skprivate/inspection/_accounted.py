@@ -85,7 +85,8 @@ class Tally:
         else:
             self.kept.setdefault(id(value), value)
             found, onwards = kept_attributes(value), "composite" if kind == "composite" else "single"
-        for name, part in found.items():
+        # Parameters first: what a composite keeps of them elsewhere, a step of no columns for example, is known then.
+        for name, part in sorted(found.items(), key=lambda pair: pair[0] not in parameters):
             own = name in parameters and (kind or way == "composite")
             self._look(part, f"{where}, {name}", "parameter" if own else onwards)
 

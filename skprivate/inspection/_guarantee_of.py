@@ -21,7 +21,7 @@ from skprivate.privacy._random_stopping import _MECHANISM as SEARCH
 from skprivate.privacy._understated import as_stated, understated
 from skprivate.user_level import UserLevelSelector
 
-__all__ = ["Counted", "NoGuaranteeError", "count", "guarantee_of", "walk"]
+__all__ = ["NoGuaranteeError", "certified", "count", "guarantee_of", "walk"]
 
 #: Distances under which a part of the columns is no farther than all of them.
 _NORMS = ("l1", "l2", "linf")
@@ -131,12 +131,7 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     >>> guarantee_of(model).unit
     <PrivacyUnit.USER: 'user'>
     """
-    found = count(model)
-    for step in found.private:
-        guarantee, parameters = step.model.privacy_guarantee_, step.model.get_params(deep=False)
-        if why := understated(guarantee, [parameters.get("ledger")]):
-            raise _error(model, [(step.path, why)])
-    return found.total
+    return certified(model).total
 
 
 class Counted(NamedTuple):
@@ -146,10 +141,19 @@ class Counted(NamedTuple):
     steps: list[Step]
     private: list[Step]
     kept: dict[int, Any]
+    problems: list[tuple[str, str]]
+
+
+def certified(model: Any) -> Counted:
+    """What counts in a fitted model, if nothing speaks against it."""
+    found = count(model)
+    if found.problems:
+        raise _error(model, found.problems)
+    return found
 
 
 def count(model: Any) -> Counted:
-    """The total of a fitted model, as its steps state their parts."""
+    """Add up what the steps of a fitted model state, and list what is beside them or is less than was drawn."""
     if not hasattr(model, "fit") or isinstance(model, type):
         raise TypeError(f"model must be a fitted estimator, got {type(model).__name__}.")
     check_is_fitted(model)
@@ -172,9 +176,11 @@ def count(model: Any) -> Counted:
             f"nothing in this {type(model).__name__} is private, so that it promises nothing."
         )
     tally = Tally(model, start.seen, [step.model.privacy_guarantee_ for step in private], start.name(model))
-    if tally.problems:
-        raise _error(model, tally.problems)
-    return Counted(_total(model, steps, private, promised), steps, private, tally.kept)
+    for step in private:
+        ledger = step.model.get_params(deep=False).get("ledger")
+        if why := understated(step.model.privacy_guarantee_, [ledger]):
+            tally.problems.append((step.path, why))
+    return Counted(_total(model, steps, private, promised), steps, private, tally.kept, tally.problems)
 
 
 def _total(

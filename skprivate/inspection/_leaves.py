@@ -235,26 +235,24 @@ def _private(model: Any, place: Place) -> Step:
         return place.step(
             model, Role.UNPROTECTED, "its own guarantee has an infinite epsilon: it promises nothing"
         )
-    if own := _defined_elsewhere(type(model)):
+    if own := _defined_elsewhere(model):
         names = ", ".join(own[:3]) + (", …" if own[3:] else "")
         text = f"{place.name(model)} learns from private rows what its guarantee counts and nothing else: {names} of it"
         return place.step(model, Role.PRIVATE, "", f"{text} are not this package's")
     return place.step(model, Role.PRIVATE)
 
 
-def _defined_elsewhere(kind: type) -> list[str]:
-    """What classes from elsewhere define that a fit may call: all but construction, prediction and texts."""
-    return sorted(
-        {
-            name
-            for base in kind.__mro__
-            if not is_known(base) and base.__module__ not in ("builtins", "abc", "typing")
-            for name, value in vars(base).items()
-            if name not in _HARMLESS
-            and not re.fullmatch("predict.*|set_.*_request", name)
-            and (callable(value) or isinstance(value, _DESCRIPTORS) or not name.startswith("__"))
-        }
-    )
+def _defined_elsewhere(model: Any) -> list[str]:
+    """What a model or its classes from elsewhere define that a fit may call: not construction, prediction and texts."""
+    found = {name for name in vars(model) if callable(getattr(type(model), name, None))}
+    for base in type(model).__mro__:
+        if not is_known(base) and base.__module__ not in ("builtins", "abc", "typing"):
+            found |= {
+                name
+                for name, value in vars(base).items()
+                if callable(value) or isinstance(value, _DESCRIPTORS) or not name.startswith("__")
+            }
+    return sorted(name for name in found - _HARMLESS if not re.fullmatch("predict.*|set_.*_request", name))
 
 
 def needs_fit(model: Any) -> bool:

@@ -162,6 +162,7 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
         "steps": rows,
         "ledgers": list(ledgers),
         "parts": parts,
+        "problems": found.problems,
         "local": not any(central for *_, central in parts),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skprivate.inspection._guarantee_of import NoGuaranteeError, count, guarantee_of
+from skprivate.inspection._guarantee_of import NoGuaranteeError, certified
 from skprivate.privacy._publish import published_copy
 
 
@@ -66,8 +66,7 @@ def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
     (True, <PrivacyUnit.USER: 'user'>)
     """
     try:
-        guarantee_of(model)
-        kept = count(model).kept
+        kept = certified(model).kept
     except NoGuaranteeError:
         if not allow_invalid:
             raise

@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from joblib import Memory
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 
 from skprivate.privacy._guarantee import PrivacyGuarantee
@@ -27,12 +27,22 @@ _ASSIGNED_BY_HELPERS = frozenset(
         "_metadata_request",
         "_sklearn_output_config",
         "_sklearn_version",
-        "classes_",
         "feature_names_in_",
         "n_features_in_",
     }
 )
 _CALLBACKS = frozenset({"_skl_callbacks"})
+#: Attributes that an earlier fit with other options leaves behind, and what is set where they are of this fit.
+_NEEDS = {
+    "_default_to_infrequent_mappings": "_infrequent_enabled",
+    "_infrequent_indices": "_infrequent_enabled",
+    "_max_samples": "bootstrap",
+    "_n_samples": "bootstrap",
+    "max_features_": "max_features",
+    "oob_decision_function_": "bootstrap",
+    "oob_prediction_": "bootstrap",
+    "oob_score_": "bootstrap",
+}
 
 
 def published_copy(model: Any, *, allow_invalid: bool = False, kept: Mapping[int, Any] | None = None) -> Any:
@@ -57,7 +67,7 @@ def published_copy(model: Any, *, allow_invalid: bool = False, kept: Mapping[int
     pickler = _Publisher(buffer, kept)
     try:
         pickler.dump(model)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+    except (pickle.PicklingError, AttributeError, RuntimeError, TypeError) as error:
         raise TypeError(
             f"model must be one that can be pickled to be published, got {name}: {error}"
         ) from error
@@ -95,7 +105,12 @@ def kept_attributes(model: Any) -> dict[str, Any]:
     if not is_known(kind):
         return state
     names = _assigned(kind).union(_ASSIGNED_BY_HELPERS, model.get_params(deep=False)) - _CALLBACKS
-    return {name: value for name, value in state.items() if name in names}
+    names |= {"classes_"} if is_classifier(model) else set()
+    return {
+        name: value
+        for name, value in state.items()
+        if name in names and (name not in _NEEDS or state.get(_NEEDS[name]))
+    }
 
 
 @lru_cache(maxsize=256)
@@ -104,7 +119,8 @@ def _assigned(kind: type[Any]) -> frozenset[str]:
     return frozenset(
         step.argval
         for base in kind.__mro__
-        for value in vars(base).values()
+        for name, value in vars(base).items()
+        if name != "__sklearn_tags__"
         for function in _functions_of(value)
         for step in dis.get_instructions(function)
         if step.opname == "STORE_ATTR"
