@@ -28,7 +28,6 @@ from skprivate.privacy._risk_target import keep_to_target, settled_budget
 from skprivate.privacy._warnings import warn_if_large
 
 __all__ = [
-    "COLUMNS_ARE_PUBLIC",
     "DELTA_CONSTRAINT",
     "PRIVACY_CONSTRAINTS",
     "PrivateEstimatorMixin",
@@ -188,7 +187,7 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         mechanism : Mechanism
             Its ``events`` are reserved before the block begins.
         unit, adjacency, metric, assumptions, reach
-            As in `skprivate.privacy.open_release`; `COLUMNS_ARE_PUBLIC` is added to the assumptions.
+            As in `skprivate.privacy.open_release`; that names and types of columns are public is added.
         n_units : int or None
             How many units there are, where that number is public: under replace-one, or given. A δ of 1/n or more
             is warned about (`skprivate.privacy.LargeDeltaWarning`) before anything is spent. None where it is

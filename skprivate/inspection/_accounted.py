@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 from collections.abc import Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.preprocessing import FunctionTransformer, LabelBinarizer, LabelEncoder, MultiLabelBinarizer
@@ -20,7 +20,7 @@ _PLAIN = (type, str, bytes, int, float, complex, FunctionType, BuiltinFunctionTy
 #: What composites of scikit-learn fit for themselves: the set of labels, and functions that were given.
 _HELPERS = (FunctionTransformer, LabelBinarizer, LabelEncoder, MultiLabelBinarizer)
 #: How an object was reached: by a parameter, an attribute of a composite, or one of a single estimator.
-_Way = Literal["parameter", "composite", "single"]
+_PARAMETER, _COMPOSITE, _SINGLE = "parameter", "composite", "single"
 
 
 class Tally:
@@ -54,9 +54,9 @@ class Tally:
         self.problems: list[tuple[str, str]] = []
         self._seen, self._counted = seen, counted
         self._done: dict[tuple[int, str], Any] = {}
-        self._look(model, name, "composite")
+        self._look(model, name, _COMPOSITE)
 
-    def _look(self, value: Any, where: str, way: _Way) -> None:
+    def _look(self, value: Any, where: str, way: str) -> None:
         if isinstance(value, (*_PLAIN, *NOT_PUBLISHED)) or (id(value), way) in self._done:
             return
         self._done[id(value), way] = value  # kept, so that no other object gets its id
@@ -69,26 +69,21 @@ class Tally:
             for name, part in _parts(value):
                 self._look(part, f"{where}, {name}" if name else where, way)
 
-    def _look_at_estimator(self, value: Any, where: str, way: _Way) -> None:
+    def _look_at_estimator(self, value: Any, where: str, way: str) -> None:
         kind = self._seen[id(value)].kind if id(value) in self._seen else ""
-        parameters = value.get_params(deep=False)
-        if kind == "stateless" or (
-            not kind and (way == "parameter" or (id(value), "parameter") in self._done)
-        ):
-            found, onwards = parameters, "parameter"  # it becomes a clone
-        elif not kind and way == "composite" and not isinstance(value, _HELPERS):
-            if _is_fitted(value):
-                why = f"holds a fitted {type(value).__name__} that no step accounts for"
-                self.problems.append((where, why))
-                return
-            found, onwards = parameters, "parameter"
-        else:
+        found, onwards = (parameters := value.get_params(deep=False)), _PARAMETER  # it becomes a clone
+        given = way == _PARAMETER or (way == _COMPOSITE and (id(value), _PARAMETER) in self._done)
+        learnt = way == _SINGLE or isinstance(value, _HELPERS)
+        if kind in (_COMPOSITE, _SINGLE) or (not kind and learnt and not given):
             self.kept.setdefault(id(value), value)
-            found, onwards = kept_attributes(value), "composite" if kind == "composite" else "single"
+            found, onwards = kept_attributes(value), _COMPOSITE if kind == _COMPOSITE else _SINGLE
+        elif not (kind or given) and _is_fitted(value):
+            self.problems.append((where, f"holds a fitted {type(value).__name__} that no step accounts for"))
+            return
         # Parameters first: what a composite keeps of them elsewhere, a step of no columns for example, is known then.
         for name, part in sorted(found.items(), key=lambda pair: pair[0] not in parameters):
-            own = name in parameters and (kind or way == "composite")
-            self._look(part, f"{where}, {name}", "parameter" if own else onwards)
+            own = name in parameters and (kind or way == _COMPOSITE)
+            self._look(part, f"{where}, {name}", _PARAMETER if own else onwards)
 
 
 def _is_fitted(model: Any) -> bool:

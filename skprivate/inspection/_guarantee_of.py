@@ -53,13 +53,20 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
     """Every step of a model; composites by their rules, everything else by what it is."""
     rule = _rule(model)
     if place.fitted:
-        place.seen[id(model)] = Seen(model, "composite" if rule else "single")
+        whole = rule or isinstance(model, BestModelMixin)
+        place.seen[id(model)] = Seen(model, "composite" if whole else "single")
     if rule:
         yield from rule(model, place, walk)
     elif why := why_refused(model):
         yield from refuse(model, place, walk, why)
     else:
         step = leaf(model, place)
+        elsewhere = place.fitted and step.role is Role.NO_DATA and not is_known(type(model))
+        if elsewhere and needs_fit(model):
+            text = f"{step.path} keeps nothing of private rows: its methods are not this package's"
+            step = replace(step, assumptions=(*step.assumptions, text))
+        elif elsewhere:
+            place.seen[id(model)] = Seen(model, "stateless")
         yield step
         if step.role is Role.UNPROTECTED:
             for name, part in inner_models(model):
@@ -68,8 +75,6 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
             # A search states one guarantee for all that it hands over; what is not private in it was put there.
             inner = walk(model.best_estimator_, place.inside("best estimator"))
             yield from (each for each in inner if each.role is Role.UNPROTECTED)
-        elif place.fitted and step.role is Role.NO_DATA and not (is_known(type(model)) or needs_fit(model)):
-            place.seen[id(model)] = Seen(model, "stateless")
 
 
 def _rule(model: Any) -> Callable[[Any, Place, Walk], Iterator[Step]] | None:
@@ -165,9 +170,10 @@ def count(model: Any) -> Counted:
     promised = [_guarantee_at(step) for step in private]
     for step, guarantee in zip(private, promised, strict=True):
         problems += [(step.path, d.text) for d in step.place.demands if not d.met(guarantee)]
+    features = [step for step in steps if step.role is Role.FEATURES]
     only_labels = bool(promised) and all(g.unit is PrivacyUnit.LABEL for g in promised)
     if not only_labels:
-        problems += [(step.path, step.why) for step in steps if step.role is Role.FEATURES]
+        problems += [(step.path, step.why) for step in features]
     problems += _incomparable(private, promised)
     if problems:
         raise _error(model, problems)
@@ -175,21 +181,9 @@ def count(model: Any) -> Counted:
         raise NoGuaranteeError(
             f"nothing in this {type(model).__name__} is private, so that it promises nothing."
         )
-    tally = Tally(model, start.seen, [step.model.privacy_guarantee_ for step in private], start.name(model))
-    for step in private:
-        ledger = step.model.get_params(deep=False).get("ledger")
-        if why := understated(step.model.privacy_guarantee_, [ledger]):
-            tally.problems.append((step.path, why))
-    return Counted(_total(model, steps, private, promised), steps, private, tally.kept, tally.problems)
-
-
-def _total(
-    model: Any, steps: list[Step], private: list[Step], promised: list[PrivacyGuarantee]
-) -> PrivacyGuarantee:
     texts = [text for step in steps for text in step.assumptions]
     if sum(g.unit is PrivacyUnit.USER for g in promised) > 1:
         texts.append("all steps were given the same user_ids")
-    features = [step for step in steps if step.role is Role.FEATURES]
     texts += [f"features are public: {step.path} learns from them" for step in features]
     try:
         total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]
@@ -199,9 +193,14 @@ def _total(
     if any(step.place.adaptive for step in private):
         epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
         total = replace(total, epsilon=epsilon, delta=delta, adaptive=True)
-    if not texts:
-        return total
-    return replace(total, assumptions=tuple(dict.fromkeys((*total.assumptions, *texts))))
+    if texts:
+        total = replace(total, assumptions=tuple(dict.fromkeys((*total.assumptions, *texts))))
+    counted = [step.model.privacy_guarantee_ for step in private]
+    tally = Tally(model, start.seen, counted, start.name(model))
+    for step, own in zip(private, counted, strict=True):
+        if why := understated(own, [step.model.get_params(deep=False).get("ledger")]):
+            tally.problems.append((step.path, why))
+    return Counted(total, steps, private, tally.kept, tally.problems)
 
 
 def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuarantee]) -> float:

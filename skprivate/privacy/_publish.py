@@ -101,7 +101,7 @@ def kept_attributes(model: Any) -> dict[str, Any]:
     Of a class of scikit-learn or of this package: parameters, and what methods of the class assign. Else all.
     """
     state: dict[str, Any] = vars(model)
-    kind = type(model)
+    kind: Any = type(model)
     if not is_known(kind):
         return state
     names = _assigned(kind).union(_ASSIGNED_BY_HELPERS, model.get_params(deep=False)) - _CALLBACKS

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -21,7 +22,7 @@ from sklearn.ensemble import (
 from sklearn.feature_selection import SelectFromModel
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
@@ -398,12 +399,16 @@ def test_scores_of_an_earlier_bag_stay():
     assert hasattr(bag, "oob_prediction_") and not hasattr(copy, "oob_prediction_")
 
 
-def test_a_public_search_that_is_frozen_stays_whole():
+def test_public_models_that_are_frozen_stay_whole():
     public = GridSearchCV(LinearRegression(), {"positive": [True, False]}, cv=2).fit(X, Y)
     model = VotingRegressor([("a", FrozenEstimator(public)), ("b", UserLevelSGDRegressor(max_iter=5))]).fit(
         X, Y
     )
     np.testing.assert_array_equal(to_release(model).predict(X), model.predict(X))
+    calibrated = CalibratedClassifierCV(FrozenEstimator(LogisticRegression().fit(X, LABELS))).fit(X, LABELS)
+    members = [("a", FrozenEstimator(calibrated)), ("b", UserLevelSGDClassifier(max_iter=5))]
+    model = VotingClassifier(members).fit(X, LABELS)
+    np.testing.assert_array_equal(to_release(model).transform(X), model.transform(X))
     scaled = FrozenEstimator(make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y))
     model = VotingRegressor([("a", scaled), ("b", UserLevelSGDRegressor(max_iter=5))]).fit(X, Y)
     np.testing.assert_array_equal(to_release(model).predict(X), model.predict(X))
