@@ -11,6 +11,7 @@ from skprivate._report import PrivacyReport, make_report
 from skprivate._report._audit_facts import Audit
 from skprivate._report._ledger_facts import ledger_guarantee
 from skprivate.inspection._guarantee_of import count
+from skprivate.inspection._leaves import releases_when_transforming
 from skprivate.inspection._steps import Role
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy._dialect import must_be
@@ -144,13 +145,10 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
                 "delta": None if own is None else own.delta,
             }
         )
+    paths = {step.path: step.path if rows else name for step in found.private}
     # What releases in transform is charged there, once for each call.
     parts = [
-        (
-            step.path if rows else name,
-            step.model.privacy_guarantee_,
-            getattr(step.model, "releases_in", "fit") != "transform",
-        )
+        (paths[step.path], step.model.privacy_guarantee_, not releases_when_transforming(step.model))
         for step in found.private
     ]
     ledgers = dict.fromkeys(
@@ -162,7 +160,7 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
         "steps": rows,
         "ledgers": list(ledgers),
         "parts": parts,
-        "problems": found.problems,
+        "problems": [(paths.get(path, path), why) for path, why in found.problems],
         "local": not any(central for *_, central in parts),
     }
 

@@ -442,6 +442,7 @@ def test_a_guarantee_below_its_draws_is_refused_and_stops_a_report(number, whole
     for source in (model, part.privacy_guarantee_):
         report = privacy_report(source)
         assert report.verdict == "stop" and "its draws compose to" in report.findings[0]
+        assert sum("its draws compose to" in text for text in report.findings) == 1
 
 
 @pytest.mark.parametrize(
