@@ -26,25 +26,8 @@ _PARAMETER, _COMPOSITE, _SINGLE = "parameter", "composite", "single"
 class Tally:
     """Estimators that are published as they are, and what is fitted or promised without a step that accounts for it.
 
-    Follows a model as `pickle` does. Estimators among parameters that no step has visited become unfitted clones, so
-    that nothing is asked of them.
-
-    Parameters
-    ----------
-    model : estimator
-    seen : mapping of int to Seen
-        What the walk visited.
-    counted : sequence of PrivacyGuarantee
-        Guarantees that are in the total.
-    name : str
-        What the model is called.
-
-    Attributes
-    ----------
-    kept : dict of int to estimator
-        By their id.
-    problems : list of (str, str)
-        Where something lies, and what it is.
+    Follows a model as `pickle` does. Of estimators among parameters that no step has visited nothing is asked: they
+    become unfitted clones. ``kept`` are the others by their id, ``problems`` say where something lies and what it is.
     """
 
     def __init__(

@@ -91,49 +91,17 @@ _SCALE = (
 _PLAIN = "its fit takes statistics of private rows without noise"
 #: scikit-learn's estimators that learn from X and ignore y.
 _FEATURES_ONLY: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "StandardScaler",
-            "MinMaxScaler",
-            "MaxAbsScaler",
-            "RobustScaler",
-            "QuantileTransformer",
-            "PowerTransformer",
-        ),
-        _SCALE,
-    ),
-    **dict.fromkeys(
-        (
-            *(
-                "CountVectorizer",
-                "DictVectorizer",
-                "FactorAnalysis",
-                "FastICA",
-                "GaussianMixture",
-                "IncrementalPCA",
-            ),
-            *(
-                "IsolationForest",
-                "IterativeImputer",
-                "KBinsDiscretizer",
-                "KMeans",
-                "KNNImputer",
-                "KernelCenterer",
-            ),
-            *("KernelPCA", "MiniBatchKMeans", "MissingIndicator", "NMF", "Nystroem", "OneHotEncoder"),
-            *(
-                "OrdinalEncoder",
-                "PCA",
-                "RBFSampler",
-                "SimpleImputer",
-                "SplineTransformer",
-                "TfidfTransformer",
-            ),
-            *("TfidfVectorizer", "TruncatedSVD", "VarianceThreshold"),
-        ),
-        _PLAIN,
-    ),
-}
+    **dict.fromkeys((
+        "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "QuantileTransformer", "PowerTransformer",
+    ), _SCALE),
+    **dict.fromkeys((
+        "CountVectorizer", "DictVectorizer", "FactorAnalysis", "FastICA", "GaussianMixture", "IncrementalPCA",
+        "IsolationForest", "IterativeImputer", "KBinsDiscretizer", "KMeans", "KNNImputer", "KernelCenterer",
+        "KernelPCA", "MiniBatchKMeans", "MissingIndicator", "NMF", "Nystroem", "OneHotEncoder", "OrdinalEncoder",
+        "PCA", "RBFSampler", "SimpleImputer", "SplineTransformer", "TfidfTransformer", "TfidfVectorizer",
+        "TruncatedSVD", "VarianceThreshold",
+    ), _PLAIN),
+}  # fmt: skip
 
 
 def is_private(model: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from skprivate.privacy import PrivacyGuarantee
 
@@ -67,16 +67,8 @@ class Step:
     place: Place
 
 
-@dataclass(frozen=True)
-class Seen:
-    """An estimator that a walk visited.
-
-    Parameters
-    ----------
-    model : estimator
-    kind : {"composite", "single", "stateless"}
-        Whether a rule names its parts, or it accounts for all that it has learnt, or it needs no fit.
-    """
+class Seen(NamedTuple):
+    """An estimator that a walk visited: rules name the parts of a composite, and what is stateless needs no fit."""
 
     model: Any
     kind: Literal["composite", "single", "stateless"]

@@ -48,13 +48,7 @@ _NEEDS = {
 def published_copy(model: Any, *, allow_invalid: bool = False, kept: Mapping[int, Any] | None = None) -> Any:
     """A copy in which ledgers, paths, caches and generators are None, however deep they lie.
 
-    Parameters
-    ----------
-    model : object
-    allow_invalid : bool
-        Whether guarantees may be invalid for release.
-    kept : mapping of int to estimator, optional
-        Fitted estimators that stay, by their id: all others become unfitted clones. By default all stay.
+    ``kept`` are fitted estimators that stay, by their id: all others become unfitted clones. By default all stay.
 
     Raises
     ------

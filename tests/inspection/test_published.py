@@ -249,6 +249,7 @@ def test_of_private_estimators_all_that_a_fit_sets_is_published_and_nothing_else
     model = clone(estimator).set_params(random_state=None)
     model.fit(*([data.X] if data.y is None else [data.X, data.y]), **data.metadata)
     model.note_, model._note = np.full(2, NUMBER), SECRET
+    assert "names and types of the columns are public" in model.privacy_guarantee_.assumptions
     copy = model.to_release()
     assert secrets_in(copy) == [] and {*vars(model)} - {*vars(copy)} == {"note_", "_note"}
 

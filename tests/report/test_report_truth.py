@@ -77,6 +77,20 @@ def test_a_total_that_leaves_the_model_out():
         assert "not charged" in privacy_report(source, ledger=budget()).findings[0]
 
 
+@pytest.mark.parametrize("ledger", [None, budget()])
+@pytest.mark.parametrize("n_open", [0, 1, 8])
+def test_what_nobody_has_said_is_a_reason_to_wait(ledger, n_open):
+    answers = {name: "said" if k >= n_open else "  " for k, name in enumerate(QUESTIONS)}
+    report = privacy_report(UserLevelMean(ledger=ledger).fit(X, user_ids=USERS), answers=answers)
+    said = {0: [], 1: ["1 question is open: see section 8."], 8: ["8 questions are open: see section 8."]}
+    expected = (
+        [] if ledger else ["No ledger was given: nothing is known of other releases from the same data."]
+    )
+    assert list(report.findings) == expected + said[n_open]
+    assert report.verdict == ("caution" if report.findings else "holds")
+    assert all(text in report.to_html() for text in report.findings)
+
+
 def test_a_step_that_nobody_paid_for():
     ledger = budget()
     scaler = PrivateStandardScaler(epsilon=0.5, bounds=(0, 1), ledger=ledger)
