@@ -7,6 +7,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -48,7 +50,16 @@ from skprivate.preprocessing import (
     PublicScaler,
 )
 from skprivate.preprocessing._additive_pipeline import AdditivePipeline
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
+from skprivate.privacy import (
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    PureEvent,
+    open_release,
+    public_generator,
+)
+from skprivate.privacy._understated import understated
 from skprivate.utils.estimator_checks import default_data
 
 SECRET, NUMBER = "secret-hamlet-4711", 123456.7890625
@@ -484,3 +495,34 @@ def test_routed_models_keep_what_they_ask_for():
         model = VotingRegressor(members).fit(X, Y, user_ids=np.arange(120))
     copy = to_release(model)
     assert copy.estimators[0][1].get_metadata_routing().fit.requests == {"user_ids": True}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["laplace", "gaussian"]),
+            st.floats(0.01, 3.0),
+            st.integers(0, 30),
+            st.integers(1, 3),
+            st.sampled_from([0.0, 1e-9, 1e-3]),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_no_release_and_no_sum_of_releases_is_taken_for_an_edited_one(releases):
+    found = []
+    for kind, size, planned, beside, delta in releases:
+        gaussian = kind == "gaussian" and delta > 0
+        event = GaussianEvent(3.0 / size) if gaussian else PureEvent(size)
+        plan = [(event, planned)] if planned else []
+        release = open_release(epsilon=1e3, delta=delta, unit="row", adjacency="add-remove", plan=plan)
+        for _ in range(beside):
+            release._charge({LaplaceEvent(size / 7): 1})
+        found.append(release.close())
+    whole = found[0].compose(*found[1:])
+    for guarantee in (*found, whole, whole.compose(found[0])):
+        assert understated(guarantee) == ""
+        if guarantee.epsilon > 0:
+            assert understated(replace(guarantee, epsilon=guarantee.epsilon / 1e3))
