@@ -8,8 +8,6 @@ from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar, Self
 
-from sklearn.utils.validation import check_is_fitted
-
 from skprivate._progress import steps
 from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _VisualBlock
 from skprivate.partitions import OverBlocks
@@ -26,12 +24,18 @@ from skprivate.privacy import (
 from skprivate.privacy._account import price_of_plan
 from skprivate.privacy._events import count_events
 from skprivate.privacy._ledger_shown import shown_parameters
-from skprivate.privacy._publish import published_copy
 from skprivate.privacy._risk_target import keep_to_target, settled_budget
 from skprivate.privacy._warnings import warn_if_large
 
-__all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
+__all__ = [
+    "DELTA_CONSTRAINT",
+    "PRIVACY_CONSTRAINTS",
+    "PrivateEstimatorMixin",
+    "fit_context",
+]
 
+#: What every fit takes for public, and may keep (``feature_names_in_``).
+COLUMNS_ARE_PUBLIC = "names and types of the columns are public"
 #: Constraints of the parameters that every private estimator has.
 PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
     "epsilon": [Interval(Real, 0, None, closed="neither"), RiskTarget],
@@ -123,7 +127,7 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         return list(_parameter_names(cls))
 
     def to_release(self, *, allow_invalid: bool = False) -> Self:
-        """A copy of the fitted estimator that may be published: no ledgers, no paths, no generators.
+        """Make a copy of the fitted estimator that may be published, as `skprivate.inspection.to_release` does.
 
         Parameters
         ----------
@@ -139,16 +143,18 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         Raises
         ------
         ValueError
-            If a guarantee in it is not valid for release, or promises nothing.
+            If no guarantee holds for it, or a guarantee in it is not valid for release.
         TypeError
             If it cannot be pickled, so not be published.
 
         See Also
         --------
-        skprivate.inspection.to_release : For pipelines and other composites.
+        skprivate.inspection.to_release : What the copy holds; for pipelines and other composites, too.
         """
-        check_is_fitted(self, "privacy_guarantee_")
-        published: Self = published_copy(self, allow_invalid=allow_invalid)
+        # Late: the walk knows every class of the package.
+        from skprivate.inspection import to_release
+
+        published: Self = to_release(self, allow_invalid=allow_invalid)
         return published
 
     def _sk_visual_block_(self) -> _VisualBlock:
@@ -181,7 +187,7 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         mechanism : Mechanism
             Its ``events`` are reserved before the block begins.
         unit, adjacency, metric, assumptions, reach
-            As in `skprivate.privacy.open_release`.
+            As in `skprivate.privacy.open_release`; that names and types of columns are public is added.
         n_units : int or None
             How many units there are, where that number is public: under replace-one, or given. A δ of 1/n or more
             is warned about (`skprivate.privacy.LargeDeltaWarning`) before anything is spent. None where it is
@@ -227,7 +233,7 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
                 ledger=self.ledger,  # type: ignore[attr-defined]
                 label=type(self).__name__,
                 theorem=mechanism.theorem,
-                assumptions=assumptions,
+                assumptions=(COLUMNS_ARE_PUBLIC, *assumptions),
                 plan=mechanism.events,
                 reach=reach,
                 parameters=parameters,

@@ -192,8 +192,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if box is not None and self.out_of_bounds == "raise":
             rows = rows.map(partial(_inside, box=box))
         n_rows = rows.n_rows  # where rows lie in blocks, all are read and checked before anything is paid
-        assumptions = ("names and types of the columns are public",)  # rows come back in the same table
-        assumptions += ("bounds are public",) if box is not None and n_features else ()
+        assumptions = ("bounds are public",) if box is not None and n_features else ()
         if self.metric == "rows":
             mechanism = self._hierarchy(n_features, box, resolution, columns)
             terms = {"unit": "row", "adjacency": "add-remove"}
