@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sklearn.base import clone
 from test_common import ESTIMATORS
 
 import skprivate
+from skprivate._report._facts import versions
 from skprivate.privacy import public_generator
 from skprivate.utils.estimator_checks import default_data
 
@@ -153,3 +155,28 @@ def test_tests_that_pages_name_exist():
         if not any(test.startswith(found[:-1]) if found.endswith("…") else test == found for test in known)
     ]
     assert not missing
+
+
+#: Versions that nobody can install, or that are still being made: what broke once is not what is installed.
+UNSAID = {skprivate.__version__, skprivate.__version__.partition(".dev")[0], "0.1.0"}
+SAID = [*PAGES, *(ROOT / "changelog.d").glob("*.md"), *(ROOT / "skprivate").rglob("*.py")]
+
+
+def test_no_page_speaks_of_the_current_version_in_the_past_tense():
+    """History is that of commits and of released versions; pages, docstrings and fragments name no other."""
+    version = re.compile("|".join(rf"\b{re.escape(one)}\b(?!\.\d)" for one in sorted(UNSAID)))
+    allowed = {ROOT / "skprivate" / "__init__.py", ROOT / "changelog.d" / "version.changed.md"}
+    found = [
+        str(page.relative_to(ROOT))
+        for page in SAID
+        if page not in allowed and version.search(page.read_text())
+    ]
+    assert not found, found
+
+
+def test_the_version_has_one_source():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"] and "version" in project["project"]["dynamic"]
+    assert project["tool"]["hatch"]["version"]["path"] == "skprivate/__init__.py"
+    assert versions()["skprivate"] == skprivate.__version__
+    assert f"## {skprivate.__version__.partition('.dev')[0]}" in (ROOT / "CHANGELOG.md").read_text()
