@@ -142,13 +142,7 @@ class BinaryHierarchy(Mechanism):
 
 @dataclass(frozen=True)
 class BoxedHierarchy(Mechanism):
-    """A binary hierarchy of the rows' box, which is public or found by `PrivateBounds`.
-
-    Parameters
-    ----------
-    box : Box or PrivateBounds
-    hierarchy : BinaryHierarchy
-    """
+    """A binary hierarchy of the rows' box, which is public or found by `PrivateBounds`."""
 
     box: Box | PrivateBounds
     hierarchy: BinaryHierarchy
