@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -14,17 +14,13 @@ from skprivate.partitions import OverBlocks
 from skprivate.privacy import (
     Adjacency,
     Mechanism,
-    PrivacyGuarantee,
     PrivacyLedger,
     PrivacyUnit,
     Release,
-    RiskTarget,
     open_release,
 )
 from skprivate.privacy._account import price_of_plan
-from skprivate.privacy._events import count_events
 from skprivate.privacy._ledger_shown import shown_parameters
-from skprivate.privacy._risk_target import keep_to_target, settled_budget
 from skprivate.privacy._warnings import warn_if_large
 
 __all__ = [
@@ -38,7 +34,7 @@ __all__ = [
 COLUMNS_ARE_PUBLIC = "names and types of the columns are public"
 #: Constraints of the parameters that every private estimator has.
 PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
-    "epsilon": [Interval(Real, 0, None, closed="neither"), RiskTarget],
+    "epsilon": [Interval(Real, 0, None, closed="neither")],
     "random_state": ["random_state"],
     "ledger": [PrivacyLedger, None],
 }
@@ -112,8 +108,6 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         must then leave nothing that depends on the data.
     privacy_guarantee_ : PrivacyGuarantee
         Set when `_releasing` ends without an error.
-    epsilon_ : float
-        Set where ``epsilon`` is a `RiskTarget`: the number that ``fit`` found for it, and saw as ``self.epsilon``.
     """
 
     releases_in: ClassVar[str] = "fit"
@@ -164,10 +158,6 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         details = str(self)
         return _VisualBlock("single", self, names=name, name_details=details, name_caption=caption)
 
-    def _settled_budget(self, plan: Callable[[], Any]) -> AbstractContextManager[None]:
-        """A number for ``epsilon`` while a fit runs, where it is a `RiskTarget`; ``plan`` fits up to the payment."""
-        return settled_budget(self, plan)
-
     @contextmanager
     def _releasing(
         self,
@@ -205,17 +195,6 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         """
         epsilon: float = self.epsilon  # type: ignore[attr-defined]
         delta: float = getattr(self, "delta", 0.0)
-
-        def planned() -> PrivacyGuarantee:
-            price = price_of_plan(mechanism.events, epsilon, delta) if mechanism.events else (epsilon, delta)
-            relation = {"unit": PrivacyUnit(unit), "adjacency": Adjacency(adjacency), "metric": metric}
-            return PrivacyGuarantee(*price, **relation, events=tuple(count_events(mechanism.events).items()))
-
-        parameters, limit = shown_parameters(self), epsilon
-        if (kept := keep_to_target(self, planned)) is not None:
-            target, allowed = kept
-            parameters["epsilon"] = f"{target!r}: {epsilon!r}"
-            limit = max(allowed.epsilon, 1e-300)  # nothing beside the plan fits what the plan costs
         if (
             n_units is not None
             and delta * n_units >= 1
@@ -224,7 +203,7 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
             warn_if_large(delta, n_units, str(unit), type(self).__name__)
         with (
             open_release(
-                epsilon=limit,
+                epsilon=epsilon,
                 delta=delta,
                 unit=unit,
                 adjacency=adjacency,
@@ -236,10 +215,9 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
                 assumptions=(COLUMNS_ARE_PUBLIC, *assumptions),
                 plan=mechanism.events,
                 reach=reach,
-                parameters=parameters,
+                parameters=shown_parameters(self),
             ) as release,
             steps("release", mechanism.n_draws) as release.after_draw,
         ):
-            release._only_planned = kept is not None and bool(mechanism.events)
             yield release
         self.privacy_guarantee_ = release.close()

@@ -111,7 +111,7 @@ def test_imports_go_one_way(path):
     for name in imported(SOURCES[path]):
         if name.startswith("skprivate.") and (path, name) not in HANDED_UP:
             target = name.split(".")[1]
-            assert target in MAY_IMPORT[part] | {part}, f"{path} must not import {name}."
+            assert target in MAY_IMPORT[part] | {part, "__version__"}, f"{path} must not import {name}."
 
 
 @for_every([path for path in SOURCES if path != "skprivate/privacy/_randomness.py"])
