@@ -5,7 +5,7 @@ import re
 import warnings
 from collections import UserList
 from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -168,12 +168,7 @@ def _fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], 
     def decorator(fit_method):
         @functools.wraps(fit_method)
         def told(estimator, *args, **kwargs):
-            def plan():
-                with listening(None):
-                    fit_method(estimator, *args, **kwargs)
-
-            settled = getattr(estimator, "_settled_budget", lambda _: nullcontext())
-            with settled(plan), _telling_callbacks(estimator):
+            with _telling_callbacks(estimator):
                 return fit_method(estimator, *args, **kwargs)
 
         checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(told)

@@ -251,7 +251,7 @@ def test_a_pickle_without_a_version_is_an_old_one():
     from skprivate.privacy import OtherVersionWarning
 
     model = PublicScaler()
-    with pytest.warns(OtherVersionWarning, match="by skprivate 0.1 or older"):
+    with pytest.warns(OtherVersionWarning, match="by skprivate before 0.2"):
         model.__setstate__({"center": 1.0})
     assert model.center == 1.0
 

@@ -26,10 +26,6 @@ class Failure:
     """What went wrong in a block, as a value.
 
     Dask writes the arguments of a task that raises, the rows among them, to its logs; so no task raises.
-
-    Parameters
-    ----------
-    error : Exception
     """
 
     def __init__(self, error: Exception) -> None:
