@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._labels import check_classes, read_labels, read_numbers
 from skprivate.aggregate._aggregation import class_sums, number_sums
 from skprivate.aggregate._bag_plan import FeatureSet, KeyCounter
 from skprivate.aggregate._block_columns import encode_blocks
@@ -38,11 +39,8 @@ from skprivate.aggregate._label_sums import (
 )
 from skprivate.aggregate._labels import (
     check_bounds,
-    check_classes,
     check_label_privacy,
-    check_label_types,
     class_targets,
-    keep_types,
     number_targets,
 )
 from skprivate.aggregate._membership import Membership, assign_bags
@@ -187,13 +185,13 @@ class OpenCuratedBags:
         """
         self._open()
         if is_partitioned(X):
-            names, tables = table_blocks(X, y, partial(read_columns, tighten=False), _checked_labels)
+            names, tables = table_blocks(X, y, partial(read_columns, tighten=False), self._read)
             self._check_names(names)
             rows: Partitions = encode_blocks(tables, self._columns, self._targets)
         else:
             names, values = read_columns(X)
             self._check_names(names)
-            labels = _checked_labels(np.asarray(keep_types(y)))
+            labels = np.asarray(self._read(y))
             if labels.shape != (values[0].size,):
                 raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
             rows = InMemory(Labelled.of(self._targets(labels), encode_known(values, self._columns)))
@@ -258,7 +256,7 @@ class OpenCuratedBags:
         )
         sums: ClassSums | NumberSums
         if self._classes is not None:
-            sums = class_sums(membership, len(self._classes), **asked)
+            sums = class_sums(membership, self._classes, **asked)
         else:
             sums = number_sums(membership, self._bounds, **asked)
         with open_release(
@@ -302,6 +300,10 @@ class OpenCuratedBags:
         if list(names) != known:
             raise ValueError(f"X must have the columns {known}, in this order, got {list(names)}.")
 
+    @property
+    def _read(self) -> Any:
+        return read_numbers if self._classes is None else partial(read_labels, classes=self._classes)
+
     def _targets(self, labels: NDArray[Any]) -> NDArray[Any]:
         if self._classes is None:
             return number_targets(labels)
@@ -325,11 +327,6 @@ class OpenCuratedBags:
                 index, _, cells = make_cells(counts, self._n_codes, one, min_size=min_size)
                 parts.append(_sums_at(cells, sums, index.n_cells))
         return np.concatenate(parts)
-
-
-def _checked_labels(labels: NDArray[Any]) -> NDArray[Any]:
-    check_label_types(labels)
-    return labels
 
 
 def _form(

@@ -12,11 +12,12 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skprivate._sklearn import StrOptions, _check_y, _fit_context, check_class_labels
+from skprivate._labels import check_classes, distinct, label_array, read_labels
+from skprivate._sklearn import StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.aggregate._bag_objective import BagObjective, class_objective
 from skprivate.aggregate._label_sums import Labelled
-from skprivate.aggregate._labels import check_classes, check_label_types, class_targets, keep_types
+from skprivate.aggregate._labels import class_targets
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood
@@ -197,34 +198,28 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self._check_intercept()
         self._check_submodel()
         given = None if self.classes is None else check_classes(self.classes)
-        # A label that public classes do not have is no error.
-        checked = given is None or self.epsilon is None
         rows: Partitions
         if is_partitioned(X):
-            read = partial(_read_labels, estimator=type(self)(), checked=checked)
-            public, blocks = self._learn_blocks(
-                X, y, row_keys, read, np.unique if given is None else no_labels
-            )
-            plain = self._two_or_more(public.distinct_labels() if given is None else given)
+            read = partial(read_labels, classes=given)
+            look = distinct if given is None else no_labels
+            public, blocks = self._learn_blocks(X, y, row_keys, read, look)
+            plain = self._two_or_more(list(public.labels) if given is None else given)
             rows = labelled_blocks(blocks, self._targets_of(plain))
         else:
-            y = y if checked else keep_types(y)
-            check_label_types(y)
+            y = read_labels(y, classes=given)
             X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
-            if checked:
-                check_class_labels(y)
             public = PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys))
             if y.ndim == 2 and y.shape[1] > 1:
                 return self._fit_indicators(public, y)
             labels = column_or_1d(y, warn=True)
-            plain = self._two_or_more(np.unique(labels).tolist() if given is None else given)
+            plain = self._two_or_more(distinct(labels) if given is None else given)
             rows = InMemory(Labelled.of(self._targets_of(plain)(labels)))
-        self.classes_ = np.asarray(plain)
+        self.classes_ = label_array(plain)
         n_outputs = 1 if len(plain) == 2 else len(plain)
         self._fit_bags(
             public,
             rows,
-            lambda bags: indicator_sums(bags, n_outputs, min(2, n_outputs), self.epsilon),
+            lambda bags: indicator_sums(bags, n_outputs, min(2, n_outputs), self.epsilon, tuple(plain)),
             tuple(plain),
         )
         return self
@@ -341,7 +336,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
                 raise ValueError(
                     f"bags name {len(report.classes)} classes but their label sums have {outputs} columns."
                 )
-            self.classes_ = np.asarray(report.classes)
+            self.classes_ = label_array(report.classes)
         elif outputs == 1:
             self.classes_ = np.array([0, 1])
         else:
@@ -362,12 +357,3 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         tags.target_tags.multi_output = False
         tags.classifier_tags.multi_label = True
         return tags
-
-
-def _read_labels(y: Any, *, estimator: Any, checked: bool) -> Any:
-    """Checked labels; ``checked`` refuses what is no class label, which is private where classes are given."""
-    check_label_types(y)
-    labels = column_or_1d(_check_y(y, multi_output=True, estimator=estimator), warn=True)
-    if checked:
-        check_class_labels(labels)
-    return labels

@@ -500,7 +500,6 @@ def test_counts_are_those_of_all_blocks_together(blocks):
     )
     np.testing.assert_array_equal(keys, expected[0])
     np.testing.assert_array_equal(counts, expected[1])
-    np.testing.assert_array_equal(parts.distinct(np.ravel), expected[0])
 
 
 def test_a_source_that_changes_is_noticed_by_a_shuffle():
