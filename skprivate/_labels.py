@@ -17,15 +17,19 @@ from skprivate._validation import DATES
 Labels = npt.NDArray[Any]
 #: For guarantees: what is read off y without being paid for.
 PUBLIC_LABELS = "the set of labels is public"
-_TEXT, _NUMBERS, _BYTES = "text", "numbers", "bytes"
-_OF_DTYPE = {"U": _TEXT, "S": _BYTES, **dict.fromkeys("biuf", _NUMBERS)}
+_TEXT, _NUMBERS = "text", "numbers"
+_OF_DTYPE = {"U": _TEXT, **dict.fromkeys("biuf", _NUMBERS)}
 _MISSING = ("NoneType", "NAType", "NaTType")
 #: Who changes labels on their way to an estimator.
 ENCODED = (
     "scikit-learn's meta-estimators (VotingClassifier, cross_val_predict(method='predict_proba'), …) encode labels as "
     "0, 1, …"
 )
-_EXAMPLES = {"private_label": "private_label=1", "class_weight": "class_weight={0: 1.0, 1: 2.0}"}
+_EXAMPLES = {
+    "classes": "classes=[0, 1]",
+    "private_label": "private_label=1",
+    "class_weight": "class_weight={0: 1.0, 1: 2.0}",
+}
 
 
 def read_labels(y: Any, **public: Any) -> Any:
@@ -52,11 +56,9 @@ def read_labels(y: Any, **public: Any) -> Any:
     own = kind_of(labels)
     for name, given in public.items():
         if given is not None and own and own != (found := kind_of(given, name)):
-            example = _EXAMPLES.get(name, f"{name}=[0, 1]")
-            raise TypeError(
-                f"{name} must be of the kind of the labels: y holds {own}, {name} {found}. {ENCODED}: leave {name} out "
-                f"there, or encode y and give {example}."
-            )
+            example = _EXAMPLES.get(name)
+            advice = f" {ENCODED}: leave {name} out there, or encode y and give {example}." if example else ""
+            raise TypeError(f"y must hold {found}, as {name} does, got {own}.{advice}")
     return labels
 
 
@@ -69,7 +71,7 @@ def public_labels(estimator: Any) -> dict[str, Any]:
 
 
 def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
-    """The one kind of labels, "text", "numbers" or "bytes"; None if there are none. Refuses missing ones."""
+    """The one kind of labels, "text" or "numbers"; None if there are none. Refuses missing ones."""
     if not isinstance(labels, np.ndarray):
         labels = np.array([*labels, None], dtype=object)[:-1]
     if labels.size == 0:
@@ -86,9 +88,9 @@ def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
             f"{name} must hold numbers or class labels (strings, integers, booleans), got {', '.join(odd)}. "
             + ("Complex data not supported." if numbers else f"{DATES}.")
         )
+    _refuse_missing(labels.dtype.kind in "fO" and bool(np.any(labels != labels)), name)
     if len(set(kinds.values())) > 1:
         raise TypeError(f"{name} must be all strings or all numbers, got several kinds.")
-    _refuse_missing(labels.dtype.kind in "fO" and bool(np.any(labels != labels)), name)
     return kinds.popitem()[1]
 
 
@@ -187,8 +189,6 @@ def _column(series: nw.Series[Any]) -> Labels:
 def _kind(entry: type) -> str | None:
     if issubclass(entry, str):
         return _TEXT
-    if issubclass(entry, bytes):
-        return _BYTES
     return _NUMBERS if issubclass(entry, Real | Decimal | np.bool) else None
 
 

@@ -42,26 +42,12 @@ _READ_OFF = "that the labels are numbers and no classes is public"
 
 
 def class_sums(
-    membership: Membership,
-    classes: Sequence[Any],
-    *,
-    epsilon: float | None,
-    delta: float,
-    mechanism: NoiseName,
+    membership: Membership, n_classes: int, given: Sequence[Any] | None = None, **asked: Any
 ) -> ClassSums:
-    """Class counts of all bags: of the second class of two, or of each of several."""
-    outputs, moved = (1, 1) if len(classes) == 2 else (len(classes), 2)
-    return ClassSums.plan(
-        membership,
-        outputs,
-        moved,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        classes=tuple(classes),
-        theorem=THEOREM,
-        assumptions=ASSUMPTIONS,
-    )
+    """Class counts of all bags: of the second class of two, or of each of several, which may be ``given``."""
+    outputs, moved = (1, 1) if n_classes == 2 else (n_classes, 2)
+    said: dict[str, Any] = {"classes": tuple(given or ()), "theorem": THEOREM, "assumptions": ASSUMPTIONS}
+    return ClassSums.plan(membership, outputs, moved, **asked, **said)
 
 
 def number_sums(
@@ -181,7 +167,7 @@ def make_curated_bags(
         assumptions = (*NUMBER_ASSUMPTIONS, *((_READ_OFF,) if _is_auto(classes) else ()))
         sums = number_sums(membership, check_bounds(label_bounds), assumptions=assumptions, **asked)
     else:
-        sums = class_sums(membership, found, **asked)
+        sums = class_sums(membership, len(found), None if _is_auto(classes) else found, **asked)
     if epsilon is None:
         return membership.report(
             sums.exact(rows), no_privacy(sums.assumptions), None if found is None else tuple(found)
@@ -250,7 +236,7 @@ def _is_auto(classes: Any) -> bool:
     return isinstance(classes, str)
 
 
-#: Kinds of the labels ("b", "i", "f", "text", "bytes"), and distinct ones: no more than it takes to see numbers.
+#: Kinds of the labels ("b", "i", "f", or "text"), and distinct ones: no more than it takes to see numbers.
 _Seen = tuple[frozenset[str], frozenset[Any]]
 
 

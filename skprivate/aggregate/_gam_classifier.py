@@ -193,9 +193,12 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
             coded = self._code_memory(names, values, self._targets_of(classes)(labels))
 
         def plan(membership: Membership) -> ClassSums:
-            return class_sums(
-                membership, classes, epsilon=self.epsilon, delta=self.delta, mechanism=self.mechanism
-            )
+            asked: dict[str, Any] = {
+                "epsilon": self.epsilon,
+                "delta": self.delta,
+                "mechanism": self.mechanism,
+            }
+            return class_sums(membership, len(classes), given, **asked)
 
         membership, bags = self._aggregate(*coded, plan, 1.0, tuple(classes))
         self.classes_ = label_array(classes)

@@ -171,7 +171,7 @@ class ClassSums(Mechanism):
     noise : LabelNoise or None
         None for exact counts.
     classes : tuple
-        Labels of the outputs, where they are classes that exclude each other.
+        Those that were given; nobody is warned of others that have no rows.
     theorem, assumptions
         For the guarantee.
     """

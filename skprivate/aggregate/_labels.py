@@ -68,12 +68,12 @@ def warn_of_absent(
     classes: Sequence[Any] | None, sums: NDArray[Any], sizes: NDArray[Any], variance: float
 ) -> None:
     """Warn of classes whose released counts in all bags are noise, where those of others would stand out."""
-    total, error = float(sizes.sum()), _CLEAR * math.sqrt(sizes.size * variance)
+    total, error = float(sizes.sum()), 1.0 + _CLEAR * math.sqrt(sizes.size * variance)
     if not classes or _CLEAR * len(classes) * error > total:
         return
     found = sums.sum(axis=0, dtype=np.float64)
     counts = [total - found[0], found[0]] if len(classes) == 2 else found.tolist()
-    absent = [label for label, count in zip(classes, counts, strict=True) if count < error]
+    absent = [label for label, count in zip(classes, counts, strict=True) if count <= error]
     if absent:
         warn_caller(
             f"by the released counts no more rows than noise hides have labels among {absent!r} of classes="

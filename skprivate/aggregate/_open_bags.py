@@ -256,7 +256,7 @@ class OpenCuratedBags:
         )
         sums: ClassSums | NumberSums
         if self._classes is not None:
-            sums = class_sums(membership, self._classes, **asked)
+            sums = class_sums(membership, len(self._classes), self._classes, **asked)
         else:
             sums = number_sums(membership, self._bounds, **asked)
         with open_release(

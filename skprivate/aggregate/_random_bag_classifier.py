@@ -219,7 +219,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self._fit_bags(
             public,
             rows,
-            lambda bags: indicator_sums(bags, n_outputs, min(2, n_outputs), self.epsilon, tuple(plain)),
+            lambda bags: indicator_sums(bags, n_outputs, min(2, n_outputs), self.epsilon, tuple(given or ())),
             tuple(plain),
         )
         return self

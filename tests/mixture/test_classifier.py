@@ -289,7 +289,7 @@ GOOD = blobs()
     ("parameters", "private", "y", "message"),
     [
         ({"private_label": 2}, None, None, r"private_label must be one of the two labels \[0, 1\], got 2"),
-        ({"private_label": "1"}, None, None, "private_label must be of the kind of the labels"),
+        ({"private_label": "1"}, None, None, "y must hold text, as private_label does, got numbers"),
         ({}, np.zeros(100, dtype=bool), None, "There are no private rows"),
         ({}, np.ones(99, dtype=bool), None, "one entry for each of the 100 rows, got 99"),
         ({}, np.ones(100, dtype=int), None, "boolean mask, got dtype int64"),

@@ -408,7 +408,7 @@ class Broken(Absolute):
         (classifier, {}, {"y": "y"}, "Unknown label type: continuous"),
         (classifier, {"label": "yes"}, {"y": "label"}, "only one class"),
         (partial(UserLevelSelector, REGRESSIONS), {}, {"y": "label"}, "y must hold numbers"),
-        (partial(UserLevelSelector, CLASSIFIERS), {}, {"y": "y"}, "y must hold numbers"),
+        (partial(UserLevelSelector, CLASSIFIERS), {}, {"y": "y"}, "y must hold text, as .* does, got"),
     ],
 )
 def test_what_is_wrong_costs_nothing(make, change, call, words, backend, tmp_path):
