@@ -5,21 +5,27 @@ One label changes nothing of what others contribute.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import warnings
 from functools import partial
+from inspect import signature
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from combinations import LINES
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.utils import all_estimators as composites
 
 from skprivate import (
     CuratedBagGAMClassifier,
@@ -280,6 +286,39 @@ def test_who_encodes_labels_is_said(name):
             TypeError, match=r"VotingClassifier.* encode labels.*leave \w+ out there, or encode y"
         ):
             call()
+
+
+class Spy(LogisticRegression):
+    """Keeps the kinds of all labels that any copy of it was fitted to."""
+
+    kinds: ClassVar[set[str]] = set()
+
+    def fit(self, X, y, sample_weight=None):
+        self.kinds.add(np.asarray(y).dtype.kind)
+        return super().fit(X, y)
+
+
+def encoders():
+    """The meta-estimators of scikit-learn that give their members other labels than text."""
+    for name, composite in composites(type_filter="classifier"):
+        takes = signature(composite).parameters
+        member = {"estimator": Spy()} if "estimator" in takes else {"estimators": [("spy", Spy())]}
+        grids = {key: {"C": [1.0]} for key in ("param_grid", "param_distributions") if key in takes}
+        if not takes.keys() & member:
+            continue
+        Spy.kinds.clear()
+        with contextlib.suppress(ValueError, IndexError):  # chains take numbers only
+            composite(**member, **grids, **({"ensemble": False} if "ensemble" in takes else {})).fit(X, TEXTS)
+        if Spy.kinds - {"U", "O"}:
+            yield name
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_page_names_whoever_encodes_labels():
+    found = set(encoders())
+    assert {"VotingClassifier", "BaggingClassifier", "StackingClassifier"} <= found
+    rows = [one.tried for one in LINES if one.name.startswith("encoded_by_")]
+    assert all(any(f"`{name}" in row for row in rows) for name in found), found
 
 
 def test_every_public_label_is_compared():

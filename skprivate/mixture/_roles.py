@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
-from skprivate._labels import check_classes, distinct, encode_classes, label_array, plain
+from skprivate._labels import check_classes, distinct, encode_classes, label_array, plain, together
 from skprivate.mixture._selection import ErrorWeights, Integers
 from skprivate.privacy import warn_caller
 
@@ -144,7 +144,7 @@ def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str
                 "other label may be absent."
             )
         return label_set
-    label_set = sorted(check_classes(classes))
+    label_set = together([check_classes(classes)])
     if len(label_set) != 2:
         raise ValueError(f"classes must hold two different labels, got {classes!r}.")
     return label_set

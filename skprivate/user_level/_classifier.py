@@ -260,7 +260,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         -------
         self : UserLevelSGDClassifier
         """
-        given = None if self.classes is None else sorted(check_classes(self.classes))
+        given = None if self.classes is None else together([check_classes(self.classes)])
         check = partial(labels, public=public_labels(self))
         checked = read_rows(self, X, user_ids, check, blank=UserLevelSGDClassifier(), y=y)
         classes = _known_classes(checked, given)
