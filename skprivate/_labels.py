@@ -136,26 +136,28 @@ def distinct(labels: Labels) -> list[Any]:
 
 def together(parts: Iterable[Iterable[Any]]) -> list[Any]:
     """The different labels of several blocks in order; all of one kind."""
-    found = sorted_labels({plain(label) for part in parts for label in part})
-    # Of the labels alone: how many there are beside how many rows is nobody's to be warned of.
-    if found:
+    found = list({plain(label) for part in parts for label in part})
+    if kind_of(
+        found
+    ):  # of the labels alone: how many there are beside how many rows is nobody's to be warned of
         check_class_labels(np.repeat(label_array(found), 3))
-    return found
-
-
-def sorted_labels(labels: Iterable[Any]) -> list[Any]:
-    """Labels of one kind in order."""
-    found = list(labels)
-    kind_of(found)
     return sorted(found)
+
+
+def two_or_more(found: Sequence[Any], estimator: Any) -> list[Any]:
+    """Classes, as many as a classifier needs."""
+    if len(found) < 2:
+        raise ValueError(
+            f"y has one class only: {type(estimator).__name__} can't train when only one class is present. Pass the "
+            "public classes if others may be absent."
+        )
+    return list(found)
 
 
 def label_array(labels: Sequence[Any]) -> Labels:
     """An array of the labels as they are: no two of them become one."""
     array = np.asarray(labels)
-    if array.tolist() != list(labels):
-        array = np.array(labels, dtype=object)
-    return array
+    return array if array.tolist() == list(labels) else np.array(labels, dtype=object)
 
 
 def plain(label: Any) -> Any:

@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length
 
-from skprivate._labels import check_classes, distinct, label_array, read_labels
+from skprivate._labels import check_classes, distinct, label_array, read_labels, two_or_more
 from skprivate._sklearn import _check_y, _fit_context
 from skprivate.aggregate._aggregation import class_sums
 from skprivate.aggregate._curated_bags import CuratedBags
@@ -183,35 +183,33 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         if is_partitioned(X):
             read = partial(read_labels, classes=given)
             tables, columns, seen = self._learn_blocks(X, y, read, distinct if given is None else None)
-            classes = self._two_or_more(seen if given is None else given)
-            coded = self._code_blocks(tables, columns, self._targets_of(classes))
+            classes, targets = self._found(seen if given is None else given)
+            coded = self._code_blocks(tables, columns, targets)
         else:
             names, values = self._read(X, reset=True)
             labels = _check_y(read_labels(y, classes=given), estimator=self)
             check_consistent_length(values[0], labels)
-            classes = self._two_or_more(distinct(labels) if given is None else given)
-            coded = self._code_memory(names, values, self._targets_of(classes)(labels))
+            classes, targets = self._found(distinct(labels) if given is None else given)
+            coded = self._code_memory(names, values, targets(labels))
 
         def plan(membership: Membership) -> ClassSums:
-            asked: dict[str, Any] = {
-                "epsilon": self.epsilon,
-                "delta": self.delta,
-                "mechanism": self.mechanism,
-            }
-            return class_sums(membership, len(classes), given, **asked)
+            return class_sums(
+                membership,
+                len(classes),
+                given,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                mechanism=self.mechanism,
+            )
 
         membership, bags = self._aggregate(*coded, plan, 1.0, tuple(classes))
         self.classes_ = label_array(classes)
         self._learn(coded[1], membership.indexes, bags)
         return self
 
-    def _two_or_more(self, classes: list[Any]) -> list[Any]:
-        if len(classes) < 2:
-            raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
-        return classes
-
-    def _targets_of(self, classes: list[Any]) -> Callable[[Any], FloatArray]:
-        return partial(class_targets, classes=classes, strict=self.epsilon is None)
+    def _found(self, classes: list[Any]) -> tuple[list[Any], Callable[[Any], FloatArray]]:
+        strict = self.epsilon is None
+        return two_or_more(classes, self), partial(class_targets, classes=classes, strict=strict)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Scores of the classes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -12,7 +11,7 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skprivate._labels import check_classes, distinct, label_array, read_labels
+from skprivate._labels import check_classes, distinct, label_array, read_labels, read_numbers, two_or_more
 from skprivate._sklearn import StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.aggregate._bag_objective import BagObjective, class_objective
@@ -203,8 +202,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             read = partial(read_labels, classes=given)
             look = distinct if given is None else no_labels
             public, blocks = self._learn_blocks(X, y, row_keys, read, look)
-            plain = self._two_or_more(list(public.labels) if given is None else given)
-            rows = labelled_blocks(blocks, self._targets_of(plain))
+            plain = two_or_more(public.labels if given is None else given, self)
+            rows = labelled_blocks(blocks, partial(class_targets, classes=plain, strict=self.epsilon is None))
         else:
             y = read_labels(y, classes=given)
             X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
@@ -212,8 +211,8 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             if y.ndim == 2 and y.shape[1] > 1:
                 return self._fit_indicators(public, y)
             labels = column_or_1d(y, warn=True)
-            plain = self._two_or_more(distinct(labels) if given is None else given)
-            rows = InMemory(Labelled.of(self._targets_of(plain)(labels)))
+            plain = two_or_more(distinct(labels) if given is None else given, self)
+            rows = InMemory(Labelled.of(class_targets(labels, classes=plain, strict=self.epsilon is None)))
         self.classes_ = label_array(plain)
         n_outputs = 1 if len(plain) == 2 else len(plain)
         self._fit_bags(
@@ -226,7 +225,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
 
     def _fit_indicators(self, public: PublicRows, y: Any) -> Self:
         # Anything but 1 counts as 0: an indicator moves a sum by at most 1, whatever stands in y.
-        targets = np.ascontiguousarray((y == 1).T.astype(np.float64))
+        targets = np.ascontiguousarray((read_numbers(y) == 1).T.astype(np.float64))
         if self.epsilon is None and not np.array_equal(targets, y.T):
             raise ValueError("y must hold 0 and 1 only if it has several columns.")
         n_outputs = targets.shape[0]
@@ -237,14 +236,6 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             lambda bags: indicator_sums(bags, n_outputs, n_outputs, self.epsilon),
         )
         return self
-
-    def _two_or_more(self, classes: list[Any]) -> list[Any]:
-        if len(classes) < 2:
-            raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
-        return classes
-
-    def _targets_of(self, classes: list[Any]) -> Callable[[Any], FloatArray]:
-        return partial(class_targets, classes=classes, strict=self.epsilon is None)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Scores of the classes.

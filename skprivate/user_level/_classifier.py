@@ -21,10 +21,11 @@ from skprivate._labels import (
     label_array,
     public_labels,
     together,
+    two_or_more,
 )
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
-from skprivate.partitions import Partitions, linear_rows
+from skprivate.partitions import linear_rows
 from skprivate.user_level._class_weights import ClassCounts, given_weights
 from skprivate.user_level._losses import (
     LogisticLoss,
@@ -263,7 +264,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         given = None if self.classes is None else together([check_classes(self.classes)])
         check = partial(labels, public=public_labels(self))
         checked = read_rows(self, X, user_ids, check, blank=UserLevelSGDClassifier(), y=y)
-        classes = _known_classes(checked, given)
+        classes = two_or_more(checked.gather(_labels, together) if given is None else given, self)
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
             if len(classes) > 2:
@@ -392,14 +393,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         # The suite's data sets have fewer users than any private fit can learn from.
         tags.classifier_tags.poor_score = True
         return tags
-
-
-def _known_classes(rows: Partitions, given: list[Any] | None) -> list[Any]:
-    """The public labels: those that are given, or those that there are."""
-    classes: list[Any] = rows.gather(_labels, together) if given is None else given
-    if len(classes) < 2:
-        raise ValueError(f"Classifier can't train when only one class is present: got {len(classes)} class.")
-    return classes
 
 
 def _labels(rows: CheckedRows) -> list[Any]:
