@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate._sklearn import check_class_labels
-from skprivate._validation import DATES
+from skprivate._validation import DATES, TIMES
 
 Labels = npt.NDArray[Any]
 #: For guarantees: what is read off y without being paid for.
@@ -84,9 +84,9 @@ def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
     odd = sorted(each.__name__ for each, kind in kinds.items() if kind is None)
     if odd:
         numbers = any("complex" in each for each in odd)
+        advice = "Complex data not supported" if numbers else DATES if TIMES & set(odd) else "Convert them"
         raise (ValueError if numbers else TypeError)(
-            f"{name} must hold numbers or class labels (strings, integers, booleans), got {', '.join(odd)}. "
-            + ("Complex data not supported." if numbers else f"{DATES}.")
+            f"{name} must hold numbers or class labels (strings, integers, booleans), got {', '.join(odd)}. {advice}."
         )
     _refuse_missing(labels.dtype.kind in "fO" and bool(np.any(labels != labels)), name)
     if len(set(kinds.values())) > 1:

@@ -23,7 +23,7 @@ DATES = (
     "Turn dates and times into numbers by a public rule: time since a fixed date, in a unit of your choice"
 )
 #: Types of single entries that tell a time.
-_TIMES = {
+TIMES = {
     "date",
     "datetime",
     "time",
@@ -158,7 +158,7 @@ def _with_columns(text: str, X: Any) -> str | None:
         types = sorted(set().union(*wrong.values()))
         # scikit-learn's common checks ask for these words where an entry has no float at all.
         but = "" if of_strings else ", but an argument must be a string that reads as a number, or a number"
-        advice = DATES if _TIMES & set(types) else _ENCODE
+        advice = DATES if TIMES & set(types) else _ENCODE
         return f"{columns_in_words(X, wrong)} of X must hold numbers, got {', '.join(types)}{but}. {advice}."
     for what, holds in (("NaN", np.isnan), ("infinity", np.isinf)):
         if text.startswith(f"Input X contains {what}"):

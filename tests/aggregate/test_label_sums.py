@@ -540,7 +540,9 @@ def test_complex_labels_and_times_are_refused_before_the_charge(labels, got, doo
         ],
     }
     for call in calls[door]:
-        with pytest.raises((TypeError, ValueError), match=rf"y must hold .* class labels .* got (.*, )?{got}"):
+        with pytest.raises(
+            (TypeError, ValueError), match=rf"y must hold .* class labels .* got (.*, )?{got}"
+        ):
             call()
     assert ledger.spent == (0.0, 0.0)
 
