@@ -33,15 +33,7 @@ _EXAMPLES = {
 
 
 def read_labels(y: Any, **public: Any) -> Any:
-    """Labels as an array of a type that no single entry decides; missing ones and several kinds are refused.
-
-    Parameters
-    ----------
-    y : array-like of shape (n,) or (n, n_outputs)
-        What is no array-like is returned as it is, for others to refuse.
-    **public : iterable of labels, or None
-        Public labels by the names of their parameters: all of them of the kind of y.
-    """
+    """Labels as an array of a type that no entry decides: none missing, of one kind, that of the ``public`` ones."""
     if y is None or isinstance(y, str) or hasattr(y, "toarray"):
         return y
     frame = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)

@@ -54,26 +54,13 @@ def number_sums(
     membership: Membership,
     label_bounds: Bounds | None,
     *,
-    epsilon: float | None,
-    delta: float,
-    mechanism: NoiseName,
-    nonnegative: bool = False,
     with_squares: bool = True,
     assumptions: tuple[str, ...] = NUMBER_ASSUMPTIONS,
+    **asked: Any,
 ) -> NumberSums:
     """Sums of numbers in all bags; the sum of squares costs as much as one more feature set."""
-    return NumberSums.plan(
-        membership,
-        1,
-        label_bounds,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        nonnegative=nonnegative,
-        with_squares=with_squares,
-        theorem=THEOREM,
-        assumptions=assumptions,
-    )
+    said: dict[str, Any] = {"theorem": THEOREM, "assumptions": assumptions}
+    return NumberSums.plan(membership, 1, label_bounds, with_squares=with_squares, **asked, **said)
 
 
 def make_curated_bags(
@@ -113,8 +100,8 @@ def make_curated_bags(
         Bags of fewer rows are merged into one.
     classes : sequence, "auto" or None, default="auto"
         Public class labels. "auto" takes the distinct labels, as if they were public, where y holds strings,
-        booleans or at most 20 integers; None treats labels as numbers. With ``epsilon``, a label outside given classes
-        counts as none of them (for two classes: not as the second): an error would tell that there is one.
+        booleans or at most 20 integers, numbers elsewhere; the guarantee states it. None: numbers. With ``epsilon``,
+        a label outside given classes counts as none of them (for two: not as the second): an error would tell of it.
     label_bounds : (float, float), optional
         Public interval that numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
         half where n·ε is below 500, finds one.
