@@ -1,4 +1,4 @@
-"""Demonstration on real data: ``python -m skprivate``.
+"""Demonstration on real data: ``python -m skprivate``; with a command, such as ``ledger``, the one of `skprivate.cli`.
 
 Linear regression on flights in which all rows of one aircraft are protected together, inside a pipeline
 and a grid search over ε, with folds that share no aircraft and one ledger that sees every fit of every
@@ -24,6 +24,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 
+from skprivate import cli
 from skprivate.datasets import load_flights
 from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import PublicScaler
@@ -51,7 +52,9 @@ class Row:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demonstration; returns the exit code."""
+    """Run the demonstration, or a command of `skprivate.cli`; returns the exit code."""
+    if (sys.argv[1:] if arguments is None else arguments)[:1] in (["ledger"], ["audit"], ["--version"]):
+        return cli.main(arguments)
     parser = argparse.ArgumentParser(prog="python -m skprivate", description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--picture", type=Path, default=Path("skprivate_demo.png"), help="where the curve is drawn"

@@ -11,7 +11,9 @@ The exit code is 0 if the claim is not refuted, 1 if it is, 2 for files and argu
 from __future__ import annotations
 
 import argparse
+import codecs
 import csv
+import io
 import json
 import math
 from pathlib import Path
@@ -64,14 +66,7 @@ def add_audit(groups: Any) -> None:
 
 
 def audit(options: argparse.Namespace) -> tuple[str, int]:
-    """Read the file, bound ε, and compare.
-
-    Returns
-    -------
-    text : str
-    code : int
-        0 or 1.
-    """
+    """Read the file, bound ε, and compare."""
     # With all of audits and scikit-learn, which takes seconds: other commands do not wait for it.
     from skprivate.audit import epsilon_lower_bound
 
@@ -118,24 +113,36 @@ def audit(options: argparse.Namespace) -> tuple[str, int]:
 def _read(path: Path, score: str, member: str) -> tuple[list[float], list[bool]]:
     """Two columns of a CSV file; messages name rows, never what stands in them."""
     scores, members = [], []
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.DictReader(file)
-        missing = [name for name in (score, member) if name not in (rows.fieldnames or ())]
-        if missing:
+    lines = io.StringIO(_decoded(path.read_bytes()), newline="")
+    header = lines.readline()
+    delimiter = max(",;\t|", key=header.count)
+    names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+    if missing := [name for name in (score, member) if name not in names]:
+        raise ValueError(
+            f"the file must have a header with the columns {score!r} and {member!r}; {missing[0]!r} is missing, "
+            f"as read with the delimiter {delimiter!r}. --score and --member name others."
+        )
+    for number, row in enumerate(csv.DictReader(lines, names, delimiter=delimiter), start=2):
+        try:
+            value = float(row[score])
+            told = _WORDS[(row[member] or "").strip().lower()]
+        except (TypeError, ValueError, KeyError):
             raise ValueError(
-                f"the file must have a header with the columns {score!r} and {member!r}; {missing[0]!r} is missing. "
-                "--score and --member name others."
-            )
-        for number, row in enumerate(rows, start=2):
-            try:
-                value = float(row[score])
-                told = _WORDS[(row[member] or "").strip().lower()]
-            except (TypeError, ValueError, KeyError):
-                raise ValueError(
-                    f"row {number} must hold a number in {score!r}, and 0/1, true/false or yes/no in {member!r}."
-                ) from None
-            if not math.isfinite(value):
-                raise ValueError(f"row {number} must hold a finite number in {score!r}.")
-            scores.append(value)
-            members.append(told)
+                f"row {number} must hold a number with a decimal point in {score!r}, and 0/1, true/false or yes/no in "
+                f"{member!r}, as read with the delimiter {delimiter!r}."
+            ) from None
+        if not math.isfinite(value):
+            raise ValueError(f"row {number} must hold a finite number in {score!r}.")
+        scores.append(value)
+        members.append(told)
     return scores, members
+
+
+def _decoded(data: bytes) -> str:
+    """Text in UTF-8, or in UTF-16 with a byte order mark."""
+    try:
+        return data.decode(
+            "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+        )
+    except UnicodeDecodeError:
+        raise ValueError("the file must be encoded in UTF-8, or in UTF-16 with a byte order mark.") from None

@@ -2,17 +2,20 @@
 
 Two entries are the same user if and only if they are equal *and* of the same kind. NumPy's conversions decide for all
 entries together (one negative number among large ones makes all of them floats, one string makes all of them strings),
-so that one user's identifier would merge or rename others. Nothing here converts an entry because of another one.
+so that one user's identifier would merge or rename others. Nothing here converts an entry because of another one. Text
+is compared in the Unicode normal form NFC: a name typed on two systems is one user.
 """
 
 from __future__ import annotations
 
 import hashlib
 import operator
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
@@ -38,34 +41,8 @@ KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
 def encode_identifiers(
     ids: Any, n_rows: int, name: str = "user_ids"
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Number the users of ``ids`` without gaps, in order of first appearance.
-
-    Parameters
-    ----------
-    ids : array-like of shape (n_rows,)
-        Integers of any width, strings, bytes, UUIDs or datetime64 values, all of one kind: NumPy arrays, lists and
-        other sequences, series and arrays of pandas, polars and pyarrow, categorical ones included.
-    n_rows : int
-        Rows of the data.
-    name : str, default="user_ids"
-        What messages call the argument.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_rows,), int64
-        Number of the user of each row.
-    names : ndarray of shape (n_users,)
-        Identifier of each user.
-
-    Raises
-    ------
-    TypeError
-        If the entries are of another kind (floats, booleans) or of several kinds.
-    ValueError
-        If ``ids`` is not one-dimensional, has another length or has missing entries. Messages name types and
-        shapes, never an identifier.
-    """
-    values: Any = _unpack(ids, name)
+    """Number the users of the rows by first appearance: a code for each row, an identifier for each code."""
+    values: Any = _unpack(_instants(ids), name)
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise ValueError(f"{name} must be one-dimensional, got an array of {values.ndim} dimensions.")
@@ -76,10 +53,47 @@ def encode_identifiers(
     if isinstance(values, np.ndarray):
         return _encode_array(values, name)
     values = _of_one_kind(values, name)
+    if values and isinstance(values[0], str):
+        values = [unicodedata.normalize("NFC", value) for value in values]
     numbers = {value: i for i, value in enumerate(dict.fromkeys(values))}
     names = np.empty(len(numbers), dtype=object)
     names[:] = list(numbers)
     return np.fromiter(map(numbers.__getitem__, values), dtype=np.int64, count=n_rows), names
+
+
+def refuse_other_index(X: Any = None, y: Any = None, *_: Any, **per_row: Any) -> None:
+    """Refuse pandas objects that name the rows of X in another order: rows are matched by position.
+
+    Indices are public. Metadata must have the index of X. A target may have other labels, as behind a step that makes
+    new frames, or numbers of rows, as a transformer of targets gives them, but not the same labels in another order.
+    """
+    of_x, of_y = _index(X), _index(y)
+    for name, index in {name: _index(values) for name, values in per_row.items()}.items():
+        if of_x is None and _reordered(index, of_y):
+            raise _other_index(name, "y")
+        if of_x is not None and index is not None and len(index) == len(of_x) and not index.equals(of_x):
+            raise _other_index(name, "X")
+    if _reordered(of_x, of_y) and (getattr(of_y, "start", None), getattr(of_y, "step", None)) != (0, 1):
+        raise _other_index("y", "X")
+
+
+def _index(values: Any) -> Any:
+    pandas = nw.dependencies.is_pandas_like_dataframe(values) or nw.dependencies.is_pandas_like_series(values)
+    return values.index if pandas else None
+
+
+def _reordered(index: Any, other: Any) -> bool:
+    """Whether two indices have the same labels in another order."""
+    if index is None or other is None or len(index) != len(other) or index.equals(other):
+        return False
+    return bool(index.isin(other).all())
+
+
+def _other_index(name: str, of: str) -> ValueError:
+    return ValueError(
+        f"{name} and {of} must have the same index where both are pandas objects, since rows are matched by position. "
+        f"Pass {name}.loc[{of}.index], or {name}.to_numpy() if the rows have the same order already."
+    )
 
 
 def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
@@ -87,11 +101,6 @@ def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
 
     Independent of how the identifier was stored: 5 as int8, as uint64 and as Python integer have the same name, and
     so has one instant in different units of datetime64.
-
-    Parameters
-    ----------
-    names : ndarray of shape (n_users,)
-        As `encode_identifiers` returns them.
     """
     if names.dtype.kind == "M":
         unit, count = np.datetime_data(names.dtype)
@@ -101,13 +110,7 @@ def identifier_bytes(names: npt.NDArray[Any]) -> list[bytes]:
 
 
 def kind_of_identifiers(names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """1 for the kind of the identifiers among `KINDS` and, last, instants; 0 for the others, and where there is none.
-
-    Parameters
-    ----------
-    names : ndarray of shape (n_users,)
-        As `encode_identifiers` returns them.
-    """
+    """1 for the kind of the identifiers among `KINDS` and, last, instants; 0 for the others, and without any."""
     found = [
         bool(len(names)) and names.dtype.kind != "M" and isinstance(names[0], types) for _, types in KINDS
     ]
@@ -115,14 +118,7 @@ def kind_of_identifiers(names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def hash_identifiers(names: npt.NDArray[Any], key: bytes) -> npt.NDArray[np.uint64]:
-    """Keyed BLAKE2b hash of each identifier, uniform on 0 … 2⁶⁴ − 1; a function of the identifier and the key alone.
-
-    Parameters
-    ----------
-    names : ndarray of shape (n_users,)
-    key : bytes
-        At most 64.
-    """
+    """Keyed BLAKE2b hash of each identifier, uniform on 0 … 2⁶⁴ − 1; a function of the identifier and the key alone."""
     # The key is absorbed once; each copy goes on from there.
     start = hashlib.blake2b(digest_size=8, key=key)
 
@@ -138,16 +134,6 @@ def identifier_tags(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """256 bits for each identifier, equal for the same one and different otherwise, whatever array it comes from.
 
     An integer of 64 bits is its own tag. Of others it is a BLAKE2b hash, for which nobody has found two that are equal.
-
-    Parameters
-    ----------
-    names : ndarray of shape (n_users,)
-        As `encode_identifiers` returns them.
-
-    Returns
-    -------
-    ndarray of shape (n_users, 4), uint64
-        The lowest byte of the last entry is the kind, see `kinds_in_words`.
     """
     tags = np.zeros((len(names), 4), dtype=np.uint64)
     if names.dtype.kind == "i":
@@ -185,6 +171,12 @@ N_KINDS = len(KINDS) + 1
 
 def _kind_number(value: Any) -> int:
     return next(i for i, (_, types) in enumerate(KINDS) if isinstance(value, types))
+
+
+def _instants(ids: Any) -> Any:
+    """Times of pandas with a time zone as the instants that they are; NumPy makes these of others' by itself."""
+    times = getattr(ids, "dt", ids)
+    return ids if getattr(times, "tz", None) is None else times.tz_convert(None)
 
 
 def _unpack(ids: Any, name: str) -> npt.NDArray[Any] | list[Any]:

@@ -4,7 +4,9 @@ import functools
 import re
 import warnings
 from collections import UserList
+from collections.abc import Callable
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn import get_config
@@ -29,6 +31,7 @@ try:
 except ModuleNotFoundError:  # before scikit-learn 1.7
     from sklearn.utils._estimator_html_repr import _VisualBlock
 
+from skprivate._identifiers import refuse_other_index
 from skprivate._progress import listening
 
 try:
@@ -61,6 +64,7 @@ __all__ = [
     "without_entries",
 ]
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 #: scikit-learn's advice on missing values would have private rows imputed without noise, or left to trees without a
 #: guarantee.
 _MISSING = (
@@ -154,7 +158,7 @@ def _refuse_other_arrays(estimator, values):
                 )
 
 
-def _fit_context(*, prefer_skip_nested_validation):
+def _fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], _Method]:
     """`sklearn.base._fit_context` for fits on private data.
 
     Error messages neither quote the training data nor advise to leak; an error, or an interruption, leaves the
@@ -172,6 +176,7 @@ def _fit_context(*, prefer_skip_nested_validation):
         @functools.wraps(fit_method)
         def fit(estimator, *args, **kwargs):
             _refuse_other_arrays(estimator, (*args, *kwargs.values()))
+            refuse_other_index(*args, **kwargs)
             before = dict(vars(estimator))
             try:
                 return checked(estimator, *args, **kwargs)

@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from skprivate._progress import steps
-from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _VisualBlock
+from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _Method, _VisualBlock
 from skprivate.partitions import OverBlocks
 from skprivate.privacy import (
     Adjacency,
     Mechanism,
+    PrivacyGuarantee,
     PrivacyLedger,
     PrivacyUnit,
     Release,
@@ -21,6 +25,7 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._account import price_of_plan
 from skprivate.privacy._ledger_shown import shown_parameters
+from skprivate.privacy._version import Versioned
 from skprivate.privacy._warnings import warn_if_large
 
 __all__ = [
@@ -30,6 +35,8 @@ __all__ = [
     "fit_context",
 ]
 
+#: Type of the parameter ``adjacency``.
+AdjacencyName: TypeAlias = Adjacency | Literal["replace-one", "add-remove"]
 #: What every fit takes for public, and may keep (``feature_names_in_``).
 COLUMNS_ARE_PUBLIC = "names and types of the columns are public"
 #: Constraints of the parameters that every private estimator has.
@@ -42,7 +49,7 @@ PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
 DELTA_CONSTRAINT: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed="neither")]}
 
 
-def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any], Any]:
+def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[_Method], _Method]:
     """Decorator of ``fit``: validates parameters, keeps training data out of error messages, tells callbacks.
 
     Parameters are validated by ``_parameter_constraints``, as scikit-learn's own estimators do. scikit-learn's
@@ -78,10 +85,7 @@ def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[Any]
     ...     print(str(error).splitlines()[0])
     Expected 2D array, got 1D array instead.
     """
-    decorator: Callable[[Any], Any] = _fit_context(
-        prefer_skip_nested_validation=prefer_skip_nested_validation
-    )
-    return decorator
+    return _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
 
 
 @lru_cache(maxsize=256)
@@ -89,7 +93,7 @@ def _parameter_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(super(PrivateEstimatorMixin, kind)._get_param_names())  # type: ignore[misc]
 
 
-class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[misc]
+class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # type: ignore[misc]
     """Opens the one door for an estimator's mechanism and stores what it cost.
 
     Goes left of `BaseEstimator` and of scikit-learn's mixins. The estimator has the parameters ``epsilon``,
@@ -110,6 +114,7 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         Set when `_releasing` ends without an error.
     """
 
+    privacy_guarantee_: PrivacyGuarantee
     releases_in: ClassVar[str] = "fit"
     #: Most tasks that callbacks are told of in one fit (`skprivate._progress.steps`), one after the other; the
     #: draws are one.
@@ -150,6 +155,21 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
 
         published: Self = to_release(self, allow_invalid=allow_invalid)
         return published
+
+    @available_if(lambda estimator: hasattr(estimator, "predict_proba"))
+    def predict_log_proba(self, X: Any) -> Any:
+        """Logarithms of the probabilities that `predict_proba` gives.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))  # type: ignore[attr-defined]
 
     def _sk_visual_block_(self) -> _VisualBlock:
         """scikit-learn's diagrams, of composites too, say below the name what was promised."""

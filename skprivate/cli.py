@@ -27,6 +27,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import skprivate
 from skprivate._cli_audit import add_audit
 from skprivate._html import rounded_down, visible
 from skprivate.privacy import DamagedLedgerError, LedgerEntry, PrivacyLedger
@@ -98,6 +99,7 @@ def _write(output: Path, ledger: Path, text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="skprivate", description=__doc__.partition("\n")[0])
+    parser.add_argument("--version", action="version", version=f"%(prog)s {skprivate.__version__}")
     groups = parser.add_subparsers(required=True, metavar="ledger|audit", dest="group")
     ledger = groups.add_parser(
         "ledger", help="look at a privacy ledger", description="Look at a privacy ledger."

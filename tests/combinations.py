@@ -292,6 +292,12 @@ def ids_of_floats(d):
     return regressor().fit(d.X, d.y, user_ids=d.users.astype(float))
 
 
+@line("`user_ids` of pandas in another order than `X`", Refused(ValueError, "must have the same index"))
+def other_order(d):
+    X, users = pd.DataFrame(d.X), pd.Series(d.users)
+    return regressor().fit(X, d.y, user_ids=users.sort_values(ascending=False))
+
+
 @line("`user_ids` of another length", Refused(ValueError, "one entry per row: got 299 entries for 300 rows"))
 def ids_too_short(d):
     return regressor().fit(d.X, d.y, user_ids=d.users[1:])

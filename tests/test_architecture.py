@@ -30,7 +30,7 @@ FLOOR = {
 MAY_IMPORT: dict[str, set[str]] = {
     "privacy": set(),
     "_progress": set(),
-    "_sklearn": {"_progress"},
+    "_sklearn": {"_progress", "_identifiers"},
     "_identifiers": set(),
     "_validation": {"_sklearn"},
     "_bounds": set(),

@@ -37,6 +37,23 @@ def run(*arguments):
     )
 
 
+def test_both_names_of_the_command(path, capsys):
+    from skprivate import __main__ as demonstration
+    from skprivate import __version__
+
+    assert demonstration.main(["ledger", "verify", path]) == cli.main(["ledger", "verify", path]) == 0
+    said = capsys.readouterr().out
+    assert said[: len(said) // 2] == said[len(said) // 2 :] and "2 entries" in said
+    for main in (cli.main, demonstration.main):
+        with pytest.raises(SystemExit) as left:
+            main(["--version"])
+        assert left.value.code == 0 and capsys.readouterr().out == f"skprivate {__version__}\n"
+    whole = subprocess.run(
+        [sys.executable, "-m", "skprivate", "ledger", "show", path], capture_output=True, encoding="utf-8"
+    )
+    assert whole.returncode == 0 and "spent       epsilon 1, delta 0" in whole.stdout
+
+
 def test_as_a_process(path, tmp_path):
     shown = run("ledger", "show", path)
     assert shown.returncode == 0 and not shown.stderr

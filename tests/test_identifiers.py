@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 import uuid
 
 import numpy as np
+import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivate._identifiers import encode_identifiers, hash_identifiers, identifier_bytes
+from skprivate.model_selection import UserKFold
+from skprivate.partitions import Blocks
+from skprivate.user_level import UserLevelMean
 from skprivate.user_level._users import encode_users
 
 KINDS = {
@@ -21,6 +27,10 @@ KINDS = {
     "uuid": st.uuids(),
 }
 one_kind = st.sampled_from(sorted(KINDS)).flatmap(lambda kind: st.lists(KINDS[kind], min_size=1, max_size=12))
+
+
+def _composed(value):
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
 
 
 def names_of_rows(ids):
@@ -43,7 +53,7 @@ def test_same_user_if_and_only_if_equal_whoever_else_is_there(case):
     rows = names_of_rows(ids)
     for i, a in enumerate(ids):
         for j, b in enumerate(ids):
-            assert (rows[i] == rows[j]) == (a == b)
+            assert (rows[i] == rows[j]) == (_composed(a) == _composed(b))
     name_of = dict(zip(ids, rows, strict=True))
     assert names_of_rows(shuffled) == [name_of[user] for user in shuffled]
     assert names_of_rows(ids[:cut]) == rows[:cut]
@@ -225,6 +235,66 @@ def test_hash_is_blake2b_of_the_canonical_name():
         b"integer:\x7f",
         b"integer:\x00\x80",
     ]
+
+
+FORMS = [unicodedata.normalize(form, f"Zoë Ångström {i}") for i in range(4) for form in ("NFC", "NFD")]
+CONTAINERS = {
+    "list": list,
+    "fixed width": np.array,
+    "objects": lambda ids: np.array(ids, dtype=object),
+    "StringDType": lambda ids: np.array(ids, dtype=np.dtypes.StringDType()),
+    "pandas": pd.Series,
+    "pandas category": lambda ids: pd.Series(ids, dtype="category"),
+    "pandas index": pd.Index,
+    "pandas Arrow": lambda ids: pd.Series(ids, dtype="string[pyarrow]"),
+    "polars": pl.Series,
+    "polars category": lambda ids: pl.Series(ids, dtype=pl.Categorical),
+    "pyarrow": pa.array,
+    "pyarrow chunks": lambda ids: pa.chunked_array([ids[:3], ids[3:]]),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_a_name_in_two_unicode_forms_is_one_user(container):
+    ids = CONTAINERS[container](FORMS)
+    codes, names = encode_identifiers(ids, 8)
+    assert codes.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert names.tolist() == FORMS[::2]
+    alone = encode_identifiers(CONTAINERS[container](FORMS[1:2]), 1)[1]
+    assert identifier_bytes(alone) == identifier_bytes(names)[:1]  # whoever else is there
+
+
+def test_two_unicode_forms_in_two_blocks_and_folds_are_one_user():
+    frames = [pd.DataFrame({"x": np.arange(4.0), "who": FORMS[k::2]}) for k in (0, 1)]
+    with pytest.warns(UserWarning):
+        model = UserLevelMean(50.0, random_state=0).fit(Blocks(frames), user_ids="who")
+    assert model.n_users_ == 4
+    rows = pd.concat(frames)
+    for train, test in UserKFold(3).split(rows, user_ids=rows["who"]):
+        assert not {row % 4 for row in train.tolist()} & {row % 4 for row in test.tolist()}
+
+
+MOMENTS = pd.to_datetime(["2024-03-31 00:30", "2024-03-31 01:30", "2024-03-31 00:30", "1969-07-20 20:17"])
+ZONED = {
+    "pandas": lambda zone: pd.Series(MOMENTS.tz_localize("UTC").tz_convert(zone)),
+    "pandas index": lambda zone: MOMENTS.tz_localize("UTC").tz_convert(zone),
+    "pandas seconds": lambda zone: pd.Series(MOMENTS.as_unit("s").tz_localize("UTC").tz_convert(zone)),
+    "pandas Arrow": lambda zone: pd.Series(MOMENTS).astype(pd.ArrowDtype(pa.timestamp("us", tz=zone))),
+    "polars": lambda zone: (
+        pl.Series(MOMENTS.to_numpy()).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+    ),
+    "pyarrow": lambda zone: pa.array(MOMENTS.to_numpy().astype("M8[ms]")).cast(pa.timestamp("ms", tz=zone)),
+}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
+@pytest.mark.parametrize("container", ZONED)
+def test_times_with_a_zone_are_their_instants(container, zone):
+    ids = ZONED[container](zone)
+    assert names_of_rows(ids) == names_of_rows(MOMENTS.to_numpy())
+    if container == "pandas":
+        with pytest.raises(ValueError, match="missing entries"):
+            encode_identifiers(ids.where([True, False, True, True]), 4)
 
 
 def test_trailing_zeros_of_polars_strings_stay():

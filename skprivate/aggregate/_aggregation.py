@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._identifiers import refuse_other_index
 from skprivate._labels import check_classes, distinct, kind_of, read_labels, read_numbers, together
 from skprivate.aggregate._bag_plan import KeyCounter, plan_membership
 from skprivate.aggregate._block_columns import encode_blocks, learn_blocks
@@ -178,6 +179,7 @@ def make_curated_bags(
 def _read_memory(
     X: Any, y: Any, classes: Any, strict: bool, **coding: Any
 ) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
+    refuse_other_index(X, y)
     names, values = read_columns(X)
     labels = np.asarray(_reader(classes)(y))
     if labels.ndim != 1 or (values and labels.size != values[0].size):

@@ -25,6 +25,7 @@ from skprivate.aggregate._group_tables import SumColumns
 from skprivate.aggregate._label_noise import NoiseName
 from skprivate.aggregate._labels import check_bounds
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyLedger, PrivacyUnit
+from skprivate.privacy._version import Versioned
 
 NO_PRIVACY = "labels are released in aggregates without noise"
 THEOREM = (
@@ -83,7 +84,7 @@ def _refuse_exact_sums(promise: PrivacyGuarantee, tables: Sequence[BagTable]) ->
 
 
 @dataclass(frozen=True, eq=False)
-class CuratedBags:
+class CuratedBags(Versioned):
     """Labels as sums per bag, for several feature sets: all that a fit learns about the labels.
 
     Parameters

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length
@@ -21,6 +22,7 @@ from skprivate.aggregate._labels import class_targets
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._membership import Membership
 from skprivate.partitions import is_partitioned
+from skprivate.privacy import PrivacyLedger
 
 
 class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
@@ -127,24 +129,24 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float | None = 1.0,
         *,
-        delta=1e-6,
-        feature_sets="auto",
-        min_size=None,
-        penalty="evidence",
-        submodel="crosses",
-        submodel_options=None,
-        classes=None,
-        categorical_features="from_dtype",
-        n_bins=None,
-        bin_edges=None,
-        mechanism="auto",
-        tol=1e-6,
-        max_iter=500,
-        random_state=None,
-        ledger=None,
-    ):
+        delta: float = 1e-6,
+        feature_sets: Literal["auto", "pairs", "singles"] | int | list[Any] | tuple[Any, ...] = "auto",
+        min_size: int | None = None,
+        penalty: float | tuple[float, float] | Literal["evidence"] = "evidence",
+        submodel: Literal["crosses", "mlp"] | Callable[..., Any] = "crosses",
+        submodel_options: dict[str, Any] | None = None,
+        classes: ArrayLike | None = None,
+        categorical_features: ArrayLike = "from_dtype",
+        n_bins: int | None = None,
+        bin_edges: dict[Any, Any] | None = None,
+        mechanism: Literal["auto", "laplace", "gaussian", "discrete_gaussian"] = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 500,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.feature_sets = feature_sets

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -24,6 +26,7 @@ from skprivate.aggregate._random_bag_quadratic import fit_quadratic
 from skprivate.aggregate._random_bags import RandomBags, indicator_sums
 from skprivate.aggregate._random_rows import PublicRows, labelled_blocks, no_labels
 from skprivate.partitions import InMemory, Partitions, is_partitioned
+from skprivate.privacy import PrivacyLedger
 
 _SMALLEST_PROBABILITY = 1e-3
 
@@ -143,23 +146,23 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float | None = 1.0,
         *,
-        bag_size=None,
-        n_bags=None,
-        disjoint=True,
-        label_release="auto",
-        loss="likelihood",
-        alpha="evidence",
-        fit_intercept=True,
-        buckets="evidence",
-        prior="evidence",
-        submodel="linear",
-        submodel_options=None,
-        classes=None,
-        random_state=None,
-        ledger=None,
-    ):
+        bag_size: int | None = None,
+        n_bags: int | None = None,
+        disjoint: bool = True,
+        label_release: Literal["auto", "mean", "bernoulli", "laplace"] = "auto",
+        loss: Literal["likelihood", "log", "squared", "debiased", "easyllp"] = "likelihood",
+        alpha: float | Literal["evidence"] = "evidence",
+        fit_intercept: bool = True,
+        buckets: bool | Literal["evidence"] = "evidence",
+        prior: Literal["evidence", "ridge", "spread"] = "evidence",
+        submodel: Literal["linear", "mlp"] | Callable[..., Any] = "linear",
+        submodel_options: dict[str, Any] | None = None,
+        classes: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.bag_size = bag_size
         self.n_bags = n_bags
@@ -177,7 +180,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, row_keys: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, row_keys: Any = None) -> Self:
         """Draw bags, aggregate their labels, forget the labels, and learn from the aggregates.
 
         Parameters

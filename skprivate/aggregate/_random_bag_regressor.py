@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,6 +23,7 @@ from skprivate.aggregate._random_bag_quadratic import fit_quadratic
 from skprivate.aggregate._random_bags import RandomBags, number_sums
 from skprivate.aggregate._random_rows import PublicRows, labelled_blocks, no_labels
 from skprivate.partitions import InMemory, Partitions, is_partitioned
+from skprivate.privacy import PrivacyLedger
 
 
 class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
@@ -136,23 +139,23 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float | None = 1.0,
         *,
-        bag_size=None,
-        n_bags=None,
-        disjoint=True,
-        label_release="auto",
-        loss="debiased",
-        alpha="evidence",
-        fit_intercept=True,
-        buckets="evidence",
-        prior="evidence",
-        submodel="linear",
-        submodel_options=None,
-        label_bounds=None,
-        random_state=None,
-        ledger=None,
-    ):
+        bag_size: int | None = None,
+        n_bags: int | None = None,
+        disjoint: bool = True,
+        label_release: Literal["auto", "mean", "bernoulli", "laplace"] = "auto",
+        loss: Literal["debiased", "squared", "easyllp"] = "debiased",
+        alpha: float | Literal["evidence"] = "evidence",
+        fit_intercept: bool = True,
+        buckets: bool | Literal["evidence"] = "evidence",
+        prior: Literal["evidence", "ridge", "spread"] = "evidence",
+        submodel: Literal["linear", "mlp"] | Callable[..., Any] = "linear",
+        submodel_options: dict[str, Any] | None = None,
+        label_bounds: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.bag_size = bag_size
         self.n_bags = n_bags
@@ -170,7 +173,7 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, row_keys: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, row_keys: Any = None) -> Self:
         """Draw bags, aggregate their labels, forget the labels, and learn from the aggregates.
 
         Parameters

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._identifiers import refuse_other_index
 from skprivate._labels import PUBLIC_LABELS, read_numbers
 from skprivate.aggregate._bag_sums import BagSums, IntArray
 from skprivate.aggregate._curated_bags import no_privacy
@@ -30,6 +31,7 @@ from skprivate.aggregate._random_rows import (
 )
 from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
+from skprivate.privacy._version import Versioned
 
 LabelRelease = Literal["mean", "bernoulli", "laplace"]
 RELEASES = ("mean", "bernoulli", "laplace")
@@ -45,7 +47,7 @@ ASSUMPTIONS = (
 
 
 @dataclass(frozen=True, eq=False)
-class RandomBags:
+class RandomBags(Versioned):
     """Labels as aggregates of random bags: all that a fit learns about the labels.
 
     Parameters
@@ -362,6 +364,7 @@ def make_random_bags(
     >>> float(bags.label_sums.sum())
     4.0
     """
+    refuse_other_index(X, y, row_keys=row_keys)
     check_label_privacy(epsilon, 0.0)
     chosen = check_label_release(label_release, epsilon)
     bounds = check_bounds(label_bounds)

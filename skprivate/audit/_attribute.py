@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.utils.multiclass import check_classification_targets
@@ -94,14 +95,21 @@ class AttributeInferenceAttack(BaseEstimator):
         "random_state": ["random_state"],
     }
 
-    def __init__(self, feature=0, *, max_values=10, imputer=None, random_state=None):
+    def __init__(
+        self,
+        feature: int = 0,
+        *,
+        max_values: int = 10,
+        imputer: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.feature = feature
         self.max_values = max_values
         self.imputer = imputer
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn the feature given the rest from auxiliary records.
 
         Parameters
@@ -131,7 +139,7 @@ class AttributeInferenceAttack(BaseEstimator):
         self.baseline_ = self._new_imputer().fit(self._with_label(rest, y), coded)
         return self
 
-    def infer(self, model, X, y):
+    def infer(self, model: Any, X: Any, y: Any) -> NDArray[Any]:
         """Guess the feature of each record; its own column of ``X`` is not looked at.
 
         Parameters
@@ -156,7 +164,7 @@ class AttributeInferenceAttack(BaseEstimator):
             score[:, j] *= true_label_probability(model, completed, y) + 1e-3
         return self.values_[np.argmax(score, axis=1)]
 
-    def evaluate(self, model, X, y, *, confidence=0.95):
+    def evaluate(self, model: Any, X: Any, y: Any, *, confidence: float = 0.95) -> AttributeReport:
         """Accuracy of the inference with and without the model.
 
         Parameters

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -163,21 +164,21 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     def __init__(
         self,
         *,
-        loss="squared",
-        setting="auto",
-        n_top=4,
-        assumption="total_variation",
-        total_variation=2.0,
-        barron_constant=None,
-        support=None,
-        truncate=False,
-        smoothing=0.0,
-        increasing="auto",
-        prior=None,
-        confidence=0.99,
-        concentration="auto",
-        random_state=None,
-    ):
+        loss: Literal["squared", "log"] = "squared",
+        setting: Literal["auto", "representation", "classification"] = "auto",
+        n_top: int = 4,
+        assumption: Literal["total_variation", "barron", "monotone"] = "total_variation",
+        total_variation: float = 2.0,
+        barron_constant: float | None = None,
+        support: float | tuple[float, float] | list[float] | None = None,
+        truncate: bool = False,
+        smoothing: float = 0.0,
+        increasing: bool | Literal["auto"] = "auto",
+        prior: float | None = None,
+        confidence: float = 0.99,
+        concentration: Literal["auto", "hoeffding", "bernstein"] = "auto",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.loss = loss
         self.setting = setting
         self.n_top = n_top
@@ -194,7 +195,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, labels=None, *, classes=None):
+    def fit(self, X: Any, y: Any, labels: Any = None, *, classes: Any = None) -> Self:
         """Fit the attack and compute the certificate.
 
         Parameters
@@ -219,7 +220,9 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         outcome = self._certify(points, s)
         return self._store(outcome, points, s)
 
-    def certificate_curve(self, X, y, constants, labels=None, *, classes=None):
+    def certificate_curve(
+        self, X: Any, y: Any, constants: Any, labels: Any = None, *, classes: Any = None
+    ) -> NDArray[np.float64]:
         """Lower bound on the loss as a function of the assumed constant.
 
         All points of the curve hold simultaneously: they share one event of probability ``confidence``.
@@ -250,7 +253,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             bounds.append(type(self)(**parameters).fit(X, y, labels, classes=classes).loss_lower_bound_)
         return np.array(bounds)
 
-    def report(self):
+    def report(self) -> AuditReport:
         """The findings as an `AuditReport`, readable in plain words."""
         check_is_fitted(self)
         return AuditReport(
@@ -267,24 +270,24 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             caveats=self.caveats_,
         )
 
-    def decision_function(self, X, labels=None):
+    def decision_function(self, X: Any, labels: Any = None) -> NDArray[np.float64]:
         """Estimate of ``E[S | T]`` (S = ±1), positive where ``classes_[1]`` is more likely; shape (n,)."""
         check_is_fitted(self)
         if self.setting_ == "classification":
             return self._adversary.predict(self._codes(as_labels(X))[:, None])
         return self._adversary.predict(self._points(X, labels, reset=False))
 
-    def predict_proba(self, X, labels=None):
+    def predict_proba(self, X: Any, labels: Any = None) -> NDArray[np.float64]:
         """Estimated probabilities of the two values of S; shape (n, 2)."""
         p = np.clip(0.5 * (1.0 + self.decision_function(X, labels)), 0.0, 1.0)
         return np.column_stack([1.0 - p, p])
 
-    def predict(self, X, labels=None):
+    def predict(self, X: Any, labels: Any = None) -> NDArray[Any]:
         """Guess of S for each row; shape (n,)."""
         check_is_fitted(self)
         return self.classes_[(self.decision_function(X, labels) > 0.0).astype(int)]
 
-    def score(self, X, y, sample_weight=None, labels=None):
+    def score(self, X: Any, y: Any, sample_weight: Any = None, labels: Any = None) -> float:
         """Share of rows that the attack guesses right."""
         return accuracy_score(y, self.predict(X, labels), sample_weight=sample_weight)
 
@@ -402,7 +405,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             return 2.0  # a monotone η rises by at most 2; labels need no bound
         if self.assumption == "total_variation":
             return float(self.total_variation)
-        return float(self.barron_constant) * support_diameter(self.support, n_columns)
+        return float(self.barron_constant or 0.0) * support_diameter(self.support, n_columns)
 
     def _certify(self, points, s):
         if self.setting_ == "classification":

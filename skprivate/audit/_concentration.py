@@ -33,20 +33,6 @@ def hoeffding_lower_bound(empirical_loss: float, n: int, confidence: float) -> f
     """Lower bound on the minimum mean squared error by Hoeffding's inequality.
 
     The squared loss of η lies in [0, 4], hence ``L ≥ R − 4 √(ln(1/α) / (2n))`` with ``α = 1 − confidence``.
-
-    Parameters
-    ----------
-    empirical_loss : float
-        Smallest empirical squared loss R over a class that contains η.
-    n : int
-        Number of independent observations.
-    confidence : float
-        Probability with which the bound holds, in (0, 1).
-
-    Returns
-    -------
-    float
-        The bound, not less than 0.
     """
     return max(0.0, empirical_loss - 4.0 * math.sqrt(-math.log1p(-confidence) / (2.0 * n)))
 
@@ -59,20 +45,6 @@ def bernstein_lower_bound(empirical_loss: float, n: int, confidence: float) -> f
     3L² − L² = 4L(1 − L)``. No variance has to be estimated (an empirical variance would be that of the
     unknown η). Bernstein: ``mean(Z) ≤ u(L) = L + 4x/3 + √((4x/3)² + 8 L(1 − L) x)``, ``x = ln(1/α)/n``. u is
     concave, so ``{l : u(l) ≥ R}`` is an interval; its left end is the smaller root of a quadratic.
-
-    Parameters
-    ----------
-    empirical_loss : float
-        Smallest empirical squared loss R over a class that contains η.
-    n : int
-        Number of independent observations.
-    confidence : float
-        Probability with which the bound holds, in (0, 1).
-
-    Returns
-    -------
-    float
-        The bound, in [0, R].
     """
     x = -math.log1p(-confidence) / n
     c = 4.0 * x / 3.0
@@ -131,20 +103,6 @@ def chernoff_entropy_lower_bound(empirical_loss: float, n: int, confidence: floa
     ``h(p) = L``, that is a binary symmetric channel, whose Z takes two values. Its Chernoff bound is
     ``P(mean(Z) ≥ R) ≤ exp(−n KL(β ‖ p))``, ``β = (R + ln(1−p)) / ln((1−p)/p)``; the optimal λ is below 1
     because R ≤ ln 2 means β ≤ 1/2. No bound on η and no alphabet size enters.
-
-    Parameters
-    ----------
-    empirical_loss : float
-        Smallest empirical log loss (nats) R over a class that contains p; at most ln 2.
-    n : int
-        Number of independent observations.
-    confidence : float
-        Probability with which the bound holds, in (0, 1).
-
-    Returns
-    -------
-    float
-        The bound in nats, in [0, R].
     """
     loss = min(empirical_loss, LN2)
     target = -math.log1p(-confidence) / n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.stats import norm
@@ -76,14 +76,14 @@ class LiRAAttack(ReferenceAttack):
 
     def __init__(
         self,
-        estimator,
+        estimator: Any,
         *,
-        n_references=16,
-        variance="auto",
-        smoothing=0.01,
-        random_state=None,
-        n_jobs=None,
-    ):
+        n_references: int = 16,
+        variance: Literal["auto", "record", "pooled"] = "auto",
+        smoothing: float = 0.01,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.estimator = estimator
         self.n_references = n_references
         self.variance = variance

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import _fit_context
@@ -47,7 +48,7 @@ class LossThresholdAttack(MembershipAttack):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> Self:
         """Check the pool; nothing is learned.
 
         Parameters
@@ -63,7 +64,7 @@ class LossThresholdAttack(MembershipAttack):
         self.is_fitted_ = True
         return self
 
-    def membership_scores(self, model, X, y):
+    def membership_scores(self, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
         """Score each record against a fitted target model; larger means more likely a member.
 
         Parameters

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Self
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
@@ -15,7 +18,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from skprivate._progress import gather
 from skprivate._sklearn import CallbackSupportMixin, _fit_context, _num_samples, _safe_indexing
 from skprivate._validation import validate_data
-from skprivate.audit._attack_report import attack_report
+from skprivate.audit._attack_report import AttackReport, attack_report
 from skprivate.audit._signals import has_classes, residuals, true_label_probability
 from skprivate.privacy import public_generator
 
@@ -32,14 +35,23 @@ class MembershipAttack(BaseEstimator, metaclass=ABCMeta):
     """
 
     @abstractmethod
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> Self:
         """Prepare the attack from a pool of records."""
 
     @abstractmethod
-    def membership_scores(self, model, X, y):
+    def membership_scores(self, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
         """Score of each record under ``model``; larger means more likely a member; shape (n,)."""
 
-    def evaluate(self, model, X, y, membership, *, fpr=(0.01, 0.001), confidence=0.95):
+    def evaluate(
+        self,
+        model: Any,
+        X: Any,
+        y: Any,
+        membership: Any,
+        *,
+        fpr: Iterable[float] = (0.01, 0.001),
+        confidence: float = 0.95,
+    ) -> AttackReport:
         """Score the records and compare with their true membership.
 
         Parameters
@@ -95,7 +107,7 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
     """
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> Self:
         """Fit the reference models on random halves of the pool.
 
         Parameters
@@ -132,7 +144,7 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
         self._pool = joblib.hash((X, y))
         return self
 
-    def membership_scores(self, model, X, y):
+    def membership_scores(self, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
         """Score each record against a fitted target model.
 
         Records of the pool that ``fit`` saw (the same X and y) are calibrated by references with and without
@@ -158,7 +170,7 @@ class ReferenceAttack(CallbackSupportMixin, MembershipAttack):
         signals = np.array([self._signal(reference, X, y) for reference in self.reference_models_])
         return self._compare(target, signals, np.zeros(signals.shape, dtype=bool))
 
-    def score_reference(self, index=0):
+    def score_reference(self, index: int = 0) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Scores of the pool when a reference model plays the target, and its membership.
 
         Calibration data for `epsilon_lower_bound`: they depend on the reference's own coins only.

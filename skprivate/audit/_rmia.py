@@ -77,8 +77,15 @@ class RMIAAttack(ReferenceAttack):
     }
 
     def __init__(
-        self, estimator, *, n_references=4, gamma=1.0, smoothing=0.01, random_state=None, n_jobs=None
-    ):
+        self,
+        estimator: Any,
+        *,
+        n_references: int = 4,
+        gamma: float = 1.0,
+        smoothing: float = 0.01,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.estimator = estimator
         self.n_references = n_references
         self.gamma = gamma

@@ -35,7 +35,14 @@ def true_label_probability(model: Any, X: Any, y: npt.ArrayLike) -> Array:
         return np.asarray(output_summary(model, y, n_top=0)[:, 0])
     labels, classes = np.asarray(y), np.asarray(model.classes_)
     if hasattr(model, "predict_proba"):
-        probability = np.asarray(model.predict_proba(X), dtype=float)
+        probability = np.asarray(model.predict_proba(X), dtype=float).reshape(labels.size, -1)
+        if probability.shape[1] == 1 and classes.size == 2:  # of the second class
+            probability = np.column_stack([1.0 - probability, probability])
+        if probability.shape[1] != classes.size:
+            raise ValueError(
+                f"predict_proba of the model must have one column for each of its {classes.size} classes, got "
+                f"{probability.shape[1]}."
+            )
     elif hasattr(model, "decision_function"):
         decision = np.asarray(model.decision_function(X), dtype=float)
         if decision.ndim == 1:

@@ -33,15 +33,7 @@ class CertifiedFit(NamedTuple):
 
 
 def group_ties(t: Array, s: Array) -> tuple[Array, Array, Array, npt.NDArray[np.intp]]:
-    """Sort by ``t`` and merge equal values.
-
-    Returns
-    -------
-    positions, means, weights : arrays of shape (m,)
-        The distinct values of ``t``, the mean of ``s`` at each and its share of the sample.
-    inverse : array of shape (n,)
-        ``positions[inverse] == t``.
-    """
+    """Sort by ``t`` and merge equal values."""
     positions, inverse, counts = np.unique(t, return_inverse=True, return_counts=True)
     sums = np.bincount(inverse, weights=s, minlength=positions.size)
     return positions, sums / counts, counts / t.size, inverse
@@ -173,26 +165,7 @@ def _linear_minimum(gradient: Array, values: Array, bound: float) -> float:
 def fit_bounded_variation(
     y: Array, w: Array, bound: float, *, tol: float = 1e-9, max_rounds: int = 200
 ) -> CertifiedFit:
-    """Weighted least squares over functions on an ordered set with total variation ≤ ``bound``.
-
-    Parameters
-    ----------
-    y : array of shape (m,)
-        Targets in [−1, 1], ordered by position.
-    w : array of shape (m,)
-        Positive weights that sum to 1.
-    bound : float
-        Largest total variation allowed, ≥ 0.
-    tol : float, default=1e-9
-        Stop when the duality gap is below it.
-    max_rounds : int, default=200
-        Most rounds of adding knots.
-
-    Returns
-    -------
-    CertifiedFit
-        Values, ``Σ w (y − f)²`` and a lower bound on that minimum over the class (intersected with [−1, 1]).
-    """
+    """Weighted least squares over functions on an ordered set with total variation ≤ ``bound``."""
     m = y.size
     starts = np.zeros(1, dtype=np.intp)
     cumulative_w = np.concatenate([[0.0], np.cumsum(w)])
@@ -231,24 +204,6 @@ def fit_bounded_variation_log(
 
     Projected Newton steps, each a weighted least-squares problem of `fit_bounded_variation`, with a line
     search. The lower bound is the linearisation at the best iterate, minimised over the class.
-
-    Parameters
-    ----------
-    y : array of shape (m,)
-        Mean of S ∈ {−1, 1} at each position, ordered.
-    w : array of shape (m,)
-        Positive weights that sum to 1.
-    bound : float
-        Largest total variation of f allowed.
-    tol : float, default=1e-7
-        Stop when the duality gap (nats) is below it.
-    max_newton : int, default=100
-        Most Newton steps.
-
-    Returns
-    -------
-    CertifiedFit
-        Values of f, the loss in nats and a lower bound on the class's minimum.
     """
     plus, minus = w * (1.0 + y) / 2.0, w * (1.0 - y) / 2.0
 

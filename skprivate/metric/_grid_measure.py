@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from skprivate.metric._ball import BallBox
 from skprivate.metric._box import Box
+from skprivate.privacy._version import Versioned
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class GridMeasure:
+class GridMeasure(Versioned):
     """A probability measure on a grid of a box, with a density inside the cells.
 
     Parameters

@@ -17,6 +17,7 @@ from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._tables import numbers, refuse_missing
 from skprivate.metric._transport import GroundNorm, assignment_cost, distances
 from skprivate.privacy import public_generator
+from skprivate.privacy._version import Versioned
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -138,7 +139,7 @@ def check_categories(categories: Any, n_features: int, names: Any = None) -> Mix
 
 
 @dataclass(frozen=True, eq=False)
-class MixedMeasure:
+class MixedMeasure(Versioned):
     """A probability measure on combinations of categories × a grid of a box.
 
     Parameters

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,7 +25,7 @@ from skprivate.metric._states import check_prior, leaves_of, state_numbers
 from skprivate.metric._tables import numeric_table
 from skprivate.metric._tree_channels import Tree, optimal_tree_channel
 from skprivate.metric._warnings import warn_if_loose, warn_of_degrees
-from skprivate.privacy import open_release
+from skprivate.privacy import PrivacyLedger, open_release
 
 _NORMS = ("l1", "l2", "linf")
 _NUMERIC = (*_NORMS, "haversine")
@@ -166,21 +167,21 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        metric="l2",
-        mechanism="auto",
-        bounds=None,
-        coordinates="auto",
-        resolution=16,
-        states=None,
-        distances=None,
-        parents=None,
-        prior=None,
-        out_of_bounds="clip",
-        random_state=None,
-        ledger=None,
-    ):
+        metric: Literal["l2", "l1", "linf", "haversine", "precomputed", "tree"] = "l2",
+        mechanism: Literal["auto", "k-norm", "exponential", "relaxed", "optimal"] = "auto",
+        bounds: Mapping[Any, Any] | ArrayLike | Ball | None = None,
+        coordinates: Literal["auto", "latitude-longitude", "longitude-latitude"] = "auto",
+        resolution: int = 16,
+        states: ArrayLike | None = None,
+        distances: ArrayLike | None = None,
+        parents: Mapping[Any, Any] | None = None,
+        prior: ArrayLike | None = None,
+        out_of_bounds: Literal["clip", "raise"] = "clip",
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.metric = metric
         self.mechanism = mechanism
@@ -196,7 +197,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Build the net or the channel from public parameters; of X only the shape matters.
 
         Parameters
@@ -250,7 +251,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         )
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> NDArray[Any]:
         """Randomise every row; spends ``epsilon`` per unit of distance on these rows.
 
         Parameters

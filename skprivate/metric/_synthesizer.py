@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -27,7 +28,7 @@ from skprivate.metric._score import distance_to_rows
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
 from skprivate.metric._warnings import diameter, warn_if_noise_fills_box
 from skprivate.partitions._blocks import BATCH_ROWS
-from skprivate.privacy import PrivacyGuarantee, public_generator
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
 from skprivate.privacy._warnings import warn_if_too_few
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
@@ -133,19 +134,19 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        metric="rows",
-        bounds="private",
-        categories=None,
-        category_weight=1.0,
-        resolution="auto",
-        ground="linf",
-        mechanism="flow",
-        out_of_bounds="clip",
-        random_state=None,
-        ledger=None,
-    ):
+        metric: Literal["rows", "wasserstein"] = "rows",
+        bounds: Mapping[Any, Any] | ArrayLike | Ball = "private",
+        categories: Mapping[Any, Any] | None = None,
+        category_weight: float = 1.0,
+        resolution: int | Literal["auto"] = "auto",
+        ground: Literal["linf", "l2", "l1"] = "linf",
+        mechanism: Literal["flow", "hats"] = "flow",
+        out_of_bounds: Literal["clip", "raise"] = "clip",
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.metric = metric
         self.bounds = bounds
@@ -159,7 +160,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Release a private measure of the rows.
 
         Parameters
@@ -312,7 +313,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             )
         return resolution
 
-    def sample(self, n_samples=1, *, random_state=None):
+    def sample(self, n_samples: int = 1, *, random_state: Any = None) -> Any:
         """Draw synthetic rows: post-processing of the released measure, at no further cost.
 
         Every row has the law of `measure_`; together they spread over it evenly (systematic sampling).
@@ -332,7 +333,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         (rows,) = self.sample_blocks(n_samples, sys.maxsize, random_state=random_state)
         return rows
 
-    def sample_blocks(self, n_samples, block_rows=BATCH_ROWS, *, random_state=None):
+    def sample_blocks(
+        self, n_samples: int, block_rows: int = BATCH_ROWS, *, random_state: Any = None
+    ) -> Iterator[Any]:
         """Draw synthetic rows in blocks, for tables that do not fit into memory.
 
         Parameters
@@ -363,7 +366,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         blocks = self.measure_.draw_blocks(*sizes, rng)
         return (self._schema.rows(columns.decode(*block), columns.values) for block in blocks)
 
-    def score(self, X, y=None):
+    def score(self, X: Any, y: Any = None) -> float:
         """Negative Wasserstein-1 distance between `measure_` and the rows of X, in fractions of the bounds.
 
         Exact for one column; minimum-cost flow on a common grid for two (32 × 32 cells) and three (10 × 10 × 10);
@@ -387,7 +390,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         X = numeric_table(self, X, reset=False)
         return -distance_to_rows(self.measure_, X, self.ground)
 
-    def row_guarantee(self, n_samples):
+    def row_guarantee(self, n_samples: int) -> PrivacyGuarantee:
         """Plain differential privacy for one row that the fit implies.
 
         Parameters

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from math import inf, log
 from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
@@ -15,11 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._labels import PUBLIC_LABELS, plain
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
-from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.mixture._planning import selection_loss
 from skprivate.mixture._problem import LinearConstraints, margins
 from skprivate.mixture._reading import read_problem
 from skprivate.mixture._strategy import make_mechanism
+from skprivate.privacy import PrivacyLedger
 
 logger = logging.getLogger(__name__)
 
@@ -179,9 +182,9 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     """
 
     # A privacy mask given to fit is metadata that belongs to this estimator.
-    __metadata_request__fit = {"private": True}  # noqa: RUF012
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"private": True}
 
-    _parameter_constraints: dict = {  # noqa: RUF012
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **PRIVACY_CONSTRAINTS,
         "private_label": "no_validation",
         "max_halfspaces": [Interval(Integral, 1, None, closed="left"), None],
@@ -202,22 +205,22 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        delta=0.0,
-        private_label=None,
-        max_halfspaces=None,
-        strategy="auto",
-        selection="exponential",
-        max_candidates=100_000_000,
-        adjacency="replace-one",
-        class_weight=None,
-        calibration_fraction=None,
-        classes=None,
-        random_state=None,
-        ledger=None,
-        n_jobs=None,
-    ):
+        delta: float = 0.0,
+        private_label: Any = None,
+        max_halfspaces: int | None = None,
+        strategy: Literal["auto", "exact", "thinned", "greedy", "gradient"] = "auto",
+        selection: Literal["exponential", "permute-and-flip"] = "exponential",
+        max_candidates: int = 100_000_000,
+        adjacency: AdjacencyName = "replace-one",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        calibration_fraction: float | None = None,
+        classes: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.private_label = private_label
@@ -234,7 +237,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self.n_jobs = n_jobs
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, private=None):
+    def fit(self, X: Any, y: Any, *, private: Any = None) -> Self:
         """Draw an intersection of halfspaces, privately for the private rows.
 
         Parameters
@@ -302,7 +305,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self._rounding = 1 / problem.sensitivity if problem.unit > 1 else 0.0
         self._n_rows = problem.planning_rows if self.adjacency == "replace-one" else None
 
-    def decision_function(self, X):
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Signed margin of each row, positive for the second class.
 
         Parameters
@@ -322,7 +325,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         margin = margins(self._frame, self._hypothesis, X)
         return -margin if self.private_label_ == self.classes_[1] else margin
 
-    def predict(self, X):
+    def predict(self, X: Any) -> NDArray[Any]:
         """Predict the label of each row.
 
         Parameters
@@ -339,7 +342,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         return self.classes_[(self.decision_function(X) > 0).astype(np.intp)]
 
     @available_if(_counts_are_asked_for)
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Estimate the probability of each label, from the released counts of private rows.
 
         The share of the private label among training rows of a like margin, counted with noise of scale
@@ -373,7 +376,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         order = [1 - private, private] if self.private_label_ == self.classes_[1] else [private, 1 - private]
         return np.column_stack(order)
 
-    def utility_bound(self, beta=0.05, *, n_samples=None):
+    def utility_bound(self, beta: float = 0.05, *, n_samples: int | None = None) -> float:
         r"""Excess error rate over the best hypothesis that the draws exceed with probability at most ``beta``.
 
         For one draw this is Lemma 4.6, :math:`2 \Delta \ln(|H|/\beta) / (\epsilon n)` above the best of the

@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from skprivate._sklearn import _num_samples, _safe_indexing
+from skprivate._sklearn import _safe_indexing
 from skprivate.model_selection._user_k_fold import UserKFold
 from skprivate.privacy import PrivacyLedger
 from skprivate.privacy._dialect import must_be, one_of
@@ -107,7 +107,7 @@ def fit_folds(
         given = tuple(_safe_indexing(part, rows) for part in ((X,) if y is None else (X, y)))
         return given, {"user_ids": _safe_indexing(user_ids, rows), **fit_params}
 
-    folds = list(cv.split(range(_num_samples(X)), user_ids=user_ids))
+    folds = list(cv.split(X, y, user_ids=user_ids))
     quotes = []
     for k in range(cv.n_splits):
         (rows, *targets), params = data(k)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d
@@ -32,7 +34,7 @@ from skprivate.model_selection._parts import Parts, Rows, deal
 from skprivate.model_selection._scoring import SCORES, private_score
 from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
 from skprivate.partitions import is_partitioned
-from skprivate.privacy import Adjacency, PrivacyUnit, plan_search
+from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit, plan_search
 
 
 class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin, BaseEstimator):
@@ -175,23 +177,23 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
 
     def __init__(
         self,
-        estimator,
-        param_distributions,
+        estimator: Any,
+        param_distributions: dict[str, Any] | list[dict[str, Any]],
         *,
-        epsilon=1.0,
-        delta=1e-6,
-        n_iter=10,
-        n_candidates=None,
-        scoring="auto",
-        score_bounds=None,
-        validation_fraction=0.25,
-        refit=None,
-        predict_by="unit",
-        error_score="raise",
-        public_seed=0,
-        random_state=None,
-        ledger=None,
-    ):
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        n_iter: float = 10,
+        n_candidates: int | None = None,
+        scoring: str | Callable[..., Any] = "auto",
+        score_bounds: ArrayLike | None = None,
+        validation_fraction: float = 0.25,
+        refit: float | None = None,
+        predict_by: Literal["unit", "batch"] = "unit",
+        error_score: float | Literal["raise"] = "raise",
+        public_seed: int = 0,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.estimator = estimator
         self.param_distributions = param_distributions
         self.epsilon = epsilon
@@ -209,7 +211,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, user_ids=None, private=None):
+    def fit(self, X: Any, y: Any, *, user_ids: Any = None, private: Any = None) -> Self:
         """Search privately.
 
         Parameters

@@ -13,7 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.model_selection import BaseCrossValidator
 
-from skprivate._identifiers import encode_identifiers, hash_identifiers, kind_of_identifiers
+from skprivate._identifiers import (
+    encode_identifiers,
+    hash_identifiers,
+    kind_of_identifiers,
+    refuse_other_index,
+)
 from skprivate._sklearn import _num_samples
 from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned, split_columns
 
@@ -48,10 +53,11 @@ class UserKFold(BaseCrossValidator):
 
     **What is not covered.** Scores on the held-out fold carry no noise, here as in any cross-validation.
 
-    **Sizes.** Folds have Binomial(n_users, 1/n_splits) users, not equally many. With few users a fold may be empty,
-    with probability at most n_splits·(1 − 1/n_splits)^n_users (1e-9 for 100 users and 5 folds). That is no error here,
-    since it would say something about who is there: the split has an empty test or training set, which most
-    estimators and scorers refuse.
+    **Sizes.** Folds have Binomial(n_users, 1/n_splits) users, not equally many. Fewer users than folds are refused.
+    Their number is public under replace-one; under add-remove the refusal tells one bit, as those of malformed entries
+    do (docs/security.md). With few users a fold may be empty, with probability at most
+    n_splits·(1 − 1/n_splits)^n_users (1e-9 for 100 users and 5 folds). That is no error, since it would say who is
+    there: the split has an empty test or training set, which most estimators and scorers refuse.
 
     **Rows in blocks.** Since nobody else matters, `partition` deals each block by itself: the same users in the same
     folds as in memory.
@@ -93,11 +99,11 @@ class UserKFold(BaseCrossValidator):
         if not isinstance(n_splits, Integral) or isinstance(n_splits, bool) or n_splits < 2:
             raise ValueError(f"n_splits must be an integer of at least 2, got {n_splits!r}.")
         self.n_splits: int = int(n_splits)
-        self.key = key
+        self.key: str | bytes | int | None = key
         key_bytes(key)
 
     def split(
-        self, X: Any, y: Any = None, groups: Any = None, user_ids: Any = None
+        self, X: Any, y: Any = None, groups: Any = None, *, user_ids: Any = None
     ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
         """Training and test rows of each fold.
 
@@ -121,7 +127,7 @@ class UserKFold(BaseCrossValidator):
         Raises
         ------
         ValueError
-            If there are no identifiers, both kinds, missing ones, or not one for each row.
+            If there are no identifiers, both kinds, missing ones, or not one for each row, or fewer users than folds.
         TypeError
             If the identifiers are of a kind that is not allowed.
         """
@@ -138,11 +144,17 @@ class UserKFold(BaseCrossValidator):
                 "UserKFold needs the user of each row, got neither user_ids nor groups. Where metadata routing is off, "
                 "scikit-learn passes on groups alone: pass groups=user_ids as well as the estimator's user_ids."
             )
-        fold_of_row = row_folds(ids, _num_samples(X), self.n_splits, key_bytes(self.key))
+        refuse_other_index(X, y, groups=groups, user_ids=user_ids)
+        codes, names = encode_identifiers(ids, _num_samples(X))
+        if len(names) < self.n_splits:
+            raise ValueError(
+                f"n_splits must be at most the number of users, which are fewer, got n_splits={self.n_splits}."
+            )
+        fold_of_row = _folds(names, self.n_splits, key_bytes(self.key))[codes]
         for number in range(self.n_splits):
             yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
 
-    def partition(self, X: Any, user_ids: str | int) -> Iterator[tuple[Partitions, Partitions]]:
+    def partition(self, X: Any, *, user_ids: str | int) -> Iterator[tuple[Partitions, Partitions]]:
         """Training and test rows of each fold, where rows lie in blocks.
 
         Each block is dealt when it is visited; a user whose rows lie in several blocks is in one fold, the one that
@@ -195,7 +207,7 @@ class UserKFold(BaseCrossValidator):
             kept = (source.filter(partial(deal, number=number, held_out=out)) for out in (False, True))
             yield next(kept), next(kept)
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, user_ids: Any = None) -> int:
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, user_ids: Any = None) -> int:
         """Number of folds.
 
         Parameters
@@ -210,11 +222,9 @@ class UserKFold(BaseCrossValidator):
         return self.n_splits
 
 
-def row_folds(ids: Any, n_rows: int, n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
-    """Fold of each row: that of its user, whoever else is there."""
-    codes, names = encode_identifiers(ids, n_rows)
-    fold = (hash_identifiers(names, key) % np.uint64(n_splits)).astype(np.int64)
-    return np.asarray(fold[codes])
+def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
+    """Fold of each user, whoever else is there."""
+    return (hash_identifiers(names, key) % np.uint64(n_splits)).astype(np.int64)
 
 
 def _ids(block: Any, column: Any) -> Any:
@@ -232,7 +242,8 @@ def _kept(block: Any, column: Any, n_splits: int, key: bytes, number: int, held_
     ids = _ids(block, column)
     if not len(ids):
         return block
-    rows = (row_folds(ids, len(ids), n_splits, key) == number) == held_out
+    codes, names = encode_identifiers(ids, len(ids))
+    rows = (_folds(names, n_splits, key)[codes] == number) == held_out
     frame = nw.from_native(block, eager_only=True, pass_through=True)
     return frame.filter(rows.tolist()).to_native() if isinstance(frame, nw.DataFrame) else block[rows]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._validation import validate_data
@@ -97,22 +99,7 @@ def apply(method: Callable[..., Any], X: Any, /, *args: Any, **options: Any) -> 
 
 
 class RowMethod:
-    """A method of a published model, to be called on blocks.
-
-    Parameters
-    ----------
-    model : estimator
-    name : str
-    args : tuple
-    options : dict
-    empty : Any
-        A block without rows.
-
-    Attributes
-    ----------
-    nothing : Any
-        The result for no rows.
-    """
+    """A method of a published model, to be called on blocks; ``nothing`` is its result for no rows."""
 
     def __init__(
         self, model: Any, name: str, args: tuple[Any, ...], options: dict[str, Any], empty: Any
@@ -157,20 +144,37 @@ def _made_up(empty: Any) -> Any:
 class OverBlocks:
     """Mixin: methods from rows to results take rows in blocks, too, and answer lazily (`apply`).
 
-    It wraps the methods of the classes that inherit. It goes left of scikit-learn's `TransformerMixin`, whose
-    ``set_output`` wraps ``transform`` as well, so that each block is what ``set_output`` says.
+    It wraps the methods of the classes that inherit, and scikit-learn's ``score``, which gathers the results. It goes
+    left of scikit-learn's `TransformerMixin`, whose ``set_output`` wraps ``transform`` as well, so that each block is
+    what ``set_output`` says.
     """
 
     _over_blocks: ClassVar[tuple[str, ...]] = ROW_METHODS
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if getattr(cls, "score", None) in (ClassifierMixin.score, RegressorMixin.score):
+            cls.score = _scored(cls.score)
         for name in cls._over_blocks:
             found = vars(cls).get(name)
             if callable(found):
                 setattr(cls, name, _mapped(found))
             elif hasattr(found, "check") and hasattr(found, "fn"):  # scikit-learn's available_if
                 found.fn = _mapped(found.fn)
+
+
+def _scored(score: Callable[..., Any]) -> Callable[..., Any]:
+    """scikit-learn's score, of predictions that are gathered: those of blocks have no length."""
+
+    @functools.wraps(score)
+    def over_blocks(self: Any, X: Any, y: Any, *args: Any, **options: Any) -> Any:
+        if not is_partitioned(X):
+            return score(self, X, y, *args, **options)
+        found = self.predict(X)
+        gathered = np.asarray(found if hasattr(found, "dask") else found.gather(np.asarray, np.concatenate))
+        return score(SimpleNamespace(predict=lambda _: gathered), X, np.asarray(y), *args, **options)
+
+    return over_blocks
 
 
 def _mapped(method: Callable[..., Any]) -> Callable[..., Any]:

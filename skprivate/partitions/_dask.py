@@ -51,21 +51,7 @@ class DaskPartitions(Partitions):
 
     @classmethod
     def of(cls, collection: Any) -> DaskPartitions:
-        """From a Dask array of shape (n, d), with whole rows in its chunks, or a Dask DataFrame.
-
-        Parameters
-        ----------
-        collection : dask.array.Array or dask.dataframe.DataFrame
-
-        Returns
-        -------
-        DaskPartitions
-
-        Raises
-        ------
-        TypeError
-            If it is none of them, or chunks do not hold whole rows.
-        """
+        """From a Dask array of shape (n, d), with whole rows in its chunks, or a Dask DataFrame."""
         kind = type(collection).__name__
         if kind == "Array" and collection.ndim == 2:
             if collection.numblocks[1] != 1:
@@ -91,17 +77,7 @@ class DaskPartitions(Partitions):
         *,
         beside: Sequence[Any] | None = None,
     ) -> Part:
-        """Parts of all blocks, put together in a tree of tasks.
-
-        Parameters
-        ----------
-        part, merge : callable
-        beside : sequence, optional
-
-        Returns
-        -------
-        object
-        """
+        """Parts of all blocks, put together in a tree of tasks."""
         from dask import delayed
 
         # Not pure: names of tasks are random, and no digest of anything.
@@ -120,17 +96,7 @@ class DaskPartitions(Partitions):
         return result
 
     def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> DaskPartitions:
-        """The same rows in blocks of whole places: every worker deals its rows to all.
-
-        Parameters
-        ----------
-        place : callable
-
-        Returns
-        -------
-        DaskPartitions
-            Not computed yet, see `persisted`.
-        """
+        """The same rows in blocks of whole places: every worker deals its rows to all."""
         from dask.delayed import Delayed
         from dask.highlevelgraph import HighLevelGraph
 
@@ -148,12 +114,7 @@ class DaskPartitions(Partitions):
         return DaskPartitions([Delayed((name, k), graph, layer=name) for k in range(count)], self._empty)
 
     def persisted(self) -> DaskPartitions:
-        """What the functions make of the blocks, in the memory of the workers.
-
-        Returns
-        -------
-        DaskPartitions
-        """
+        """What the functions make of the blocks, in the memory of the workers."""
         from dask import delayed, persist
 
         make = delayed(_make, pure=False)

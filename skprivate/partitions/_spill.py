@@ -39,19 +39,7 @@ class Spill:
 
 
 def by_place(places: NDArray[np.uint64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows sorted by part, in their own order within each, and where each part ends.
-
-    Parameters
-    ----------
-    places : ndarray of shape (n_rows,), uint64
-    count : int
-
-    Returns
-    -------
-    order : ndarray of shape (n_rows,), int64
-    ends : ndarray of shape (count + 1,), int64
-        Part k is ``order[ends[k]:ends[k + 1]]``.
-    """
+    """Rows sorted by part, in their own order within each: part k is ``order[ends[k]:ends[k + 1]]``."""
     part = (places % np.uint64(count)).astype(np.int64)
     order = np.argsort(part.astype(np.uint16), kind="stable")  # a radix sort
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(part, minlength=count))])
@@ -61,15 +49,7 @@ def by_place(places: NDArray[np.uint64], count: int) -> tuple[NDArray[np.int64],
 def deal(
     blocks: Iterable[tuple[NDArray[Any], ...]], place: Callable[[Any], NDArray[np.uint64]], spill: Spill
 ) -> Callable[[], Iterator[tuple[NDArray[Any], ...]]]:
-    """Write rows part by part; returns a function that reads them.
-
-    Parameters
-    ----------
-    blocks : iterable of tuple of ndarray
-        Arrays with one entry a row, of the same types and shapes in all blocks.
-    place : callable
-    spill : Spill
-    """
+    """Write rows part by part; returns a function that reads them."""
     dtype: np.dtype[Any] | None = None
     starts: list[int] = []
     ends: list[NDArray[np.int64]] = []

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from sklearn import get_config
+from sklearn.base import clone
 
 from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import Interval
@@ -169,6 +170,20 @@ def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
         raise ValueError(
             f"Input X contains infinity in column {column_name(estimator, int(infinite[0]))}; only finite numbers "
             "and missing values (NaN) are allowed."
+        )
+    return table
+
+
+def by_position(estimator: Any, X: Any, *, finite: bool = False) -> FloatArray:
+    """Validate what `transform` returned: columns are known by their places, since their names may be lost."""
+    table: FloatArray = validate_data(
+        clone(estimator), X, dtype=np.float64, ensure_all_finite=finite or "allow-nan"
+    )
+    n_columns = getattr(estimator, "n_features_in_", table.shape[1])
+    if table.shape[1] != n_columns:
+        raise ValueError(
+            f"X has {table.shape[1]} features, but {type(estimator).__name__} is expecting {n_columns} features as "
+            "input."
         )
     return table
 

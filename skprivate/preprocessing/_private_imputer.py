@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._bounds import check_bounds
 from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
-from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.preprocessing._categories import check_categories
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
@@ -25,7 +26,7 @@ from skprivate.preprocessing._columns import (
 )
 from skprivate.preprocessing._fill_values import ColumnMedians, ColumnModes
 from skprivate.preprocessing._moments import ColumnMoments
-from skprivate.privacy import Adjacency
+from skprivate.privacy import Adjacency, PrivacyLedger
 from skprivate.privacy._warnings import warn_if_too_few
 
 
@@ -101,17 +102,17 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        strategy="median",
-        categories=None,
-        add_indicator=False,
-        delta=1e-6,
-        adjacency="replace-one",
-        bounds=None,
-        random_state=None,
-        ledger=None,
-    ):
+        strategy: Literal["median", "mean", "most_frequent"] = "median",
+        categories: Mapping[Any, Any] | Sequence[Any] | ArrayLike | None = None,
+        add_indicator: bool = False,
+        delta: float = 1e-6,
+        adjacency: AdjacencyName = "replace-one",
+        bounds: Mapping[Any, Any] | ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.strategy = strategy
         self.categories = categories
@@ -123,7 +124,7 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
         """Release what to fill in.
 
         Parameters
@@ -159,7 +160,7 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             self.statistics_ = result.means if self.strategy == "mean" else np.array(result)
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> NDArray[Any]:
         """Fill in missing values.
 
         Parameters
@@ -179,7 +180,7 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             filled[missing[:, j], j] = self.statistics_[j]
         return np.hstack([filled, missing.astype(filled.dtype)]) if self.add_indicator else filled
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns that `transform` returns.
 
         Parameters

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._bounds import check_bounds
 from skprivate._sklearn import Interval, StrOptions, _check_feature_names_in, _fit_context
-from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
     column_name,
@@ -24,7 +25,7 @@ from skprivate.preprocessing._columns import (
     unit_name,
 )
 from skprivate.preprocessing._quantile_edges import ColumnQuantiles, outer_edges
-from skprivate.privacy import Adjacency
+from skprivate.privacy import Adjacency, PrivacyLedger
 from skprivate.privacy._quantiles import MOST_BINS
 from skprivate.privacy._warnings import warn_if_too_few
 
@@ -100,16 +101,16 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        n_bins=5,
-        encode="onehot-dense",
-        delta=1e-6,
-        adjacency="replace-one",
-        bounds=None,
-        random_state=None,
-        ledger=None,
-    ):
+        n_bins: ArrayLike = 5,
+        encode: Literal["onehot", "onehot-dense", "ordinal"] = "onehot-dense",
+        delta: float = 1e-6,
+        adjacency: AdjacencyName = "replace-one",
+        bounds: Mapping[Any, Any] | ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.n_bins = n_bins
         self.encode = encode
@@ -120,7 +121,7 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
         """Release the edges.
 
         Parameters
@@ -160,7 +161,7 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> NDArray[Any]:
         """Put every number into its bin.
 
         Parameters
@@ -180,7 +181,7 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
             bins[present, j] = np.searchsorted(edges[1:-1], table[present, j], side="right")
         return bins if self.encode == "ordinal" else self._encoder().transform(bins)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Map bins to their middles.
 
         Parameters
@@ -207,7 +208,7 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
             result[present, j] = middles[np.clip(bins[present, j].astype(np.int64), 0, len(middles) - 1)]
         return result
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns that `transform` returns.
 
         Parameters
@@ -233,7 +234,7 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
 
     def _bins(self, X):
         inverted = self._encoder().inverse_transform(X)
-        return np.where(np.equal(inverted, None), np.nan, inverted).astype(np.float64)
+        return np.where(np.equal(inverted, None), np.nan, inverted).astype(np.float64)  # type: ignore[call-overload]
 
     def _numbers_of_bins(self, n_columns):
         numbers = np.asarray(self.n_bins)

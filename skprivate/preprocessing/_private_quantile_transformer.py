@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._bounds import check_bounds
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
+    by_position,
     numeric_table,
     public_count,
     read_columns,
@@ -23,7 +25,7 @@ from skprivate.preprocessing._columns import (
     unit_name,
 )
 from skprivate.preprocessing._quantile_edges import ColumnQuantiles, outer_edges
-from skprivate.privacy import Adjacency
+from skprivate.privacy import Adjacency, PrivacyLedger
 from skprivate.privacy._quantiles import MOST_BINS
 from skprivate.privacy._warnings import warn_if_too_few
 
@@ -109,16 +111,16 @@ class PrivateQuantileTransformer(
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        n_quantiles=33,
-        output_distribution="uniform",
-        delta=1e-6,
-        adjacency="replace-one",
-        bounds=None,
-        random_state=None,
-        ledger=None,
-    ):
+        n_quantiles: int = 33,
+        output_distribution: Literal["uniform", "normal"] = "uniform",
+        delta: float = 1e-6,
+        adjacency: AdjacencyName = "replace-one",
+        bounds: Mapping[Any, Any] | ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.n_quantiles = n_quantiles
         self.output_distribution = output_distribution
@@ -129,7 +131,7 @@ class PrivateQuantileTransformer(
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
         """Release quantiles.
 
         Parameters
@@ -169,7 +171,7 @@ class PrivateQuantileTransformer(
         self.references_ = np.linspace(0.0, 1.0, self.n_quantiles)
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> NDArray[Any]:
         """Map every number to its level.
 
         Parameters
@@ -193,7 +195,7 @@ class PrivateQuantileTransformer(
             mapped[:, j] = 0.5 * (upper + lower)
         return ndtri(np.clip(mapped, *self._ends())) if self.output_distribution == "normal" else mapped
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Undo `transform` between the outermost landmarks.
 
         Parameters
@@ -206,7 +208,7 @@ class PrivateQuantileTransformer(
         X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        table = numeric_table(self, X, reset=False)
+        table = by_position(self, X)
         levels = ndtr(table) if self.output_distribution == "normal" else table
         return np.column_stack(
             [np.interp(levels[:, j], self.references_, self.quantiles_[:, j]) for j in range(table.shape[1])]

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._bounds import check_bounds
 from skprivate._sklearn import Interval, StrOptions, _check_feature_names_in, _fit_context
-from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
     numeric_table,
@@ -24,7 +25,7 @@ from skprivate.preprocessing._columns import (
 )
 from skprivate.preprocessing._quantile_edges import ColumnQuantiles
 from skprivate.preprocessing._spline_basis import b_splines, edges_of, smooth_splines
-from skprivate.privacy import Adjacency
+from skprivate.privacy import Adjacency, PrivacyLedger
 from skprivate.privacy._quantiles import MOST_BINS
 from skprivate.privacy._warnings import TooFewUnitsWarning, warn_caller, warn_if_too_few
 
@@ -159,19 +160,19 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        n_knots="auto",
-        degree=3,
-        basis="smooth",
-        include_bias=False,
-        passthrough=False,
-        delta=1e-6,
-        adjacency="replace-one",
-        bounds=None,
-        random_state=None,
-        ledger=None,
-    ):
+        n_knots: int | Literal["auto"] = "auto",
+        degree: int = 3,
+        basis: Literal["smooth", "b-spline"] = "smooth",
+        include_bias: bool = False,
+        passthrough: bool = False,
+        delta: float = 1e-6,
+        adjacency: AdjacencyName = "replace-one",
+        bounds: Mapping[Any, Any] | ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.n_knots = n_knots
         self.degree = degree
@@ -185,7 +186,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
         """Release the quantiles and make the functions.
 
         Parameters
@@ -269,7 +270,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
                 return mechanism
         return quantiles(n_bins=())
 
-    def transform(self, X):
+    def transform(self, X: Any) -> NDArray[Any]:
         """Replace every number by its functions.
 
         Parameters
@@ -306,7 +307,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
             own += [(j, each) for j in range(self.n_features_in_) for each in deviations.tolist()]
         return tuple(own)
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns that `transform` returns.
 
         Parameters

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._bounds import check_bounds
 from skprivate._sklearn import StrOptions, _fit_context
-from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
+    by_position,
     kept_finite,
     numeric_table,
     public_count,
@@ -22,7 +24,7 @@ from skprivate.preprocessing._columns import (
     unit_name,
 )
 from skprivate.preprocessing._moments import ColumnMoments
-from skprivate.privacy import Adjacency
+from skprivate.privacy import Adjacency, PrivacyLedger
 from skprivate.privacy._warnings import warn_if_too_few
 
 
@@ -103,16 +105,16 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        delta=1e-6,
-        adjacency="replace-one",
-        bounds=None,
-        with_mean=True,
-        with_std=True,
-        random_state=None,
-        ledger=None,
-    ):
+        delta: float = 1e-6,
+        adjacency: AdjacencyName = "replace-one",
+        bounds: Mapping[Any, Any] | ArrayLike | None = None,
+        with_mean: bool = True,
+        with_std: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.adjacency = adjacency
@@ -123,7 +125,7 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
         """Release means and scales.
 
         Parameters
@@ -165,7 +167,7 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
         self.n_units_ = moments.counts
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> NDArray[Any]:
         """Subtract the means and divide by the scales.
 
         Parameters
@@ -186,7 +188,7 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
                 table /= self.scale_
         return kept_finite(table)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Undo `transform`.
 
         Parameters
@@ -199,7 +201,7 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
         X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        table = numeric_table(self, X, reset=False).copy()
+        table = by_position(self, X).copy()
         if self.with_std:
             table *= self.scale_
         if self.with_mean:

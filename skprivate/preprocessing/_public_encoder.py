@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -12,13 +12,14 @@ from skprivate._validation import validate_data
 from skprivate.partitions import OverBlocks
 from skprivate.preprocessing._categories import check_categories, code_numbers
 from skprivate.preprocessing._columns import as_entries
+from skprivate.privacy._version import Versioned
 
 
-class PublicEncoder(OverBlocks, TransformerMixin, BaseEstimator):
+class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
     """Numbers of public categories; `fit` learns nothing."""
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Check the input and the categories; nothing is learned.
 
         Parameters

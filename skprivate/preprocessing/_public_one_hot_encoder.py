@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.preprocessing import OneHotEncoder
 
 from skprivate._sklearn import StrOptions, _check_feature_names_in
@@ -61,12 +62,18 @@ class PublicOneHotEncoder(PublicEncoder):
         "sparse_output": ["boolean"],
     }
 
-    def __init__(self, categories, *, handle_unknown="rest", sparse_output=False):
+    def __init__(
+        self,
+        categories: Mapping[Any, Any] | Sequence[Any] | ArrayLike,
+        *,
+        handle_unknown: Literal["rest", "ignore"] = "rest",
+        sparse_output: bool = False,
+    ) -> None:
         self.categories = categories
         self.handle_unknown = handle_unknown
         self.sparse_output = sparse_output
 
-    def transform(self, X):
+    def transform(self, X: Any) -> NDArray[Any]:
         """Encode each row.
 
         Parameters
@@ -82,7 +89,7 @@ class PublicOneHotEncoder(PublicEncoder):
         codes = self._codes(X)
         return self._encoder(codes.shape[1]).transform(codes)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Turn columns back into categories.
 
         Parameters
@@ -97,9 +104,9 @@ class PublicOneHotEncoder(PublicEncoder):
         """
         codes = self._encoder(self.n_features_in_).inverse_transform(X)
         rest = [len(categories) for categories in self._categories(self.n_features_in_)]
-        return self._decoded(np.where(np.equal(codes, None), rest, codes))
+        return self._decoded(np.where(np.equal(codes, None), rest, codes))  # type: ignore[call-overload]
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns: of the feature and the category, or "rest".
 
         Parameters

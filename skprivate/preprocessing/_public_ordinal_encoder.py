@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import OneToOneFeatureMixin
 
-from skprivate._validation import validate_data
+from skprivate.preprocessing._columns import by_position
 from skprivate.preprocessing._public_encoder import PublicEncoder
 
 
@@ -50,10 +51,10 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"categories": [Mapping, "array-like", None]}
 
-    def __init__(self, categories):
+    def __init__(self, categories: Mapping[Any, Any] | Sequence[Any] | ArrayLike) -> None:
         self.categories = categories
 
-    def transform(self, X):
+    def transform(self, X: Any) -> NDArray[Any]:
         """Encode each row.
 
         Parameters
@@ -68,7 +69,7 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
         """
         return self._codes(X).astype(np.float64)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Turn positions back into categories.
 
         Parameters
@@ -81,4 +82,4 @@ class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
         X_original : ndarray of object of shape (n_samples, n_features)
             None where the value was no category.
         """
-        return self._decoded(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._decoded(by_position(self, X, finite=True))

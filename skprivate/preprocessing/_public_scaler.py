@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from skprivate._bounds import in_order
 from skprivate._sklearn import Interval, _fit_context
 from skprivate._validation import validate_data
 from skprivate.partitions import OverBlocks
-from skprivate.preprocessing._columns import kept_finite
+from skprivate.preprocessing._columns import by_position, kept_finite
+from skprivate.privacy._version import Versioned
 
 
-class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Shift and scale features by public constants: ``(X - center) / scale``.
 
     Does what `~sklearn.preprocessing.StandardScaler` does in a pipeline, but looks at no data: a mean or
@@ -65,19 +67,25 @@ class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstim
     #: For `skprivate.inspection`.
     looks_at_no_data: ClassVar[bool] = True
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "center": [Real, Mapping, "array-like"],
         "scale": [Interval(Real, 0, None, closed="neither"), Mapping, "array-like"],
         "clip": ["boolean"],
     }
 
-    def __init__(self, *, center=0.0, scale=1.0, clip=False):
+    def __init__(
+        self,
+        *,
+        center: Mapping[Any, Any] | ArrayLike = 0.0,
+        scale: Mapping[Any, Any] | ArrayLike = 1.0,
+        clip: bool = False,
+    ) -> None:
         self.center = center
         self.scale = scale
         self.clip = clip
 
     @classmethod
-    def from_bounds(cls, lower, upper=None, *, clip=True):
+    def from_bounds(cls, lower: Any, upper: Any = None, *, clip: bool = True) -> Self:
         """Make the scaler that maps public limits to -1 and 1.
 
         Parameters
@@ -95,13 +103,15 @@ class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstim
         if upper is None:
             if not isinstance(lower, Mapping):
                 raise ValueError(
-                    f"from_bounds needs (lower, upper) or a mapping {{column: (low, high)}}, got {lower!r}."
+                    f"from_bounds needs lower and upper as two arguments, such as from_bounds(0, 1), or one mapping "
+                    f"{{column: (low, high)}}, got {lower!r} alone."
                 )
             one_by_one = {name: cls.from_bounds(*pair) for name, pair in lower.items()}
-            center = {name: float(scaler.center) for name, scaler in one_by_one.items()}
-            return cls(
-                center=center, scale={name: float(s.scale) for name, s in one_by_one.items()}, clip=clip
+            center, scale = (
+                {name: float(getattr(scaler, constant)) for name, scaler in one_by_one.items()}
+                for constant in ("center", "scale")
             )
+            return cls(center=center, scale=scale, clip=clip)
         lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
         if not (np.all(np.isfinite(lower)) and np.all(np.isfinite(upper)) and np.all(lower < upper)):
             raise ValueError(f"lower and upper must be finite with lower < upper, got {lower} and {upper}.")
@@ -109,7 +119,7 @@ class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstim
         return cls(center=lower / 2 + upper / 2, scale=upper / 2 - lower / 2, clip=clip)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Check the input and the constants; nothing is learned.
 
         Parameters
@@ -129,7 +139,7 @@ class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstim
         self._constants(X.shape[1])
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> NDArray[Any]:
         """Shift and scale each row.
 
         Parameters
@@ -150,7 +160,7 @@ class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstim
             X_scaled = (X - center) / scale
         return np.clip(X_scaled, -1.0, 1.0, out=X_scaled) if self.clip else kept_finite(X_scaled)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Undo `transform`, except for what was clipped.
 
         Parameters
@@ -164,7 +174,7 @@ class PublicScaler(OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstim
             ``X * scale + center``.
         """
         self._validate_params()
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        X = by_position(self, X)
         center, scale = self._constants(X.shape[1])
         return X * scale + center
 

@@ -34,20 +34,7 @@ _LEAST_VARIANCE = 1e-9
 
 
 def edges_of(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArray:
-    """Ends of intervals that hold equally many units each; those that coincide are a number that many units share.
-
-    Parameters
-    ----------
-    inner : ndarray of shape (n_bins - 1,)
-        Released quantiles, not decreasing.
-    bounds : (float, float) or None
-        Public range.
-
-    Returns
-    -------
-    ndarray of shape (n_bins + 1,)
-        Not decreasing, not all equal. The distinct ones are the knots.
-    """
+    """Ends of intervals that hold equally many units each; those that coincide are a number that many units share."""
     first, last = 0, len(inner) - 1
     while last - first > 1:
         if inner[last] - inner[last - 1] > FLOWN * (inner[last - 1] - inner[first]) > 0.0:
@@ -109,16 +96,7 @@ class ColumnSplines(NamedTuple):
     ends: tuple[float, float] = (0.0, 0.0)
 
     def __call__(self, values: FloatArray) -> FloatArray:
-        """Functions of every number by itself; 0 where it is missing.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_rows,)
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_outputs)
-        """
+        """Functions of every number by itself; 0 where it is missing."""
         missing = np.isnan(values)
         known = np.where(missing, self.knots[0], values)
         inside = np.clip(known, self.knots[0], self.knots[-1]) / self.unit
@@ -176,14 +154,7 @@ class ColumnSplines(NamedTuple):
 
 
 def b_splines(edges: FloatArray, degree: int) -> ColumnSplines:
-    """The B-splines of `sklearn.preprocessing.SplineTransformer` with these edges as knots.
-
-    Parameters
-    ----------
-    edges : ndarray
-        Of `edges_of`.
-    degree : int
-    """
+    """The B-splines of `sklearn.preprocessing.SplineTransformer` with these edges as knots."""
     knots = np.unique(edges)
     unit = float(np.ldexp(1.0, int(np.frexp(np.abs(knots).max())[1])))
     spline = (
@@ -198,14 +169,6 @@ def smooth_splines(edges: FloatArray, degree: int, *, goes_on: bool = True) -> C
     The distribution is that which the edges stand for, equal shares between neighbours. The first function is linear;
     the others have no part of it and are in order of the mean square of their slopes over ranks (the basis of Demmler
     and Reinsch): what takes many turns is what noise hides, and penalties and clipping are to spare the rest.
-
-    Parameters
-    ----------
-    edges : ndarray
-        Of `edges_of`.
-    degree : int
-    goes_on : bool
-        Whether the first function goes on beyond the outermost knots. Not where these are a public range.
     """
     plain = b_splines(edges, degree)
     places = (np.arange(NODES) + 0.5) / NODES

@@ -43,6 +43,7 @@ from skprivate.privacy._simulation import (
     SimulatedNoiseWarning,
     forbid_simulated_noise,
 )
+from skprivate.privacy._version import OtherVersionWarning
 from skprivate.privacy._warnings import LargeDeltaWarning, LedgerUnitWarning, warn_caller
 from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
 
@@ -62,6 +63,7 @@ __all__ = [
     "LedgerEntry",
     "LedgerUnitWarning",
     "Mechanism",
+    "OtherVersionWarning",
     "PrivacyEvent",
     "PrivacyGuarantee",
     "PrivacyLedger",

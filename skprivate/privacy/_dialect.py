@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, Context, Decimal
 from enum import StrEnum
+from fractions import Fraction
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -32,9 +33,11 @@ def member(kind: type[Member], name: str, value: Any) -> Member:
 
 def number(name: str, value: Any, allowed: str, holds: Callable[[float], bool]) -> float:
     """A finite float for which ``holds``, or an error that says what is allowed."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
         raise TypeError(must_be(name, allowed, value))
     result = float(value)
+    if isinstance(value, Decimal | Fraction) and math.isfinite(result) and Fraction(repr(result)) > value:
+        result = math.nextafter(result, -math.inf)  # a budget is never more than was stated
     if not (math.isfinite(result) and holds(result)):
         raise ValueError(must_be(name, allowed, value))
     return result + 0.0  # no negative zero

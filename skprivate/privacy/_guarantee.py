@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from skprivate.privacy._dialect import at_least, delta_number, member, must_be, rounded_up
 from skprivate.privacy._events import PrivacyEvent
+from skprivate.privacy._version import Versioned
 
 if TYPE_CHECKING:
     from skprivate.privacy._risk import PrivacyRisk
@@ -45,7 +46,7 @@ def check_metric(adjacency: Adjacency, metric: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class PrivacyGuarantee:
+class PrivacyGuarantee(Versioned):
     """A differential privacy guarantee with all that is needed to read it.
 
     Estimators build it from the events that were drawn (`Release.close`); one that was asserted says so (``stated``).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 from skprivate.privacy._dialect import must_be, rounded_up
 from skprivate.privacy._ledger_book import Book, LazyBook
@@ -395,6 +395,12 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
     def __reduce__(self) -> tuple[Any, ...]:
         place = (self._reservation, self._note, self._data, self._parts)
         return _handle, (self._book, self._identity, *place)
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(
+            "a PrivacyLedger is a handle on its file, which only pickle keeps. To save a model in another format save "
+            "model.to_release(), which has no ledger."
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PrivacyLedger) and self._identity == other._identity

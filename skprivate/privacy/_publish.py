@@ -27,6 +27,7 @@ _ASSIGNED_BY_HELPERS = frozenset(
         "_metadata_request",
         "_sklearn_output_config",
         "_sklearn_version",
+        "_skprivate_version",
         "feature_names_in_",
         "n_features_in_",
     }

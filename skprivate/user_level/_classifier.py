@@ -6,9 +6,10 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -25,9 +26,12 @@ from skprivate._labels import (
 )
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
+from skprivate.base import AdjacencyName
 from skprivate.partitions import linear_rows
+from skprivate.privacy import PrivacyLedger
 from skprivate.user_level._class_weights import ClassCounts, given_weights
 from skprivate.user_level._losses import (
+    CustomLoss,
     LogisticLoss,
     MultinomialLoss,
     SmoothedHingeLoss,
@@ -192,31 +196,31 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        delta=1e-6,
-        loss="log_loss",
-        classes=None,
-        class_weight=None,
-        feature_norm=None,
-        solver="auto",
-        accounting="tight",
-        aggregation="auto",
-        standardize=True,
-        adjacency="replace-one",
-        n_users=None,
-        fit_intercept=True,
-        alpha=None,
-        radius=None,
-        max_iter=None,
-        weight_cap=1,
-        concentration=1.0,
-        gradient_bound=1e9,
-        step_size=None,
-        convexity="convex",
-        random_state=None,
-        ledger=None,
-    ):
+        delta: float = 1e-6,
+        loss: Literal["log_loss", "smoothed_hinge"] | CustomLoss = "log_loss",
+        classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        feature_norm: float | None = None,
+        solver: Literal["auto", "sgd", "phased"] = "auto",
+        accounting: Literal["tight", "paper"] = "tight",
+        aggregation: Literal["auto", "robust", "mean"] = "auto",
+        standardize: bool = True,
+        adjacency: AdjacencyName = "replace-one",
+        n_users: int | None = None,
+        fit_intercept: bool = True,
+        alpha: float | None = None,
+        radius: float | None = None,
+        max_iter: int | None = None,
+        weight_cap: int = 1,
+        concentration: float = 1.0,
+        gradient_bound: float = 1e9,
+        step_size: float | None = None,
+        convexity: Literal["convex", "strongly-convex", "non-convex"] = "convex",
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.loss = loss
@@ -242,7 +246,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, user_ids=None):
+    def fit(self, X: Any, y: Any, *, user_ids: Any = None) -> Self:
         """Fit the model privately.
 
         Parameters
@@ -340,7 +344,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     def _assumptions(self) -> tuple[str, ...]:
         return (*super()._assumptions(), PUBLIC_LABELS)
 
-    def decision_function(self, X):
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Linear predictor of each class; for two classes that of the second.
 
         Parameters
@@ -356,7 +360,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         scores = linear_rows(self._frame.bounded(X), self.coef_, self.intercept_)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict(self, X):
+    def predict(self, X: Any) -> NDArray[Any]:
         """Predict the most probable class.
 
         Parameters
@@ -371,7 +375,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[best]
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities under the logistic model (a heuristic for other losses).
 
         Parameters

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.privacy import Adjacency, PrivacyUnit
+from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
+from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
 from skprivate.user_level._pure_mean import PureUserMean, pure_mean
@@ -115,19 +116,19 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        delta=1e-6,
-        aggregation="mean",
-        adjacency="replace-one",
-        n_users=None,
-        tau=None,
-        bound=1e9,
-        weight_cap=1,
-        beta=0.05,
-        random_state=None,
-        ledger=None,
-    ):
+        delta: float = 1e-6,
+        aggregation: Literal["mean", "robust"] = "mean",
+        adjacency: AdjacencyName = "replace-one",
+        n_users: int | None = None,
+        tau: float | None = None,
+        bound: float = 1e9,
+        weight_cap: int = 1,
+        beta: float = 0.05,
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.aggregation = aggregation
@@ -141,7 +142,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, user_ids=None):
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
         """Estimate the mean privately.
 
         Parameters

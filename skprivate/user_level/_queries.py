@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
+from skprivate._identifiers import refuse_other_index
 from skprivate._validation import validate_data
 from skprivate.privacy import (
     Adjacency,
@@ -108,7 +109,8 @@ class UserLevelQueries:
     >>> from skprivate.user_level import UserLevelQueries
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(loc=50.0, scale=5.0, size=(100_000, 1))
-    >>> queries = UserLevelQueries(X, np.arange(100_000) // 20, n_queries=10, bound=1e4, tau=10.0)
+    >>> user_ids = np.arange(100_000) // 20
+    >>> queries = UserLevelQueries(X, user_ids=user_ids, n_queries=10, bound=1e4, tau=10.0)
     >>> centre = queries.mean(lambda rows: rows[:, 0].mean())
     >>> spread = queries.mean(lambda rows: np.abs(rows[:, 0] - centre).mean())
     >>> bool(abs(centre - 50) < 1), bool(abs(spread - 4) < 1), queries.n_left
@@ -120,8 +122,8 @@ class UserLevelQueries:
     def __init__(
         self,
         X: Any,
-        user_ids: Any = None,
         *,
+        user_ids: Any = None,
         n_queries: int,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -133,6 +135,7 @@ class UserLevelQueries:
         _whole("n_queries", n_queries)
         self.tau, self.bound = _range_of(tau, bound)
         self._rows: list[FloatArray] = []
+        refuse_other_index(X, user_ids=user_ids)
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             X = validate_data(BaseEstimator(), X, dtype=np.float64)
         codes = encode_users(user_ids, len(X))[0]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from contextlib import closing
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
+from skprivate.base import AdjacencyName
 from skprivate.partitions import linear_rows
+from skprivate.privacy import PrivacyLedger
 from skprivate.user_level._descent_rules import MOST_WHITENED
-from skprivate.user_level._losses import HuberLoss, SquaredLoss, check_custom_loss
+from skprivate.user_level._losses import CustomLoss, HuberLoss, SquaredLoss, check_custom_loss
 from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
 from skprivate.user_level._plan import MOST_MOMENTUM, STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective
@@ -190,29 +193,29 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        delta=1e-6,
-        loss="squared_error",
-        huber_threshold=1.35,
-        solver="auto",
-        accounting="tight",
-        aggregation="auto",
-        standardize=True,
-        adjacency="replace-one",
-        n_users=None,
-        fit_intercept=True,
-        alpha=None,
-        radius=None,
-        max_iter=None,
-        weight_cap=1,
-        concentration=1.0,
-        gradient_bound=1e9,
-        step_size=None,
-        convexity="convex",
-        random_state=None,
-        ledger=None,
-    ):
+        delta: float = 1e-6,
+        loss: Literal["squared_error", "huber"] | CustomLoss = "squared_error",
+        huber_threshold: float = 1.35,
+        solver: Literal["auto", "sgd", "phased", "moments"] = "auto",
+        accounting: Literal["tight", "paper"] = "tight",
+        aggregation: Literal["auto", "robust", "mean"] = "auto",
+        standardize: bool = True,
+        adjacency: AdjacencyName = "replace-one",
+        n_users: int | None = None,
+        fit_intercept: bool = True,
+        alpha: float | None = None,
+        radius: float | None = None,
+        max_iter: int | None = None,
+        weight_cap: int = 1,
+        concentration: float = 1.0,
+        gradient_bound: float = 1e9,
+        step_size: float | None = None,
+        convexity: Literal["convex", "strongly-convex", "non-convex"] = "convex",
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.loss = loss
@@ -236,7 +239,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self.ledger = ledger
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, user_ids=None):
+    def fit(self, X: Any, y: Any, *, user_ids: Any = None) -> Self:
         """Fit the model privately.
 
         Parameters
@@ -324,7 +327,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             )
         return bool(self.solver == "moments")
 
-    def predict(self, X):
+    def predict(self, X: Any) -> NDArray[Any]:
         """Predict the target, within ``target_range_``.
 
         Parameters

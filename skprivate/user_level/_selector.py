@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
@@ -17,9 +18,9 @@ from skprivate._labels import read_targets
 from skprivate._progress import gather
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
-from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions, is_partitioned
-from skprivate.privacy import PrivacyUnit
+from skprivate.privacy import PrivacyLedger, PrivacyUnit
 from skprivate.privacy._publish import published_copy
 from skprivate.user_level._candidate_losses import (
     as_numbers,
@@ -146,19 +147,19 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
 
     def __init__(
         self,
-        estimators,
+        estimators: list[tuple[str, Any]],
         *,
-        epsilon=1.0,
-        rule="differences",
-        loss="auto",
-        predict_by="user",
-        tau=1.0,
-        bound=1e6,
-        adjacency="replace-one",
-        random_state=None,
-        ledger=None,
-        n_jobs=None,
-    ):
+        epsilon: float = 1.0,
+        rule: Literal["differences", "votes", "means"] = "differences",
+        loss: Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[..., Any] = "auto",
+        predict_by: Literal["user", "batch"] = "user",
+        tau: float = 1.0,
+        bound: float = 1e6,
+        adjacency: AdjacencyName = "replace-one",
+        random_state: int | np.random.RandomState | None = None,
+        ledger: PrivacyLedger | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.estimators = estimators
         self.epsilon = epsilon
         self.rule = rule
@@ -172,7 +173,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         self.n_jobs = n_jobs
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, user_ids=None):
+    def fit(self, X: Any, y: Any, *, user_ids: Any = None) -> Self:
         """Choose privately.
 
         Parameters

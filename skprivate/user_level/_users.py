@@ -106,14 +106,7 @@ class UserGroups:
         return self if self.in_order else UserGroups.of_sizes(self.sizes, self.weight_cap)
 
     def columns(self, X: FloatArray, room: int = 0) -> FloatArray:
-        """Rows sorted by user, coordinates first: shape (n_columns, n_rows). No copy where X is that already.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_rows, n_columns)
-        room : int, default=0
-            More columns for which there is to be memory: always a copy then, of shape (n_columns + room, n_rows).
-        """
+        """Rows sorted by user, coordinates first: shape (n_columns, n_rows). No copy where X is that already."""
         if not room and self.in_order and X.T.flags.c_contiguous:
             return X.T
         columns = np.empty((X.shape[1] + room, self.n_rows))
@@ -158,17 +151,7 @@ class UserGroups:
         return self.block_means(column, slice(0, self.n_users))
 
     def mean(self, values: FloatArray) -> FloatArray:
-        """Mean of each user's rows.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_rows,) or (n_rows, k)
-
-        Returns
-        -------
-        means : ndarray of shape (n_users,) or (k, n_users)
-            Coordinates first.
-        """
+        """Mean of each user's rows."""
         means = np.empty((1 if values.ndim == 1 else values.shape[1], self.n_users))
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             for users, rows in self.blocks():
@@ -184,18 +167,7 @@ def row_blocks(n_rows: int) -> Iterator[slice]:
 
 
 def user_magnitudes(y: FloatArray, groups: UserGroups, centre: float = 0.0) -> FloatArray:
-    """Root mean square distance of each user's numbers to a centre, through the largest, so that squares stay in range.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n_rows,)
-    groups : UserGroups
-    centre : float, default=0
-
-    Returns
-    -------
-    ndarray of shape (n_users,)
-    """
+    """Root mean square distance of each user's numbers to a centre, scaled so that squares stay in range."""
     magnitudes = np.empty(groups.n_users)
     for users, rows in groups.blocks():
         begins, sizes = groups.starts[users] - rows.start, groups.sizes[users]

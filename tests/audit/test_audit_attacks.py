@@ -170,6 +170,47 @@ def test_attribute_inference_with_and_without_the_model():
     assert attack.evaluate(Blind(), X[600:], y[600:]).accuracy < 0.5
 
 
+class Columns:
+    """A model whose ``predict_proba`` gives some of the columns, as networks with one output do."""
+
+    def __init__(self, model, columns, flat=False):
+        self.model, self.columns, self.flat = model, columns, flat
+        self.classes_ = model.classes_
+
+    def predict_proba(self, X):
+        rows = self.model.predict_proba(X)[:, self.columns]
+        return rows.ravel() if self.flat else rows
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        LossThresholdAttack(),
+        RMIAAttack(DecisionTreeClassifier(max_depth=3), n_references=2, random_state=0),
+        LiRAAttack(DecisionTreeClassifier(max_depth=3), n_references=2, random_state=0),
+    ],
+    ids=lambda attack: type(attack).__name__,
+)
+def test_one_column_of_probabilities_is_that_of_the_second_class(attack):
+    X, y = load_breast_cancer(return_X_y=True)
+    X, labels = X[:200], np.array(["benign", "malign"])[y[:200]]
+    model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X[::2], labels[::2])
+    attack = attack.fit(X, labels)
+    expected = attack.membership_scores(model, X, labels)
+    for flat in (False, True):
+        np.testing.assert_allclose(attack.membership_scores(Columns(model, [1], flat), X, labels), expected)
+    with pytest.raises(
+        ValueError, match="predict_proba of the model must have one column for each of its 2 classes"
+    ):
+        attack.membership_scores(Columns(model, [0, 1, 1]), X, labels)
+
+
+def test_one_column_for_several_classes_is_refused(digits_target):
+    X, y, _, model = digits_target
+    with pytest.raises(ValueError, match="each of its 10 classes, got 1"):
+        true_label_probability(Columns(model, [1]), X, y)
+
+
 @pytest.mark.parametrize(
     ("attack", "message"),
     [

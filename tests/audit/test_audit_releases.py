@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,6 +134,21 @@ def test_command(tmp_path, capsys):
     assert "not refuted" in target.read_text()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", ", ", " ; "])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_tables_as_programs_write_them(tmp_path, capsys, encoding, delimiter, end):
+    plain = scores_file(tmp_path / "plain.csv", 5.0, n=200)
+    rows = [row.split(",") for row in Path(plain).read_text().split()]
+    other = tmp_path / "other.csv"
+    other.write_bytes(end.join(map(delimiter.join, [*rows, []])).encode(encoding))
+    said = []
+    for path in (plain, other):
+        assert cli.main(["audit", str(path), "--design", "one-run", "--epsilon", "1"]) in (0, 1)
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
 @pytest.mark.parametrize(
     ("rows", "more", "message"),
     [
@@ -141,6 +157,12 @@ def test_command(tmp_path, capsys):
         ("score,member\n1,0\nsecret,1\n", [], "row 3 must hold a number"),
         ("score,member\n1,0\ninf,1\n", [], "row 3 must hold a finite number"),
         ("score,member\n1,0\n2,perhaps\n", [], "row 3"),
+        ("score;member\n1,5;0\n", [], "row 2 must hold a number with a decimal point in 'score'"),
+        ("score;member\n1,5;0\n", [], "as read with the delimiter ';'"),
+        ("points;member\n1;0\n", [], "'score' is missing, as read with the delimiter ';'"),
+        ("points\tmember\n1\t0\n", [], "'score' is missing, as read with the delimiter '\\t'"),
+        (b"\x80\x81score,member\n1,0\n", [], "must be encoded in UTF-8, or in UTF-16 with a byte order mark"),
+        (b"\xff\xfes\x00c\x00", [], "'score' is missing"),
         ("score,member\n1,1\n2,1\n", [], "both members and non-members"),
         ("score,member\n1,1\n2,0\n", ["--epsilon", "-1"], "--epsilon must be"),
         ("score,member\n1,1\n2,0\n", ["--coin", "0.2", "--design", "independent"], "--coin belongs"),
@@ -149,7 +171,7 @@ def test_command(tmp_path, capsys):
 def test_files_that_cannot_be_used(tmp_path, capsys, rows, more, message):
     path = tmp_path / "scores.csv"
     if rows is not None:
-        path.write_text(rows)
+        path.write_bytes(rows if isinstance(rows, bytes) else rows.encode())
     assert cli.main(["audit", str(path), "--design", "one-run", "--epsilon", "1", *more]) == 2
     said = capsys.readouterr().err
     assert message in said and "secret" not in said and "perhaps" not in said

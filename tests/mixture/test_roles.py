@@ -111,22 +111,22 @@ SECRET = 8675309.25
 @pytest.mark.parametrize(
     "fit",
     [
-        lambda model, mask: model.fit(np.where(mask[:, None], [SECRET, np.nan], X), HALVES, mask),
+        lambda model, mask: model.fit(np.where(mask[:, None], [SECRET, np.nan], X), HALVES, private=mask),
         lambda model, mask: model.fit(
-            np.where(mask[:, None], [str(SECRET), "x"], X.astype(object)), HALVES, mask
+            np.where(mask[:, None], [str(SECRET), "x"], X.astype(object)), HALVES, private=mask
         ),
-        lambda model, mask: model.fit(X, np.where(mask, SECRET, HALVES + 0.0), mask),
-        lambda model, mask: model.fit(X, np.where(mask, int(SECRET), HALVES), mask),
+        lambda model, mask: model.fit(X, np.where(mask, SECRET, HALVES + 0.0), private=mask),
+        lambda model, mask: model.fit(X, np.where(mask, int(SECRET), HALVES), private=mask),
         lambda model, mask: model.fit(
-            X, np.where(mask, f"secret {SECRET}", "public").astype(object), np.ones(5)
+            X, np.where(mask, f"secret {SECRET}", "public").astype(object), private=np.ones(5)
         ),
         lambda model, mask: model.set_params(classes=[0, 1]).fit(
-            X, np.where(mask, int(SECRET), HALVES), mask
+            X, np.where(mask, int(SECRET), HALVES), private=mask
         ),
         lambda model, mask: model.fit(
-            np.where(mask[:, None], [SECRET, 0.0], X), HALVES, np.where(mask, SECRET, 0)
+            np.where(mask[:, None], [SECRET, 0.0], X), HALVES, private=np.where(mask, SECRET, 0)
         ),
-        lambda model, mask: model.fit(np.full(6, SECRET), HALVES, mask),
+        lambda model, mask: model.fit(np.full(6, SECRET), HALVES, private=mask),
     ],
     ids=[
         "NaN",

@@ -53,10 +53,15 @@ def fold_of_users(cv, ids):
        st.integers(2, 7), keys)  # fmt: skip
 def test_a_users_fold_depends_on_nobody_else(case, n_splits, key):
     ids, shuffled, i = case
+    make = {int: lambda k: 2**66 + k, str: "user {}".format, uuid.UUID: lambda k: uuid.UUID(int=k)}[
+        type(ids[0])
+    ]
+    others = [make(k) for k in range(7)]  # fewer users than folds are refused
     cv = UserKFold(n_splits, key=key)
-    folds = dict(zip(dict.fromkeys(ids), fold_of_users(cv, ids), strict=True))
+    folds = dict(zip(dict.fromkeys(ids + others), fold_of_users(cv, ids + others), strict=True))
     for changed in (ids[:i] + ids[i + 1 :], [*ids, ids[i]], [ids[i]] * 7 + ids, shuffled, [ids[i]]):
-        assert fold_of_users(cv, changed) == [folds[user] for user in dict.fromkeys(changed)]
+        found = fold_of_users(cv, others + changed)
+        assert found == [folds[user] for user in dict.fromkeys(others + changed)]
 
 
 def test_group_k_fold_fails_this():
@@ -137,10 +142,20 @@ def test_keys_of_different_types_differ():
     assert len(tables) == 6
 
 
-def test_few_users_leave_folds_empty_and_raise_nothing():
-    splits = list(UserKFold(5).split(np.zeros((4, 1)), user_ids=[1, 1, 1, 1]))
-    assert sorted(len(test) for _, test in splits) == [0, 0, 0, 0, 4]
-    assert sorted(len(train) for train, _ in splits) == [0, 4, 4, 4, 4]
+def test_few_users_may_leave_folds_empty():
+    splits = list(UserKFold(2).split(np.zeros((4, 1)), user_ids=[1, 8, 1, 1]))
+    assert sorted(len(test) for _, test in splits) == [0, 4]
+    assert sorted(len(train) for train, _ in splits) == [0, 4]
+
+
+@pytest.mark.parametrize(("n_users", "n_splits"), [(1, 2), (4, 5), (40, 50)])
+def test_fewer_users_than_folds_are_refused(n_users, n_splits):
+    ids = np.arange(300) % n_users
+    for name in ("groups", "user_ids"):
+        with pytest.raises(
+            ValueError, match=f"n_splits must be at most the number of users.*got n_splits={n_splits}"
+        ):
+            next(UserKFold(n_splits).split(np.zeros((300, 1)), **{name: ids}))
 
 
 @pytest.mark.parametrize("n_splits", [1, 0, -3, 2.0, "5", True, None])

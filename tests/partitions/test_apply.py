@@ -11,13 +11,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from test_common import ESTIMATORS
 
 from skprivate import UserLevelSGDRegressor
+from skprivate.base import PrivateEstimatorMixin
 from skprivate.metric import MetricPrivatizer
 from skprivate.partitions import Blocks, apply, as_partitions, linear_rows
 from skprivate.partitions._apply import ROW_METHODS
@@ -101,6 +102,28 @@ def test_the_same_results_to_the_last_bit(estimator, name):
             assert found.tolist() == np.asarray(expected).tolist()
         else:
             assert np.asarray(expected).tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        e
+        for e in ESTIMATORS
+        if isinstance(e, PrivateEstimatorMixin) and isinstance(e, RegressorMixin | ClassifierMixin)
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_scores_of_rows_in_blocks(estimator):
+    model, X = fitted(estimator)
+    y = model.predict(X)
+    y = np.r_[y[1:], y[:1]]
+    expected = model.score(X, y)
+    frame = dd.from_pandas(X.assign(k=np.arange(N_ROWS)), npartitions=4)
+    filtered = frame[frame.k >= 0][NAMES]  # nobody knows of how many rows
+    with dask.config.set(scheduler="synchronous"):
+        for rows in (*in_blocks(X), filtered):
+            assert model.score(rows, y) == expected
+        assert model.score(filtered, dd.from_pandas(pd.Series(y), npartitions=3)) == expected
 
 
 def test_nothing_is_read_before_results_are_asked_for():

@@ -82,5 +82,6 @@ def test_bad_bounds():
             PublicScaler.from_bounds(lower, upper)
         with pytest.raises(ValueError, match="lower < upper"):
             PublicScaler.from_bounds({"a": (lower, upper)})
-    with pytest.raises(ValueError, match="needs .*mapping"):
-        PublicScaler.from_bounds([(0, 1), (2, 3)])
+    for alone in ((0, 1), [(0, 1), (2, 3)], 0, np.array([0, 1])):
+        with pytest.raises(ValueError, match=r"two arguments, such as from_bounds\(0, 1\).*got .* alone"):
+            PublicScaler.from_bounds(alone)

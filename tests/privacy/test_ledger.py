@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -170,6 +171,33 @@ def test_budgets_that_are_none(tmp_path, budget, match):
     with pytest.raises((ValueError, TypeError), match=match):
         PrivacyLedger(path, **budget)
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["0.3", "1e-3", "2", "0.30000000000000000001", "0.29999999999999999999", "1e300"]
+)
+def test_decimals_and_fractions_are_budgets(tmp_path, text):
+    for k, (kind, delta) in enumerate(((Decimal, Decimal("1e-6")), (Fraction, Fraction(1, 3)))):
+        ledger = PrivacyLedger(tmp_path / f"{k}.ledger", epsilon=kind(text), delta=delta)
+        for found, stated in ((ledger.epsilon, kind(text)), (ledger.delta, delta)):
+            assert type(found) is float and Fraction(repr(found)) <= Fraction(
+                stated
+            )  # never more than was stated
+            assert found in (float(stated), math.nextafter(float(stated), 0.0))
+        assert PrivacyLedger(tmp_path / f"{k}.ledger", epsilon=kind(text), delta=delta) == ledger
+    ledger = PrivacyLedger(epsilon=Decimal("0.3"))
+    for _ in range(3):
+        with open_release(
+            epsilon=Decimal("0.1"), unit="row", adjacency="replace-one", ledger=ledger, random_state=0
+        ) as release:
+            release.laplace(0.0, sensitivity=1.0, epsilon=0.1)
+    assert ledger.remaining[0] == 0.0
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-1", "0", "sNaN", "1e400", "1e-400"])
+def test_decimals_that_are_no_budget(text):
+    with pytest.raises(ValueError):
+        PrivacyLedger(epsilon=Decimal(text))
 
 
 def test_releases_under_two_metrics_do_not_add_up(make_ledger):

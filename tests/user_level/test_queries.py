@@ -35,7 +35,7 @@ def users(n_users=N, each=3, seed=0):
 
 def make(X, ids, **options):
     options = {"n_queries": 4, "bound": 1000.0, "tau": 4.0, "random_state": 0} | options
-    return UserLevelQueries(X, ids, **options)
+    return UserLevelQueries(X, user_ids=ids, **options)
 
 
 def session(data):

@@ -199,7 +199,9 @@ def test_the_unit_is_what_was_told_apart():
     X, y = np.zeros((6, 1)), np.zeros(6)
     assert UserLevelSelector(models, random_state=0).fit(X, y).privacy_guarantee_.unit == "row"
     users = np.arange(6) // 2
-    assert UserLevelSelector(models, random_state=0).fit(X, y, users).privacy_guarantee_.unit == "user"
+    assert (
+        UserLevelSelector(models, random_state=0).fit(X, y, user_ids=users).privacy_guarantee_.unit == "user"
+    )
 
 
 def test_models_and_losses_see_one_user_at_a_time():
@@ -211,7 +213,7 @@ def test_models_and_losses_see_one_user_at_a_time():
 
     models = [("zero", DummyRegressor(strategy="constant", constant=0.0).fit([[0.0]], [0.0]))]
     X, y = np.zeros((5, 1)), np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    UserLevelSelector(models, loss=loss, random_state=0).fit(X, y, ["b", "a", "b", "c", "a"])
+    UserLevelSelector(models, loss=loss, random_state=0).fit(X, y, user_ids=["b", "a", "b", "c", "a"])
     assert sorted(seen) == [([1.0, 3.0], [0.0, 0.0]), ([2.0, 5.0], [0.0, 0.0]), ([4.0], [0.0])]
 
 
