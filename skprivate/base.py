@@ -32,6 +32,11 @@ from skprivate.privacy._warnings import warn_if_large
 
 __all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
 
+
+class PaymentIsNext(BaseException):
+    """Ends a fit that only checks: everything was found right, and nothing was paid or drawn."""
+
+
 #: Constraints of the parameters that every private estimator has.
 PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
     "epsilon": [Interval(Real, 0, None, closed="neither"), RiskTarget],
@@ -116,6 +121,8 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
     #: Most tasks that callbacks are told of in one fit (`skprivate._progress.steps`), one after the other; the
     #: draws are one.
     _most_fit_tasks: ClassVar[int] = 1
+    #: Whether a fit ends before it pays: set on copies by composites that pay for something else first.
+    _only_checks: bool = False
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
@@ -197,6 +204,8 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         BudgetExceededError
             If the mechanism does not fit the budget or the ledger; nothing is drawn then.
         """
+        if self._only_checks:
+            raise PaymentIsNext
         epsilon: float = self.epsilon  # type: ignore[attr-defined]
         delta: float = getattr(self, "delta", 0.0)
 

@@ -198,9 +198,8 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
                 membership, len(classes), epsilon=self.epsilon, delta=self.delta, mechanism=self.mechanism
             )
 
-        membership, bags = self._aggregate(*coded, plan, 1.0, tuple(classes))
         self.classes_ = np.asarray(classes)
-        self._learn(coded[1], membership.indexes, bags)
+        self._aggregate(*coded, plan, 1.0, tuple(classes))
         return self
 
     def _two_or_more(self, classes: list[Any]) -> list[Any]:

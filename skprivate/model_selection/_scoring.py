@@ -172,13 +172,15 @@ def private_score(
     adjacency: Adjacency,
     *,
     batch: bool,
+    made_up: NDArray[Any],
 ) -> PrivateScore:
     """The score that is asked for, or an error.
 
     Raises
     ------
     ValueError
-        If the score needs bounds and there are none, or some candidate has no such score.
+        If the score needs bounds and there are none, or some candidate has no such score, or a callable returns
+        something else for ``made_up`` targets that are predicted right.
     """
     name = scoring
     if scoring == "auto":
@@ -202,6 +204,8 @@ def private_score(
         raise ValueError(
             f"scoring must be a score of numbers, or a callable, for a regressor, got {scoring!r}."
         )
+    if callable(scoring):
+        _of_predictions(scoring, made_up, made_up.copy())
     return PrivateScore(name, low, high, adjacency, batch)
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, check_consistent_length, get_tags
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import has_fit_parameter
 
-from skprivate._sklearn import _num_samples, without_entries
-from skprivate._validation import validate_data
+from skprivate._sklearn import _num_samples, quoting_no_entries
+from skprivate.base import PaymentIsNext, PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._budget import selection_price
 from skprivate.preprocessing._private_spline_transformer import KNOTS, PrivateSplineTransformer
@@ -51,6 +53,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
     every fit.
     """
 
+    @quoting_no_entries()  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, **params: Any) -> AdditivePipeline:
         """Fit both, one after the other.
 
@@ -85,9 +88,13 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
                 f"X of an additive pipeline must be a table in memory, got {type(X).__name__}. "
                 "Fit a linear model on rows in blocks, or load them."
             )
-        _check_targets(X, y, model)
-        if hasattr(model, "_parameter_constraints"):
-            model._validate_params()
+        named = [routed or params.get(f"{step}__user_ids") is not None for step in (first, last)]
+        if named[0] != named[1] and has_fit_parameter(model, "user_ids"):
+            raise ValueError(
+                f"user_ids must be given to both steps or to none, got them for {(first, last)[named[1]]!r} only: "
+                "one step would protect a user, the other a row."
+            )
+        _check_fit(model, knots, X, y, lambda one, Z: Pipeline([(last, one)]).fit(Z, y, **own[1]))
         splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
         Z = Pipeline([(first, knots)]).fit_transform(X, y, **own[0])
         splines = splines_in(knots, fitted=True)
@@ -142,19 +149,34 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         return super().__getitem__(ind)
 
 
-def _check_targets(X: Any, y: Any, model: Any) -> None:
-    """What any model refuses, and those of this package, which they would see after the knots are paid for."""
-    if y is not None and not isinstance(y, str):
-        check_consistent_length(X, y)
-        try:
+def _check_fit(model: Any, knots: Any, X: Any, y: Any, fit: Callable[[Any, Any], Any]) -> None:
+    """Fit a copy up to its payment: what the model would refuse after the knots are paid for, it refuses now."""
+    if not isinstance(model, PrivateEstimatorMixin):  # from elsewhere, cannot be stopped there
+        if y is not None:
+            check_consistent_length(X, y)
             check_array(y, accept_sparse=True, input_name="y", ensure_2d=False, allow_nd=True, dtype=None)
-        except ValueError as error:
-            raise ValueError(without_entries(str(error))) from None
-    numeric = is_regressor(model)
-    if type(model).__module__.startswith("skprivate.") and (numeric or is_classifier(model)):
-        outputs = get_tags(model).target_tags.multi_output
-        rows = np.zeros((_num_samples(X), 1))
-        validate_data(clone(model), rows, y, dtype=np.float64, y_numeric=numeric, multi_output=outputs)
+        return
+    epsilon, delta = _budget_of(model)
+    trial = _part_of(model, (1.0 - KNOTS_SHARE) * epsilon, delta / 2)
+    trial.set_params(random_state=None)  # a state is not moved
+    trial._only_checks = True
+    vars(trial).pop("_skl_callbacks", None)
+    with suppress(PaymentIsNext):
+        fit(trial, _beside_functions(knots, X))
+
+
+def _beside_functions(knots: Any, X: Any) -> Any:
+    """The columns that reach the model as they are; zeros where there are none."""
+    if isinstance(knots, ColumnTransformer):
+        kept = [
+            (name, step if step == "passthrough" else "drop", columns)
+            for name, step, columns in knots.transformers
+        ]
+        rest = knots.remainder if knots.remainder == "passthrough" else "drop"
+        rows = ColumnTransformer(kept, remainder=rest).fit_transform(X)
+        if rows.shape[1]:
+            return rows
+    return np.zeros((_num_samples(X), 1))
 
 
 def splines_in(step: Any, *, fitted: bool) -> Any:
