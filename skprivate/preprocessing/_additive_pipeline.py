@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
 from skprivate._sklearn import _num_samples, quoting_no_entries
-from skprivate.base import PaymentIsNext, PrivateEstimatorMixin
+from skprivate.base import PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._budget import selection_price
 from skprivate.preprocessing._private_spline_transformer import KNOTS, PrivateSplineTransformer
@@ -31,6 +31,7 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._account import Whole, price_of_plan
 from skprivate.privacy._dialect import delta_number, positive
+from skprivate.privacy._gate import PaymentIsNext, payment_gate
 from skprivate.privacy._quantiles import quantile_levels
 
 #: Share of ε for knots. On generated data .3 and .4 are level, and less is lost where there are too few units for any.
@@ -158,8 +159,7 @@ def _check_fit(model: Any, knots: Any, X: Any, y: Any, fit: Callable[[Any, Any],
         return
     epsilon, delta = _budget_of(model)
     trial = _part_of(model, (1.0 - KNOTS_SHARE) * epsilon, delta / 2)
-    trial.set_params(random_state=None)  # a state is not moved
-    trial._only_checks = True
+    trial.set_params(ledger=payment_gate(), random_state=None)  # a state is not moved
     vars(trial).pop("_skl_callbacks", None)
     with suppress(PaymentIsNext):
         fit(trial, _beside_functions(knots, X))
