@@ -11,13 +11,13 @@ from sklearn.utils.validation import validate_data as _sklearn_validate_data
 
 from skprivate._sklearn import without_entries
 
-__all__ = ["columns_in_words", "validate_data"]
+__all__ = ["TEXT_ADVICE", "columns_in_words", "validate_data"]
 
 #: Types of columns that NumPy turns into floats without a word.
 _NO_NUMBERS = ("datetime", "date", "time", "duration", "period", "interval", "complex")
-_ENCODE = (
-    "Encode them by public categories (skprivate.preprocessing.PublicOneHotEncoder), or leave them out "
-    "(ColumnTransformer)"
+TEXT_ADVICE = (
+    "Turn numbers written as text into numbers (pandas.to_numeric), encode categories by a public list "
+    "(skprivate.preprocessing.PublicOneHotEncoder), leave out free text and identifiers"
 )
 _DATES = (
     "Turn dates and times into numbers by a public rule: time since a fixed date, in a unit of your choice"
@@ -162,7 +162,7 @@ def _with_columns(text: str, X: Any) -> str | None:
         types = sorted(set().union(*wrong.values()))
         # scikit-learn's common checks ask for these words where an entry has no float at all.
         but = "" if of_strings else ", but an argument must be a string that reads as a number, or a number"
-        advice = _DATES if _TIMES & set(types) else _ENCODE
+        advice = _DATES if _TIMES & set(types) else TEXT_ADVICE
         return f"{columns_in_words(X, wrong)} of X must hold numbers, got {', '.join(types)}{but}. {advice}."
     for what, holds in (("NaN", np.isnan), ("infinity", np.isinf)):
         if text.startswith(f"Input X contains {what}"):

@@ -53,6 +53,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"_report", "inspection", "mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},
 }
 EVERYTHING = {"__init__", "__main__", "_demo"}
+#: A method for users that hands its estimator to the function of the same name, which walks through whole models.
+HANDED_UP = {("skprivate/base.py", "skprivate.inspection.to_release")}
 
 
 def nodes(tree, kind, *, skip_annotations=False):
@@ -107,9 +109,9 @@ def test_imports_go_one_way(path):
         return
     assert part in MAY_IMPORT, f"{part} is new: say above what it may import."
     for name in imported(SOURCES[path]):
-        if name.startswith("skprivate."):
+        if name.startswith("skprivate.") and (path, name) not in HANDED_UP:
             target = name.split(".")[1]
-            assert target in MAY_IMPORT[part] | {part}, f"{path} must not import {name}."
+            assert target in MAY_IMPORT[part] | {part, "__version__"}, f"{path} must not import {name}."
 
 
 @for_every([path for path in SOURCES if path != "skprivate/privacy/_randomness.py"])

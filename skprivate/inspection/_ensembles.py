@@ -212,8 +212,8 @@ _REFUSED: list[tuple[tuple[type, ...], str]] = [
     (
         (BaseSearchCV,),
         "scores on private rows choose the parameters and are kept (cv_results_), without noise; the fits on folds are "
-        "not kept. Choose on public rows, or privately with UserLevelSelector; guarantee_of(search.best_estimator_) "
-        "is about the last fit alone",
+        "not kept. Choose on public rows, or within one budget with PrivateSearchCV (UserLevelSelector for models that "
+        "are fitted already); guarantee_of(search.best_estimator_) is about the last fit alone",
     ),
     (
         (CalibratedClassifierCV,),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from skprivate.privacy import PrivacyGuarantee
 
-__all__ = ["Demand", "Place", "Role", "Step", "Walk"]
+__all__ = ["Demand", "Place", "Role", "Seen", "Step", "Walk"]
 
 
 class Role(StrEnum):
@@ -67,6 +67,13 @@ class Step:
     place: Place
 
 
+class Seen(NamedTuple):
+    """An estimator that a walk visited: rules name the parts of a composite, and what is stateless needs no fit."""
+
+    model: Any
+    kind: Literal["composite", "single", "stateless"]
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a walk is.
@@ -93,6 +100,8 @@ class Place:
         How many of them are fitted; None if only the data tell.
     within : str
         Step whose budget pays for what is here, too.
+    seen : dict of int to Seen
+        What the walk visited so far, of what is fitted, by id.
     """
 
     fitted: bool
@@ -105,6 +114,7 @@ class Place:
     demands: tuple[Demand, ...] = ()
     copies: int | None = 1
     within: str = ""
+    seen: dict[int, Seen] = field(default_factory=dict, compare=False, repr=False)
 
     def inside(
         self, part: str, *, copies: int | None = 1, demands: tuple[Demand, ...] = (), **changes: Any

@@ -300,7 +300,7 @@ def test_users_are_the_same_however_blocks_store_them(kind):
         ([frame([1, 2]), frame(["a", "b"])], TypeError, "got entries of type integer and string"),
         ([frame(["1"]), frame([1])], TypeError, "got entries of type integer and string"),
         ([frame([70]), frame([INSTANTS[0]])], TypeError, "integer and datetime64"),
-        ([frame([1, 2]), frame([1.0, 2.0])], TypeError, "float64. Convert them"),
+        ([frame([1, 2]), frame([1.0, 2.0])], TypeError, "float64.*convert identifiers"),
         ([frame([1, 2]), frame([1.0, np.nan])], TypeError, "float64"),
         (
             [frame([1, 2]), frame(pd.Series([1, None], dtype="Int64"))],
