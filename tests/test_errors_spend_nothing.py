@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
@@ -28,14 +29,17 @@ from skprivate import (
 )
 from skprivate.aggregate import release_frames
 from skprivate.model_selection import PrivateSearchCV, fit_folds
+from skprivate.model_selection._parts import Parts, Rows
+from skprivate.model_selection._scoring import PrivateScore
 from skprivate.preprocessing import (
     PrivateImputer,
     PrivateSplineTransformer,
     PrivateStandardScaler,
     make_additive_pipeline,
 )
-from skprivate.privacy import public_generator
+from skprivate.privacy import Adjacency, public_generator
 from skprivate.user_level import UserLevelQueries
+from skprivate.user_level._candidate_losses import user_losses
 from skprivate.utils._checks_errors import _ODD
 from skprivate.utils.estimator_checks import CheckData, check_errors_spend_nothing, default_data
 
@@ -165,3 +169,47 @@ def test_queries_that_fail_for_everybody_cost_no_answer():
                 queries.mean(odd)
             except Exception:
                 assert queries.n_left == left
+
+
+class Picky(BaseEstimator, ClassifierMixin):
+    """Fails for rows of large numbers."""
+
+    def fit(self, X, y):
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict(self, X):
+        if (np.asarray(X) > 900).any():
+            raise ValueError(f"seen {X}")
+        return np.zeros(len(X), dtype=int)
+
+
+def picky_loss(y, predicted):
+    if (y > 900).any():
+        raise ValueError(f"seen {y}")
+    return np.abs(y - predicted)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("loss", ["squared_error", picky_loss])
+def test_candidates_that_fail_for_somebodys_rows_lose_there_and_nothing_is_said(loss, batch):
+    X, y, codes = np.full((9, 2), 0.5), np.arange(9) % 2.0, np.arange(9) // 3
+    before = user_losses(Picky().fit(X, y), X, y, codes, loss, by_user=not batch)
+    (X if loss == "squared_error" else y[:, None])[4] = 1000.0
+    after = user_losses(Picky().fit(X, y), X, y, codes, loss, by_user=not batch)
+    np.testing.assert_array_equal(after, [before[0], np.inf, before[2]])
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("score", ["accuracy", lambda y, predicted: -picky_loss(y, predicted)])
+def test_scores_that_fail_for_somebodys_rows_are_the_lowest_and_nothing_is_said(score, batch):
+    X, y, sizes = np.full((9, 2), 0.5), np.arange(9) % 2.0, np.array([3, 3, 3])
+
+    def scored():
+        rows = Rows(X, y, {})
+        parts = Parts(rows, rows, sizes, True, 3)
+        return PrivateScore(score, -2.0, 1.0, Adjacency.REPLACE_ONE, batch).of_units(Picky().fit(X, y), parts)
+
+    before = scored()
+    (X if score == "accuracy" else y[:, None])[4] = 1000.0
+    np.testing.assert_array_equal(scored(), [before[0], -2.0, before[2]])
