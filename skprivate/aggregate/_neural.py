@@ -48,15 +48,7 @@ def aggregate_loss(
 ) -> Any:
     """Σ b(score) − Σ (label sum)·(output) − total·intercept, as a torch scalar.
 
-    Parameters
-    ----------
-    design : CellDesign
-    loss : {"squared", "log", "multinomial", "poisson"}
-    outputs : torch.Tensor, shape (n_cells, n_outputs)
-        Submodel outputs on all bags, in the design's order.
-    intercept : torch.Tensor, shape (n_outputs,)
-    sums : ndarray, shape (n_outputs, n_cells)
-    total : ndarray, shape (n_outputs,)
+    Outputs (n_cells, n_outputs) are those of the submodels on all bags, in the design's order.
     """
     import torch
 
@@ -107,19 +99,7 @@ def fit_submodels(
     options: dict[str, Any] | None,
     random_state: Any,
 ) -> NeuralFit:
-    """Train one network per feature set by Adam on the whole aggregate objective.
-
-    Parameters
-    ----------
-    design, indexes, loss, sums, noise
-        As in `fit_evidence`.
-    networks : torch.nn.ModuleList
-        Of `tried_submodels`; a copy is trained.
-    options : dict or None
-        Overrides of `DEFAULTS`.
-    random_state : None, int or RandomState
-        Of what modules draw while they learn; public.
-    """
+    """Train copies of ``networks``, one per feature set, by Adam on the whole aggregate objective."""
     torch = import_torch()
     chosen = check_options(options, DEFAULTS)
     linear = possible_sums(design, loss, sums, noise)
@@ -158,17 +138,8 @@ def tried_submodels(
 ) -> Any:
     """The networks before they learn, each of which has been asked for its outputs: all of it is public.
 
-    Parameters
-    ----------
-    indexes : sequence of CellIndex
-    n_outputs : int
-    submodel : "mlp" or callable
-        A callable gets the number of codes of each column of a set and the number of outputs, and returns a
-        ``torch.nn.Module`` from codes (n_bags, n_columns) to outputs (n_bags, n_outputs).
-    options : dict or None
-        Overrides of `DEFAULTS`.
-    random_state : None, int or RandomState
-        Seeds the first weights.
+    A callable ``submodel`` gets the number of codes of each column of a set and the number of outputs, and returns a
+    ``torch.nn.Module`` from codes (n_bags, n_columns) to outputs (n_bags, n_outputs).
     """
     torch = import_torch()
     chosen = check_options(options, DEFAULTS)
@@ -250,13 +221,7 @@ def check_module(module: Any) -> None:
 
 
 def try_module(module: Any, rows: Any, what: str, n_outputs: int) -> None:
-    """Refuse a module that makes no real numbers (n, n_outputs) of rows, or cannot learn, before anything is paid for.
-
-    Raises
-    ------
-    ValueError
-        If it takes no such rows, or returns something else.
-    """
+    """Refuse a module that makes no finite numbers (n, n_outputs) of rows, or cannot learn."""
     torch = import_torch()
     expected = f"{what} {tuple(rows.shape)} to scores ({len(rows)}, {n_outputs})"
     try:

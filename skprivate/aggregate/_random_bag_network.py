@@ -56,18 +56,7 @@ class NetworkFit:
 def make_network(submodel: Any, n_features: int, n_outputs: int, hidden: Sequence[int]) -> Any:
     """A module in double precision from rows (n, n_features) to scores (n, n_outputs).
 
-    Parameters
-    ----------
-    submodel : "mlp", torch.nn.Module or callable
-        A module is copied. Any other callable gets the number of features and that of outputs, and returns a module.
-    n_features, n_outputs : int
-    hidden : sequence of int
-        Units of each hidden layer of "mlp".
-
-    Raises
-    ------
-    TypeError
-        If the callable returns something else.
+    A module is copied; any other callable gets the number of features and that of outputs, and returns a module.
     """
     torch = import_torch()
     if submodel == "mlp":
@@ -85,13 +74,7 @@ def make_network(submodel: Any, n_features: int, n_outputs: int, hidden: Sequenc
 def try_network(
     submodel: Any, options: dict[str, Any] | None, X: FloatArray, bags: BagSums, n_outputs: int
 ) -> None:
-    """Refuse what cannot be fitted before anything is paid for: a step on the fewest rows that a batch can have.
-
-    Raises
-    ------
-    ValueError
-        If the module takes no such rows, or its scores have another shape or are no real numbers.
-    """
+    """Refuse what cannot be fitted before anything is paid for: a step on the fewest rows that a batch can have."""
     torch = import_torch()
     chosen = check_options(options, DEFAULTS)
     n_seen = bags.n_bags - math.ceil(bags.n_bags / min(chosen["folds"], bags.n_bags))

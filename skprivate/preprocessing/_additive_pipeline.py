@@ -54,7 +54,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
     every fit.
     """
 
-    @quoting_no_entries()  # type: ignore[untyped-decorator]
+    @quoting_no_entries()
     def fit(self, X: Any, y: Any = None, **params: Any) -> AdditivePipeline:
         """Fit both, one after the other.
 

@@ -111,7 +111,9 @@ def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData,
         X + 1j,
         X * 1e308,
     ]
-    features += [np.where(X > 0.9, value, X) for value in (math.nan, math.inf)] + [np.where(X > 0.9, None, X)]
+    features += [np.where(X > 0.9, value, X) for value in (math.nan, math.inf)] + [
+        np.where(X > 0.9, np.array(None), X)
+    ]
     features += [np.repeat(column[:, None], X.shape[1], axis=1) for column in (words, mixed, dates)]
     rows: list[Any] = [None, 3, "y", words, mixed, gaps, dates, numbers, numbers * 1e308, numbers > 0.5]
     rows += [
@@ -122,7 +124,7 @@ def _odd_data(estimator: Any, data: CheckData) -> Iterator[tuple[str, CheckData,
         np.arange(n - 1),
         numbers + 1j,
     ]
-    rows += [np.where(numbers > 0.9, None, numbers), [object()] * n]
+    rows += [np.where(numbers > 0.9, np.array(None), numbers), [object()] * n]
     for k, odd in enumerate(features):
         yield f"X number {k}", CheckData(odd, y, metadata), {}
     yield (
