@@ -27,7 +27,6 @@ from skprivate.privacy import (
     interval_contributions,
     plan_search,
 )
-from skprivate.user_level._candidate_losses import one_kind_of_targets
 
 FloatArray = NDArray[np.float64]
 #: Steps of a score's range, and what one unit counts for in the noisy number of units beside the sum, as powers of two.
@@ -217,11 +216,3 @@ def private_score(
     if callable(scoring):
         _of_predictions(scoring, made_up, made_up.copy())
     return PrivateScore(name, low, high, adjacency, batch)
-
-
-def targets(y: NDArray[Any], *, numbers: bool) -> NDArray[Any]:
-    """Targets in a type that none of them decides for the others."""
-    y = one_kind_of_targets(np.asarray(y))
-    if numbers and y.dtype.kind not in "biuf":
-        raise TypeError(f"y must hold numbers for this scoring, got dtype {y.dtype}.")
-    return y

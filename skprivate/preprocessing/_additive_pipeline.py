@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
+from skprivate._labels import public_labels, read_labels, read_numbers
 from skprivate._sklearn import _num_samples, quoting_no_entries
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
@@ -153,9 +154,9 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
 def _check_fit(model: Any, knots: Any, X: Any, y: Any, fit: Callable[[Any, Any], Any]) -> None:
     """Fit a copy up to its payment: what the model would refuse after the knots are paid for, it refuses now."""
     if not isinstance(model, PrivateEstimatorMixin):  # from elsewhere, cannot be stopped there
+        y = read_numbers(y) if is_regressor(model) else read_labels(y, **public_labels(model))
         if y is not None:
             check_consistent_length(X, y)
-            check_array(y, accept_sparse=True, input_name="y", ensure_2d=False, allow_nd=True, dtype=None)
         return
     epsilon, delta = _budget_of(model)
     trial = _part_of(model, (1.0 - KNOTS_SHARE) * epsilon, delta / 2)
