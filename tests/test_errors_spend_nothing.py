@@ -1,6 +1,7 @@
 """What is refused is refused before anything is paid for, in composites and in every way of setting up a model."""
 
 import inspect
+import sys
 import warnings
 
 import numpy as np
@@ -108,6 +109,18 @@ def test_composites_check_all_steps_before_the_first_one_pays(model):
 @pytest.mark.parametrize("model", VARIANTS, ids=lambda model: type(model).__name__)
 def test_variants_check_before_they_pay(model):
     check_errors_spend_nothing(type(model).__name__, model)
+
+
+@pytest.mark.parametrize("kind", [CuratedBagGAMClassifier, CuratedBagGAMRegressor])
+def test_without_torch_networks_cost_nothing(kind, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    X, y, ledger = np.arange(40.0).reshape(20, 2), np.arange(20) % 2, PrivacyLedger(epsilon=9.0, delta=0.1)
+    for submodel in ("mlp", lambda radices, n_outputs: 3):
+        with pytest.raises(ImportError, match=r"pip install 'skprivate\[torch\]'"):
+            kind(submodel=submodel, ledger=ledger).fit(X, y)
+    with pytest.raises(ValueError, match=r"submodel_options has unknown entries \['epoch'\]"):
+        kind(submodel="mlp", submodel_options={"epoch": 3}, ledger=ledger).fit(X, y)
+    assert not ledger.entries()
 
 
 def releases():

@@ -141,8 +141,8 @@ def tried_submodels(
     A callable ``submodel`` gets the number of codes of each column of a set and the number of outputs, and returns a
     ``torch.nn.Module`` from codes (n_bags, n_columns) to outputs (n_bags, n_outputs).
     """
-    torch = import_torch()
     chosen = check_options(options, DEFAULTS)
+    torch = import_torch()
     with own_torch():
         torch.manual_seed(int(public_generator(random_state).integers(2**62)))
         networks = make_submodels(indexes, n_outputs, submodel, chosen)
