@@ -60,6 +60,7 @@ __all__ = [
     "as_listed",
     "check_class_labels",
     "inner_estimator",
+    "quoting_no_entries",
     "validate_params",
     "without_entries",
 ]
@@ -92,6 +93,18 @@ def without_entries(message):
     for pattern, replacement in _REWRITES:
         message = pattern.sub(replacement, message)
     return message
+
+
+@contextmanager
+def quoting_no_entries():
+    """Rewrites what scikit-learn says about malformed data; a decorator, too."""
+    try:
+        yield
+    except ValueError as error:
+        message = without_entries(str(error))
+        if message == str(error):
+            raise
+        raise ValueError(message) from None
 
 
 def inner_estimator(model):
@@ -174,23 +187,19 @@ def _fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], 
         checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(told)
 
         @functools.wraps(fit_method)
+        @quoting_no_entries()
         def fit(estimator, *args, **kwargs):
             _refuse_other_arrays(estimator, (*args, *kwargs.values()))
             refuse_other_index(*args, **kwargs)
             before = dict(vars(estimator))
             try:
                 return checked(estimator, *args, **kwargs)
-            except BaseException as error:
+            except BaseException:
                 # Never empty on the way: other threads may be predicting, and a second interruption may come.
                 vars(estimator).update(before)
                 for name in vars(estimator).keys() - before.keys():
                     vars(estimator).pop(name, None)
-                if not isinstance(error, ValueError):
-                    raise
-                message = without_entries(str(error))
-                if message == str(error):
-                    raise
-                raise ValueError(message) from None
+                raise
 
         return fit
 

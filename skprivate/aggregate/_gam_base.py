@@ -203,8 +203,8 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         plan: Callable[[Membership], ClassSums | NumberSums],
         noise: float,
         classes: tuple[Any, ...] | None = None,
-    ) -> tuple[Membership, CuratedBags]:
-        """Bags as the noise allows, and sums of the targets over them; bags are planned for ``noise`` times theirs."""
+    ) -> None:
+        """Learn from sums of the targets over bags as the noise allows, planned for ``noise`` times theirs."""
         n = codes[0].size
         features = InMemory(Labelled(range(n), np.zeros((0, n)), codes))
         membership = plan_bags(
@@ -215,6 +215,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             lambda bags: noise * plan(bags).noise_variance,
         )
         sums = plan(membership)
+        networks = self._networks(membership.indexes, sums.n_outputs)
         if self.epsilon is None:
             released, self.privacy_guarantee_ = sums.exact(rows), no_privacy(sums.assumptions)
         else:
@@ -226,14 +227,28 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
                 n_units=n,
             ) as release:
                 released = sums.run(rows, release)
-        return membership, membership.report(released, self.privacy_guarantee_, classes)
+        report = membership.report(released, self.privacy_guarantee_, classes)
+        self._learn(codes, membership.indexes, report, networks)
 
-    def _learn(self, codes: list[CodeArray], known: list[CellIndex], report: CuratedBags) -> None:
+    def _networks(self, indexes: list[CellIndex], n_outputs: int) -> Any:
+        """Networks of the sets before they learn, tried; None where there are none."""
+        if self.submodel == "crosses":
+            return None
+        from skprivate.aggregate._neural import tried_submodels
+
+        seed = int(public_generator(self.random_state).integers(2**31))
+        return tried_submodels(indexes, n_outputs, self.submodel, self.submodel_options, seed)
+
+    def _learn(
+        self, codes: list[CodeArray], known: list[CellIndex], report: CuratedBags, networks: Any = None
+    ) -> None:
         """Everything after aggregation: no label is in reach from here on."""
         indexes, tables, noise = self._modelled_sets(known, report)
         design = CellDesign(indexes, codes)
         sums = np.ascontiguousarray(np.concatenate([table.label_sums for table in tables]).T)
-        if self.submodel != "crosses":
+        if networks is None:
+            networks = self._networks(indexes, len(sums))
+        if networks is not None:
             from skprivate.aggregate._neural import fit_submodels
 
             def train(sums: FloatArray) -> FloatArray:
@@ -243,7 +258,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
                     self._loss(),
                     (sums - design.counts * centre[:, np.newaxis]) / scale,
                     noise / scale**2,
-                    submodel=self.submodel,
+                    networks=networks,
                     options=self.submodel_options,
                     random_state=seed,
                 )

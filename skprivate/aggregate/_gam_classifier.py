@@ -204,9 +204,8 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
                 mechanism=self.mechanism,
             )
 
-        membership, bags = self._aggregate(*coded, plan, 1.0, tuple(classes))
         self.classes_ = label_array(classes)
-        self._learn(coded[1], membership.indexes, bags)
+        self._aggregate(*coded, plan, 1.0, tuple(classes))
         return self
 
     def _found(self, classes: list[Any]) -> tuple[list[Any], Callable[[Any], FloatArray]]:

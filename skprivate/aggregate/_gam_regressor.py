@@ -184,8 +184,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
             )
 
         # Labels of an interval spread less about their mean than the two labels of a class.
-        membership, bags = self._aggregate(*coded, plan, 3.0)
-        self._learn(coded[1], membership.indexes, bags)
+        self._aggregate(*coded, plan, 3.0)
         return self
 
     def predict(self, X: Any) -> FloatArray:

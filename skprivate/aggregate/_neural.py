@@ -7,9 +7,12 @@ individual labels (Theorem 1).
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -45,15 +48,7 @@ def aggregate_loss(
 ) -> Any:
     """Σ b(score) − Σ (label sum)·(output) − total·intercept, as a torch scalar.
 
-    Parameters
-    ----------
-    design : CellDesign
-    loss : {"squared", "log", "multinomial", "poisson"}
-    outputs : torch.Tensor, shape (n_cells, n_outputs)
-        Submodel outputs on all bags, in the design's order.
-    intercept : torch.Tensor, shape (n_outputs,)
-    sums : ndarray, shape (n_outputs, n_cells)
-    total : ndarray, shape (n_outputs,)
+    Outputs (n_cells, n_outputs) are those of the submodels on all bags, in the design's order.
     """
     import torch
 
@@ -100,33 +95,20 @@ def fit_submodels(
     sums: FloatArray,
     noise: FloatArray,
     *,
-    submodel: Any,
+    networks: Any,
     options: dict[str, Any] | None,
     random_state: Any,
 ) -> NeuralFit:
-    """Train one network per feature set by Adam on the whole aggregate objective.
-
-    Parameters
-    ----------
-    design, indexes, loss, sums, noise
-        As in `fit_evidence`.
-    submodel : "mlp" or callable
-        A callable gets the number of codes of each column of a set and the number of outputs, and returns a
-        ``torch.nn.Module`` from codes (n_bags, n_columns) to outputs (n_bags, n_outputs).
-    options : dict or None
-        Overrides of `DEFAULTS`.
-    random_state : None, int or RandomState
-        Seeds the initialisation, which is public.
-    """
+    """Train copies of ``networks``, one per feature set, by Adam on the whole aggregate objective."""
     torch = import_torch()
-    chosen = check_options(options)
+    chosen = check_options(options, DEFAULTS)
     linear = possible_sums(design, loss, sums, noise)
     sums, total = linear[:, :-1], linear[:, -1]
     start = constant_start(design, loss, linear)[:, -1]
     with own_torch():
         torch.manual_seed(int(public_generator(random_state).integers(2**62)))
-        modules = make_submodels(indexes, sums.shape[0], submodel, chosen)
-        keys = [torch.as_tensor(index.keys.astype(np.int64) + 1) for index in indexes]
+        modules = copy.deepcopy(networks)
+        keys = [_codes(index) for index in indexes]
         intercept = torch.nn.Parameter(torch.as_tensor(start.copy()))
         parameters = list(modules.parameters())
         optimiser = torch.optim.Adam([*parameters, intercept], lr=chosen["learning_rate"])
@@ -147,6 +129,33 @@ def fit_submodels(
     return NeuralFit(coef, chosen["epochs"])
 
 
+def tried_submodels(
+    indexes: Sequence[CellIndex],
+    n_outputs: int,
+    submodel: Any,
+    options: dict[str, Any] | None,
+    random_state: Any,
+) -> Any:
+    """The networks before they learn, each of which has been asked for its outputs: all of it is public.
+
+    A callable ``submodel`` gets the number of codes of each column of a set and the number of outputs, and returns a
+    ``torch.nn.Module`` from codes (n_bags, n_columns) to outputs (n_bags, n_outputs).
+    """
+    chosen = check_options(options, DEFAULTS)
+    torch = import_torch()
+    with own_torch():
+        torch.manual_seed(int(public_generator(random_state).integers(2**62)))
+        networks = make_submodels(indexes, n_outputs, submodel, chosen)
+        for module, index in zip(copy.deepcopy(networks), indexes, strict=True):
+            try_module(module, _codes(index), "codes", n_outputs)
+    return networks
+
+
+def _codes(index: CellIndex) -> Any:
+    """Codes of the bags of a set; 0 stands for rare values."""
+    return import_torch().as_tensor(index.keys.astype(np.int64) + 1)
+
+
 def make_submodels(
     indexes: Sequence[CellIndex], n_outputs: int, submodel: Any, options: dict[str, Any]
 ) -> Any:
@@ -155,6 +164,8 @@ def make_submodels(
     radix = {c: r for index in indexes for c, r in zip(index.columns, index.radices, strict=True)}
     if submodel != "mlp":
         made = [submodel([radix[c] + 1 for c in index.columns], n_outputs) for index in indexes]
+        for module in made:
+            check_module(module)
     else:
         width = options["embedding"]
 
@@ -171,12 +182,60 @@ def make_submodels(
     return torch.nn.ModuleList(made).double()
 
 
-def check_options(options: dict[str, Any] | None) -> dict[str, Any]:
-    """Defaults with the given overrides; unknown names are refused."""
-    unknown = sorted(set(options or {}) - set(DEFAULTS))
+def check_options(options: dict[str, Any] | None, defaults: dict[str, Any]) -> dict[str, Any]:
+    """Defaults with the given overrides; names and numbers that mean nothing are refused."""
+    unknown = sorted(set(options or {}) - set(defaults))
     if unknown:
-        raise ValueError(f"submodel_options has unknown entries {unknown}; allowed are {sorted(DEFAULTS)}.")
-    return {**DEFAULTS, **(options or {})}
+        raise ValueError(f"submodel_options has unknown entries {unknown}; allowed are {sorted(defaults)}.")
+    chosen = {**defaults, **(options or {})}
+
+    def whole(value: Any, least: int) -> bool:
+        return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+    def number(value: Any) -> bool:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+    allowed: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "hidden": (
+            lambda v: isinstance(v, (list, tuple)) and all(whole(units, 1) for units in v),
+            "a tuple of positive integers",
+        ),
+        "embedding": (lambda v: whole(v, 1), "an integer >= 1"),
+        "shared_embeddings": (lambda v: isinstance(v, (bool, np.bool)), "True or False"),
+        "weight_decay": (number, "a finite number >= 0"),
+        "epochs": (lambda v: whole(v, 1), "an integer >= 1"),
+        "learning_rate": (lambda v: number(v) and v > 0, "a finite number > 0"),
+        "batch_size": (lambda v: v is None or whole(v, 1), "None or an integer >= 1, a number of bags"),
+        "folds": (lambda v: whole(v, 2), "an integer >= 2"),
+    }
+    for name, value in chosen.items():
+        if not allowed[name][0](value):
+            raise ValueError(f"submodel_options[{name!r}] must be {allowed[name][1]}, got {value!r}.")
+    return chosen
+
+
+def check_module(module: Any) -> None:
+    """Refuse what a callable ``submodel`` must not return."""
+    if not isinstance(module, import_torch().nn.Module):
+        raise TypeError(f"submodel must return a torch.nn.Module, got {type(module).__name__}.")
+
+
+def try_module(module: Any, rows: Any, what: str, n_outputs: int) -> None:
+    """Refuse a module that makes no finite numbers (n, n_outputs) of rows, or cannot learn."""
+    torch = import_torch()
+    expected = f"{what} {tuple(rows.shape)} to scores ({len(rows)}, {n_outputs})"
+    try:
+        out = module.train()(rows)
+    except Exception as error:
+        raise ValueError(f"submodel must be or make a module from {expected}, got: {error}") from error
+    shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+    if shape != (len(rows), n_outputs) or not out.is_floating_point():
+        found = shape if shape != (len(rows), n_outputs) else out.dtype
+        raise ValueError(f"submodel must be or make a module from {expected}, got {found}.")
+    if not torch.isfinite(out).all():
+        raise ValueError(f"submodel must be or make a module from {expected}, got NaN or infinity.")
+    if out.requires_grad:
+        out.sum().backward()
 
 
 def _embedded_mlp(

@@ -165,6 +165,9 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         structure = public.bags(drawn if order is None else order[drawn], sizes)
         sums = plan(structure)
         assert public.X is not None
+        with np.errstate(over="ignore"):
+            if not np.isfinite(np.square(public.X).sum()):
+                raise ValueError("X must hold numbers whose squares are finite: give them in a larger unit.")
         self._try_network(public.X, structure, sums.n_outputs)
         if self.epsilon is None:
             bags = exact_bags(structure, sums.exact(rows).sums, chosen, classes, rng)
@@ -270,9 +273,9 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             if self.submodel_options is not None:
                 raise ValueError("submodel_options is for networks; submodel='linear' has none.")
             return
-        from skprivate.aggregate._random_bag_network import check_options
+        from skprivate.aggregate._random_bag_network import DEFAULTS, check_options
 
-        chosen = check_options(self._network_options())
+        chosen = check_options(self._network_options(), DEFAULTS)
         if chosen["batch_size"] == 1 and self.loss in ("debiased", "easyllp"):
             raise ValueError(f"submodel_options['batch_size'] must be >= 2 for loss={self.loss!r}, got 1.")
         if self.prior != "evidence" or not self.fit_intercept:

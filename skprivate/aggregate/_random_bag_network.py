@@ -13,7 +13,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from skprivate.aggregate._bag_objective import BagObjective
 from skprivate.aggregate._bag_sums import BagSums
 from skprivate.aggregate._constant_check import ANY, share_to_keep
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate._neural import import_torch, own_torch
+from skprivate.aggregate._neural import check_module, check_options, import_torch, own_torch, try_module
 from skprivate.privacy import public_generator
 
 DEFAULTS: dict[str, Any] = {
@@ -54,58 +53,10 @@ class NetworkFit:
     n_iter: int
 
 
-def check_options(options: dict[str, Any] | None) -> dict[str, Any]:
-    """Defaults with the given overrides; names and numbers that mean nothing are refused."""
-    given = dict(options or {})
-    unknown = sorted(set(given) - set(DEFAULTS))
-    if unknown:
-        raise ValueError(f"submodel_options has unknown entries {unknown}; allowed are {sorted(DEFAULTS)}.")
-    chosen = {**DEFAULTS, **given}
-
-    def whole(value: Any, least: int) -> bool:
-        return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-
-    def number(value: Any, positive: bool) -> bool:
-        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-            return False
-        return float(value) > 0 if positive else float(value) >= 0
-
-    hidden = chosen["hidden"]
-    right = {
-        "hidden": (
-            isinstance(hidden, (list, tuple)) and all(whole(units, 1) for units in hidden),
-            "a tuple of positive integers",
-        ),
-        "weight_decay": (number(chosen["weight_decay"], False), "a finite number >= 0"),
-        "epochs": (whole(chosen["epochs"], 1), "an integer >= 1"),
-        "learning_rate": (number(chosen["learning_rate"], True), "a finite number > 0"),
-        "batch_size": (
-            chosen["batch_size"] is None or whole(chosen["batch_size"], 1),
-            "None or an integer >= 1, a number of bags",
-        ),
-        "folds": (whole(chosen["folds"], 2), "an integer >= 2"),
-    }
-    for name, (holds, allowed) in right.items():
-        if not holds:
-            raise ValueError(f"submodel_options[{name!r}] must be {allowed}, got {chosen[name]!r}.")
-    return chosen
-
-
 def make_network(submodel: Any, n_features: int, n_outputs: int, hidden: Sequence[int]) -> Any:
     """A module in double precision from rows (n, n_features) to scores (n, n_outputs).
 
-    Parameters
-    ----------
-    submodel : "mlp", torch.nn.Module or callable
-        A module is copied. Any other callable gets the number of features and that of outputs, and returns a module.
-    n_features, n_outputs : int
-    hidden : sequence of int
-        Units of each hidden layer of "mlp".
-
-    Raises
-    ------
-    TypeError
-        If the callable returns something else.
+    A module is copied; any other callable gets the number of features and that of outputs, and returns a module.
     """
     torch = import_torch()
     if submodel == "mlp":
@@ -115,8 +66,7 @@ def make_network(submodel: Any, n_features: int, n_outputs: int, hidden: Sequenc
             layers += [torch.nn.Linear(before, after), torch.nn.ReLU()]
         return torch.nn.Sequential(*layers, torch.nn.Linear(widths[-1], n_outputs)).double()
     module = submodel if isinstance(submodel, torch.nn.Module) else submodel(n_features, n_outputs)
-    if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"submodel must return a torch.nn.Module, got {type(module).__name__}.")
+    check_module(module)
     # Folds share no weights, and the caller's own stay as they are.
     return copy.deepcopy(module).to("cpu", torch.double)
 
@@ -124,30 +74,14 @@ def make_network(submodel: Any, n_features: int, n_outputs: int, hidden: Sequenc
 def try_network(
     submodel: Any, options: dict[str, Any] | None, X: FloatArray, bags: BagSums, n_outputs: int
 ) -> None:
-    """Refuse what cannot be fitted before anything is paid for: a step on the fewest rows that a batch can have.
-
-    Raises
-    ------
-    ValueError
-        If the module takes no such rows, or its scores have another shape or are no real numbers.
-    """
+    """Refuse what cannot be fitted before anything is paid for: a step on the fewest rows that a batch can have."""
     torch = import_torch()
-    chosen = check_options(options)
+    chosen = check_options(options, DEFAULTS)
     n_seen = bags.n_bags - math.ceil(bags.n_bags / min(chosen["folds"], bags.n_bags))
     n_rows = max(min(chosen["batch_size"] or _BATCH_BAGS, n_seen), 1) * int(bags.sizes.min())
     with own_torch():
         module = make_network(submodel, X.shape[1], n_outputs, chosen["hidden"])
-        expected = f"rows ({n_rows}, {X.shape[1]}) to scores ({n_rows}, {n_outputs})"
-        try:
-            out = module.train()(torch.as_tensor(np.resize(X, (n_rows, X.shape[1]))))
-        except Exception as error:
-            raise ValueError(f"submodel must be or make a module from {expected}, got: {error}") from error
-        shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
-        if shape != (n_rows, n_outputs) or not out.is_floating_point():
-            found = shape if shape != (n_rows, n_outputs) else out.dtype
-            raise ValueError(f"submodel must be or make a module from {expected}, got {found}.")
-        if out.requires_grad:
-            out.sum().backward()
+        try_module(module, torch.as_tensor(np.resize(X, (n_rows, X.shape[1]))), "rows", n_outputs)
 
 
 def network_scores(
@@ -187,7 +121,7 @@ def fit_network(
         Deals folds and batches and draws the first weights, all of which is public.
     """
     torch = import_torch()
-    chosen = check_options(options)
+    chosen = check_options(options, DEFAULTS)
     n_bags, start = objective.bags.n_bags, objective.start
     n_folds = min(chosen["folds"], n_bags)
     if n_folds < 2:  # one bag tells the mean of the labels

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from skprivate._labels import two_or_more
 from skprivate.inspection import check_pipeline
 from skprivate.inspection._guarantee_of import walk
 from skprivate.inspection._steps import Place, Role, Step
@@ -170,6 +171,7 @@ def given_classes(model: Any, labels: Any) -> None:
         and all(classes is None for classes in stated_classes(model))
         and stated_classes(model)
     ):
+        two_or_more(labels, _last(model))  # which does not quote them, as what is given does
         _last(model).set_params(classes=labels)
 
 

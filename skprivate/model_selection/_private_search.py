@@ -342,6 +342,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             [candidate.estimator for candidate in candidates],
             price.adjacency,
             batch=self.predict_by == "batch" or price.unit is PrivacyUnit.LABEL,
+            made_up=np.zeros(2) if priced.labels is None else priced.labels[[0, -1]],
         )
 
         while True:

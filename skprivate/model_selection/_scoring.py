@@ -113,38 +113,48 @@ class PrivateScore:
         # Warnings and refusals about numbers in the midst of a model would say something about whoever has them.
         with np.errstate(all="ignore"), config_context(assume_finite=True):
             values = [self._rows(model, predicted, y) for predicted, y in self._predicted(model, parts)]
-            if self.batch and not callable(self.score) and parts.n_held_out:
+            if len(values) != parts.n_held_out:
                 values = np.split(values[0], np.cumsum(parts.sizes)[:-1])
             return np.array([np.mean(of_unit) for of_unit in values], dtype=np.float64)
 
-    def _predicted(self, model: Any, parts: Parts) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _predicted(self, model: Any, parts: Parts) -> Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]:
         """What is predicted for each unit, and its targets; for all in one where scores go by rows as it is."""
-        if not self.batch:
-            yield from ((self._predict(model, X, y), y) for X, y in parts.units())
-        elif parts.n_held_out:
+        if self.batch and parts.n_held_out:
             rows = parts.held_out.copied()
             predicted = self._predict(model, rows.X, rows.y)
-            if not callable(self.score):
-                yield predicted, rows.y
+            if predicted is not None:
+                if not callable(self.score):
+                    yield predicted, rows.y
+                    return
+                # Nobody knows what a callable does with the targets of others.
+                ends = np.cumsum(parts.sizes)
+                for start, end in zip((ends - parts.sizes).tolist(), ends.tolist(), strict=True):
+                    yield predicted[start:end].copy(), rows.y[start:end].copy()
                 return
-            # Nobody knows what a callable does with the targets of others.
-            for start, size in zip((np.cumsum(parts.sizes) - parts.sizes).tolist(), parts.sizes, strict=True):
-                unit = slice(start, start + int(size))
-                yield predicted[unit].copy(), rows.y[unit].copy()
+        yield from ((self._predict(model, X, y), y) for X, y in parts.units())
 
-    def _predict(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[Any]:
-        if self.score == "neg_brier_score" or self.score == "neg_log_loss":
-            return np.asarray(model.predict_proba(X), dtype=np.float64)
-        predicted = np.asarray(model.predict(X))
-        if predicted.shape != y.shape:
+    def _predict(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[Any] | None:
+        """None where the model fails: an error would say something about whoever has these rows."""
+        of_probabilities = self.score == "neg_brier_score" or self.score == "neg_log_loss"
+        try:
+            predicted = np.asarray(model.predict_proba(X) if of_probabilities else model.predict(X))
+        except Exception:
+            return None
+        if not of_probabilities and predicted.shape != y.shape:
             raise ValueError(f"predict must return one value a row, got {predicted.ndim} dimensions.")
         return predicted
 
-    def _rows(self, model: Any, predicted: NDArray[Any], y: NDArray[Any]) -> FloatArray:
+    def _rows(self, model: Any, predicted: NDArray[Any] | None, y: NDArray[Any]) -> FloatArray:
+        lowest = np.full(y.shape, self.low)
+        if predicted is None:
+            return lowest
         if self.score == "neg_brier_score" or self.score == "neg_log_loss":
-            rows = _of_probabilities(self.score, np.asarray(model.classes_), predicted, y)
+            rows = _of_probabilities(self.score, np.asarray(model.classes_), predicted.astype(np.float64), y)
         else:
-            rows = _of_predictions(self.score, predicted, y)
+            try:
+                rows = _of_predictions(self.score, predicted, y)
+            except Exception:  # of a callable, of which made-up rows have shown what depends on nobody
+                return lowest
         return np.clip(np.where(np.isnan(rows), self.low, rows), self.low, self.high)
 
     def draw(self, model: Any, parts: Parts, epsilon: float, release: Any) -> float:
@@ -171,13 +181,15 @@ def private_score(
     adjacency: Adjacency,
     *,
     batch: bool,
+    made_up: NDArray[Any],
 ) -> PrivateScore:
     """The score that is asked for, or an error.
 
     Raises
     ------
     ValueError
-        If the score needs bounds and there are none, or some candidate has no such score.
+        If the score needs bounds and there are none, or some candidate has no such score, or a callable returns
+        something else for ``made_up`` targets that are predicted right.
     """
     name = scoring
     if scoring == "auto":
@@ -201,4 +213,6 @@ def private_score(
         raise ValueError(
             f"scoring must be a score of numbers, or a callable, for a regressor, got {scoring!r}."
         )
+    if callable(scoring):
+        _of_predictions(scoring, made_up, made_up.copy())
     return PrivateScore(name, low, high, adjacency, batch)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import clone, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_consistent_length, get_tags
+from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import has_fit_parameter
 
 from skprivate._labels import public_labels, read_labels, read_numbers
-from skprivate._sklearn import _num_samples
-from skprivate._validation import validate_data
+from skprivate._sklearn import _num_samples, quoting_no_entries
+from skprivate.base import PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._budget import selection_price
 from skprivate.preprocessing._private_spline_transformer import KNOTS, PrivateSplineTransformer
@@ -30,6 +32,7 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._account import Whole, price_of_plan
 from skprivate.privacy._dialect import delta_number, positive
+from skprivate.privacy._gate import PaymentIsNext, payment_gate
 from skprivate.privacy._quantiles import quantile_levels
 
 #: Share of ε for knots. On generated data .3 and .4 are level, and less is lost where there are too few units for any.
@@ -52,6 +55,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
     every fit.
     """
 
+    @quoting_no_entries()
     def fit(self, X: Any, y: Any = None, **params: Any) -> AdditivePipeline:
         """Fit both, one after the other.
 
@@ -86,9 +90,13 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
                 f"X of an additive pipeline must be a table in memory, got {type(X).__name__}. "
                 "Fit a linear model on rows in blocks, or load them."
             )
-        _check_targets(X, y, model)
-        if hasattr(model, "_parameter_constraints"):
-            model._validate_params()
+        named = [routed or params.get(f"{step}__user_ids") is not None for step in (first, last)]
+        if named[0] != named[1] and has_fit_parameter(model, "user_ids"):
+            raise ValueError(
+                f"user_ids must be given to both steps or to none, got them for {(first, last)[named[1]]!r} only: "
+                "one step would protect a user, the other a row."
+            )
+        _check_fit(model, knots, X, y, lambda one, Z: Pipeline([(last, one)]).fit(Z, y, **own[1]))
         splines_in(knots, fitted=False).set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
         Z = Pipeline([(first, knots)]).fit_transform(X, y, **own[0])
         splines = splines_in(knots, fitted=True)
@@ -143,16 +151,33 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         return super().__getitem__(ind)
 
 
-def _check_targets(X: Any, y: Any, model: Any) -> None:
-    """What any model refuses, and those of this package, which they would see after the knots are paid for."""
-    numeric = is_regressor(model)
-    y = read_numbers(y) if numeric else read_labels(y, **public_labels(model))
-    if y is not None and not isinstance(y, str):
-        check_consistent_length(X, y)
-    if type(model).__module__.startswith("skprivate.") and (numeric or is_classifier(model)):
-        outputs = get_tags(model).target_tags.multi_output
-        rows = np.zeros((_num_samples(X), 1))
-        validate_data(clone(model), rows, y, dtype=np.float64, multi_output=outputs)
+def _check_fit(model: Any, knots: Any, X: Any, y: Any, fit: Callable[[Any, Any], Any]) -> None:
+    """Fit a copy up to its payment: what the model would refuse after the knots are paid for, it refuses now."""
+    if not isinstance(model, PrivateEstimatorMixin):  # from elsewhere, cannot be stopped there
+        y = read_numbers(y) if is_regressor(model) else read_labels(y, **public_labels(model))
+        if y is not None:
+            check_consistent_length(X, y)
+        return
+    epsilon, delta = _budget_of(model)
+    trial = _part_of(model, (1.0 - KNOTS_SHARE) * epsilon, delta / 2)
+    trial.set_params(ledger=payment_gate(), random_state=None)  # a state is not moved
+    vars(trial).pop("_skl_callbacks", None)
+    with suppress(PaymentIsNext):
+        fit(trial, _beside_functions(knots, X))
+
+
+def _beside_functions(knots: Any, X: Any) -> Any:
+    """The columns that reach the model as they are; zeros where there are none."""
+    if isinstance(knots, ColumnTransformer):
+        kept = [
+            (name, step if step == "passthrough" else "drop", columns)
+            for name, step, columns in knots.transformers
+        ]
+        rest = knots.remainder if knots.remainder == "passthrough" else "drop"
+        rows = ColumnTransformer(kept, remainder=rest).fit_transform(X)
+        if rows.shape[1]:
+            return rows
+    return np.zeros((_num_samples(X), 1))
 
 
 def splines_in(step: Any, *, fitted: bool) -> Any:

@@ -21,6 +21,7 @@ from skprivate.privacy._accounting import (
     rho_total,
     within_budget,
 )
+from skprivate.privacy._dialect import must_be
 from skprivate.privacy._errors import BudgetExceededError
 from skprivate.privacy._events import Events, PrivacyEvent, count_events
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
@@ -30,6 +31,8 @@ from skprivate.privacy._randomness import bit_source, public_generator
 from skprivate.privacy._simulation import announce_simulation
 from skprivate.privacy._tape import running_tape
 
+#: Noise of a draw of less than ε = 2⁻³² is wider than what is drawn exactly.
+_LEAST_RHO = 2.0**-65
 #: A pure guarantee is reported if its ε is at most this multiple of the one that needs δ.
 _PURE_PREFERENCE = 1.01
 
@@ -76,6 +79,13 @@ class ReleaseAccount:
         reach: float | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> None:
+        self._plan = count_events(plan)
+        if adjacency is not Adjacency.METRIC and any(event.rho < _LEAST_RHO for event in self._plan):
+            raise ValueError(
+                must_be(
+                    "epsilon", "large enough to leave 2**-32 to every draw", epsilon, "Nothing was spent."
+                )
+            )
         self.epsilon = epsilon
         self.delta = delta
         self.unit = unit
@@ -99,7 +109,6 @@ class ReleaseAccount:
         self._closed = False
         if not self._source.secure and not (ledger is not None and ledger._book.store.forgotten):
             announce_simulation(label, dry_run=dry)
-        self._plan = count_events(plan)
         if self._plan:
             self._pay(self._plan)
             self._planned = dict(self._plan)

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from sklearn import config_context
 from sklearn.base import is_classifier
 
+from skprivate.user_level._losses import unheard
+
 FloatArray = npt.NDArray[np.float64]
 Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[[Any, Any], Any]
 
@@ -82,6 +84,10 @@ def user_losses(
             y = y.astype(np.float64)
         except (TypeError, ValueError):  # its message would show a target
             raise TypeError(f"y must hold numbers for loss={loss!r}, got dtype {y.dtype}.") from None
+    # Errors that depend on nobody: a row of zeros, whose target is what is predicted for it.
+    model_only = np.zeros((1, X.shape[1]))
+    expected = np.asarray(model.predict(model_only))
+    _row_losses(model, model_only, expected.astype(y.dtype) if y.dtype.kind == "f" else expected, loss)
     if len(codes) == 0:
         return np.empty(0)
     sizes = np.bincount(codes)
@@ -90,9 +96,14 @@ def user_losses(
     ends = [0, *np.cumsum(sizes).tolist()] if by_user else [0, len(X)]
     losses = np.empty(len(X))
     # Warnings and refusals about numbers in the midst of a model would say something about whoever has them.
-    with np.errstate(all="ignore"), config_context(assume_finite=True):
+    with unheard(), config_context(assume_finite=True):
         for start, end in pairwise(ends):
-            losses[start:end] = _row_losses(model, X[start:end].copy(), y[start:end].copy(), loss)
+            try:
+                losses[start:end] = _row_losses(model, X[start:end].copy(), y[start:end].copy(), loss)
+            except Exception:  # what goes wrong with somebody's rows is kept, and is the greatest loss
+                if not by_user:
+                    return user_losses(model, X, y, np.sort(codes), loss, by_user=True)
+                losses[start:end] = np.inf
         # One user's losses are added from the first to the last, whatever lies between them.
         totals = np.bincount(codes[order], weights=losses)
         return np.asarray(totals / sizes)

@@ -270,7 +270,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         checked = read_rows(self, X, user_ids, check, blank=UserLevelSGDClassifier(), y=y)
         classes = two_or_more(checked.gather(_labels, together) if given is None else given, self)
         if not isinstance(self.loss, str):
-            check_custom_loss(self.loss)
+            check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (-1.0, 1.0))
             if len(classes) > 2:
                 raise ValueError(f"a custom loss is for two classes, got {len(classes)} classes.")
         self._check_options(X, user_ids)

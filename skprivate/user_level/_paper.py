@@ -91,7 +91,8 @@ class PaperDescent(Mechanism):
     def __post_init__(self) -> None:
         # The radius of the rotated coordinates grows with the number of users: one user has the most bins.
         padded = 1 << max(0, (self.n_coef - 1).bit_length())
-        n_bins(self.plan.bound, rotated_radius(self.plan.tau, padded, 1, self.plan.gamma))
+        for n_users in (1, 2**62):
+            n_bins(self.plan.bound, rotated_radius(self.plan.tau, padded, n_users, self.plan.gamma))
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from skprivate.partitions import Partitions
 from skprivate.privacy import CONTRIBUTION_BITS, ball_contributions, exact_sum
-from skprivate.user_level._losses import CustomLoss, LinearLoss, SquaredLoss
+from skprivate.user_level._losses import CustomLoss, LinearLoss, SquaredLoss, row_gradients
 from skprivate.user_level._private_range import scale_counts
 from skprivate.user_level._users import BLOCK_ROWS, UserGroups, row_blocks, user_magnitudes
 
@@ -429,13 +429,5 @@ class _CustomProblem(_ObjectiveProblem):
             block = np.ones((rows.stop - rows.start, self.n_coef))
             block[:, : self.objective.n_features] = self.groups.sorted_rows(self.data.X, rows)
             target = self.groups.sorted_rows(self.data.y, rows).astype(np.float64)
-            rowwise: Any = np.asarray(
-                self.objective.loss.gradient(block, target, w.copy()),  # type: ignore[union-attr]
-                dtype=np.float64,
-            )
-            if rowwise.shape != block.shape:
-                raise ValueError(
-                    f"loss.gradient must return an array of shape (n_rows, n_coef) = (…, {self.n_coef}), "
-                    f"got {rowwise.ndim} dimensions with {rowwise.shape[-1] if rowwise.ndim else 0} columns."
-                )
+            rowwise = row_gradients(self.objective.loss, block, target, w)
             yield users, self.groups.block_means(rowwise.T.copy(), users)

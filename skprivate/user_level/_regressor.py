@@ -259,7 +259,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         """
         checked = read_rows(self, X, user_ids, numeric_target, blank=UserLevelSGDRegressor(), y=y)
         if not isinstance(self.loss, str):
-            check_custom_loss(self.loss)
+            check_custom_loss(self.loss, self.n_features_in_ + self.fit_intercept, (1.0, 2.0))
         self._check_options(X, user_ids)
         rows, n_users = by_user(
             checked, named=user_ids is not None, weight_cap=self.weight_cap, in_order=True

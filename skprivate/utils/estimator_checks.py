@@ -20,6 +20,7 @@ from skprivate.utils._checks_budget import (
     check_ledger_is_asked_first,
     check_simulated_noise_is_marked,
 )
+from skprivate.utils._checks_errors import check_errors_spend_nothing
 from skprivate.utils._checks_interface import (
     check_copies_share_the_ledger,
     check_metadata_is_carried,
@@ -48,6 +49,7 @@ __all__ = [
     "check_bad_input_spends_nothing",
     "check_copies_share_the_ledger",
     "check_epsilon_lower_bound",
+    "check_errors_spend_nothing",
     "check_events_independent_of_values",
     "check_events_within_budget",
     "check_fresh_noise",
@@ -83,6 +85,7 @@ _CHECKS = (
     check_fresh_noise,
     check_simulated_noise_is_marked,
     check_bad_input_spends_nothing,
+    check_errors_spend_nothing,
     check_ledger_is_asked_first,
     check_copies_share_the_ledger,
     check_metadata_is_carried,

@@ -11,7 +11,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 
 from skprivate import PrivacyLedger
-from skprivate.aggregate import CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor
+from skprivate.aggregate import (
+    CuratedBagGAMClassifier,
+    CuratedBagGAMRegressor,
+    RandomBagClassifier,
+    RandomBagRegressor,
+)
 
 LOSSES = ("likelihood", "log", "squared", "debiased", "easyllp")
 FEW = {"epochs": 8, "hidden": (16,), "folds": 2}
@@ -295,3 +300,42 @@ def test_few_bags_leave_the_constant(torch):
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], 4 / 6, rtol=1e-12)
     constant = RandomBagRegressor(epsilon=None, bag_size=1, submodel="mlp", random_state=0)
     np.testing.assert_allclose(constant.fit(X, np.full(6, 7.0)).predict(X), 7.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [CuratedBagGAMClassifier, CuratedBagGAMRegressor])
+def test_networks_below_tables_are_made_and_tried_before_anything_is_paid_for(torch, kind):
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+
+    class Codes(torch.nn.Module):
+        def __init__(self, radices, n_outputs, change=1.0):
+            super().__init__()
+            self.layer, self.change = torch.nn.Linear(len(radices), n_outputs), change
+
+        def forward(self, codes):
+            return self.layer(codes.double()) * self.change
+
+    made = []
+
+    def once(radices, n_outputs):
+        made.append(radices)
+        return Codes(radices, n_outputs)
+
+    ledger = PrivacyLedger(epsilon=9.0, delta=0.1, unit="label")
+    model = kind(ledger=ledger, feature_sets="singles")
+    for submodel, options, match in [
+        ("mlp", {"epoch": 3}, "unknown entries"),
+        ("mlp", {"epochs": -1}, r"\['epochs'\] must be"),
+        ("mlp", {"embedding": 0.5}, r"\['embedding'\] must be"),
+        ("mlp", {"shared_embeddings": 1}, r"\['shared_embeddings'\] must be"),
+        ("mlp", {"hidden": 3}, r"\['hidden'\] must be"),
+        (lambda radices, n_outputs: 3, None, "must return a torch.nn.Module, got int"),
+        (lambda radices, n_outputs: Codes([1] * 5, n_outputs), None, "from codes .* to scores"),
+        (lambda radices, n_outputs: Codes(radices, n_outputs + 1), None, "got .*, 2"),
+        (lambda radices, n_outputs: Codes(radices, n_outputs, np.nan), None, "got NaN or infinity"),
+        (lambda radices, n_outputs: Codes(radices, n_outputs, 1j), None, "complex128"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=match):
+            model.set_params(submodel=submodel, submodel_options=options).fit(X, y)
+    assert not ledger.entries()
+    model.set_params(submodel=once, submodel_options={"epochs": 2}).fit(X, y)
+    assert len(made) == 2  # one for each set, whatever is fitted how often

@@ -17,7 +17,7 @@ from skprivate import (
 )
 from skprivate.preprocessing import PrivateStandardScaler, make_additive_pipeline
 from skprivate.preprocessing._additive_pipeline import KNOTS_SHARE
-from skprivate.privacy import SimulatedNoiseWarning
+from skprivate.privacy import BudgetExceededError, SimulatedNoiseWarning
 
 
 def data(n=3000):
@@ -80,7 +80,8 @@ def test_the_model_has_the_whole_budget_for_whoever_looks_while_it_is_fitted():
 
     model = make_additive_pipeline(Watched(1.0, random_state=0), n_knots=5)
     model.fit(*data())
-    assert [pair[:2] for pair in seen] == [(pytest.approx(0.7), 1.0)]
+    # Once to see whether anything is wrong, and once to learn.
+    assert [pair[:2] for pair in seen] == [(pytest.approx(0.7), 1.0)] * 2
     assert model["model"].coef_.ndim == 1 and "_prepared_features" not in vars(model["model"])
 
 
@@ -157,8 +158,13 @@ def test_the_sum_of_budgets_is_that_of_the_model(columns):
 def test_a_model_does_not_stay_beside_functions_that_it_has_not_seen():
     X, y = data()
     model = make_additive_pipeline(UserLevelSGDClassifier(1.0, random_state=0), n_knots=5).fit(X, y > 0)
+    before = model.predict_proba(X)
     with pytest.raises(ValueError, match="class"):
-        model.fit(X, np.zeros(len(y)))
+        model.fit(X, np.zeros(len(y)))  # refused before there are other functions
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    ledger = PrivacyLedger(epsilon=0.5, delta=1e-3, unit="row", simulation=True)  # enough for knots
+    with pytest.raises(BudgetExceededError):
+        model.set_params(splines__ledger=ledger, model__ledger=ledger).fit(X, y > 0)
     with pytest.raises(NotFittedError):
         model.predict(X)
 

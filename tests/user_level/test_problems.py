@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
 from scipy.special import log_softmax
 
-from skprivate.privacy import CONTRIBUTION_STEP
+from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.privacy import CONTRIBUTION_STEP, PrivacyLedger
 from skprivate.user_level._losses import (
     HuberLoss,
     LogisticLoss,
@@ -151,17 +154,67 @@ def test_weights_are_capped():
 
 def test_custom_losses_are_checked():
     with pytest.raises(TypeError, match=r"missing: gradient, lipschitz, smoothness"):
-        check_custom_loss(object())
+        check_custom_loss(object(), 4, (1.0, 2.0))
     bad = SquaredRows()
     bad.smoothness = -1.0
     with pytest.raises(ValueError, match=r"loss\.smoothness must be a positive"):
-        check_custom_loss(bad)
+        check_custom_loss(bad, 4, (1.0, 2.0))
+    check_custom_loss(SquaredRows(), 4, (1.0, 2.0))
 
+
+def without_sign(rows):
+    if (rows[:, 0] < 0).any():
+        raise ValueError(f"negative: {rows[:, 0]}")
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("gradient", "got"),
+    [
+        (lambda rows: rows[:, :1], r"float64 \(2, 1\)"),
+        (lambda rows: rows[0], r"float64 \(4,\)"),
+        (lambda rows: None, r"object \(\)"),
+        (lambda rows: rows.astype(str), r"<U\d+ \(2, 4\)"),
+        (lambda rows: rows + 1j, r"complex128 \(2, 4\)"),
+        (lambda rows: rows * np.nan, "NaN or infinity"),
+        (lambda rows: rows * np.inf, "NaN or infinity"),
+    ],
+)
+def test_a_gradient_is_asked_for_made_up_rows_before_anything_is_paid_for(gradient, got):
     class Wrong(SquaredRows):
         def gradient(self, X, y, coef):
-            return X[:, :1]
+            return gradient(X)
 
-    X, y, groups, _ = make(0)
-    problem = problem_of(X, y, groups, Wrong())
-    with pytest.raises(ValueError, match="must return an array of shape"):
-        problem.user_gradients(np.zeros(4))
+    ledger = PrivacyLedger(epsilon=9.0, delta=1e-3)
+    for model in (UserLevelSGDRegressor, UserLevelSGDClassifier):
+        with pytest.raises(ValueError, match=rf"loss\.gradient must return finite numbers .*, got {got}\."):
+            model(loss=Wrong(), ledger=ledger).fit(np.ones((6, 3)), np.arange(6) % 2)
+    assert not ledger.entries()
+
+
+@pytest.mark.parametrize("shape", ["raises", "too few", "no numbers"])
+def test_whoever_has_rows_for_which_a_loss_fails_counts_for_nothing_and_nothing_is_said(shape):
+    class Fails(SquaredRows):
+        def gradient(self, X, y, coef):
+            rows = X * (sum(X[:, j] * coef[j] for j in range(X.shape[1])) - y)[:, None]
+            if shape == "raises":
+                return without_sign(X) * 0 + rows
+            if shape == "too few":
+                return rows[X[:, 0] >= 0]
+            warnings.warn(f"seen {X[0]}", stacklevel=1)
+            return np.where(X[:, :1] < 0, np.nan, rows)
+
+    rng = np.random.default_rng(0)
+    X, y, ids = np.abs(rng.normal(size=(40, 3))), rng.normal(size=40), np.arange(40) // 2
+    groups, w = UserGroups(ids), rng.normal(size=4)
+    expected = problem_of(X, y, groups, Fails()).contribution_sum(w, 1.0)
+    X[6, 0] *= -1.0  # of the fourth user
+    others = np.delete(np.arange(40), [6, 7])
+    without = problem_of(X[others], y[others], UserGroups(np.arange(38) // 2), Fails()).contribution_sum(
+        w, 1.0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = problem_of(X, y, groups, Fails()).contribution_sum(w, 1.0)
+    np.testing.assert_array_equal(found, without)
+    assert (found != expected).any()

@@ -214,6 +214,8 @@ def test_models_and_losses_see_one_user_at_a_time():
     models = [("zero", DummyRegressor(strategy="constant", constant=0.0).fit([[0.0]], [0.0]))]
     X, y = np.zeros((5, 1)), np.array([1.0, 2.0, 3.0, 4.0, 5.0])
     UserLevelSelector(models, loss=loss, random_state=0).fit(X, y, user_ids=["b", "a", "b", "c", "a"])
+    made_up, *seen = seen
+    assert made_up == ([0.0], [0.0])
     assert sorted(seen) == [([1.0, 3.0], [0.0, 0.0]), ([2.0, 5.0], [0.0, 0.0]), ([4.0], [0.0])]
 
 

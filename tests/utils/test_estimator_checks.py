@@ -43,6 +43,8 @@ FAULTS = [
     (fakes.SameNoise, checks.check_simulated_noise_is_marked, "SimulatedNoiseWarning"),
     (fakes.HidesSimulation, checks.check_simulated_noise_is_marked, "is marked"),
     (fakes.ValidatesLate, checks.check_bad_input_spends_nothing, "before it refused user_ids"),
+    (fakes.ValidatesLate, checks.check_errors_spend_nothing, "user_ids number 1 .* after it had paid"),
+    (fakes.ShowsDataInError, checks.check_errors_spend_nothing, "shows private data"),
     (fakes.AcceptsNaN, checks.check_bad_input_spends_nothing, "must refuse NaN in X"),
     (fakes.ShowsDataInError, checks.check_bad_input_spends_nothing, "shows private data"),
     (fakes.DrawsThenAsks, checks.check_ledger_is_asked_first, "drew noise before"),
