@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
@@ -24,7 +22,7 @@ from skprivate.privacy import (
     open_release,
 )
 from skprivate.privacy._dialect import delta_number, must_be, positive
-from skprivate.privacy._warnings import warn_if_large
+from skprivate.privacy._warnings import unheard, warn_if_large
 from skprivate.user_level._planning import _whole
 from skprivate.user_level._private_range import n_bins
 from skprivate.user_level._query_answers import WinsorizedAnswers
@@ -199,7 +197,7 @@ class UserLevelQueries:
                 "all queries that were paid for are answered: make another object, with a budget of its own."
             )
         tau, bound = self._settled(tau, bound)
-        with _unheard():
+        with unheard():
             tried = np.asarray(query(np.zeros((1, self._n_features))))
         if tried.ndim or tried.dtype.kind not in "biuf":
             raise TypeError(
@@ -208,7 +206,7 @@ class UserLevelQueries:
         if not self._rows:
             raise RuntimeError("the queries are closed: make another object for further ones.")
         self.n_left -= 1
-        with _unheard():
+        with unheard():
             values = np.array([_value(query, rows) for rows in self._rows])
         return self._mechanism.answer(values, tau, bound, self._release)
 
@@ -275,14 +273,6 @@ def _range_of(tau: float | None, bound: float) -> tuple[float, float]:
         raise ValueError(must_be("tau", f"at most bound = {bound:g}", tau))
     n_bins(bound, tau)
     return tau, bound
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """No warnings: about somebody's rows they would say something about them."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _value(query: Query, rows: FloatArray) -> float:
