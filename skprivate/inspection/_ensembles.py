@@ -33,6 +33,7 @@ from skprivate.inspection._leaves import inner_models
 from skprivate.inspection._pipelines import fitted_before, is_left_out, with_columns
 from skprivate.inspection._rows import seen_by_private
 from skprivate.inspection._steps import Demand, Place, Role, Step, Walk
+from skprivate.preprocessing import RowByRow
 from skprivate.privacy import Adjacency, PrivacyUnit
 
 __all__ = ["ENSEMBLE_RULES", "refuse", "why_refused"]
@@ -111,10 +112,14 @@ def _voting(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from walk(part, place.inside(f"member {name!r}", demands=_renamed(model, place)))
 
 
+def _is_frozen(part: Any) -> bool:
+    return type(part.estimator if type(part) is RowByRow else part) is FrozenEstimator
+
+
 def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
     prefit, members = isinstance(model.cv, str) and model.cv == "prefit", []
-    if prefit or all(type(part) is FrozenEstimator for _, part in named):
+    if prefit or all(_is_frozen(part) for _, part in named):
         yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
         for name, part in named:
             members += fitted_before(part, place.inside(f"member {name!r}"), walk)

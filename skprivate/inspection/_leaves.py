@@ -202,7 +202,7 @@ def leaf(model: Any, place: Place) -> Step:
     if inner_models(model):
         why = "is a composite that is not known here: what it does with private rows is not known"
         return place.step(model, Role.UNPROTECTED, why)
-    return place.step(model, Role.UNPROTECTED, "learns from private rows without a guarantee")
+    return place.step(model, Role.UNPROTECTED, problem or "learns from private rows without a guarantee")
 
 
 def inverse_is_checked(name: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_selection import (
-    RFE,
     GenericUnivariateSelect,
     SelectFdr,
     SelectFpr,
@@ -98,7 +97,7 @@ BY_ITSELF: dict[type, Callable[[Any], bool]] = {
                 QuantileTransformer,
             ),
             *(RobustScaler, RowByRow, StandardScaler),
-            *(GenericUnivariateSelect, RFE, SelectFdr, SelectFpr, SelectFromModel, SelectFwe, SelectKBest),
+            *(GenericUnivariateSelect, SelectFdr, SelectFpr, SelectFromModel, SelectFwe, SelectKBest),
             *(SelectPercentile, VarianceThreshold),
         ),
         _always,

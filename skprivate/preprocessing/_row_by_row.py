@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
+from narwhals.selectors import numeric
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import TransformerTags, get_tags
 from sklearn.utils.metaestimators import available_if
@@ -122,18 +122,8 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
                     f"estimator must not draw noise in {draws}, got {type(part).__name__}: it treats every row by "
                     "itself, and would pay for each of them."
                 )
-        if type(self.estimator) is not FrozenEstimator and get_tags(self.estimator).requires_fit:
-            try:
-                check_is_fitted(self.estimator)
-            except NotFittedError:
-                pass
-            else:
-                raise ValueError(
-                    "estimator must stand in FrozenEstimator if it was fitted before, got "
-                    f"{type(self.estimator).__name__}: fitting a copy of it would learn from X."
-                )
         with unheard():
-            self.estimator_ = clone(self.estimator).fit(X, y)
+            self.estimator_ = clone(self.estimator).fit(_in_floats(X), y)
         return self
 
     def transform(self, X):
@@ -196,13 +186,21 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
+def _in_floats(X: Any) -> Any:
+    """A frame with numbers as floats: of integers, a row with a missing entry would have another type than others."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return (
+        frame.with_columns(numeric().cast(nw.Float64)).to_native() if isinstance(frame, nw.DataFrame) else X
+    )
+
+
 def _rows(X: Any) -> Iterator[Any]:
     """Tables of one row each; arrays are copied to one place, as a product may round by where its input lies."""
     if isinstance(X, list | tuple):
         yield from ([row] for row in X)
     elif sparse.issparse(X):
         yield from (X.tocsr()[[i]] for i in range(X.shape[0]))
-    elif isinstance(frame := nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
+    elif isinstance(frame := nw.from_native(_in_floats(X), eager_only=True, pass_through=True), nw.DataFrame):
         yield from (frame[i : i + 1].to_native() for i in range(len(frame)))
     else:
         X = np.asarray(X)
