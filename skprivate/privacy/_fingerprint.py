@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Mapping
 from numbers import Integral, Real
-from types import FunctionType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+try:
+    import cloudpickle
+except ModuleNotFoundError:  # older releases of joblib bring their own
+    from joblib.externals import cloudpickle
 
 #: 16^10 names: among a thousand distances two different ones share one with probability 5e-7.
 _DIGITS = 10
@@ -26,10 +30,9 @@ _BESIDE = (
 
 
 def fingerprint(*values: Any) -> str:
-    """A short hash of numbers, strings, sequences, mappings, estimators.
+    """A short hash of numbers, strings, sequences, mappings, estimators, functions.
 
     How they are stored does not matter: 1 and 1.0, lists and arrays of any layout and type, the order of a mapping.
-    Functions and objects that nothing is known of equal themselves alone.
     """
     return hashlib.sha256(_bytes(values)).hexdigest()[:_DIGITS]
 
@@ -41,40 +44,39 @@ def _bytes(value: Any) -> bytes:
 
 
 def _content(value: Any) -> tuple[str, bytes]:
-    if isinstance(value, Real | np.bool):
-        return "number", _number(value)
+    if (numbers := _as_numbers(value)) is not None:
+        return f"numbers {numbers.shape}", (numbers.astype("<f8", order="C") + 0.0).tobytes()
+    if isinstance(value, Integral):
+        return "integer", str(int(value)).encode()
     if isinstance(value, str):
         return "text", value.encode("utf-8", "surrogatepass")
     if isinstance(value, Mapping):
         return "mapping", b"".join(sorted(map(_bytes, value.items())))
-    if isinstance(value, list | tuple) or hasattr(value, "__array__"):
-        return _sequence(value)
+    if isinstance(value, list | tuple):
+        return "sequence", b"".join(map(_bytes, value))
+    if hasattr(value, "__array__"):
+        return "sequence", b"".join(map(_bytes, np.asarray(value).tolist()))
     if hasattr(value, "get_params") and not isinstance(value, type):
         fitted = {k: v for k, v in vars(value).items() if k.endswith("_") and not k.startswith("_")}
         state = {k: v for k, v in {**value.get_params(deep=False), **fitted}.items() if k not in _BESIDE}
         return f"{type(value).__module__}.{type(value).__qualname__}", _bytes(state)
-    try:
-        # The name of a function would say nothing of what it does.
-        return "object", repr(value).encode() if isinstance(value, FunctionType) else pickle.dumps(value)
-    except Exception:
-        return "object", repr(value).encode()
+    return "object", cloudpickle.dumps(value)  # functions by what they do, where they have no name
 
 
-def _number(value: Any) -> bytes:
-    whole = int(value) if isinstance(value, Integral | np.bool) else None
-    if whole is not None and abs(whole) > 2**53:
-        return str(whole).encode()
-    return np.array(float(value) + 0.0, dtype="<f8").tobytes()
-
-
-def _sequence(value: Any) -> tuple[str, bytes]:
-    try:
-        array = np.asarray(value)
-    except ValueError:  # rows of different lengths
-        array = np.empty(0, dtype=object)
-    if array.dtype.kind in "biuf" and not (
-        array.dtype.kind in "iu" and np.any(np.abs(array.astype(float)) > 2**53)
+def _as_numbers(value: Any) -> NDArray[np.float64] | None:
+    """Numbers in any type and layout as floats; None for what is none, or would be rounded."""
+    if isinstance(value, Real | np.bool):
+        number = np.array(float(value)) if abs(value) < 2.0**1000 or not isinstance(value, Integral) else None
+        return None if number is None or (isinstance(value, Integral) and int(number) != value) else number
+    if isinstance(value, list | tuple):
+        parts = [_as_numbers(entry) for entry in value]
+        shapes = {None if part is None else part.shape for part in parts}
+        return None if None in shapes or len(shapes) > 1 else np.array(parts, dtype=np.float64)
+    if not hasattr(value, "__array__"):
+        return None
+    array = np.asarray(value)
+    if array.dtype == object or (
+        array.dtype.kind in "iu" and np.any(np.abs(array.astype(np.float64)) >= 2**53)
     ):
-        return f"numbers {array.shape}", (array.astype("<f8", order="C") + 0.0).tobytes()
-    entries = value if isinstance(value, list | tuple) else array.tolist()
-    return "sequence", b"".join(map(_bytes, entries))
+        return _as_numbers(array.tolist())
+    return array.astype(np.float64) if array.dtype.kind in "biuf" else None
