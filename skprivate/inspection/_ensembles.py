@@ -118,7 +118,7 @@ def _is_frozen(part: Any) -> bool:
 
 def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
-    prefit, members = isinstance(model.cv, str) and model.cv == "prefit", []
+    prefit, members = isinstance(model.cv, str) and model.cv == "prefit", list[Step]()
     if prefit or all(_is_frozen(part) for _, part in named):
         yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
         for name, part in named:

@@ -52,7 +52,7 @@ def releases_rows(model: Any) -> bool:
 
 
 def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
-    here, passed = place, []
+    here, passed = place, list[Step]()
     for name, step in model.steps:
         if is_left_out(step):
             continue

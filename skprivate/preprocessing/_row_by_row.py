@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from sklearn.utils import TransformerTags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._sklearn import HasMethods, _fit_context, _num_samples
+from skprivate._sklearn import HasMethods, _fit_context, _num_samples, without_entries
 from skprivate.partitions import OverBlocks
 from skprivate.privacy._warnings import unheard
 
@@ -122,7 +123,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
                     f"estimator must not draw noise in {draws}, got {type(part).__name__}: it treats every row by "
                     "itself, and would pay for each of them."
                 )
-        with unheard():
+        with _unseen():
             self.estimator_ = clone(self.estimator).fit(_in_floats(X), y)
         return self
 
@@ -167,7 +168,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     def _results(self, name: str, X: Any) -> Any:
         check_is_fitted(self)
         method: Callable[[Any], Any] = getattr(self._inner, name)
-        with unheard(), config_context(transform_output="default"):
+        with _unseen(), config_context(transform_output="default"):
             if _num_samples(X) == 0:
                 return method(X)
             return _together([_own(method(row)) for row in _rows(X)], floats="transform" in name)
@@ -186,6 +187,18 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
+@contextmanager
+def _unseen() -> Iterator[None]:
+    """Show no warnings, and quote no entry in an error."""
+    try:
+        with unheard():
+            yield
+    except (TypeError, ValueError) as error:
+        if (message := without_entries(str(error))) == str(error):
+            raise
+        raise type(error)(message) from None
+
+
 def _in_floats(X: Any) -> Any:
     """A frame with numbers as floats: of integers, a row with a missing entry would have another type than others."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
@@ -199,7 +212,8 @@ def _rows(X: Any) -> Iterator[Any]:
     if isinstance(X, list | tuple):
         yield from ([row] for row in X)
     elif sparse.issparse(X):
-        yield from (X.tocsr()[[i]] for i in range(X.shape[0]))
+        rows: Any = X
+        yield from (rows.tocsr()[[i]] for i in range(rows.shape[0]))
     elif isinstance(frame := nw.from_native(_in_floats(X), eager_only=True, pass_through=True), nw.DataFrame):
         yield from (frame[i : i + 1].to_native() for i in range(len(frame)))
     else:
@@ -211,15 +225,15 @@ def _rows(X: Any) -> Iterator[Any]:
 
 
 def _own(result: Any) -> Any:
-    """A result that shares no memory with its row."""
-    return result.copy() if sparse.issparse(result) else np.array(result)
+    """A result that shares no memory with the array in which the next row comes."""
+    return result if sparse.issparse(result) else np.array(result)
 
 
 def _together(results: list[Any], *, floats: bool) -> Any:
     """Results of single rows below each other, in a type that none of them decides for the others."""
     if all(map(sparse.issparse, results)):
         return sparse.vstack(results, format="csr")
-    dense = [result.toarray() if sparse.issparse(result) else result for result in results]
+    dense: list[Any] = [result.toarray() if hasattr(result, "toarray") else result for result in results]
     kinds = {result.dtype.kind for result in dense}
     if floats and kinds <= set("biuf"):
         dense = [result if result.dtype.kind == "f" else result.astype(np.float64) for result in dense]

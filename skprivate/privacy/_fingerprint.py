@@ -65,9 +65,11 @@ def _content(value: Any) -> tuple[str, bytes]:
 
 def _as_numbers(value: Any) -> NDArray[np.float64] | None:
     """Numbers in any type and layout as floats; None for what is none, or would be rounded."""
-    if isinstance(value, Real | np.bool):
-        number = np.array(float(value)) if abs(value) < 2.0**1000 or not isinstance(value, Integral) else None
-        return None if number is None or (isinstance(value, Integral) and int(number) != value) else number
+    if isinstance(value, Integral | np.bool):
+        exact = abs(int(value)) < 2**1000 and int(float(value)) == value
+        return np.array(float(value)) if exact else None
+    if isinstance(value, Real):
+        return np.array(float(value))
     if isinstance(value, list | tuple):
         parts = [_as_numbers(entry) for entry in value]
         shapes = {None if part is None else part.shape for part in parts}

@@ -146,6 +146,18 @@ def test_nothing_is_shown():
         RowByRow(encoder).fit_transform(X)
 
 
+def test_errors_quote_no_entry():
+    encoder = RowByRow(OneHotEncoder(categories=[["a"]])).fit(np.array([["a"]]))
+    for call, X in (
+        (encoder.transform, np.array([["a"], ["7.34119x"]])),
+        (frozen(PCA(2)).transform, [["7.34119x"] * 6]),
+        (RowByRow(OneHotEncoder(categories=[["a"]])).fit, np.array([["7.34119x"]])),
+    ):
+        with pytest.raises(ValueError) as error:
+            call(X)
+        assert "34119" not in str(error.value) and error.value.__cause__ is None
+
+
 def test_what_pays_for_each_row_is_refused():
     for model in (MetricPrivatizer(), make_pipeline(MetricPrivatizer(), Normalizer())):
         with pytest.raises(TypeError, match="MetricPrivatizer"):
