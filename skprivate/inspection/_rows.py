@@ -18,6 +18,7 @@ from sklearn.feature_selection import (
     VarianceThreshold,
 )
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -106,6 +107,8 @@ BY_ITSELF: dict[type, Callable[[Any], bool]] = {
     Normalizer: lambda model: model.norm == "max",
     OneHotEncoder: _is_silent,
     OrdinalEncoder: _is_silent,
+    # With an integer, whether a column has a missing entry would decide its type. A float does not go into integers.
+    SimpleImputer: lambda model: model.strategy == "constant" and isinstance(model.fill_value, float),
 }
 
 #: Of scikit-learn: ``transform`` iterates over all rows together.
