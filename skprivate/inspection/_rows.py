@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 from sklearn.compose import ColumnTransformer
@@ -68,6 +69,14 @@ def speaks_of_rows(encoder: Any) -> str:
         )
     if getattr(encoder, "drop", None) is not None:
         return "warns, with drop, where a row has a category that is not listed: set drop=None"
+    listed = (
+        getattr(encoder, "categories_", ()) if isinstance(encoder.categories, str) else encoder.categories
+    )
+    if any(isinstance(value, Real) and abs(float(value)) >= 2**53 for values in listed for value in values):
+        return (
+            "has numbers of 2**53 and more among its categories: with one missing entry in a frame, all integers of "
+            "its column become floats, which merge some of them. Use a public encoder of skprivate.preprocessing"
+        )
     return ""
 
 

@@ -246,6 +246,19 @@ def test_a_missing_entry_moves_no_other_code(frame, values):
         assert full.dtype == holed.dtype and full[1:].tobytes() == holed[1:].tobytes()
 
 
+@pytest.mark.parametrize("codes", [[2**60 + 1, 2**60 + 3], [2.0**60], np.array([2**53])], ids=str)
+def test_codes_that_a_missing_entry_of_another_row_would_merge_are_refused(codes):
+    silent = {"handle_unknown": "use_encoded_value", "unknown_value": -1}
+    for encoder in (
+        OneHotEncoder(categories=[codes], handle_unknown="ignore"),
+        OrdinalEncoder(categories=[codes], **silent),
+    ):
+        assert "merge" in str(check_pipeline(make_pipeline(encoder, MEAN)))
+        assert not BY_ITSELF[type(encoder)](encoder)
+    learnt_before = OneHotEncoder(handle_unknown="ignore").fit(np.array(codes)[:, None])
+    assert not BY_ITSELF[OneHotEncoder](learnt_before)
+
+
 # What is said of the others ------------------------------------------------------------------------------------
 
 
