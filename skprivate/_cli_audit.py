@@ -32,12 +32,7 @@ _METHODS = {"independent": "clopper-pearson", "one-run": "one-run"}
 
 
 def add_audit(groups: Any) -> None:
-    """Add ``audit`` to the subcommands.
-
-    Parameters
-    ----------
-    groups : argparse subparsers
-    """
+    """Add ``audit`` to the subcommands."""
     text = "what scores with known membership prove of epsilon"
     parser = groups.add_parser("audit", help=text, description=f"{text.capitalize()}, against a claim.")
     parser.add_argument(
@@ -70,10 +65,6 @@ def add_audit(groups: Any) -> None:
 
 def audit(options: argparse.Namespace) -> tuple[str, int]:
     """Read the file, bound ε, and compare.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
 
     Returns
     -------

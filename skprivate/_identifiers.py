@@ -19,6 +19,7 @@ import numpy.typing as npt
 #: Assumptions of guarantees in which a unit stays in its part of the data.
 KEEPS_IDENTIFIER = "an exchanged user keeps its identifier, which decides the part of the data that it is in"
 KEEPS_PLACE = "an exchanged row keeps its place, which decides the part of the data that it is in"
+_NOBODY = "Leave out rows without a user, or give each of them an identifier of its own"
 ALLOWED = "integers, strings, bytes, UUIDs or datetime64 (weeks to attoseconds), all of one kind"
 #: Attoseconds of the units of datetime64 that have a fixed length.
 ATTOSECONDS = {
@@ -275,9 +276,9 @@ def _integer_bytes(value: int) -> bytes:
 
 
 def _missing(name: str) -> ValueError:
-    return ValueError(f"{name} must name a user for every row, got missing entries.")
+    return ValueError(f"{name} must name a user for every row, got missing entries. {_NOBODY}.")
 
 
 def _refusal(name: str, got: str, *, is_float: bool) -> str:
-    advice = " Convert them to integers or strings." if is_float else ""
-    return f"{name} must hold {ALLOWED}, got entries of type {got}.{advice}"
+    gaps = f" pandas makes floats of integers with gaps. {_NOBODY}, and convert identifiers to integers or strings."
+    return f"{name} must hold {ALLOWED}, got entries of type {got}.{gaps if is_float else ''}"

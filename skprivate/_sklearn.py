@@ -4,7 +4,7 @@ import functools
 import re
 import warnings
 from collections import UserList
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import numpy as np
 from sklearn import get_config
@@ -165,12 +165,7 @@ def _fit_context(*, prefer_skip_nested_validation):
     def decorator(fit_method):
         @functools.wraps(fit_method)
         def told(estimator, *args, **kwargs):
-            def plan():
-                with listening(None):
-                    fit_method(estimator, *args, **kwargs)
-
-            settled = getattr(estimator, "_settled_budget", lambda _: nullcontext())
-            with settled(plan), _telling_callbacks(estimator):
+            with _telling_callbacks(estimator):
                 return fit_method(estimator, *args, **kwargs)
 
         checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(told)

@@ -11,19 +11,19 @@ from sklearn.utils.validation import validate_data as _sklearn_validate_data
 
 from skprivate._sklearn import without_entries
 
-__all__ = ["columns_in_words", "validate_data"]
+__all__ = ["TEXT_ADVICE", "columns_in_words", "validate_data"]
 
 #: Types of columns that NumPy turns into floats without a word.
 _NO_NUMBERS = ("datetime", "date", "time", "duration", "period", "interval", "complex")
-_ENCODE = (
-    "Encode them by public categories (skprivate.preprocessing.PublicOneHotEncoder), or leave them out "
-    "(ColumnTransformer)"
+TEXT_ADVICE = (
+    "Turn numbers written as text into numbers (pandas.to_numeric), encode categories by a public list "
+    "(skprivate.preprocessing.PublicOneHotEncoder), leave out free text and identifiers"
 )
-_DATES = (
+DATES = (
     "Turn dates and times into numbers by a public rule: time since a fixed date, in a unit of your choice"
 )
 #: Types of single entries that tell a time.
-_TIMES = {
+TIMES = {
     "date",
     "datetime",
     "time",
@@ -66,10 +66,6 @@ def validate_data(
     numeric = options.get("dtype", "numeric") is not None and not options.get("skip_check_array", False)
     if numeric:
         _refuse_other_types(X)
-        if options.get("y_numeric") and np.asarray(y).dtype.kind in "mM":
-            raise TypeError(f"y must hold numbers, got dtype {np.asarray(y).dtype}. {_DATES}.")
-        if options.get("y_numeric") and np.asarray(y).dtype.kind == "c":
-            raise ValueError("y must hold numbers, got complex ones. Complex data not supported.")
     try:
         result = _sklearn_validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:
@@ -139,14 +135,14 @@ def _refuse_other_types(X: Any) -> None:
     kinds = getattr(X, "dtypes", None) if _names(X) is not None else None
     if kinds is None:
         if getattr(getattr(X, "dtype", None), "kind", "") in "mM" and isinstance(X, np.ndarray):
-            raise TypeError(f"X must hold numbers, got dtype {X.dtype}. {_DATES}.")
+            raise TypeError(f"X must hold numbers, got dtype {X.dtype}. {DATES}.")
         return
     # Polars has dtypes as a list, pandas as a series.
     kinds = [str(kind) for kind in kinds]
     wrong = [j for j, kind in enumerate(kinds) if kind.lower().startswith(("timedelta", *_NO_NUMBERS))]
     if wrong:
         found = ", ".join(dict.fromkeys(kinds[j] for j in wrong))
-        advice = "Complex data not supported" if found.lower().startswith("complex") else _DATES
+        advice = "Complex data not supported" if found.lower().startswith("complex") else DATES
         error = ValueError if found.lower().startswith("complex") else TypeError
         raise error(f"{columns_in_words(X, wrong)} of X must hold numbers, got {found}. {advice}.")
 
@@ -162,7 +158,7 @@ def _with_columns(text: str, X: Any) -> str | None:
         types = sorted(set().union(*wrong.values()))
         # scikit-learn's common checks ask for these words where an entry has no float at all.
         but = "" if of_strings else ", but an argument must be a string that reads as a number, or a number"
-        advice = _DATES if _TIMES & set(types) else _ENCODE
+        advice = DATES if TIMES & set(types) else TEXT_ADVICE
         return f"{columns_in_words(X, wrong)} of X must hold numbers, got {', '.join(types)}{but}. {advice}."
     for what, holds in (("NaN", np.isnan), ("infinity", np.isinf)):
         if text.startswith(f"Input X contains {what}"):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar, Self
-
-from sklearn.utils.validation import check_is_fitted
 
 from skprivate._progress import steps
 from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _VisualBlock
@@ -16,25 +14,27 @@ from skprivate.partitions import OverBlocks
 from skprivate.privacy import (
     Adjacency,
     Mechanism,
-    PrivacyGuarantee,
     PrivacyLedger,
     PrivacyUnit,
     Release,
-    RiskTarget,
     open_release,
 )
 from skprivate.privacy._account import price_of_plan
-from skprivate.privacy._events import count_events
 from skprivate.privacy._ledger_shown import shown_parameters
-from skprivate.privacy._publish import published_copy
-from skprivate.privacy._risk_target import keep_to_target, settled_budget
 from skprivate.privacy._warnings import warn_if_large
 
-__all__ = ["DELTA_CONSTRAINT", "PRIVACY_CONSTRAINTS", "PrivateEstimatorMixin", "fit_context"]
+__all__ = [
+    "DELTA_CONSTRAINT",
+    "PRIVACY_CONSTRAINTS",
+    "PrivateEstimatorMixin",
+    "fit_context",
+]
 
+#: What every fit takes for public, and may keep (``feature_names_in_``).
+COLUMNS_ARE_PUBLIC = "names and types of the columns are public"
 #: Constraints of the parameters that every private estimator has.
 PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
-    "epsilon": [Interval(Real, 0, None, closed="neither"), RiskTarget],
+    "epsilon": [Interval(Real, 0, None, closed="neither")],
     "random_state": ["random_state"],
     "ledger": [PrivacyLedger, None],
 }
@@ -108,8 +108,6 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         must then leave nothing that depends on the data.
     privacy_guarantee_ : PrivacyGuarantee
         Set when `_releasing` ends without an error.
-    epsilon_ : float
-        Set where ``epsilon`` is a `RiskTarget`: the number that ``fit`` found for it, and saw as ``self.epsilon``.
     """
 
     releases_in: ClassVar[str] = "fit"
@@ -123,7 +121,7 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         return list(_parameter_names(cls))
 
     def to_release(self, *, allow_invalid: bool = False) -> Self:
-        """A copy of the fitted estimator that may be published: no ledgers, no paths, no generators.
+        """Make a copy of the fitted estimator that may be published, as `skprivate.inspection.to_release` does.
 
         Parameters
         ----------
@@ -139,16 +137,18 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         Raises
         ------
         ValueError
-            If a guarantee in it is not valid for release, or promises nothing.
+            If no guarantee holds for it, or a guarantee in it is not valid for release.
         TypeError
             If it cannot be pickled, so not be published.
 
         See Also
         --------
-        skprivate.inspection.to_release : For pipelines and other composites.
+        skprivate.inspection.to_release : What the copy holds; for pipelines and other composites, too.
         """
-        check_is_fitted(self, "privacy_guarantee_")
-        published: Self = published_copy(self, allow_invalid=allow_invalid)
+        # Late: the walk knows every class of the package.
+        from skprivate.inspection import to_release
+
+        published: Self = to_release(self, allow_invalid=allow_invalid)
         return published
 
     def _sk_visual_block_(self) -> _VisualBlock:
@@ -157,10 +157,6 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         caption = None if guarantee is None else repr(guarantee).strip("<>")
         details = str(self)
         return _VisualBlock("single", self, names=name, name_details=details, name_caption=caption)
-
-    def _settled_budget(self, plan: Callable[[], Any]) -> AbstractContextManager[None]:
-        """A number for ``epsilon`` while a fit runs, where it is a `RiskTarget`; ``plan`` fits up to the payment."""
-        return settled_budget(self, plan)
 
     @contextmanager
     def _releasing(
@@ -181,7 +177,7 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         mechanism : Mechanism
             Its ``events`` are reserved before the block begins.
         unit, adjacency, metric, assumptions, reach
-            As in `skprivate.privacy.open_release`.
+            As in `skprivate.privacy.open_release`; that names and types of columns are public is added.
         n_units : int or None
             How many units there are, where that number is public: under replace-one, or given. A δ of 1/n or more
             is warned about (`skprivate.privacy.LargeDeltaWarning`) before anything is spent. None where it is
@@ -199,17 +195,6 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
         """
         epsilon: float = self.epsilon  # type: ignore[attr-defined]
         delta: float = getattr(self, "delta", 0.0)
-
-        def planned() -> PrivacyGuarantee:
-            price = price_of_plan(mechanism.events, epsilon, delta) if mechanism.events else (epsilon, delta)
-            relation = {"unit": PrivacyUnit(unit), "adjacency": Adjacency(adjacency), "metric": metric}
-            return PrivacyGuarantee(*price, **relation, events=tuple(count_events(mechanism.events).items()))
-
-        parameters, limit = shown_parameters(self), epsilon
-        if (kept := keep_to_target(self, planned)) is not None:
-            target, allowed = kept
-            parameters["epsilon"] = f"{target!r}: {epsilon!r}"
-            limit = max(allowed.epsilon, 1e-300)  # nothing beside the plan fits what the plan costs
         if (
             n_units is not None
             and delta * n_units >= 1
@@ -218,7 +203,7 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
             warn_if_large(delta, n_units, str(unit), type(self).__name__)
         with (
             open_release(
-                epsilon=limit,
+                epsilon=epsilon,
                 delta=delta,
                 unit=unit,
                 adjacency=adjacency,
@@ -227,13 +212,12 @@ class PrivateEstimatorMixin(OverBlocks, CallbackSupportMixin):  # type: ignore[m
                 ledger=self.ledger,  # type: ignore[attr-defined]
                 label=type(self).__name__,
                 theorem=mechanism.theorem,
-                assumptions=assumptions,
+                assumptions=(COLUMNS_ARE_PUBLIC, *assumptions),
                 plan=mechanism.events,
                 reach=reach,
-                parameters=parameters,
+                parameters=shown_parameters(self),
             ) as release,
             steps("release", mechanism.n_draws) as release.after_draw,
         ):
-            release._only_planned = kept is not None and bool(mechanism.events)
             yield release
         self.privacy_guarantee_ = release.close()

@@ -6,6 +6,7 @@ on `docs/combinations.md`.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import os
@@ -32,7 +33,9 @@ from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,
+    BaggingClassifier,
     BaggingRegressor,
+    StackingClassifier,
     StackingRegressor,
     VotingClassifier,
     VotingRegressor,
@@ -54,7 +57,7 @@ from sklearn.model_selection import (
     cross_validate,
     learning_curve,
 )
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -230,6 +233,10 @@ def regressor(epsilon: float = 1.0, **options: Any) -> UserLevelSGDRegressor:
 
 def classifier(epsilon: float = 1.0, **options: Any) -> UserLevelSGDClassifier:
     return UserLevelSGDClassifier(epsilon, max_iter=5, **options)
+
+
+def named(kind: Any) -> Any:
+    return kind(classes=["bad", "good"])
 
 
 def routing() -> Any:
@@ -572,6 +579,64 @@ def one_against_one_add_remove(d):
     return OneVsOneClassifier(classifier(adjacency="add-remove")).fit(d.X, d.three)
 
 
+ENCODED = "encode labels as 0, 1, …: leave classes out there, or encode y and give classes=[0, 1]"
+TEXT = '`classes=["bad", "good"]`'
+
+
+@line(f"{TEXT} and labels of text in `VotingClassifier`", Refused(TypeError, ENCODED))
+def encoded_by_voting(d):
+    return VotingClassifier([("a", named(CuratedBagGAMClassifier))]).fit(d.X, d.names)
+
+
+@line("the same in `StackingClassifier`", Refused(TypeError, ENCODED))
+def encoded_by_stacking(d):
+    return StackingClassifier([("a", named(RandomBagClassifier))]).fit(d.X, d.names)
+
+
+@line("the same in `BaggingClassifier`", Refused(TypeError, ENCODED))
+def encoded_by_bagging(d):
+    return BaggingClassifier(named(UserLevelSGDClassifier), bootstrap=False).fit(d.X, d.names)
+
+
+@line("the same in `CalibratedClassifierCV(ensemble=False)`", Refused(TypeError, ENCODED))
+def encoded_by_calibration(d):
+    return CalibratedClassifierCV(named(CuratedBagGAMClassifier), ensemble=False).fit(d.X, d.names)
+
+
+@line(
+    "the same in `OneVsRestClassifier`, `OneVsOneClassifier`, `OutputCodeClassifier`",
+    Refused(TypeError, ENCODED),
+)
+def encoded_by_several(d):
+    for composite in (OneVsOneClassifier, OutputCodeClassifier):
+        with contextlib.suppress(TypeError):
+            raise AssertionError(composite(named(UserLevelSGDClassifier)).fit(d.X, d.names))
+    return OneVsRestClassifier(named(UserLevelSGDClassifier)).fit(d.X, d.names)
+
+
+@line("the same in `cross_val_predict` for probabilities or decision values", Refused(TypeError, ENCODED))
+def encoded_by_cross_validation(d):
+    return cross_val_predict(named(CuratedBagGAMClassifier), d.X, d.names, method="predict_proba")
+
+
+@line(
+    '`PPMHalfspaceClassifier(private_label="bad")` in any of them',
+    Refused(TypeError, "leave private_label out there"),
+)
+def encoded_private_label(d):
+    return VotingClassifier([("a", PPMHalfspaceClassifier(private_label="bad"))]).fit(d.X, d.names)
+
+
+@line(
+    "classes that are other numbers, `classes=[1, 2]` on labels 0 and 1",
+    Works("label"),
+    warns="no more rows than noise hides have labels among [2] of classes=[1, 2]",
+)
+def other_numbers(d):
+    X = public_generator(0).integers(0, 3, size=(3000, 2))
+    return CuratedBagGAMClassifier(20.0, classes=[1, 2]).fit(X, X[:, 0] > 0)
+
+
 @line("`MultiOutputRegressor` on two targets (ε = 1 each)", Works("label", epsilon=2.0))
 def outputs(d):
     return MultiOutputRegressor(RandomBagRegressor(1.0)).fit(d.X, np.column_stack([d.y, -d.y]))
@@ -756,7 +821,10 @@ def dates(d):
     return regressor().fit(d.frame.assign(when=pd.date_range("2020", periods=300)), d.y)
 
 
-@line("dates as the target", Refused(TypeError, "y must hold numbers, got dtype datetime64"))
+@line(
+    "dates as the target",
+    Refused(TypeError, "y must hold numbers or class labels (strings, integers, booleans), got datetime64"),
+)
 def dates_as_target(d):
     return regressor().fit(d.X, pd.date_range("2020", periods=300))
 

@@ -24,6 +24,7 @@ MAX_LINES = 450
 
 FLOOR = {
     "privacy", "_progress", "_sklearn", "base", "_identifiers", "_validation", "_bounds", "partitions", "_best_model",
+    "_labels",
 }  # fmt: skip
 #: What the modules of each part may import of the package, besides the part itself. Anything else is a mistake.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -33,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_identifiers": set(),
     "_validation": {"_sklearn"},
     "_bounds": set(),
+    "_labels": {"_sklearn", "_validation"},
     "partitions": {"privacy", "_validation", "_progress"},
     "base": {"privacy", "_progress", "_sklearn", "partitions"},
     "_best_model": {"partitions"},
@@ -53,6 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"_report", "inspection", "mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},
 }
 EVERYTHING = {"__init__", "__main__", "_demo"}
+#: A method for users that hands its estimator to the function of the same name, which walks through whole models.
+HANDED_UP = {("skprivate/base.py", "skprivate.inspection.to_release")}
 
 
 def nodes(tree, kind, *, skip_annotations=False):
@@ -107,9 +111,9 @@ def test_imports_go_one_way(path):
         return
     assert part in MAY_IMPORT, f"{part} is new: say above what it may import."
     for name in imported(SOURCES[path]):
-        if name.startswith("skprivate."):
+        if name.startswith("skprivate.") and (path, name) not in HANDED_UP:
             target = name.split(".")[1]
-            assert target in MAY_IMPORT[part] | {part}, f"{path} must not import {name}."
+            assert target in MAY_IMPORT[part] | {part, "__version__"}, f"{path} must not import {name}."
 
 
 @for_every([path for path in SOURCES if path != "skprivate/privacy/_randomness.py"])

@@ -1,8 +1,16 @@
 """The documentation runs, links to what exists and names every public object."""
 
+import ast
+import builtins
 import importlib.util
 import inspect
+import io
+import itertools
 import re
+import sys
+import tokenize
+import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +19,7 @@ from sklearn.base import clone
 from test_common import ESTIMATORS
 
 import skprivate
+from skprivate._report._facts import versions
 from skprivate.privacy import public_generator
 from skprivate.utils.estimator_checks import default_data
 
@@ -18,7 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
     [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "benchmarks").glob("*.md")]
 )
-PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+#: A block of Python, and the block of text directly below it: all that it prints.
+PYTHON = re.compile(r"^```python\n(.*?)^```\n(?:\n?^```(?:text)?\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
 
@@ -30,6 +40,28 @@ def name(page):
 FIRST = {"README.md", "docs/quickstart.md"}
 
 
+def shown(block):
+    """What a block shows of its prints, by their lines: a comment behind one, or directly below it."""
+    comments, own = {}, set()
+    for token in tokenize.generate_tokens(io.StringIO(block).readline):
+        if token.type == tokenize.COMMENT:
+            comments[token.start[0]] = token.string.removeprefix("#")
+            if not token.line[: token.start[1]].strip():
+                own.add(token.start[0])
+    for node in ast.walk(ast.parse(block)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            below = itertools.takewhile(own.__contains__, itertools.count(node.end_lineno + 1))
+            text = comments.get(node.end_lineno) or " ".join(comments[line] for line in below)
+            if text:
+                yield node.lineno, text
+
+
+def matches(text, printed):
+    """Whether a page shows what was printed: spaces and ends of lines are alike, "…" stands for anything."""
+    parts = " ".join(text.split()).split("…")
+    return re.fullmatch(".*".join(map(re.escape, parts)), " ".join(printed.split()))
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -39,16 +71,61 @@ FIRST = {"README.md", "docs/quickstart.md"}
     ],
     ids=name,
 )
-def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
+def test_python_blocks_run_in_order_and_print_what_is_shown(page, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)  # pictures that examples save stay out of the tree
-    namespace = {"__name__": "__main__"}
+    printed = defaultdict(str)
+
+    def catch(*values, sep=" ", end="\n"):
+        printed[sys._getframe(1).f_lineno] += sep.join(map(str, values)) + end
+
+    namespace = {"__name__": "__main__", "print": catch}
+    wrong = []
     with config_context():  # what a page sets ends with it
-        for block in PYTHON.findall(page.read_text()):
+        for block, text in PYTHON.findall(page.read_text()):
             # "# not run" marks fragments that show a shape, not a program
             if not block.startswith("# not run"):
+                printed.clear()
                 exec(compile(block, name(page), "exec"), namespace)
+                pairs = [(text, printed[line]) for line, text in shown(block)]
+                pairs += [(text, "".join(printed.values()))] if text else []
+                wrong += [
+                    f"shown: {text.strip()}\nprinted: {found}"
+                    for text, found in pairs
+                    if not matches(text, found)
+                ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("block", "printed", "same"),
+    [
+        ("print(x)  # 0.85…", "0.8512", True),
+        ("print(x)  # 0.85…", "0.8412", False),
+        ("print(x)  # 0.85", "0.8512", False),
+        ("print(\n    x,\n    y\n)\n# ('…/a': 1,\n#   2)\n\n# not shown", "('/tmp/a':\n1, 2)", True),
+        ("for x in y:\n    print(x)\n    # 1\n    # 2\n    z()", "1\n2\n", True),
+    ],
+)
+def test_what_a_comment_shows(block, printed, same):
+    [(line, text)] = shown(block)
+    assert block.splitlines()[line - 1].strip().startswith("print") and bool(matches(text, printed)) is same
+
+
+def test_the_quickstart_runs_without_the_block_that_may_be_skipped():
+    """What the other blocks use is defined by them."""
+    text = (ROOT / "docs" / "quickstart.md").read_text()
+    assert "pip install" in text and "pandas" in text.partition("```python")[0]
+    kept = re.sub(r"skip this block:\n\n```python\n.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert kept != text
+    nodes = list(ast.walk(ast.parse("".join(block for block, _ in PYTHON.findall(kept)))))
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    made |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+    made |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    assert not used - made - set(dir(builtins))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -153,3 +230,28 @@ def test_tests_that_pages_name_exist():
         if not any(test.startswith(found[:-1]) if found.endswith("…") else test == found for test in known)
     ]
     assert not missing
+
+
+#: Versions that nobody can install, or that are still being made: what broke once is not what is installed.
+UNSAID = {skprivate.__version__, skprivate.__version__.partition(".dev")[0], "0.1.0"}
+SAID = [*PAGES, *(ROOT / "changelog.d").glob("*.md"), *(ROOT / "skprivate").rglob("*.py")]
+
+
+def test_no_page_speaks_of_the_current_version_in_the_past_tense():
+    """History is that of commits and of released versions; pages, docstrings and fragments name no other."""
+    version = re.compile("|".join(rf"\b{re.escape(one)}\b(?!\.\d)" for one in sorted(UNSAID)))
+    allowed = {ROOT / "skprivate" / "__init__.py", ROOT / "changelog.d" / "version.changed.md"}
+    found = [
+        str(page.relative_to(ROOT))
+        for page in SAID
+        if page not in allowed and version.search(page.read_text())
+    ]
+    assert not found, found
+
+
+def test_the_version_has_one_source():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"] and "version" in project["project"]["dynamic"]
+    assert project["tool"]["hatch"]["version"]["path"] == "skprivate/__init__.py"
+    assert versions()["skprivate"] == skprivate.__version__
+    assert f"## {skprivate.__version__.partition('.dev')[0]}" in (ROOT / "CHANGELOG.md").read_text()

@@ -14,6 +14,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
 
 from skprivate import (
+    MetricPrivateSynthesizer,
     MetricPrivatizer,
     PPMHalfspaceClassifier,
     UserLevelSGDClassifier,
@@ -21,7 +22,9 @@ from skprivate import (
     check_pipeline,
     guarantee_of,
 )
-from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
+from skprivate._validation import TEXT_ADVICE
+from skprivate.partitions import Blocks
+from skprivate.preprocessing import PrivateStandardScaler, PublicScaler, make_additive_pipeline
 from skprivate.privacy import (
     GaussianEvent,
     LaplaceEvent,
@@ -122,7 +125,10 @@ def _object(value):
 
 #: A third column, the error, and what has to be said of it.
 COLUMNS = {
-    "strings": (np.array([SECRET, "Ada"] * (N // 2)), "must hold numbers, got str. Encode"),
+    "strings": (
+        np.array([SECRET, "Ada"] * (N // 2)),
+        f"must hold numbers, got str. {re.escape(TEXT_ADVICE)}",
+    ),
     "dates": (TIME, "must hold numbers, got [dD]atetime.* Turn dates and times into numbers"),
     "durations": (TIME - TIME[0], "must hold numbers, got ([tT]imedelta|Duration).* Turn dates and times"),
     "objects": (_object(datetime.date(1920, 7, 25)), "must hold numbers, got date.* Turn dates and times"),
@@ -201,6 +207,45 @@ def test_targets_that_are_no_numbers(name, y):
     with pytest.raises((TypeError, ValueError), match="y must hold numbers|[Cc]omplex") as caught:
         instance(name).fit(np.c_[NUMBERS["age"], NUMBERS["dose"]], y)
     assert SECRET not in str(caught.value)
+
+
+PLACE = pd.Series(["a", "b"] * (N // 2))
+TEXT = pd.DataFrame({**NUMBERS, "visit": np.array([SECRET, "Ada"] * (N // 2))})
+#: Further ways to numbers, beside the fit of each estimator to one table.
+TO_NUMBERS = {
+    "other columns are listed": lambda X: MetricPrivateSynthesizer(categories={"place": ["a", "b"]}).fit(
+        X.assign(place=PLACE)
+    ),
+    "blocks": lambda X: MetricPrivateSynthesizer(bounds=(0, 1)).fit(Blocks([X[:20], X[20:]])),
+    "blocks of users": lambda X: UserLevelSGDRegressor().fit(Blocks([X[:20], X[20:]]), "age"),
+    "additive": lambda X: make_additive_pipeline(UserLevelSGDRegressor()).fit(X, LABELS),
+    "predict": lambda X: UserLevelSGDRegressor().fit(X.assign(visit=1.0), LABELS).predict(X),
+    "transform": lambda X: PublicScaler().fit(X.assign(visit=1.0)).transform(X),
+}
+
+
+@pytest.mark.parametrize("way", TO_NUMBERS)
+def test_one_advice_for_text(way):
+    """Text may be numbers, categories or neither; who reads the message knows which."""
+    with pytest.raises((TypeError, ValueError)) as caught, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        TO_NUMBERS[way](TEXT)
+    text = str(caught.value)
+    assert TEXT_ADVICE in text and "'visit'" in text and "'age'" not in text and SECRET not in text, text
+    assert all(word in TEXT_ADVICE for word in ("to_numeric", "PublicOneHotEncoder", "leave out free text"))
+
+
+@pytest.mark.parametrize(
+    "ids", [np.r_[np.nan, np.ones(N - 1)], pd.Series([1, None] * (N // 2), dtype="Int64")]
+)
+@pytest.mark.parametrize("name", ["UserLevelMean", "UserLevelSGDRegressor", "PrivateStandardScaler"])
+def test_rows_without_a_user(name, ids):
+    """What a gap makes of identifiers, and what to do with such rows."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        instance(name).fit(np.c_[NUMBERS["age"], NUMBERS["dose"]], LABELS, user_ids=ids)
+    text = str(caught.value)
+    assert text.startswith("user_ids must") and "Leave out rows without a user, or give each of them" in text
+    assert ("makes floats of integers with gaps" in text) is isinstance(ids, np.ndarray)
 
 
 def test_many_columns_are_not_all_listed():

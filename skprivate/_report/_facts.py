@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from skprivate import __version__
 from skprivate._html import small
 from skprivate._report._words import (
     change_in_words,
@@ -177,10 +178,5 @@ def _risk(guarantee: PrivacyGuarantee, rate: float, distance: float | None) -> d
 
 def versions() -> Mapping[str, str]:
     """What computed the report."""
-    found = {"python": platform.python_version()}
-    for name in ("skprivate", "scikit-learn", "numpy", "scipy"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # run from a checkout that was not installed
-            found[name] = "not installed"
-    return found
+    found = {"python": platform.python_version(), "skprivate": __version__}
+    return found | {name: version(name) for name in ("scikit-learn", "numpy", "scipy")}

@@ -26,6 +26,7 @@ from skprivate._report._words import QUESTIONS
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
 from skprivate.privacy._ledger_terms import now
+from skprivate.privacy._understated import understated
 
 __all__ = ["PrivacyReport", "make_report"]
 
@@ -251,13 +252,15 @@ def make_report(
     audits: Audit | Sequence[Audit] | None = None,
     answers: Mapping[str, str] | None = None,
     distances: Sequence[float] | None = None,
-    paid: Mapping[str, str] | None = None,
+    parts: Sequence[tuple[str, PrivacyGuarantee, bool]] = (),
+    problems: Sequence[tuple[str, str]] = (),
     local: bool = False,
     details: bool = False,
 ) -> PrivacyReport:
     """A report from its parts; `skprivate.inspection.privacy_report` finds them in a model.
 
-    ``paid`` says, for each part of the model that must have been charged, which entry of a ledger has paid for it.
+    ``parts`` are names and guarantees of private parts, and whether a ledger must have been charged for each;
+    ``problems`` where a model is not what its guarantee counts, and why.
     """
     if not (title is None or isinstance(title, str)):
         raise TypeError(must_be("title", "a string or None", type(title).__name__))
@@ -266,7 +269,10 @@ def make_report(
     about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)
     books = [ledger_facts(ledger, details=details) for ledger in ledgers]
     tested = [audit_facts(audit, guarantee, name if kind == "model" else None) for audit in every]
-    findings = _findings(guarantee, books, tested) + _unpaid(books, paid or {})
+    wrong = [*problems, *((part, why) for part, each, _ in parts if (why := understated(each, ledgers)))]
+    findings = [finding("stop", text) for text in dict.fromkeys(f"{_capital(p)}: {why}." for p, why in wrong)]
+    findings += _findings(guarantee, books, tested) + _unpaid(books, parts)
+    findings += [] if guarantee is None else _unknown(books, given)
     findings.sort(key=lambda each: LEVELS.index(each["level"]))
     levels = [each["level"] for each in findings]
     return PrivacyReport(
@@ -336,18 +342,38 @@ def _findings(
     return found
 
 
-def _unpaid(books: Sequence[Mapping[str, Any]], paid: Mapping[str, str]) -> list[dict[str, str]]:
+def _unknown(books: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> list[dict[str, str]]:
+    """What nobody has said so far."""
+    found = []
+    if not books:
+        found.append("No ledger was given: nothing is known of other releases from the same data.")
+    if n_open := sum(not answers.get(name, "").strip() for name in QUESTIONS):
+        found.append(
+            "1 question is open: see section 8."
+            if n_open == 1
+            else f"{n_open} questions are open: see section 8."
+        )
+    return [finding("caution", text) for text in found]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _unpaid(
+    books: Sequence[Mapping[str, Any]], parts: Sequence[tuple[str, PrivacyGuarantee, bool]]
+) -> list[dict[str, str]]:
     """What the totals leave out: parts that no entry of a ledger has paid for, and what several ledgers add up to."""
     known = {f"{book['identity']}#{entry['id']}" for book in books for entry in book["entries"]}
     which = "the ledger" if len(books) == 1 else "any of the ledgers"
     found = [
         finding(
             "caution",
-            f"{part[:1].upper()}{part[1:]} was not charged to {which} of section 5: its price comes on top of what was "
+            f"{_capital(part)} was not charged to {which} of section 5: its price comes on top of what was "
             "spent there.",
         )
-        for part, entry in paid.items()
-        if books and entry not in known
+        for part, each, central in parts
+        if books and central and each.ledger_entry not in known
     ]
     if len(books) > 1:
         found.append(

@@ -7,7 +7,6 @@ from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
 from skprivate.aggregate._gam_classifier import CuratedBagGAMClassifier
 from skprivate.aggregate._gam_regressor import CuratedBagGAMRegressor
-from skprivate.aggregate._open_bags import OpenCuratedBags
 from skprivate.aggregate._random_bag_classifier import RandomBagClassifier
 from skprivate.aggregate._random_bag_regressor import RandomBagRegressor
 from skprivate.aggregate._random_bags import RandomBags, make_random_bags
@@ -18,7 +17,6 @@ __all__ = [
     "CuratedBagGAMClassifier",
     "CuratedBagGAMRegressor",
     "CuratedBags",
-    "OpenCuratedBags",
     "RandomBagClassifier",
     "RandomBagRegressor",
     "RandomBags",

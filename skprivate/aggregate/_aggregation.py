@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._labels import check_classes, distinct, kind_of, read_labels, read_numbers, together
 from skprivate.aggregate._bag_plan import KeyCounter, plan_membership
 from skprivate.aggregate._block_columns import encode_blocks, learn_blocks
 from skprivate.aggregate._columns import Column, default_bins, learn_columns
@@ -25,11 +27,8 @@ from skprivate.aggregate._label_sums import ClassSums, Labelled, NumberSums
 from skprivate.aggregate._labels import (
     Bounds,
     check_bounds,
-    check_classes,
     check_label_privacy,
-    check_label_types,
     class_targets,
-    keep_types,
     number_targets,
 )
 from skprivate.aggregate._membership import Membership
@@ -38,48 +37,30 @@ from skprivate.privacy import PrivacyLedger, open_release
 
 #: More different integers than this are numbers.
 _MOST_CLASSES = 20
+#: What ``classes="auto"`` finds beside the set of labels.
+_READ_OFF = "that the labels are numbers and no classes is public"
 
 
 def class_sums(
-    membership: Membership, n_classes: int, *, epsilon: float | None, delta: float, mechanism: NoiseName
+    membership: Membership, n_classes: int, given: Sequence[Any] | None = None, **asked: Any
 ) -> ClassSums:
-    """Class counts of all bags: of the second class of two, or of each of several."""
+    """Class counts of all bags: of the second class of two, or of each of several, which may be ``given``."""
     outputs, moved = (1, 1) if n_classes == 2 else (n_classes, 2)
-    return ClassSums.plan(
-        membership,
-        outputs,
-        moved,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        theorem=THEOREM,
-        assumptions=ASSUMPTIONS,
-    )
+    said: dict[str, Any] = {"classes": tuple(given or ()), "theorem": THEOREM, "assumptions": ASSUMPTIONS}
+    return ClassSums.plan(membership, outputs, moved, **asked, **said)
 
 
 def number_sums(
     membership: Membership,
     label_bounds: Bounds | None,
     *,
-    epsilon: float | None,
-    delta: float,
-    mechanism: NoiseName,
-    nonnegative: bool = False,
     with_squares: bool = True,
+    assumptions: tuple[str, ...] = NUMBER_ASSUMPTIONS,
+    **asked: Any,
 ) -> NumberSums:
     """Sums of numbers in all bags; the sum of squares costs as much as one more feature set."""
-    return NumberSums.plan(
-        membership,
-        1,
-        label_bounds,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        nonnegative=nonnegative,
-        with_squares=with_squares,
-        theorem=THEOREM,
-        assumptions=NUMBER_ASSUMPTIONS,
-    )
+    said: dict[str, Any] = {"theorem": THEOREM, "assumptions": assumptions}
+    return NumberSums.plan(membership, 1, label_bounds, with_squares=with_squares, **asked, **said)
 
 
 def make_curated_bags(
@@ -119,8 +100,8 @@ def make_curated_bags(
         Bags of fewer rows are merged into one.
     classes : sequence, "auto" or None, default="auto"
         Public class labels. "auto" takes the distinct labels, as if they were public, where y holds strings,
-        booleans or at most 20 integers; None treats labels as numbers. With ``epsilon``, a label outside given classes
-        counts as none of them (for two classes: not as the second): an error would tell that there is one.
+        booleans or at most 20 integers, numbers elsewhere; the guarantee states it. None: numbers. With ``epsilon``,
+        a label outside given classes counts as none of them (for two: not as the second): an error would tell of it.
     label_bounds : (float, float), optional
         Public interval that numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
         half where n·ε is below 500, finds one.
@@ -170,9 +151,10 @@ def make_curated_bags(
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
     sums: ClassSums | NumberSums
     if found is None:
-        sums = number_sums(membership, check_bounds(label_bounds), **asked)
+        assumptions = (*NUMBER_ASSUMPTIONS, *((_READ_OFF,) if _is_auto(classes) else ()))
+        sums = number_sums(membership, check_bounds(label_bounds), assumptions=assumptions, **asked)
     else:
-        sums = class_sums(membership, len(found), **asked)
+        sums = class_sums(membership, len(found), None if _is_auto(classes) else found, **asked)
     if epsilon is None:
         return membership.report(
             sums.exact(rows), no_privacy(sums.assumptions), None if found is None else tuple(found)
@@ -197,10 +179,9 @@ def _read_memory(
     X: Any, y: Any, classes: Any, strict: bool, **coding: Any
 ) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
     names, values = read_columns(X)
-    labels = np.asarray(y if classes is None or isinstance(classes, str) else keep_types(y))
+    labels = np.asarray(_reader(classes)(y))
     if labels.ndim != 1 or (values and labels.size != values[0].size):
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
-    check_label_types(labels)
     bin_edges, n_bins = coding["bin_edges"], coding["n_bins"]
     columns, codes = learn_columns(
         values,
@@ -216,7 +197,7 @@ def _read_memory(
 def _read_blocks(
     X: Any, y: Any, classes: Any, strict: bool, **coding: Any
 ) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
-    names, tables = table_blocks(X, y, partial(read_columns, tighten=False), _checked_types)
+    names, tables = table_blocks(X, y, partial(read_columns, tighten=False), _reader(classes))
     look = partial(_look_at_labels, auto=_is_auto(classes))
     columns, _, seen = learn_blocks(
         tables, names, look_at_labels=look, labels_together=_labels_together, **coding
@@ -225,9 +206,11 @@ def _read_blocks(
     return columns, encode_blocks(tables, columns, _targets(found, strict)), found
 
 
-def _checked_types(labels: NDArray[Any]) -> NDArray[Any]:
-    check_label_types(labels)
-    return labels
+def _reader(classes: Any) -> Callable[[Any], Any]:
+    """Reads labels, and refuses what is wrong with them, before anything is paid for."""
+    if classes is None:
+        return read_numbers
+    return partial(read_labels, classes=None if _is_auto(classes) else check_classes(classes))
 
 
 def _targets(classes: list[Any] | None, strict: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
@@ -240,21 +223,25 @@ def _is_auto(classes: Any) -> bool:
     return isinstance(classes, str)
 
 
-#: The kinds of NumPy's types, and the distinct labels unless they are numbers.
+#: Kinds of the labels ("b", "i", "f", or "text"), and distinct ones: no more than it takes to see numbers.
 _Seen = tuple[frozenset[str], frozenset[Any]]
 
 
 def _look_at_labels(labels: NDArray[Any], *, auto: bool) -> _Seen:
     if not auto or labels.size == 0:
         return frozenset(), frozenset()
-    if labels.dtype.kind == "f":
-        if np.any(np.isnan(labels)):
-            raise ValueError("y contains NaN.")
-        return frozenset("f"), frozenset()
-    distinct = labels if labels.dtype == object else np.unique(labels)
-    if labels.dtype.kind in "iu":
-        distinct = distinct[: _MOST_CLASSES + 1]
-    return frozenset(labels.dtype.kind), frozenset(distinct.tolist())
+    kind = kind_of(labels)
+    if kind != "numbers":
+        return frozenset((str(kind),)), frozenset(distinct(labels))
+    types = set(map(type, labels.tolist())) if labels.dtype == object else {labels.dtype.type}
+    kinds = {
+        "b" if issubclass(each, bool | np.bool) else "i" if issubclass(each, Integral) else "f"
+        for each in types
+    }
+    if "f" in kinds:
+        read_numbers(labels)  # or an error
+        return frozenset(kinds), frozenset(labels[:1].tolist())
+    return frozenset(kinds), frozenset(distinct(labels)[: _MOST_CLASSES + 1])
 
 
 def _labels_together(seen: list[_Seen]) -> _Seen:
@@ -266,11 +253,10 @@ def _find_classes(classes: Any, seen: _Seen) -> list[Any] | None:
         return None
     if not isinstance(classes, str):
         return check_classes(classes)
-    kinds, distinct = seen
-    if any(label is None or label != label for label in distinct):
-        raise ValueError("y contains missing labels.")
-    if (kinds <= set("iuf") and "f" in kinds) or (kinds <= set("iu") and len(distinct) > _MOST_CLASSES):
+    kinds, labels = seen
+    kind_of(labels)  # or an error: one in all blocks
+    if "f" in kinds or (kinds == {"i"} and len(labels) > _MOST_CLASSES):
         return None
-    if len(distinct) < 2:
+    if len(labels) < 2:
         raise ValueError("y holds one class only; pass the public classes.")
-    return sorted(distinct, key=lambda label: (str(type(label)), label))
+    return together([labels])

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from skprivate._labels import PUBLIC_LABELS
 from skprivate.aggregate._bag_frames import (
     COUNT,
     NOISE,
@@ -34,7 +35,7 @@ STATED = "the guarantee is stated by the supplier of the tables, not computed he
 NOTHING_STATED = "the supplier of the tables stated no guarantee: none is promised"
 ASSUMPTIONS = (
     "features, and with them bag membership and counts, are public",
-    "the set of classes is public",
+    PUBLIC_LABELS,
     "labels of different rows belong to different people",
 )
 _FROM_FRAMES = (

@@ -82,10 +82,6 @@ def fit_evidence(
         Interval of the labels: noisy sums do not place the intercept far outside.
     tol, max_iter
         Of the final fit, and of the penalties.
-
-    Returns
-    -------
-    EvidenceFit
     """
     if design.n_cells > DENSE_CELLS and np.any(noise):
         return _fit_many_cells(design, loss, sums, noise, order, square_sum, label_bounds, tol, max_iter)

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._labels import check_classes
 from skprivate.aggregate._cells import resolve_feature_sets
 from skprivate.aggregate._columns import BinnedColumn, default_bins, learn_columns
 from skprivate.aggregate._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, CuratedBags, no_privacy
 from skprivate.aggregate._group_tables import GroupTable, SumColumns, code_group_tables
 from skprivate.aggregate._label_noise import NoiseName
-from skprivate.aggregate._labels import check_classes, check_label_privacy
+from skprivate.aggregate._labels import check_label_privacy
 from skprivate.aggregate._release_frames import group_bags, label_interval, release_groups
 from skprivate.privacy import PrivacyLedger
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._labels import together
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import validate_data
 from skprivate.aggregate._bag_plan import KeyCounter, plan_bags
@@ -30,6 +31,7 @@ from skprivate.aggregate._label_noise import MECHANISMS
 from skprivate.aggregate._label_sums import ClassSums, Labelled, NumberSums
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._membership import Membership, match_rows, project_table
+from skprivate.aggregate._random_rows import no_labels
 from skprivate.aggregate._solvers import fit_tables
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions
@@ -167,7 +169,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         X: Any,
         y: Any,
         read_labels: Callable[[Any], NDArray[Any]],
-        distinct_labels: Callable[[NDArray[Any]], NDArray[Any]] | None,
+        distinct_labels: Callable[[NDArray[Any]], list[Any]] | None,
     ) -> tuple[Partitions, tuple[Column, ...], list[Any]]:
         """Rows in blocks, their columns, and the distinct labels if they are asked for."""
         blank = learn_names(self, X, y)
@@ -178,12 +180,12 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             categorical_features=self.categorical_features,
             n_bins=self.n_bins,
             bin_edges=self.bin_edges,
-            look_at_labels=distinct_labels or _nothing,
-            labels_together=_distinct,
+            look_at_labels=distinct_labels or no_labels,
+            labels_together=together,
         )
         if n_rows == 0:
             raise ValueError("Found array with 0 sample(s): X has no rows.")
-        return tables, columns, seen.tolist()
+        return tables, columns, seen
 
     @staticmethod
     def _code_blocks(
@@ -408,13 +410,3 @@ def _read_features(
         return names, values
     array = validate_data(estimator, X, dtype=None, ensure_all_finite="allow-nan", reset=reset)
     return read_columns(array, tighten=tighten)
-
-
-def _nothing(labels: NDArray[Any]) -> NDArray[Any]:
-    return labels[:0]
-
-
-def _distinct(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Distinct labels of several blocks; an empty one is of any type."""
-    found = [part for part in parts if part.size]
-    return np.unique(np.concatenate(found)) if found else parts[0]

@@ -9,14 +9,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_consistent_length
 
-from skprivate._sklearn import _check_y, _fit_context, check_class_labels
+from skprivate._labels import check_classes, distinct, label_array, read_labels, two_or_more
+from skprivate._sklearn import _check_y, _fit_context
 from skprivate.aggregate._aggregation import class_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._label_sums import ClassSums
-from skprivate.aggregate._labels import check_classes, check_label_types, class_targets, keep_types
+from skprivate.aggregate._labels import class_targets
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._membership import Membership
 from skprivate.partitions import is_partitioned
@@ -179,37 +180,36 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         """
         self._check_penalty()
         given = None if self.classes is None else check_classes(self.classes)
-        # A label that public classes do not have is no error.
-        checked = given is None or self.epsilon is None
         if is_partitioned(X):
-            read = partial(_read_labels, estimator=type(self)(), checked=checked)
-            tables, columns, seen = self._learn_blocks(X, y, read, np.unique if given is None else None)
-            classes = self._two_or_more(seen if given is None else given)
-            coded = self._code_blocks(tables, columns, self._targets_of(classes))
+            read = partial(read_labels, classes=given)
+            tables, columns, seen = self._learn_blocks(X, y, read, distinct if given is None else None)
+            classes, targets = self._found(seen if given is None else given)
+            coded = self._code_blocks(tables, columns, targets)
         else:
             names, values = self._read(X, reset=True)
-            labels = _read_labels(y if checked else keep_types(y), estimator=self, checked=checked)
+            labels = _check_y(read_labels(y, classes=given), estimator=self)
             check_consistent_length(values[0], labels)
-            classes = self._two_or_more(np.unique(labels).tolist() if given is None else given)
-            coded = self._code_memory(names, values, self._targets_of(classes)(labels))
+            classes, targets = self._found(distinct(labels) if given is None else given)
+            coded = self._code_memory(names, values, targets(labels))
 
         def plan(membership: Membership) -> ClassSums:
             return class_sums(
-                membership, len(classes), epsilon=self.epsilon, delta=self.delta, mechanism=self.mechanism
+                membership,
+                len(classes),
+                given,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                mechanism=self.mechanism,
             )
 
         membership, bags = self._aggregate(*coded, plan, 1.0, tuple(classes))
-        self.classes_ = np.asarray(classes)
+        self.classes_ = label_array(classes)
         self._learn(coded[1], membership.indexes, bags)
         return self
 
-    def _two_or_more(self, classes: list[Any]) -> list[Any]:
-        if len(classes) < 2:
-            raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
-        return classes
-
-    def _targets_of(self, classes: list[Any]) -> Callable[[Any], FloatArray]:
-        return partial(class_targets, classes=classes, strict=self.epsilon is None)
+    def _found(self, classes: list[Any]) -> tuple[list[Any], Callable[[Any], FloatArray]]:
+        strict = self.epsilon is None
+        return two_or_more(classes, self), partial(class_targets, classes=classes, strict=strict)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Scores of the classes.
@@ -270,13 +270,4 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
             raise ValueError(
                 f"bags name {len(report.classes)} classes but their label sums have {report.n_outputs} columns."
             )
-        self.classes_ = np.asarray(report.classes)
-
-
-def _read_labels(y: Any, *, estimator: Any, checked: bool) -> Any:
-    """Checked labels; ``checked`` refuses what is no class label, which is private where classes are given."""
-    check_label_types(y)
-    labels = column_or_1d(_check_y(y, estimator=estimator), warn=True)
-    if checked:
-        check_class_labels(labels)
-    return labels
+        self.classes_ = label_array(report.classes)

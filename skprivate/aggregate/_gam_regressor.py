@@ -7,14 +7,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_consistent_length
 
+from skprivate._labels import read_numbers
 from skprivate._sklearn import StrOptions, _check_y, _fit_context
 from skprivate.aggregate._aggregation import number_sums
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._label_sums import NumberSums
-from skprivate.aggregate._labels import check_bounds, check_label_types, check_numbers, number_targets
+from skprivate.aggregate._labels import check_bounds, number_targets
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._membership import Membership
 from skprivate.partitions import is_partitioned
@@ -216,8 +217,7 @@ class CuratedBagGAMRegressor(RegressorMixin, BaseCuratedBagGAM):
 
 
 def _read_labels(y: Any, *, estimator: Any, nonnegative: bool) -> Any:
-    check_label_types(y)
-    labels = column_or_1d(check_numbers(_check_y(y, estimator=estimator)), warn=True)
+    labels = _check_y(read_numbers(y), estimator=estimator)
     if nonnegative and np.any(labels < 0):
         raise ValueError("y must not be negative for loss='poisson'.")
     return labels

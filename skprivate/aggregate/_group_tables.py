@@ -11,6 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._labels import check_classes
 from skprivate.aggregate._cells import IntArray
 from skprivate.aggregate._columns import (
     UNKNOWN,
@@ -20,7 +21,6 @@ from skprivate.aggregate._columns import (
     encode_columns,
     learn_columns,
 )
-from skprivate.aggregate._labels import check_classes
 
 _FETCH = "fetch it first (polars: collect(); DuckDB: .pl(), .df() or .arrow())"
 

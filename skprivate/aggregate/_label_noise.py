@@ -136,10 +136,6 @@ def plan_label_noise(
     share : float
         Part of the budget, in (0, 1]; draws of the same mechanism whose shares add up to 1 are within it.
 
-    Returns
-    -------
-    LabelNoise
-
     Raises
     ------
     ValueError

@@ -29,7 +29,13 @@ from skprivate.aggregate._label_range import (
     range_event,
     range_share,
 )
-from skprivate.aggregate._labels import LABEL_STEPS, Bounds, number_contributions, square_contributions
+from skprivate.aggregate._labels import (
+    LABEL_STEPS,
+    Bounds,
+    number_contributions,
+    square_contributions,
+    warn_of_absent,
+)
 from skprivate.aggregate._losses import FloatArray
 from skprivate.partitions import Partitions
 from skprivate.privacy import Mechanism, PrivacyEvent, Release, exact_sum
@@ -164,6 +170,8 @@ class ClassSums(Mechanism):
         1 for two classes, else one per class or indicator.
     noise : LabelNoise or None
         None for exact counts.
+    classes : tuple
+        Those that were given; nobody is warned of others that have no rows.
     theorem, assumptions
         For the guarantee.
     """
@@ -171,6 +179,7 @@ class ClassSums(Mechanism):
     bags: LabelBags
     n_outputs: int
     noise: LabelNoise | None
+    classes: tuple[Any, ...] = ()
     theorem: str = ""
     assumptions: tuple[str, ...] = ()
 
@@ -222,7 +231,9 @@ class ClassSums(Mechanism):
     def noisy(self, counts: NDArray[Any], release: Release) -> ReleasedSums:
         """Counts (n_bags, n_outputs) with noise."""
         assert self.noise is not None
-        return ReleasedSums(self.noise.draw(counts, release), self.noise.variance)
+        sums = self.noise.draw(counts, release)
+        warn_of_absent(self.classes, sums, self.bags.bag_sizes, self.noise.variance)
+        return ReleasedSums(sums, self.noise.variance)
 
 
 @dataclass(frozen=True, eq=False)

@@ -137,7 +137,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         y: Any,
         row_keys: Any,
         read_labels: Callable[[Any], NDArray[Any]],
-        look_at_labels: Callable[[NDArray[Any]], NDArray[Any]],
+        look_at_labels: Callable[[NDArray[Any]], list[Any]],
     ) -> tuple[PublicRows, Partitions]:
         """What is public of rows in blocks, and the blocks as `NumberTable`."""
         blank = learn_names(self, X, y, row_keys=row_keys)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -12,11 +11,12 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skprivate._sklearn import StrOptions, _check_y, _fit_context, check_class_labels
+from skprivate._labels import check_classes, distinct, label_array, read_labels, read_numbers, two_or_more
+from skprivate._sklearn import StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.aggregate._bag_objective import BagObjective, class_objective
 from skprivate.aggregate._label_sums import Labelled
-from skprivate.aggregate._labels import check_classes, check_label_types, class_targets, keep_types
+from skprivate.aggregate._labels import class_targets
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood
@@ -197,41 +197,35 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         self._check_intercept()
         self._check_submodel()
         given = None if self.classes is None else check_classes(self.classes)
-        # A label that public classes do not have is no error.
-        checked = given is None or self.epsilon is None
         rows: Partitions
         if is_partitioned(X):
-            read = partial(_read_labels, estimator=type(self)(), checked=checked)
-            public, blocks = self._learn_blocks(
-                X, y, row_keys, read, np.unique if given is None else no_labels
-            )
-            plain = self._two_or_more(public.distinct_labels() if given is None else given)
-            rows = labelled_blocks(blocks, self._targets_of(plain))
+            read = partial(read_labels, classes=given)
+            look = distinct if given is None else no_labels
+            public, blocks = self._learn_blocks(X, y, row_keys, read, look)
+            plain = two_or_more(public.labels if given is None else given, self)
+            rows = labelled_blocks(blocks, partial(class_targets, classes=plain, strict=self.epsilon is None))
         else:
-            y = y if checked else keep_types(y)
-            check_label_types(y)
+            y = read_labels(y, classes=given)
             X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True)
-            if checked:
-                check_class_labels(y)
             public = PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys))
             if y.ndim == 2 and y.shape[1] > 1:
                 return self._fit_indicators(public, y)
             labels = column_or_1d(y, warn=True)
-            plain = self._two_or_more(np.unique(labels).tolist() if given is None else given)
-            rows = InMemory(Labelled.of(self._targets_of(plain)(labels)))
-        self.classes_ = np.asarray(plain)
+            plain = two_or_more(distinct(labels) if given is None else given, self)
+            rows = InMemory(Labelled.of(class_targets(labels, classes=plain, strict=self.epsilon is None)))
+        self.classes_ = label_array(plain)
         n_outputs = 1 if len(plain) == 2 else len(plain)
         self._fit_bags(
             public,
             rows,
-            lambda bags: indicator_sums(bags, n_outputs, min(2, n_outputs), self.epsilon),
+            lambda bags: indicator_sums(bags, n_outputs, min(2, n_outputs), self.epsilon, tuple(given or ())),
             tuple(plain),
         )
         return self
 
     def _fit_indicators(self, public: PublicRows, y: Any) -> Self:
         # Anything but 1 counts as 0: an indicator moves a sum by at most 1, whatever stands in y.
-        targets = np.ascontiguousarray((y == 1).T.astype(np.float64))
+        targets = np.ascontiguousarray((read_numbers(y) == 1).T.astype(np.float64))
         if self.epsilon is None and not np.array_equal(targets, y.T):
             raise ValueError("y must hold 0 and 1 only if it has several columns.")
         n_outputs = targets.shape[0]
@@ -242,14 +236,6 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             lambda bags: indicator_sums(bags, n_outputs, n_outputs, self.epsilon),
         )
         return self
-
-    def _two_or_more(self, classes: list[Any]) -> list[Any]:
-        if len(classes) < 2:
-            raise ValueError(f"y has one class only; {type(self).__name__} needs at least two classes.")
-        return classes
-
-    def _targets_of(self, classes: list[Any]) -> Callable[[Any], FloatArray]:
-        return partial(class_targets, classes=classes, strict=self.epsilon is None)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Scores of the classes.
@@ -341,7 +327,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
                 raise ValueError(
                     f"bags name {len(report.classes)} classes but their label sums have {outputs} columns."
                 )
-            self.classes_ = np.asarray(report.classes)
+            self.classes_ = label_array(report.classes)
         elif outputs == 1:
             self.classes_ = np.array([0, 1])
         else:
@@ -362,12 +348,3 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         tags.target_tags.multi_output = False
         tags.classifier_tags.multi_label = True
         return tags
-
-
-def _read_labels(y: Any, *, estimator: Any, checked: bool) -> Any:
-    """Checked labels; ``checked`` refuses what is no class label, which is private where classes are given."""
-    check_label_types(y)
-    labels = column_or_1d(_check_y(y, multi_output=True, estimator=estimator), warn=True)
-    if checked:
-        check_class_labels(labels)
-    return labels

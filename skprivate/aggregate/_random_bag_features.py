@@ -62,10 +62,6 @@ class BagFeatures:
     scaling: Scaling
     turn: FloatArray | None = None
 
-    def expand(self, X: FloatArray) -> FloatArray:
-        """Columns, and indicators of their buckets."""
-        return with_buckets(X, self.edges)
-
     def coef(self, fitted: FloatArray) -> FloatArray:
         """Coefficients (n_outputs, n_expanded) of columns and indicators, from fitted ones."""
         scaled = fitted if self.turn is None else fitted @ self.turn.T

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._sklearn import StrOptions, _check_y, _fit_context
+from skprivate._labels import read_numbers
+from skprivate._sklearn import StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.aggregate._bag_objective import BagObjective, number_objective
 from skprivate.aggregate._label_sums import Labelled
-from skprivate.aggregate._labels import check_bounds, check_numbers, number_targets
+from skprivate.aggregate._labels import check_bounds, number_targets
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate._random_bag_fit import LinearFit
@@ -191,13 +191,10 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         self._check_submodel()
         rows: Partitions
         if is_partitioned(X):
-            read = partial(_read_labels, estimator=type(self)())
-            public, blocks = self._learn_blocks(X, y, row_keys, read, no_labels)
+            public, blocks = self._learn_blocks(X, y, row_keys, read_numbers, no_labels)
             rows = labelled_blocks(blocks, number_targets)
         else:
-            if y is not None:
-                check_numbers(np.asarray(y))  # before scikit-learn makes floats of anything
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+            X, y = validate_data(self, X, read_numbers(y), dtype=np.float64)
             public = PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys))
             rows = InMemory(Labelled.of(number_targets(y)))
         self._fit_bags(public, rows, lambda bags: number_sums(bags, 1, bounds, self.epsilon))
@@ -249,8 +246,3 @@ class RandomBagRegressor(RegressorMixin, BaseRandomBagModel):
         # At the default budget and without public bounds, the small sets of the common checks are mostly noise.
         tags.regressor_tags.poor_score = True
         return tags
-
-
-def _read_labels(y: Any, *, estimator: Any) -> Any:
-    check_numbers(np.asarray(y))
-    return _check_y(y, y_numeric=True, estimator=estimator)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._labels import PUBLIC_LABELS, read_numbers
 from skprivate.aggregate._bag_sums import BagSums, IntArray
 from skprivate.aggregate._curated_bags import no_privacy
 from skprivate.aggregate._label_sums import ClassSums, Labelled, NumberSums, ReleasedSums
@@ -17,7 +18,6 @@ from skprivate.aggregate._labels import (
     Bounds,
     check_bounds,
     check_label_privacy,
-    check_numbers,
     number_targets,
 )
 from skprivate.aggregate._losses import FloatArray
@@ -39,7 +39,7 @@ THEOREM = (
 )
 ASSUMPTIONS = (
     "features and bag membership are public; membership is drawn independently of the labels",
-    "the set of classes is public",
+    PUBLIC_LABELS,
     "labels of different rows belong to different people",
 )
 
@@ -246,7 +246,9 @@ def noisy_bags(
     )
 
 
-def indicator_sums(structure: BagSums, n_outputs: int, moved: int, epsilon: float | None) -> ClassSums:
+def indicator_sums(
+    structure: BagSums, n_outputs: int, moved: int, epsilon: float | None, classes: tuple[Any, ...] = ()
+) -> ClassSums:
     """Counts per bag of indicators of which replacing a row's labels changes ``moved``."""
     return ClassSums.plan(
         structure,
@@ -255,6 +257,7 @@ def indicator_sums(structure: BagSums, n_outputs: int, moved: int, epsilon: floa
         epsilon=epsilon,
         delta=0.0,
         mechanism="laplace",
+        classes=classes,
         theorem=THEOREM,
         assumptions=ASSUMPTIONS,
     )
@@ -367,7 +370,7 @@ def make_random_bags(
         blocks = number_blocks(X, y, row_keys, read=None, read_labels=partial(_check_labels, numbers=numbers))
         public, rows, outputs = gather_rows(blocks, no_labels), labelled_blocks(blocks, number_targets), 1
     else:
-        labels = _check_labels(np.asarray(y), numbers=numbers)
+        labels = _check_labels(y, numbers=numbers)
         targets = labels[:, np.newaxis] if labels.ndim == 1 else labels
         n = X.shape[0] if hasattr(X, "shape") else len(X)
         if targets.ndim != 2 or targets.shape[0] != n:
@@ -401,7 +404,7 @@ def make_random_bags(
 
 
 def _check_labels(labels: Any, *, numbers: bool) -> NDArray[Any]:
-    found = check_numbers(np.asarray(labels))
+    found = np.asarray(read_numbers(labels))
     if not numbers and np.any((found != 0) & (found != 1)):
         raise ValueError("y must hold 0 and 1 only; pass numbers=True for numbers.")
     return found

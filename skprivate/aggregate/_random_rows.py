@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._labels import together
 from skprivate.aggregate._bag_sums import BagSums, IntArray
 from skprivate.aggregate._input import label_column
 from skprivate.aggregate._label_sums import Labelled
@@ -29,14 +30,14 @@ class PublicRows:
         None where features are not asked for.
     keys : ndarray of shape (n_rows,) or None
         Identifiers.
-    labels : tuple of ndarray
-        Distinct ones of each block, where classes are to be found.
+    labels : sequence
+        Distinct ones, where classes are to be found.
     """
 
     sizes: tuple[int, ...]
     X: FloatArray | None = None
     keys: NDArray[Any] | None = None
-    labels: tuple[NDArray[Any], ...] = ()
+    labels: Sequence[Any] = ()
 
     @property
     def n_rows(self) -> int:
@@ -63,11 +64,6 @@ class PublicRows:
         if np.any(ordered[1:] == ordered[:-1]):
             raise ValueError("row_keys must be distinct: an identifier names one row.")
         return order
-
-    def distinct_labels(self) -> list[Any]:
-        """Distinct labels of all blocks."""
-        found = [part for part in self.labels if part.size]
-        return np.unique(np.concatenate(found)).tolist() if found else []
 
     def bags(self, members: IntArray, sizes: IntArray) -> BagSums:
         """Bags of the rows of these numbers."""
@@ -116,7 +112,7 @@ def number_blocks(
     return rows.map(partial(_read_block, read=read, read_labels=read_labels))
 
 
-def gather_rows(rows: Partitions, look_at_labels: Callable[[NDArray[Any]], NDArray[Any]]) -> PublicRows:
+def gather_rows(rows: Partitions, look_at_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
     """What is public of all rows, in their order, and what is asked of labels."""
     public: PublicRows = rows.gather(partial(_gather, look_at_labels=look_at_labels), _together)
     return public
@@ -127,9 +123,9 @@ def labelled_blocks(rows: Partitions, targets: Callable[[NDArray[Any]], NDArray[
     return rows.map(partial(_label, targets=targets))
 
 
-def no_labels(labels: NDArray[Any]) -> NDArray[Any]:
+def no_labels(labels: NDArray[Any]) -> list[Any]:
     """Nothing of the labels."""
-    return labels[:0]
+    return []
 
 
 def _read_block(
@@ -147,20 +143,19 @@ def _read_block(
     return NumberTable(size, None if read is None else read(block.X), read_labels(labels), keys)
 
 
-def _gather(block: NumberTable, *, look_at_labels: Callable[[NDArray[Any]], NDArray[Any]]) -> PublicRows:
-    return PublicRows((len(block.size),), block.X, block.keys, (look_at_labels(block.labels),))
+def _gather(block: NumberTable, *, look_at_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
+    return PublicRows((len(block.size),), block.X, block.keys, look_at_labels(block.labels))
 
 
 def _together(parts: Sequence[PublicRows]) -> PublicRows:
     filled = [part for part in parts if part.n_rows] or list(parts[:1])
     X = [part.X for part in filled if part.X is not None]
     keys = [part.keys for part in filled if part.keys is not None]
-    labels = [one for part in parts for one in part.labels if one.size]
     return PublicRows(
         tuple(size for part in parts for size in part.sizes),
         np.concatenate(X) if X else None,
         np.concatenate(keys) if keys else None,
-        (np.unique(np.concatenate(labels)),) if labels else (),
+        together(part.labels for part in parts),
     )
 
 

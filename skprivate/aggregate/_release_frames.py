@@ -18,7 +18,7 @@ from skprivate.aggregate._columns import CodeArray, Column
 from skprivate.aggregate._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, THEOREM, CuratedBags
 from skprivate.aggregate._group_tables import GroupTable, SumColumns, code_group_tables, read_group_tables
 from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity, NoiseName, plan_label_noise
-from skprivate.aggregate._labels import check_bounds, check_label_privacy
+from skprivate.aggregate._labels import check_bounds, check_label_privacy, warn_of_absent
 from skprivate.aggregate._losses import FloatArray
 from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyLedger, Release, open_release
 
@@ -228,6 +228,7 @@ def release_groups(
         **door,
     ) as release:
         noisy = mechanism.run(exact, release)
+    warn_of_absent(sums.classes, noisy, counts, mechanism.noise.variance)
     return CuratedBags(
         coding,
         group_bags(groups, codes, orders, noisy, mechanism.noise.variance),

@@ -64,10 +64,6 @@ def fit_tables(
         Largest entry of the scaled gradient of the mean objective at the solution.
     max_iter : int
     start : ndarray, optional
-
-    Returns
-    -------
-    Solution
     """
     n = max(design.n_samples, 1)
     first = constant_start(design, loss, linear) if start is None else start

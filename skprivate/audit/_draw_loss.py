@@ -70,10 +70,6 @@ def pair_loss(
         Of the data, under metric adjacency.
     delta : float
         For the composition of the worst case.
-
-    Returns
-    -------
-    PairLoss
     """
     realised, known, largest = 0.0, True, 0.0
     attained: Counter[PrivacyEvent] = Counter()

@@ -88,15 +88,6 @@ def _choose_threshold(scores: Array, member: Mask, delta: float, alpha: float) -
     return best
 
 
-def _delta_bounds(
-    hits: Counts, n_hits: int, errors: Counts, n_errors: int, epsilon: float, alpha: float
-) -> Array:
-    """Lower bound on δ at ε: ``TPR_low − e^ε FPR_high``."""
-    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), n_hits - hits + 1, alpha / 2.0), 0.0)
-    high = betainccinv(errors + 1, np.maximum(n_errors - errors, 1), alpha / 2.0)
-    return np.asarray(low - math.exp(epsilon) * np.where(errors < n_errors, high, 1.0))
-
-
 def _clopper_pearson_bound(
     scores: Array,
     member: Mask,

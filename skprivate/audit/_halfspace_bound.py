@@ -67,10 +67,6 @@ def largest_halfspace_sum(
         Stop as soon as a half-space is found that holds more than this.
     max_nodes : int, default=2000
         Most boxes bounded.
-
-    Returns
-    -------
-    HalfspaceSum
     """
     boxes = _Boxes(points, r)
     q, batch = points.shape[1], max(1, min(_MOST_BOXES, _BATCH // len(points)))

@@ -183,10 +183,6 @@ def event_p_value(often: int, n_often: int, rare: int, n_rare: int, epsilon: flo
         Counts and runs on the input where the event is common, and on the other.
     epsilon, delta : float
         The claim.
-
-    Returns
-    -------
-    float
     """
     if often / n_often <= math.exp(min(epsilon, 300.0)) * rare / n_rare + delta:
         return 1.0

@@ -243,10 +243,6 @@ def build(recipe: dict[str, Any], place: Surroundings, settings: dict[str, Any])
     place : Surroundings
     settings : dict
         Public parameters; ``bounds`` and ``label_bounds`` among them say where values lie.
-
-    Returns
-    -------
-    Pair
     """
     with np.errstate(all="ignore"):
         return _build(recipe, place, settings, public_generator(recipe["seed"]))

@@ -3,20 +3,17 @@
 from skprivate._report import REPORT_SCHEMA, PrivacyReport
 from skprivate.inspection._check_pipeline import PipelineReport, StepReport, check_pipeline
 from skprivate.inspection._guarantee_of import NoGuaranteeError, guarantee_of
-from skprivate.inspection._plan_passes import PassPlan, plan_passes
 from skprivate.inspection._privacy_report import privacy_report
 from skprivate.inspection._to_release import to_release
 
 __all__ = [
     "REPORT_SCHEMA",
     "NoGuaranteeError",
-    "PassPlan",
     "PipelineReport",
     "PrivacyReport",
     "StepReport",
     "check_pipeline",
     "guarantee_of",
-    "plan_passes",
     "privacy_report",
     "to_release",
 ]

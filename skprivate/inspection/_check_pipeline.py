@@ -15,7 +15,6 @@ from skprivate.aggregate import (
 )
 from skprivate.inspection._guarantee_of import NoGuaranteeError, of_rows, walk
 from skprivate.inspection._steps import Place, Role, Step
-from skprivate.privacy import RiskTarget
 
 __all__ = ["PipelineReport", "StepReport", "check_pipeline"]
 
@@ -191,14 +190,12 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         return StepReport(step.path, str(step.role), step.why, conditions=said)
     source = step.model.privacy_guarantee_ if step.place.paid else step.model
     conditions = (*said, *(demand.text for demand in step.place.demands))
-    epsilon = getattr(source, "epsilon", None)
-    target = (f"a budget of {epsilon}",) if isinstance(epsilon, RiskTarget) else ()
     return StepReport(
         step.path,
         str(step.role),
-        epsilon=None if target else epsilon,
+        epsilon=getattr(source, "epsilon", None),
         delta=getattr(source, "delta", None),
         copies=step.place.copies,
-        conditions=(*target, *conditions),
+        conditions=conditions,
         within=step.place.within,
     )

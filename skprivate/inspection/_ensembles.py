@@ -121,6 +121,8 @@ def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     prefit, members = isinstance(model.cv, str) and model.cv == "prefit", list[Step]()
     if prefit or all(_is_frozen(part) for _, part in named):
         yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
+        if place.fitted:
+            named = [(name, part) for (name, _), part in zip(named, model.estimators_, strict=True)]
         for name, part in named:
             members += fitted_before(part, place.inside(f"member {name!r}"), walk)
     else:
@@ -220,8 +222,8 @@ _REFUSED: list[tuple[tuple[type, ...], str]] = [
     (
         (BaseSearchCV,),
         "scores on private rows choose the parameters and are kept (cv_results_), without noise; the fits on folds are "
-        "not kept. Choose on public rows, or privately with UserLevelSelector; guarantee_of(search.best_estimator_) "
-        "is about the last fit alone",
+        "not kept. Choose on public rows, or within one budget with PrivateSearchCV (UserLevelSelector for models that "
+        "are fitted already); guarantee_of(search.best_estimator_) is about the last fit alone",
     ),
     (
         (CalibratedClassifierCV,),

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._best_model import BestModelMixin
+from skprivate.inspection._accounted import Tally
 from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
-from skprivate.inspection._leaves import inner_models, leaf, releases_when_transforming
+from skprivate.inspection._leaves import inner_models, leaf, needs_fit, releases_when_transforming
 from skprivate.inspection._pipelines import PIPELINE_RULES
-from skprivate.inspection._steps import Place, Role, Step, Walk
+from skprivate.inspection._steps import Place, Role, Seen, Step, Walk
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
 from skprivate.privacy._fingerprint import fingerprint
+from skprivate.privacy._publish import is_known
 from skprivate.privacy._random_stopping import _MECHANISM as SEARCH
+from skprivate.privacy._understated import as_stated, understated
 from skprivate.user_level import UserLevelSelector
 
-__all__ = ["NoGuaranteeError", "guarantee_of", "of_rows", "walk"]
+__all__ = ["NoGuaranteeError", "certified", "count", "guarantee_of", "of_rows", "walk"]
 
 #: Distances under which a part of the columns is no farther than all of them.
 _NORMS = ("l1", "l2", "linf")
@@ -48,16 +52,30 @@ class NoGuaranteeError(ValueError):
 
 def walk(model: Any, place: Place) -> Iterator[Step]:
     """Every step of a model; composites by their rules, everything else by what it is."""
-    if rule := _rule(model):
+    rule = _rule(model)
+    if place.fitted:
+        whole = rule or isinstance(model, BestModelMixin)
+        place.seen[id(model)] = Seen(model, "composite" if whole else "single")
+    if rule:
         yield from rule(model, place, walk)
     elif why := why_refused(model):
         yield from refuse(model, place, walk, why)
     else:
         step = leaf(model, place)
+        elsewhere = place.fitted and step.role is Role.NO_DATA and not is_known(type(model))
+        if elsewhere and needs_fit(model):
+            text = f"{step.path} keeps nothing of private rows: its methods are not this package's"
+            step = replace(step, assumptions=(*step.assumptions, text))
+        elif elsewhere:
+            place.seen[id(model)] = Seen(model, "stateless")
         yield step
         if step.role is Role.UNPROTECTED:
             for name, part in inner_models(model):
                 yield from walk(part, place.inside(name, fitted=False, copies=None))
+        elif place.fitted and isinstance(model, BestModelMixin):
+            # A search states one guarantee for all that it hands over; what is not private in it was put there.
+            inner = walk(model.best_estimator_, place.inside("best estimator"))
+            yield from (each for each in inner if each.role is Role.UNPROTECTED)
 
 
 def _rule(model: Any) -> Callable[[Any, Place, Walk], Iterator[Step]] | None:
@@ -66,11 +84,13 @@ def _rule(model: Any) -> Callable[[Any, Place, Walk], Iterator[Step]] | None:
 
 
 def guarantee_of(model: Any) -> PrivacyGuarantee:
-    """What releasing a whole fitted model promises, or an error that names what stands in the way.
+    """State what publishing a whole fitted model promises, or raise an error that names what stands in the way.
 
     Composes the guarantees of everything that was fitted within the model on the same private rows (sequential
     composition, also where members see different columns), after checking that nothing else in it learnt from private
-    rows, and that each member's guarantee carries over to the rows that its composite was given.
+    rows, and that each member's guarantee carries over to the rows that its composite was given. It is about what
+    `~skprivate.inspection.to_release` makes of the model: estimators among the parameters of a composite, which fits
+    clones of them, may have been fitted before, and are published unfitted.
 
     Parameters
     ----------
@@ -88,7 +108,8 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     ------
     NoGuaranteeError
         If a step looked at private rows without a guarantee, if a member's guarantee does not carry over, if units or
-        adjacencies differ, or if nothing in the model is private.
+        adjacencies differ, if nothing in the model is private, if the model holds a fitted estimator or a guarantee
+        that no step accounts for, or if a guarantee states less than its draws or its entry in the ledger cost.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 
@@ -116,10 +137,34 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     >>> guarantee_of(model).unit
     <PrivacyUnit.USER: 'user'>
     """
+    return certified(model).total
+
+
+class Counted(NamedTuple):
+    """What a walk through a fitted model added up, and which estimators it accounts for."""
+
+    total: PrivacyGuarantee
+    steps: list[Step]
+    private: list[Step]
+    kept: dict[int, Any]
+    problems: list[tuple[str, str]]
+
+
+def certified(model: Any) -> Counted:
+    """What counts in a fitted model, if nothing speaks against it."""
+    found = count(model)
+    if found.problems:
+        raise _error(model, found.problems)
+    return found
+
+
+def count(model: Any) -> Counted:
+    """Add up what the steps of a fitted model state, and list what is beside them or is less than was drawn."""
     if not hasattr(model, "fit") or isinstance(model, type):
         raise TypeError(f"model must be a fitted estimator, got {type(model).__name__}.")
     check_is_fitted(model)
-    steps = list(walk(model, Place(fitted=True)))
+    start = Place(fitted=True)
+    steps = list(walk(model, start))
     # Members that are not kept (place.fitted is False) have a composite that is refused.
     private = _counted_once([step for step in steps if step.role is Role.PRIVATE and step.place.fitted])
     problems = [(step.path, step.why) for step in steps if step.role is Role.UNPROTECTED]
@@ -149,9 +194,14 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     if any(step.place.adaptive for step in private):
         epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
         total = replace(total, epsilon=epsilon, delta=delta, adaptive=True)
-    if not texts:
-        return total
-    return replace(total, assumptions=tuple(dict.fromkeys((*total.assumptions, *texts))))
+    if texts:
+        total = replace(total, assumptions=tuple(dict.fromkeys((*total.assumptions, *texts))))
+    counted = [step.model.privacy_guarantee_ for step in private]
+    tally = Tally(model, start.seen, counted, start.name(model))
+    for step, own in zip(private, counted, strict=True):
+        if why := understated(own, [step.model.get_params(deep=False).get("ledger")]):
+            tally.problems.append((step.path, why))
+    return Counted(total, steps, private, tally.kept, tally.problems)
 
 
 def of_rows(step: Step, only_labels: bool) -> tuple[str, ...]:
@@ -192,6 +242,8 @@ def _counted_once(private: list[Step]) -> list[Step]:
 def _guarantee_at(step: Step) -> PrivacyGuarantee:
     """A step's own guarantee, its distances being those of the rows as they arrive."""
     guarantee: PrivacyGuarantee = step.model.privacy_guarantee_
+    if guarantee.epsilon > 0:  # nothing was drawn where it is 0
+        guarantee = as_stated(guarantee)
     if guarantee.adjacency is Adjacency.METRIC and (before := step.place.before):
         maps = [f"{what} #{fingerprint(by, step.place.columns)}" for what, by in before]
         return replace(guarantee, metric=f"{guarantee.metric} after {', '.join(maps)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +26,13 @@ from skprivate.base import PrivateEstimatorMixin
 from skprivate.inspection._rows import speaks_of_rows
 from skprivate.inspection._steps import Place, Role, Step
 from skprivate.privacy import PrivacyGuarantee
+from skprivate.privacy._publish import is_known
 
-__all__ = ["declares_itself", "inner_models", "is_private", "leaf", "releases_when_transforming"]
+__all__ = ["declares_itself", "inner_models", "is_private", "leaf", "needs_fit", "releases_when_transforming"]
 
+#: What a class may define, besides ``predict…`` and names that Python itself adds, that no fit calls.
+_HARMLESS = frozenset(("__init__", "score", "_abc_impl", "__annotate__", "__annotate_func__"))
+_DESCRIPTORS = (property, classmethod, staticmethod)
 #: Methods that see rows.
 _LOOKING = frozenset(("fit", "fit_transform", "partial_fit", "transform"))
 _NOTHING_ELSE = "knows nothing else that is private"
@@ -91,49 +96,17 @@ _SCALE = (
 _PLAIN = "its fit takes statistics of private rows without noise"
 #: scikit-learn's estimators that learn from X and ignore y.
 _FEATURES_ONLY: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "StandardScaler",
-            "MinMaxScaler",
-            "MaxAbsScaler",
-            "RobustScaler",
-            "QuantileTransformer",
-            "PowerTransformer",
-        ),
-        _SCALE,
-    ),
-    **dict.fromkeys(
-        (
-            *(
-                "CountVectorizer",
-                "DictVectorizer",
-                "FactorAnalysis",
-                "FastICA",
-                "GaussianMixture",
-                "IncrementalPCA",
-            ),
-            *(
-                "IsolationForest",
-                "IterativeImputer",
-                "KBinsDiscretizer",
-                "KMeans",
-                "KNNImputer",
-                "KernelCenterer",
-            ),
-            *("KernelPCA", "MiniBatchKMeans", "MissingIndicator", "NMF", "Nystroem", "OneHotEncoder"),
-            *(
-                "OrdinalEncoder",
-                "PCA",
-                "RBFSampler",
-                "SimpleImputer",
-                "SplineTransformer",
-                "TfidfTransformer",
-            ),
-            *("TfidfVectorizer", "TruncatedSVD", "VarianceThreshold"),
-        ),
-        _PLAIN,
-    ),
-}
+    **dict.fromkeys((
+        "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "QuantileTransformer", "PowerTransformer",
+    ), _SCALE),
+    **dict.fromkeys((
+        "CountVectorizer", "DictVectorizer", "FactorAnalysis", "FastICA", "GaussianMixture", "IncrementalPCA",
+        "IsolationForest", "IterativeImputer", "KBinsDiscretizer", "KMeans", "KNNImputer", "KernelCenterer",
+        "KernelPCA", "MiniBatchKMeans", "MissingIndicator", "NMF", "Nystroem", "OneHotEncoder", "OrdinalEncoder",
+        "PCA", "RBFSampler", "SimpleImputer", "SplineTransformer", "TfidfTransformer", "TfidfVectorizer",
+        "TruncatedSVD", "VarianceThreshold",
+    ), _PLAIN),
+}  # fmt: skip
 
 
 def is_private(model: Any) -> bool:
@@ -196,7 +169,7 @@ def leaf(model: Any, place: Place) -> Step:
         why = problem or _FEATURES_ONLY[type(model).__name__]
         role = Role.UNPROTECTED if place.target else Role.FEATURES
         return place.step(model, role, why, *_no_weights(place, model))
-    if not of_scikit_learn and hasattr(model, "transform") and not get_tags(model).requires_fit:
+    if not of_scikit_learn and hasattr(model, "transform") and not needs_fit(model):
         text = f"{place.name(model)} needs no fit: it {_NOTHING_ELSE}"
         return place.step(model, Role.NO_DATA, "", text)
     if inner_models(model):
@@ -237,8 +210,26 @@ def _private(model: Any, place: Place) -> Step:
         return place.step(
             model, Role.UNPROTECTED, "its own guarantee has an infinite epsilon: it promises nothing"
         )
-    ours = [kind.__module__.startswith("skprivate.") for kind in type(model).__mro__ if "fit" in vars(kind)]
-    if any(ours) and not ours[0]:
-        text = f"{place.name(model)} replaces fit, and learns from private rows by the fit that it inherits alone"
-        return place.step(model, Role.PRIVATE, "", text)
+    if own := _defined_elsewhere(model):
+        names = ", ".join(own[:3]) + (", …" if own[3:] else "")
+        text = f"{place.name(model)} learns from private rows what its guarantee counts and nothing else: {names} of it"
+        return place.step(model, Role.PRIVATE, "", f"{text} are not this package's")
     return place.step(model, Role.PRIVATE)
+
+
+def _defined_elsewhere(model: Any) -> list[str]:
+    """What a model or its classes from elsewhere define that a fit may call: not construction, prediction and texts."""
+    found = {name for name in vars(model) if callable(getattr(type(model), name, None))}
+    for base in type(model).__mro__:
+        if not is_known(base) and base.__module__ not in ("builtins", "abc", "typing"):
+            found |= {
+                name
+                for name, value in vars(base).items()
+                if callable(value) or isinstance(value, _DESCRIPTORS) or not name.startswith("__")
+            }
+    return sorted(name for name in found - _HARMLESS if not re.fullmatch("predict.*|set_.*_request", name))
+
+
+def needs_fit(model: Any) -> bool:
+    """Whether an estimator has to be fitted before it transforms."""
+    return bool(get_tags(model).requires_fit)

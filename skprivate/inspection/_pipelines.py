@@ -184,6 +184,8 @@ def _select_from_model(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     inside = place.inside("estimator", chooses=True)
     if model.prefit:
         yield from fitted_before(model.estimator, inside, walk)
+        if hasattr(model, "estimator_"):  # a copy, which counts as the same
+            list(walk(model.estimator_, inside))
     else:
         yield from walk(model.estimator_ if place.fitted else model.estimator, inside)
 

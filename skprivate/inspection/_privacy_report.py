@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from skprivate._report import PrivacyReport, make_report
 from skprivate._report._audit_facts import Audit
 from skprivate._report._ledger_facts import ledger_guarantee
-from skprivate.inspection._guarantee_of import guarantee_of, walk
-from skprivate.inspection._steps import Place, Role
+from skprivate.inspection._guarantee_of import count
+from skprivate.inspection._leaves import releases_when_transforming
+from skprivate.inspection._steps import Role
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy._dialect import must_be
+from skprivate.privacy._understated import as_stated
 
 __all__ = ["privacy_report"]
 
@@ -89,8 +90,8 @@ def privacy_report(
     >>> X = np.random.default_rng(0).uniform(size=(500, 2))
     >>> model = UserLevelMean(epsilon=1.0).fit(X, user_ids=np.arange(500))
     >>> report = privacy_report(model, title="Mean dose per patient")
-    >>> report.verdict
-    'holds'
+    >>> report.verdict, report.findings[0]
+    ('caution', 'No ledger was given: nothing is known of other releases from the same data.')
     >>> "Mean dose per patient" in report.to_html()
     True
     """
@@ -122,20 +123,19 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
     if isinstance(source, PrivacyLedger):
         return ledger_guarantee(source), {"kind": "ledger", "name": name, "ledgers": [source]}
     if isinstance(source, PrivacyGuarantee):
-        return _by_hand(source), {
+        return as_stated(source), {
             "kind": "guarantee",
             "name": name,
-            "paid": {"This guarantee": source.ledger_entry},
+            "parts": [("This guarantee", source, True)],
         }
     if isinstance(given := getattr(source, "guarantee", None), PrivacyGuarantee):
-        return _by_hand(given), {"kind": "release", "name": name, "paid": {name: given.ledger_entry}}
+        return as_stated(given), {"kind": "release", "name": name, "parts": [(name, given, True)]}
     if not hasattr(source, "fit") or isinstance(source, type):
         allowed = "a fitted estimator, a PrivacyLedger, a PrivacyGuarantee or an object with a guarantee"
         raise TypeError(must_be("source", allowed, name))
-    guarantee = guarantee_of(source)
-    steps = list(walk(source, Place(fitted=True)))
+    found = count(source)
     rows = []
-    for step in steps if len(steps) > 1 else ():
+    for step in found.steps if len(found.steps) > 1 else ():
         own = step.model.privacy_guarantee_ if step.role is Role.PRIVATE else None
         rows.append(
             {
@@ -145,28 +145,24 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
                 "delta": None if own is None else own.delta,
             }
         )
-    private = [step for step in steps if step.role is Role.PRIVATE and step.place.fitted]
+    paths = {step.path: step.path if rows else name for step in found.private}
     # What releases in transform is charged there, once for each call.
-    central = [step for step in private if getattr(step.model, "releases_in", "fit") != "transform"]
-    paid = {
-        step.path if len(steps) > 1 else name: step.model.privacy_guarantee_.ledger_entry for step in central
-    }
+    parts = [
+        (paths[step.path], step.model.privacy_guarantee_, not releases_when_transforming(step.model))
+        for step in found.private
+    ]
     ledgers = dict.fromkeys(
-        value for step in steps for value in _parameters(step.model) if isinstance(value, PrivacyLedger)
+        value for step in found.steps for value in _parameters(step.model) if isinstance(value, PrivacyLedger)
     )
-    return guarantee, {
+    return found.total, {
         "kind": "model",
         "name": name,
         "steps": rows,
         "ledgers": list(ledgers),
-        "paid": paid,
-        "local": not central,
+        "parts": parts,
+        "problems": [(paths.get(path, path), why) for path, why in found.problems],
+        "local": not any(central for *_, central in parts),
     }
-
-
-def _by_hand(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
-    """A guarantee that no model comes with may have been typed; without draws and payment nothing speaks against it."""
-    return guarantee if guarantee.events or guarantee.ledger_entry else replace(guarantee, stated=True)
 
 
 def _parameters(model: Any) -> list[Any]:

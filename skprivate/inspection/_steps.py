@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from skprivate.privacy import PrivacyGuarantee
 
-__all__ = ["Demand", "Place", "Role", "Step", "Walk"]
+__all__ = ["Demand", "Place", "Role", "Seen", "Step", "Walk"]
 
 
 class Role(StrEnum):
@@ -70,6 +70,13 @@ class Step:
     of_rows: tuple[str, ...] = ()
 
 
+class Seen(NamedTuple):
+    """An estimator that a walk visited: rules name the parts of a composite, and what is stateless needs no fit."""
+
+    model: Any
+    kind: Literal["composite", "single", "stateless"]
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a walk is.
@@ -102,6 +109,8 @@ class Place:
         Whether rows arrive one at a time.
     chooses : bool
         Whether what is here only chooses columns.
+    seen : dict of int to Seen
+        What the walk visited so far, of what is fitted, by id.
     """
 
     fitted: bool
@@ -117,6 +126,7 @@ class Place:
     within: str = ""
     alone: bool = False
     chooses: bool = False
+    seen: dict[int, Seen] = field(default_factory=dict, compare=False, repr=False)
 
     def inside(
         self, part: str, *, copies: int | None = 1, demands: tuple[Demand, ...] = (), **changes: Any

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from skprivate.inspection._guarantee_of import guarantee_of
+from skprivate.inspection._guarantee_of import NoGuaranteeError, certified
 from skprivate.privacy._publish import published_copy
 
 
 def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
-    """A copy of a fitted model that may be published: no ledgers, no paths, no generators.
+    """Make a copy of a fitted model that may be published: what its guarantee counts, and nothing else.
 
-    A fitted model keeps the ``ledger`` that it was given, and so do fitted steps of a ColumnTransformer or an ensemble;
-    a pickle of a ledger holds the path of its file and its last record, with names and notes. In the copy every ledger,
-    path, cache (``memory``) and random generator is None, however deep it lies.
+    A fitted model keeps more than what it predicts with: ledgers, each with a path and its last record, also in fitted
+    steps; estimators among the parameters of a composite, which fits clones of them and leaves them as they were,
+    perhaps fitted to the same rows before; attributes that somebody set. The copy holds
+
+    * fitted steps that `guarantee_of` visits, with all they learnt;
+    * parameters. Estimators among them that are no fitted step become unfitted clones, wherever they lie (in a list, in
+      ``kw_args``, in a scorer);
+    * of classes of scikit-learn and of this package those attributes only that methods of the class assign;
+    * None for every ledger, path, cache (``memory``) and random generator.
 
     Parameters
     ----------
@@ -30,9 +36,10 @@ def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
     Raises
     ------
     NoGuaranteeError
-        If no guarantee holds for the model as a whole.
+        If no guarantee holds for the model as a whole, or if it holds a fitted estimator or a guarantee that no step
+        accounts for.
     ValueError
-        If a guarantee in it is not valid for release, or promises nothing.
+        If a guarantee in it is not valid for release.
     TypeError
         If the model cannot be pickled, so not be published, for example for a lambda.
 
@@ -43,7 +50,8 @@ def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
     Notes
     -----
     Guarantee: that of the model, which `guarantee_of` states; leaving something out is post-processing. Strings are
-    kept as they are: a path or a name in a parameter of another kind is yours to look for.
+    kept as they are, and so are objects of other classes in a parameter: a path, a name or a row in them is yours to
+    look for.
 
     Examples
     --------
@@ -57,6 +65,10 @@ def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
     >>> model.ledger is None, model.privacy_guarantee_.unit
     (True, <PrivacyUnit.USER: 'user'>)
     """
-    if not allow_invalid:
-        guarantee_of(model)
-    return published_copy(model, allow_invalid=allow_invalid)
+    try:
+        kept = certified(model).kept
+    except NoGuaranteeError:
+        if not allow_invalid:
+            raise
+        kept = None
+    return published_copy(model, allow_invalid=allow_invalid, kept=kept)

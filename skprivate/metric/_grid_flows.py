@@ -70,10 +70,6 @@ def choose_cells(epsilon: float, n_features: int, ground: GroundNorm, sizes: tup
     ground : {"l1", "l2", "linf"}
     sizes : tuple of int, default=()
         Number of categories of each categorical column.
-
-    Returns
-    -------
-    int, at least 1
     """
     if n_features == 0:
         return 1

@@ -88,12 +88,20 @@ class BinaryHierarchy(Mechanism):
         return ((self.n_groups or 1) - 1).bit_length()
 
     def run(self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release) -> FloatArray:
+        """The measure of `measure_and_size` alone."""
+        return self.measure_and_size(data, release)[0]
+
+    def measure_and_size(
+        self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release
+    ) -> tuple[FloatArray, float]:
         """Measure of (rows in the unit cube, number of the combination of each or None), or of blocks of such pairs.
 
         Returns
         -------
         ndarray
             Probability per leaf box, one axis per coordinate, after one for the combination if there are groups.
+        float
+            Number of rows by the noisy counts.
         """
         rows = as_partitions(data)
         pilot, depth = (None, self.depth) if self.depth is not None else self._pilot(rows, release)
@@ -106,10 +114,10 @@ class BinaryHierarchy(Mechanism):
             _add_counts(noisy, variances, pilot.size.bit_length() - 1, pilot, variance)
         n_leaves = self._n_leaves(depth)
         leaves = consistent_leaves(noisy, variances, n_leaves=n_leaves)
-        total = leaves.sum()
+        total = float(leaves.sum())
         weights = leaves / total if total > 0 else (np.arange(leaves.size) < n_leaves) / n_leaves
         grid = plan.unflatten(weights)
-        return grid[0] if self.n_groups is None else grid[: self.n_groups]
+        return grid[0] if self.n_groups is None else grid[: self.n_groups], total
 
     def _pilot(self, rows: Partitions, release: Release) -> tuple[FloatArray, int]:
         """Noisy counts of coarse boxes, and the depth that they and the noisy number of rows speak for."""
@@ -134,13 +142,7 @@ class BinaryHierarchy(Mechanism):
 
 @dataclass(frozen=True)
 class BoxedHierarchy(Mechanism):
-    """A binary hierarchy of the rows' box, which is public or found by `PrivateBounds`.
-
-    Parameters
-    ----------
-    box : Box or PrivateBounds
-    hierarchy : BinaryHierarchy
-    """
+    """A binary hierarchy of the rows' box, which is public or found by `PrivateBounds`."""
 
     box: Box | PrivateBounds
     hierarchy: BinaryHierarchy
@@ -157,15 +159,15 @@ class BoxedHierarchy(Mechanism):
 
     def run(
         self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release
-    ) -> tuple[Box, FloatArray]:
-        """The box and the measure in it, of (rows, number of the combination of categories of each or None)."""
+    ) -> tuple[Box, FloatArray, float]:
+        """Box, measure in it and noisy size of (rows, number of the combination of categories of each or None)."""
         rows = as_partitions(data)
         box = (
             self.box.run(rows.map(itemgetter(0)), release)
             if isinstance(self.box, PrivateBounds)
             else self.box
         )
-        return box, self.hierarchy.run(rows.map(partial(_in_box, box=box)), release)
+        return box, *self.hierarchy.measure_and_size(rows.map(partial(_in_box, box=box)), release)
 
 
 def _in_box(block: tuple[FloatArray, IntArray | None], box: Box) -> tuple[FloatArray, IntArray | None]:

@@ -77,14 +77,20 @@ class PrivateBounds(Mechanism):
     def events(self) -> Events:
         return [(BoundedRangeEvent(self.price), _SELECTIONS * self.n_features)]
 
+    @property
+    def least_rows(self) -> float:
+        """With fewer rows the many centres beyond all of them outweigh a median, which costs half as much."""
+        # The rule was chosen on generated data (seven distributions, 1 to 10 columns, ε from 0.3 to 3): at that number
+        # 1 to 2 % of the boxes have nothing to do with the rows, at three quarters of it up to a third.
+        return 2 * math.log(self.n_features * CENTRES.size) / self.price
+
     def run(self, data: FloatArray | Partitions, release: Release) -> Box:
         """The box of rows of shape (n, n_features), in memory or in blocks of them: two passes.
 
         Returns
         -------
         Box
-            About 8·d/epsilon rows per side stay outside for every doubling of the reach that would take them in. With
-            fewer than about 150·d/epsilon rows the box has little to do with them.
+            About 8·d/epsilon rows per side stay outside for every doubling of the reach that would take them in.
         """
         rows = as_partitions(data)
         centres = np.array([self._centre(counts, release) for counts in rows.sum(centre_counts)])

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
-from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.base import COLUMNS_ARE_PUBLIC, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._ball import Ball, check_domain
 from skprivate.metric._channels import affordable, expected_loss, remapped
 from skprivate.metric._exponential import best_exponential_channel
@@ -385,7 +385,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             ledger=self.ledger if ledger else None,
             label=type(self).__name__,
             theorem="Boedihardjo, Strohmer and Vershynin 2024, Lemma 4.1, Theorems 5.1 and 6.1",
-            assumptions=("bounds, states and distances are public",),
+            assumptions=(COLUMNS_ARE_PUBLIC, "bounds, states and distances are public"),
             reach=self._reach(),
         )
         if self.metric == "haversine":

@@ -214,10 +214,6 @@ def lower_bound(first: FloatArray, second: FloatArray, epsilon: float) -> float:
     first, second : ndarray of shape (n, n)
         Privacy and accuracy metric.
     epsilon : float
-
-    Returns
-    -------
-    float
     """
     best = float((second / (2 * (1 + np.exp(np.minimum(epsilon * first, 700.0))))).max())
     scales = np.unique(second[second > 0])

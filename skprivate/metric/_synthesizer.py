@@ -29,6 +29,7 @@ from skprivate.metric._warnings import diameter, warn_if_noise_fills_box
 from skprivate.partitions._blocks import BATCH_ROWS
 from skprivate.privacy import PrivacyGuarantee, public_generator
 from skprivate.privacy._fingerprint import fingerprint
+from skprivate.privacy._warnings import warn_if_too_few
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
 
@@ -51,9 +52,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     bounds : "private", dict {column: (low, high)}, pair (lower, upper) or Ball, default="private"
         Public range of the columns, by name or position; or lower and upper ends, numbers or arrays with one number per
         column. "private" (with ``metric="rows"``) chooses a range by the exponential mechanism for 10 % of the budget;
-        it needs some 2000 rows · columns / epsilon to be of use. Values outside are clipped. A `Ball` brings rows
-        outside to its nearest point; its sides, for distances, are those of the cube around it. With ``categories``,
-        bounds are those of the remaining columns.
+        it needs some 1000 rows · columns / epsilon to be of use, more with many columns. Values outside are clipped. A
+        `Ball` brings rows outside to its nearest point; its sides, for distances, are those of the cube around it. With
+        ``categories``, bounds are those of the remaining columns.
     categories : dict of {int or str: sequence}, default=None
         Public values of categorical columns (strings or any hashable values), by column number or name. Their
         combinations, 16384 at most, are split before the numeric columns ("rows"), or have a grid each
@@ -185,6 +186,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         -----
         NoiseFillsBoxWarning
             With "wasserstein", if the noise is so large that the result says nothing about the rows; before it is paid.
+        TooFewUnitsWarning
+            With ``bounds="private"``, if the released number of rows is too small to find them.
         """
         schema, rows, columns = self._check_rows(X)
         n_features = self.n_features_in_ if columns is None else len(columns.numeric)
@@ -193,8 +196,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if box is not None and self.out_of_bounds == "raise":
             rows = rows.map(partial(_inside, box=box))
         n_rows = rows.n_rows  # where rows lie in blocks, all are read and checked before anything is paid
-        assumptions = ("names and types of the columns are public",)  # rows come back in the same table
-        assumptions += ("bounds are public",) if box is not None and n_features else ()
+        assumptions = ("bounds are public",) if box is not None and n_features else ()
         if self.metric == "rows":
             mechanism = self._hierarchy(n_features, box, resolution, columns)
             terms = {"unit": "row", "adjacency": "add-remove"}
@@ -210,7 +212,13 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             warn_if_noise_fills_box(mechanism)
         with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
             released = mechanism.run(rows, release)
-        box, weights = released if self.metric == "rows" else (box, released)
+        if self.metric == "rows":
+            found, weights, size = released
+            if box is None:
+                warn_if_too_few(size, mechanism.box.least_rows, "row", type(self).__name__, n_features)
+            box = found
+        else:
+            weights = released
         kind = "cells" if self.metric == "rows" else "nodes"
         if columns is not None:  # one axis for the combinations
             weights = weights.reshape(columns.n_combinations, *weights.shape[weights.ndim - n_features :])

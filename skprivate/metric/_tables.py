@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from skprivate._bounds import column_label
 from skprivate._sklearn import _MISSING
-from skprivate._validation import validate_data
+from skprivate._validation import TEXT_ADVICE, validate_data
 from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned
 
 FloatArray = NDArray[np.float64]
@@ -178,8 +178,8 @@ def numbers(cells: NDArray[Any], label: str) -> FloatArray:
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"column {label} of X holds values that are missing or not numbers: could not convert to float, the "
-            "argument must be a string that reads as a number, or a number. Encode such a column by a public rule, "
-            "list its values in categories (MetricPrivateSynthesizer), or leave it out."
+            f"argument must be a string that reads as a number, or a number. {TEXT_ADVICE}. MetricPrivateSynthesizer "
+            "takes such a list as categories."
         ) from None
 
 

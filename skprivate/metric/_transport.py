@@ -49,27 +49,6 @@ def assignment_cost(cost: FloatArray) -> float:
     return float(cost[rows, columns].mean())
 
 
-def wasserstein_matrix(distances: FloatArray, p: FloatArray, q: FloatArray) -> float:
-    """Exact W1 between two probability vectors on a finite metric space, by linear programming."""
-    difference = p - q
-    source, target = np.flatnonzero(difference > 0), np.flatnonzero(difference < 0)
-    if source.size == 0 or target.size == 0:
-        return 0.0
-    cost = distances[np.ix_(source, target)].ravel()
-    n, m = source.size, target.size
-    columns = np.arange(n * m)
-    rows = np.concatenate([np.repeat(np.arange(n), m), n + np.tile(np.arange(m), n)])
-    system = csr_array((np.ones(2 * n * m), (rows, np.concatenate([columns, columns]))), shape=(n + m, n * m))
-    # One of the balances follows from the others; rounding would make all of them together infeasible.
-    balance = np.concatenate([difference[source], -difference[target]])
-    found: Any = linprog(  # type: ignore[call-overload]
-        cost, A_eq=system[:-1], b_eq=balance[:-1], bounds=(0, None), method="highs"
-    )
-    if found.status != 0:
-        raise RuntimeError(f"the transport problem was not solved: {found.message}")
-    return float(found.fun)
-
-
 def wasserstein_grid(p: FloatArray, q: FloatArray, ground: GroundNorm = "linf") -> float:
     """W1 between two measures on the same grid of the unit cube, by minimum-cost flow.
 

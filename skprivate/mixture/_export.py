@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._labels import plain
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._ppm_halfspace_classifier import PPMHalfspaceClassifier
-from skprivate.mixture._roles import plain
 
 #: Coefficients below this share of a constraint's largest one are rounding.
 _NEGLIGIBLE = 1e-9

@@ -12,13 +12,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._labels import PUBLIC_LABELS, plain
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.mixture._planning import selection_loss
 from skprivate.mixture._problem import LinearConstraints, margins
 from skprivate.mixture._reading import read_problem
-from skprivate.mixture._roles import plain
 from skprivate.mixture._strategy import make_mechanism
 
 logger = logging.getLogger(__name__)
@@ -276,7 +276,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             which = f"with label {plain(roles.classes[roles.private_index])!r}"
         assumptions = [f"exactly the rows {which} are private, all others are public"]
         if self.classes is None:
-            assumptions.append("the label set is public")
+            assumptions.append(PUBLIC_LABELS)
         if self.adjacency == "replace-one":
             assumptions.append("the number of private rows is public")
         return tuple(assumptions)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
-from skprivate._sklearn import check_class_labels
+from skprivate._labels import check_classes, distinct, encode_classes, label_array, plain, together
 from skprivate.mixture._selection import ErrorWeights, Integers
 from skprivate.privacy import warn_caller
 
@@ -20,11 +20,6 @@ _CUSTOMARY = ({0, 1}, {-1, 1})
 
 class ProtectedLabelWarning(UserWarning):
     """A default, not the user, decided which label's rows are protected; all others count as published."""
-
-
-def plain(label: Any) -> Any:
-    """A label as Python writes it."""
-    return label.item() if isinstance(label, np.generic) else label
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,18 +66,19 @@ def assign_roles(
     ``simulated`` fits protect nobody, so they go on with a warning where others must be told whom to protect. No
     error text holds a label or count that only private rows decide.
     """
-    check_class_labels(y)
     label_set = _label_set(y, classes, private_label, adjacency)
+    codes = encode_classes(y, label_set, strict=True)
     mask = None if private is None else check_mask(private, y)
     if private_label is not None:
         # Without a mask a label tells no more than who is private; with one, only labels of public rows are shown.
-        known = label_set if mask is None or classes is not None else np.unique(y[~mask])
+        found = range(2) if mask is None or classes is not None else np.unique(codes[~mask])
+        known = [label_set[code] for code in found]
         index = _stated_index(label_set, private_label, known)
     elif mask is not None:
-        index = _index_beside(y[~mask], label_set)
+        index = _index_beside(codes[~mask])
     else:
         index = _default_index(label_set, simulated)
-    has_private_label = y == label_set[index]
+    has_private_label = np.asarray(codes == index)
     if mask is None:
         mask = has_private_label.copy()
     if adjacency == "replace-one" and not mask.any():
@@ -90,28 +86,27 @@ def assign_roles(
             "There are no private rows, so there is nothing to protect: check the parameter private, or use a "
             "classifier without privacy."
         )
-    return Roles(label_set, index, mask, has_private_label, private is None)
+    return Roles(label_array(label_set), index, mask, has_private_label, private is None)
 
 
-def _stated_index(label_set: NDArray[Any], private_label: Any, known: NDArray[Any]) -> int:
-    matches = np.flatnonzero(label_set == private_label)
-    if matches.size != 1:
+def _stated_index(label_set: list[Any], private_label: Any, known: list[Any]) -> int:
+    if plain(private_label) not in label_set:
         raise ValueError(
-            f"private_label must be one of the two labels{' of y, public rows have' if known.size < 2 else ''} "
-            f"{known.tolist()}, got {private_label!r}."
+            f"private_label must be one of the two labels{' of y, public rows have' if len(known) < 2 else ''} "
+            f"{known}, got {private_label!r}."
         )
-    return int(matches[0])
+    return label_set.index(plain(private_label))
 
 
-def _index_beside(public_labels: NDArray[Any], label_set: NDArray[Any]) -> int:
+def _index_beside(public_codes: NDArray[Any]) -> int:
     """With a mask the label protects nobody, it only says which side is enclosed: the one that public rows have."""
-    present = np.isin(label_set, public_labels)
+    present = np.isin([0, 1], public_codes)
     return int(np.flatnonzero(~present)[0]) if present.sum() == 1 else 1
 
 
-def _default_index(label_set: NDArray[Any], simulated: bool) -> int:
+def _default_index(label_set: list[Any], simulated: bool) -> int:
     """The larger label, where custom or a simulation allows to guess; the guess is announced."""
-    other, larger = label_set.tolist()
+    other, larger = label_set
     state_it = f"private_label={larger!r} (or {other!r}, the other way round)"
     if {other, larger} not in _CUSTOMARY and not simulated:
         raise ValueError(
@@ -127,15 +122,15 @@ def _default_index(label_set: NDArray[Any], simulated: bool) -> int:
     return 1
 
 
-def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str) -> NDArray[Any]:
+def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str) -> list[Any]:
     if classes is None:
         if adjacency == "add-remove":
             raise ValueError(
                 "With adjacency='add-remove' it is not public whether any private row exists, so the labels cannot "
                 "be read off y: pass the label set as classes=(label, label)."
             )
-        label_set = np.unique(y)
-        if label_set.size > 2:
+        label_set = distinct(y)
+        if len(label_set) > 2:
             label = "label" if private_label is None else repr(private_label)
             # scikit-learn's common checks ask for the first two sentences.
             raise ValueError(
@@ -143,17 +138,15 @@ def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str
                 f"private against all others: merge the others first, y = (y == {label}), and pass "
                 "private_label=True."
             )
-        if label_set.size < 2:
+        if len(label_set) < 2:
             raise ValueError(
                 "y must hold two classes, got one class only. Pass the label set as classes=(label, label) if the "
                 "other label may be absent."
             )
         return label_set
-    label_set = np.unique(np.asarray(classes))
-    if label_set.size != 2 or np.size(classes) != 2:
+    label_set = together([check_classes(classes)])
+    if len(label_set) != 2:
         raise ValueError(f"classes must hold two different labels, got {classes!r}.")
-    if not np.isin(y, label_set).all():
-        raise ValueError(f"y must hold no labels but classes={label_set.tolist()}.")
     return label_set
 
 

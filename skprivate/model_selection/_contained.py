@@ -33,7 +33,6 @@ from skprivate.model_selection._candidates import (
 from skprivate.model_selection._fit_price import ContainedLedger, FitPrice, fit_price, release_of
 from skprivate.model_selection._parts import Rows
 from skprivate.privacy import PrivacyEvent, PrivacyGuarantee, PrivacyLedger
-from skprivate.privacy._risk_target import apart_from_target
 from skprivate.privacy._tape import run_tape
 
 #: Nothing is refused in a dry run.
@@ -133,8 +132,7 @@ class Priced:
             if all(step.place.copies == 1 for step in steps):
                 self._counts[number] = (1,) * len(steps)
             else:
-                with apart_from_target():
-                    self._counts[number] = self._fit_whole(clone(self.candidates[number].estimator)).counts
+                self._counts[number] = self._fit_whole(clone(self.candidates[number].estimator)).counts
         return self._counts[number]
 
     def _ask(self, number: int, epsilon: float, delta: float) -> FitPrice:
@@ -142,10 +140,9 @@ class Priced:
         try:
             model = with_budget(candidate, self.counts(number), epsilon, delta, None, self.labels)
             (step, *others) = private_steps(model)
-            with apart_from_target():
-                if others or step.place.copies != 1 or step.place.demands:
-                    return self._fit_whole(model)
-                return self._fit_until_priced(model, step.model)
+            if others or step.place.copies != 1 or step.place.demands:
+                return self._fit_whole(model)
+            return self._fit_until_priced(model, step.model)
         except Exception as error:
             error.add_note(
                 f"In a trial of the candidate {candidate.params}, before anything was drawn or spent."

@@ -13,16 +13,23 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d
 
 from skprivate._best_model import BestModelMixin
+from skprivate._labels import distinct, label_array, public_labels, read_labels, read_targets
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.inspection import guarantee_of
 from skprivate.inspection._leaves import is_private
-from skprivate.model_selection._candidates import Candidate, check_candidate, draw_candidates, tell_apart
+from skprivate.model_selection._candidates import (
+    Candidate,
+    check_candidate,
+    draw_candidates,
+    private_steps,
+    tell_apart,
+)
 from skprivate.model_selection._contained import Priced, released
 from skprivate.model_selection._fit_price import FitPrice
 from skprivate.model_selection._parts import Parts, Rows, deal
-from skprivate.model_selection._scoring import SCORES, private_score, targets
+from skprivate.model_selection._scoring import SCORES, private_score
 from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
 from skprivate.partitions import is_partitioned
 from skprivate.privacy import Adjacency, PrivacyUnit, plan_search
@@ -233,6 +240,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             check_candidate(candidate, self.ledger)
             tell_apart(candidate, self.public_seed)
         rows = self._rows(X, y, user_ids, private)
+        for candidate in candidates:
+            for step in private_steps(candidate.estimator):
+                read_labels(rows.y, **public_labels(step.model))
         parts = deal(rows, user_ids, self.validation_fraction, self.public_seed, by_user=user_ids is not None)
         if not len(parts.train.y):
             raise ValueError(
@@ -241,7 +251,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             )
         models = [candidate.estimator for candidate in candidates]
         # That it is the set of all labels, rather than of those on one part, keeps every score defined.
-        labels = np.unique(rows.y) if all(map(is_classifier, models)) else None
+        labels = label_array(distinct(rows.y)) if all(map(is_classifier, models)) else None
         priced = Priced(candidates, parts.train, labels)
         mechanism, price = self._mechanism(candidates, priced, rows, parts)
         if user_ids is not None and price.unit is not PrivacyUnit.USER:
@@ -274,6 +284,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         """Rows, checked as far as no candidate checks them: those that are held out are not fitted on."""
         kinds = [getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", ())]
         single = all(map(is_private, self._models()))
+        y = read_targets(y, numbers=not all(map(is_classifier, self._models())))
         finite = (
             True
             if single and not all(get_tags(m).input_tags.allow_nan for m in self._models())
@@ -286,7 +297,6 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             checked, y = X, column_or_1d(y)
         else:
             checked, y = validate_data(self, X, y, ensure_all_finite=finite)
-        y = targets(y, numbers=not all(map(is_classifier, self._models())))
         given = {"user_ids": user_ids, "private": private}
         metadata = {name: values for name, values in given.items() if values is not None}
         for name, values in metadata.items():

@@ -27,7 +27,6 @@ from skprivate.privacy import (
     interval_contributions,
     plan_search,
 )
-from skprivate.user_level._candidate_losses import one_kind_of_targets
 
 FloatArray = NDArray[np.float64]
 #: Steps of a score's range, and what one unit counts for in the noisy number of units beside the sum, as powers of two.
@@ -203,11 +202,3 @@ def private_score(
             f"scoring must be a score of numbers, or a callable, for a regressor, got {scoring!r}."
         )
     return PrivateScore(name, low, high, adjacency, batch)
-
-
-def targets(y: NDArray[Any], *, numbers: bool) -> NDArray[Any]:
-    """Targets in a type that none of them decides for the others."""
-    y = one_kind_of_targets(np.asarray(y))
-    if numbers and y.dtype.kind not in "biuf":
-        raise TypeError(f"y must hold numbers for this scoring, got dtype {y.dtype}.")
-    return y

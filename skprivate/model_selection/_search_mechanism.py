@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from skprivate._identifiers import KEEPS_IDENTIFIER, KEEPS_PLACE
+from skprivate._labels import PUBLIC_LABELS
 from skprivate.inspection import check_pipeline
 from skprivate.model_selection._candidates import stated_classes
 from skprivate.model_selection._contained import Priced, fit_contained, with_budget
@@ -168,7 +169,7 @@ def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tupl
     if search.priced.labels is not None:
         stated = [stated_classes(candidate.estimator) for candidate in search.priced.candidates]
         if any(classes is None for each in stated for classes in each):
-            said.append("the set of labels is public")
+            said.append(PUBLIC_LABELS)
         if not all(stated):
             said.append("the set of labels in each part of the data is public")
     if not search.raises:

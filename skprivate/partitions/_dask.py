@@ -26,10 +26,6 @@ class Failure:
     """What went wrong in a block, as a value.
 
     Dask writes the arguments of a task that raises, the rows among them, to its logs; so no task raises.
-
-    Parameters
-    ----------
-    error : Exception
     """
 
     def __init__(self, error: Exception) -> None:
@@ -220,17 +216,7 @@ def _gather(parts: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
 
 
 def lazily(collection: Any, function: Any) -> Any:
-    """A function of rows over a Dask collection: a lazy array, or a DataFrame where it returns frames.
-
-    Parameters
-    ----------
-    collection : dask.array.Array or dask.dataframe.DataFrame
-    function : RowMethod
-
-    Returns
-    -------
-    dask.array.Array or dask.dataframe.DataFrame
-    """
+    """A function of rows over a Dask collection: a lazy array, or a DataFrame where it returns frames."""
     meta = function.nothing
     if type(collection).__name__ == "DataFrame":
         return collection.map_partitions(function, meta=meta, enforce_metadata=False)

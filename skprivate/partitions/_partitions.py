@@ -114,25 +114,6 @@ class Partitions(ABC):
         found: list[Counts] = self.gather(partial(_occurrences, keys=keys), _merge_counts)
         return found
 
-    def distinct(self, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-        """The different values in all blocks, which must be public: they come to the caller.
-
-        Parameters
-        ----------
-        values : callable
-            From a block to an array of numbers, of strings, …: of one kind in all blocks that have rows.
-
-        Returns
-        -------
-        ndarray
-
-        Raises
-        ------
-        TypeError
-            If they are of several kinds, or cannot be ordered.
-        """
-        return np.asarray(self.gather(partial(_different, values=values), _merge_different))
-
     @property
     def empty_block(self) -> Any:
         """What the functions given to `map` make of a block without rows."""
@@ -240,18 +221,6 @@ def _merge_counts(parts: list[list[Counts]]) -> list[Counts]:
         np.add.at(total, inverse, counts)
         merged.append((occupied, total))
     return merged
-
-
-def _different(block: Any, values: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-    return np.unique(values(block))
-
-
-def _merge_different(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    found = [part for part in parts if len(part)] or parts[:1]
-    # NumPy makes strings of numbers beside strings.
-    if len({"number" if part.dtype.kind in "biuf" else part.dtype.kind for part in found}) > 1:
-        raise TypeError("blocks hold values of several kinds where one is needed: numbers, strings, …")
-    return np.unique(np.concatenate(found))
 
 
 def beside_block(beside: Sequence[Any] | None, number: int) -> tuple[Any, ...]:

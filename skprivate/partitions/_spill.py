@@ -69,10 +69,6 @@ def deal(
         Arrays with one entry a row, of the same types and shapes in all blocks.
     place : callable
     spill : Spill
-
-    Returns
-    -------
-    callable
     """
     dtype: np.dtype[Any] | None = None
     starts: list[int] = []
@@ -119,17 +115,7 @@ class _Dealt:
 
 
 def keep(blocks: Iterable[Any], spill: Spill) -> Callable[[], Iterator[Any]]:
-    """Write blocks as they are; returns a function that reads them.
-
-    Parameters
-    ----------
-    blocks : iterable
-    spill : Spill
-
-    Returns
-    -------
-    callable
-    """
+    """Write blocks as they are; returns a function that reads them."""
     kept = []
     for block in blocks:
         arrays: list[pickle.PickleBuffer] = []

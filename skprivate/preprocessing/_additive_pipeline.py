@@ -12,10 +12,11 @@ from sklearn import get_config
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, check_consistent_length, get_tags
+from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 
-from skprivate._sklearn import _num_samples, without_entries
+from skprivate._labels import public_labels, read_labels, read_numbers
+from skprivate._sklearn import _num_samples
 from skprivate._validation import validate_data
 from skprivate.partitions import is_partitioned
 from skprivate.preprocessing._budget import selection_price
@@ -144,17 +145,14 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
 
 def _check_targets(X: Any, y: Any, model: Any) -> None:
     """What any model refuses, and those of this package, which they would see after the knots are paid for."""
+    numeric = is_regressor(model)
+    y = read_numbers(y) if numeric else read_labels(y, **public_labels(model))
     if y is not None and not isinstance(y, str):
         check_consistent_length(X, y)
-        try:
-            check_array(y, accept_sparse=True, input_name="y", ensure_2d=False, allow_nd=True, dtype=None)
-        except ValueError as error:
-            raise ValueError(without_entries(str(error))) from None
-    numeric = is_regressor(model)
     if type(model).__module__.startswith("skprivate.") and (numeric or is_classifier(model)):
         outputs = get_tags(model).target_tags.multi_output
         rows = np.zeros((_num_samples(X), 1))
-        validate_data(clone(model), rows, y, dtype=np.float64, y_numeric=numeric, multi_output=outputs)
+        validate_data(clone(model), rows, y, dtype=np.float64, multi_output=outputs)
 
 
 def splines_in(step: Any, *, fitted: bool) -> Any:

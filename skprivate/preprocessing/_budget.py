@@ -45,10 +45,6 @@ def selection_price(count: int, epsilon: float, delta: float) -> float:
     count : int
     epsilon, delta : float
         The budget; with δ > 0, many selections cost less than their sum.
-
-    Returns
-    -------
-    float
     """
     pure = epsilon / count
     if delta == 0:

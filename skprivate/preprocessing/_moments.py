@@ -101,10 +101,6 @@ def sum_sensitivities(adjacency: Adjacency) -> tuple[int, float]:
     distances are those between ends of the curve: with d = z − z′ and s = z + z′, |d| ≤ 2 − |s|, the squared ℓ2
     distance d²(1 + s²) is at most 4 (s = 0), the ℓ1 distance |d|(1 + |s|) at most 9/4 (s = ½). From 0 they are
     at most 3/2 and 2.
-
-    Parameters
-    ----------
-    adjacency : Adjacency
     """
     if adjacency is Adjacency.REPLACE_ONE:
         return 9 * ONE // 4, float(2 * ONE)

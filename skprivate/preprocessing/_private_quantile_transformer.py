@@ -22,10 +22,10 @@ from skprivate.preprocessing._columns import (
     unit_assumptions,
     unit_name,
 )
-from skprivate.preprocessing._few import warn_if_too_few
 from skprivate.preprocessing._quantile_edges import ColumnQuantiles, outer_edges
 from skprivate.privacy import Adjacency
 from skprivate.privacy._quantiles import MOST_BINS
+from skprivate.privacy._warnings import warn_if_too_few
 
 
 class PrivateQuantileTransformer(

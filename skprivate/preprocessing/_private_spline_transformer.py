@@ -22,11 +22,11 @@ from skprivate.preprocessing._columns import (
     unit_assumptions,
     unit_name,
 )
-from skprivate.preprocessing._few import warn_if_too_few, warn_that_columns_pass
 from skprivate.preprocessing._quantile_edges import ColumnQuantiles
 from skprivate.preprocessing._spline_basis import b_splines, edges_of, smooth_splines
 from skprivate.privacy import Adjacency
 from skprivate.privacy._quantiles import MOST_BINS
+from skprivate.privacy._warnings import TooFewUnitsWarning, warn_caller, warn_if_too_few
 
 #: Knots of "auto", the most first, and those where the number of units is not public.
 KNOTS, KNOTS_UNTOLD = (17, 9, 5), 9
@@ -223,7 +223,7 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         ) as release:
             inner = mechanism.run(data, release)
         if not mechanism.n_bins:
-            warn_that_columns_pass(n_units, unit_name(user_ids), type(self).__name__, n_columns)
+            _warn_that_columns_pass(n_units, unit_name(user_ids), type(self).__name__, n_columns)
             self._splines, self.n_outputs_, self.row_bound_ = None, 1, np.inf
             self.knots_, self.n_knots_ = [np.empty(0)] * n_columns, np.zeros(n_columns, dtype=int)
             return self
@@ -330,3 +330,12 @@ class PrivateSplineTransformer(PrivateEstimatorMixin, TransformerMixin, BaseEsti
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _warn_that_columns_pass(n_units: int | None, unit: str, name: str, n_columns: int) -> None:
+    """Warn that a public number of units was found too small to pay for anything."""
+    warn_caller(
+        f"{n_units} {unit}s are too few for knots of {n_columns} column(s) at this budget: {name} hands them on as "
+        "they are and spends nothing. Raise epsilon, transform fewer columns, or set n_knots.",
+        TooFewUnitsWarning,
+    )

@@ -21,9 +21,9 @@ from skprivate.preprocessing._columns import (
     unit_assumptions,
     unit_name,
 )
-from skprivate.preprocessing._few import warn_if_too_few
 from skprivate.preprocessing._moments import ColumnMoments
 from skprivate.privacy import Adjacency
+from skprivate.privacy._warnings import warn_if_too_few
 
 
 class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -38,7 +38,6 @@ from skprivate.privacy._release import Release, open_release
 from skprivate.privacy._repeated import Selected, select_repeatedly
 from skprivate.privacy._repetitions import Repetitions
 from skprivate.privacy._risk import PrivacyRisk, epsilon_of_risk
-from skprivate.privacy._risk_target import RiskTarget
 from skprivate.privacy._simulation import (
     SimulatedNoiseError,
     SimulatedNoiseWarning,
@@ -72,7 +71,6 @@ __all__ = [
     "Quote",
     "Release",
     "Repetitions",
-    "RiskTarget",
     "SearchPlan",
     "Selected",
     "SelectionRule",

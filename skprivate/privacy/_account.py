@@ -58,7 +58,6 @@ class ReleaseAccount:
     """Budget, plan, ledger entry and random bits of one release."""
 
     #: Whether nothing is drawn beside the plan, not even for a price that rounds to nothing.
-    _only_planned = False
 
     def __init__(
         self,
@@ -175,12 +174,6 @@ class ReleaseAccount:
             if all(self._planned.get(event, 0) >= count for event, count in events.items()):
                 for event, count in events.items():
                     self._planned[event] -= count
-            elif self._only_planned:
-                raise BudgetExceededError(
-                    f"{self._label or 'this release'} keeps to a risk by what it planned, so nothing else is drawn.",
-                    required=(compose_epsilon(events), 0.0),
-                    remaining=(0.0, 0.0),
-                )
             else:
                 self._pay(count_events([*self._paid.items(), *events.items()]))
 

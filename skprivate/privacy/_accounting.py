@@ -108,12 +108,6 @@ def rough_delta(events: Events, epsilon: float) -> float:
     return _compose_delta(frozenset(count_events(events).items()), float(epsilon))
 
 
-def upper_bound_epsilon(events: Events, delta: float) -> float:
-    """The cheap bounds of `compose_epsilon` alone, in microseconds: pure sum, zCDP, and pure sum beside zCDP."""
-    counts = frozenset(count_events(events).items())
-    return _cheap_epsilon(counts, delta)
-
-
 def within_budget(events: Events, epsilon: float, delta: float) -> bool:
     """Whether the ``events`` are proven to fit (ε, δ): `compose_epsilon` at most ε, cheapest bounds first."""
     counts = frozenset(count_events(events).items())

@@ -115,10 +115,6 @@ def weigh(cells: IntArray, units: IntArray | None, total: int) -> WeightedCells:
     total : int
         Weight of a unit. The i-th of its m rows, in the order of cells, gets ⌊(i+1)·total/m⌋ − ⌊i·total/m⌋: they add
         up to the total, and the weight in a cell is the same for every order of the rows.
-
-    Returns
-    -------
-    WeightedCells
     """
     if units is None:
         occupied, counts = np.unique(cells, return_counts=True)
@@ -139,16 +135,7 @@ def weigh(cells: IntArray, units: IntArray | None, total: int) -> WeightedCells:
 
 
 def merge_cells(parts: Sequence[WeightedCells]) -> WeightedCells:
-    """Weights in every cell of several parts together.
-
-    Parameters
-    ----------
-    parts : sequence of WeightedCells
-
-    Returns
-    -------
-    WeightedCells
-    """
+    """Weights in every cell of several parts together."""
     if len(parts) == 1:
         return parts[0]
     cells = np.concatenate([part.cells for part in parts])

@@ -59,10 +59,6 @@ def channel_price(weights: Int64Array, distances: ArrayLike) -> float:
         Every row has the same sum.
     distances : array-like of shape (n_states, n_states)
 
-    Returns
-    -------
-    float
-
     Raises
     ------
     ValueError

@@ -15,7 +15,6 @@ from skprivate.privacy._ledger_quote import Quote
 from skprivate.privacy._ledger_reserve import Reserves
 from skprivate.privacy._ledger_store import FileStore, MemoryStore
 from skprivate.privacy._ledger_terms import HasTerms, checked_terms
-from skprivate.privacy._risk_target import RiskTarget
 
 __all__ = ["DamagedLedgerError", "LedgerEntry", "PrivacyLedger"]
 
@@ -38,8 +37,8 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
         File of the ledger. Created if it does not exist; else opened, and what is given here must be
         what it was created with (`PrivacyLedger.open` opens it without the numbers). None keeps the
         ledger in the memory of this process: its threads share it, and it refuses to be pickled.
-    epsilon : float or RiskTarget
-        Budget ε > 0 of all releases together; a `RiskTarget` stands for the largest one that keeps to it.
+    epsilon : float
+        Budget ε > 0 of all releases together.
     delta : float, default=0.0
         Budget δ in [0, 1) of all releases together.
     unit : PrivacyUnit or str, default=None
@@ -131,7 +130,7 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        epsilon: float | RiskTarget,
+        epsilon: float,
         delta: float = 0.0,
         unit: str | None = None,
         adjacency: str | None = None,

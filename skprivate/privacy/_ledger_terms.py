@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from skprivate.privacy._dialect import delta_number, member, must_be, one_of, positive
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
 from skprivate.privacy._ledger_rules import COMPOSITIONS
-from skprivate.privacy._risk_target import RiskTarget
 from skprivate.privacy._simulation import SimulatedNoiseError
 
 #: ε per unit of one distance does not add up with ε per unit of another: a ledger names the distance.
@@ -107,11 +106,6 @@ def checked_terms(
 ) -> Terms:
     """Terms of a new ledger, or an error that names what is not allowed."""
     delta = delta_number(delta)
-    if isinstance(epsilon, RiskTarget):
-        if str(adjacency).startswith(_METRIC):
-            why = "What an attacker can know depends on a distance there."
-            raise ValueError(must_be("epsilon", "a number under metric privacy", epsilon, why))
-        epsilon = epsilon.epsilon(delta)
     epsilon = positive("epsilon", epsilon)
     if composition not in COMPOSITIONS:
         raise ValueError(must_be("composition", one_of(COMPOSITIONS), composition))

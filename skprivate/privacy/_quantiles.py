@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skprivate.privacy._cells import Grid, WeightedCells
-from skprivate.privacy._events import BoundedRangeEvent, PrivacyEvent
 from skprivate.privacy._guarantee import Adjacency
 from skprivate.privacy._lattice import FloatArray, IntArray
 
@@ -54,10 +53,6 @@ def median_costs(data: WeightedCells, low: int, high: int) -> Runs:
     data : WeightedCells
         Cells beyond low and high count as those.
     low, high : int
-
-    Returns
-    -------
-    Runs
     """
     cells, weights = data.cells, data.weights
     if len(cells) and (cells[0] < low or cells[-1] > high or not (cells[1:] > cells[:-1]).all()):
@@ -245,11 +240,6 @@ def split_costs(data: WeightedCells, low: int, high: int, left: int, n_bins: int
 def quantile_levels(n_bins: int) -> int:
     """Number of selections of `private_quantiles`, the one of a median included."""
     return 1 + (n_bins - 1).bit_length()
-
-
-def quantile_events(n_bins: int, epsilon: float) -> list[tuple[PrivacyEvent, int]]:
-    """Events of `private_quantiles` with the price ``epsilon`` for every level."""
-    return [(BoundedRangeEvent(epsilon), quantile_levels(n_bins))]
 
 
 def private_centre(

@@ -129,10 +129,6 @@ def bit_source(random_state: RandomStateLike = None) -> BitSource:
     random_state : int, numpy.random.RandomState or None, default=None
         ``None``: entropy of the operating system. Otherwise a seeded simulation; a RandomState is advanced by
         one draw.
-
-    Returns
-    -------
-    BitSource
     """
     seed = _seed(random_state)
     return SystemBitSource() if seed is None else SeededBitSource(seed)

@@ -15,7 +15,6 @@ from skprivate.privacy._draws import Draws
 from skprivate.privacy._events import Events
 from skprivate.privacy._guarantee import Adjacency, PrivacyUnit, check_metric
 from skprivate.privacy._ledger import PrivacyLedger
-from skprivate.privacy._risk_target import refuse_while_planning
 
 
 class Release(ReleaseAccount, Draws):
@@ -111,7 +110,6 @@ def open_release(
         raise TypeError(
             f"ledger must be a PrivacyLedger or None, got {kind}. PrivacyLedger(epsilon=…) makes one."
         )
-    refuse_while_planning(label)
     return Release(
         epsilon=positive("epsilon", epsilon),
         delta=delta_number(delta),

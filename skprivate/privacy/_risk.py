@@ -12,7 +12,7 @@ at the best one costs tightness only. With e^ε as the variable the first is con
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -86,43 +86,23 @@ class PrivacyRisk:
 
 def risk_of(guarantee: PrivacyGuarantee, prior: float, fpr: float, distance: float | None) -> PrivacyRisk:
     """What `PrivacyGuarantee.risk` returns."""
-    rates = rates_of(guarantee, prior, fpr, distance, ("tpr", "advantage", "best_guess", "posterior"))
-    return PrivacyRisk(fpr=fpr, prior=prior, **rates)
-
-
-def rates_of(
-    guarantee: PrivacyGuarantee, prior: float, fpr: float, distance: float | None, names: Iterable[str]
-) -> dict[str, float]:
-    """Some of the numbers of a `PrivacyRisk`, by their names: each takes a search, or sharp values of the curve."""
     for name, value in (("prior", prior), ("fpr", fpr)):
         if not 0 < value < 1:
             raise ValueError(f"{name} must be a number between 0 and 1, both excluded, got {value!r}.")
     curve, rough, reach = _curve(guarantee, distance)
-
-    @cache
-    def tpr() -> float:
-        return _largest_tpr(curve, rough, reach, fpr)
-
-    def advantage() -> float:
-        return min(curve(0.0), 1.0)
-
-    def best_guess() -> float:
-        less, more = sorted((prior, 1 - prior))
-        # p·t + (1 − p)(1 − f) = (1 − p) + p·(t − e^ε f) with e^ε = (1 − p)/p.
-        guess = min(more + less * curve(_down(math.log(more / less))), 1.0) * (1 + _ULP)
-        return min(max(guess, more), 1.0)
-
-    def posterior() -> float:
-        hit, wrong = prior * tpr(), (1 - prior) * fpr
-        return min(hit / (hit + wrong) * (1 + _ULP), 1.0)
-
-    every: dict[str, Callable[[], float]] = {
-        "tpr": tpr,
-        "advantage": advantage,
-        "best_guess": best_guess,
-        "posterior": posterior,
-    }
-    return {name: every[name]() for name in names}
+    tpr = _largest_tpr(curve, rough, reach, fpr)
+    less, more = sorted((prior, 1 - prior))
+    # p·t + (1 − p)(1 − f) = (1 − p) + p·(t − e^ε f) with e^ε = (1 − p)/p.
+    guess = min(more + less * curve(_down(math.log(more / less))), 1.0) * (1 + _ULP)
+    hit, wrong = prior * tpr, (1 - prior) * fpr
+    return PrivacyRisk(
+        fpr=fpr,
+        tpr=tpr,
+        advantage=min(curve(0.0), 1.0),
+        prior=prior,
+        best_guess=min(max(guess, more), 1.0),
+        posterior=min(hit / (hit + wrong) * (1 + _ULP), 1.0),
+    )
 
 
 def trade_off_of(guarantee: PrivacyGuarantee, fpr: ArrayLike, distance: float | None) -> FloatArray:

@@ -294,19 +294,6 @@ def discrete_gaussians(multiples: Int64Array, unit_bits: int, columns: int, sour
     return result.reshape(multiples.size, columns)
 
 
-def uniform_below(n: int, size: int, source: BitSource) -> Int64Array:
-    """Draw ``size`` exactly uniform integers of 0, …, n - 1 (1 <= n <= 2**63)."""
-    if not 1 <= n <= 2**63:
-        raise ValueError(f"n must lie between 1 and 2**63, got {n!r}.")
-    drop = np.uint64(64 - max((n - 1).bit_length(), 1))
-
-    def block(at_most: int) -> Int64Array:
-        values = source.words(at_most) >> drop
-        return values[values < n].astype(np.int64)
-
-    return _fill(_check_size(size), block, 1.5)
-
-
 def integer_noise(kind: str, scale: float | int | Fraction, size: int, source: BitSource) -> Int64Array:
     """Draw integer noise of ``kind`` "laplace" or "gaussian" and the given ``scale``.
 

@@ -79,13 +79,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class SearchCurve:
-    """The privacy curve of the best of K evaluations.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-    repetitions : Repetitions
-    """
+    """The privacy curve of the best of K evaluations."""
 
     evaluation: Evaluation
     repetitions: Repetitions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Iterator
@@ -19,6 +20,10 @@ class LargeDeltaWarning(UserWarning):
 
 class LedgerUnitWarning(UserWarning):
     """A ledger took its unit of account from a release that protects less than a row."""
+
+
+class TooFewUnitsWarning(UserWarning):
+    """There are too few rows or users for the budget: what was released hardly depends on the data."""
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
@@ -64,4 +69,16 @@ def warn_if_large(delta: float, n_units: int | None, unit: str, label: str = "")
             f"mechanism that publishes one {unit} picked at random as it is would be allowed. Use a delta below "
             f"1/n^1.1 = {n_units**-1.1:.1g}.",
             LargeDeltaWarning,
+        )
+
+
+def warn_if_too_few(n_units: float | None, needed: float, unit: str, name: str, n_columns: int) -> None:
+    """Warn if fewer units than ``needed`` are there, by a public number or a released one; None says nothing."""
+    if n_units is not None and n_units < needed:
+        found = f"{'about ' if isinstance(n_units, float) else ''}{round(n_units)} {unit}s"
+        warn_caller(
+            f"{found} are too few: {name} needs about {math.ceil(needed)} for {n_columns} column(s) at this budget, "
+            "and what it released hardly depends on the data. Raise epsilon, take fewer columns, or pass public bounds "
+            "(bounds=).",
+            TooFewUnitsWarning,
         )

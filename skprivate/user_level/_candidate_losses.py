@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -21,28 +20,6 @@ from skprivate.privacy._warnings import unheard
 
 FloatArray = npt.NDArray[np.float64]
 Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[[Any, Any], Any]
-
-
-def check_one_kind(targets: Iterable[Any]) -> None:
-    """Refuse a mixture of strings, numbers and others.
-
-    NumPy finds one type for all: one string, or one value of an odd type, would change all others' numbers.
-    """
-    kinds = {
-        str if issubclass(t, str) else Real if issubclass(t, Real | np.bool) else t
-        for t in map(type, targets)
-    }
-    if len(kinds) > 1:
-        raise TypeError("y must be all strings or all numbers, got several kinds.")
-
-
-def one_kind_of_targets(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Targets in a type that none of them decides for the others: float64 for numbers of any kind."""
-    if y.dtype == object:
-        check_one_kind(y)
-    if y.dtype.kind in "biuf" or (y.dtype == object and len(y) and isinstance(y[0], Real)):
-        return y.astype(np.float64)
-    return y
 
 
 def known_labels(models: Iterable[Any]) -> npt.NDArray[Any] | None:

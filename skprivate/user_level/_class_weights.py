@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skprivate._labels import plain
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import (
     GaussianEvent,
@@ -113,7 +114,7 @@ def balanced_weights(counts: FloatArray, fewest: float) -> FloatArray:
     return np.asarray(counts.sum() / (len(counts) * counts))
 
 
-def given_weights(class_weight: Any, classes: npt.NDArray[Any]) -> FloatArray:
+def given_weights(class_weight: Any, classes: list[Any]) -> FloatArray:
     """Weights of all classes from a mapping; 1 where it names none.
 
     Raises
@@ -123,13 +124,12 @@ def given_weights(class_weight: Any, classes: npt.NDArray[Any]) -> FloatArray:
     """
     if not isinstance(class_weight, Mapping):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}.")
-    known = {label.item() if isinstance(label, np.generic) else label: j for j, label in enumerate(classes)}
+    known = {label: j for j, label in enumerate(classes)}
     weights = np.ones(len(classes))
     for label, weight in class_weight.items():
-        plain = label.item() if isinstance(label, np.generic) else label
-        if plain not in known:
+        if plain(label) not in known:
             raise ValueError(f"class_weight names {label!r}, which is none of the classes.")
         if not isinstance(weight, Real) or not 1e-100 < float(weight) < 1e100:
             raise ValueError(f"class_weight[{label!r}] must be a positive finite number, got {weight!r}.")
-        weights[known[plain]] = float(weight)
+        weights[known[plain(label)]] = float(weight)
     return weights

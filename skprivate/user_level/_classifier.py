@@ -11,12 +11,21 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._labels import (
+    PUBLIC_LABELS,
+    check_classes,
+    distinct,
+    encode_classes,
+    label_array,
+    public_labels,
+    together,
+    two_or_more,
+)
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
-from skprivate.partitions import Partitions, linear_rows
+from skprivate.partitions import linear_rows
 from skprivate.user_level._class_weights import ClassCounts, given_weights
 from skprivate.user_level._losses import (
     LogisticLoss,
@@ -252,8 +261,10 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         -------
         self : UserLevelSGDClassifier
         """
-        checked = read_rows(self, X, user_ids, labels, blank=UserLevelSGDClassifier(), y=y)
-        classes = self._known_classes(checked)
+        given = None if self.classes is None else together([check_classes(self.classes)])
+        check = partial(labels, public=public_labels(self))
+        checked = read_rows(self, X, user_ids, check, blank=UserLevelSGDClassifier(), y=y)
+        classes = two_or_more(checked.gather(_labels, together) if given is None else given, self)
         if not isinstance(self.loss, str):
             check_custom_loss(self.loss)
             if len(classes) > 2:
@@ -277,12 +288,12 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             # What all classes share changes no probability, so it is noise alone.
             coef = coef - coef.mean(axis=0)
         self.class_weight_ = np.ones(len(classes)) if result.class_weights is None else result.class_weights
-        self.classes_ = classes
+        self.classes_ = label_array(classes)
         self.coef_ = coef[:, :n_features]
         self.intercept_ = coef[:, -1].copy() if self.fit_intercept else np.zeros(n_outputs)
         return self
 
-    def _mechanism(self, classes: np.ndarray, n_outputs: int, terms: Terms) -> Any:
+    def _mechanism(self, classes: list[Any], n_outputs: int, terms: Terms) -> Any:
         n_features = self.n_features_in_
         norm = float(np.sqrt(n_features)) if self.feature_norm is None else self.feature_norm
         loss: Any = self.loss
@@ -314,7 +325,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             classes=True,
         )
 
-    def _class_weights(self, classes: np.ndarray, terms: Terms) -> tuple[Terms, Any]:
+    def _class_weights(self, classes: list[Any], terms: Terms) -> tuple[Terms, Any]:
         """Weights of the classes or how they are found, and the terms of what is drawn after that."""
         if self.class_weight is None:
             return terms, None
@@ -326,25 +337,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         counts = ClassCounts(terms, len(classes), signed)
         return replace(terms, earlier=(*terms.earlier, *counts.events)), counts
 
-    def _known_classes(self, rows: Partitions) -> np.ndarray:
-        """The public labels: those that are given, or those that there are."""
-        classes = rows.distinct(_labels) if self.classes is None else np.unique(np.asarray(self.classes))
-        if len(classes) < 2:
-            raise ValueError(
-                f"Classifier can't train when only one class is present: got {len(classes)} class."
-            )
-        # Of the classes alone: how many labels there are beside how many rows is nobody's to be warned of.
-        check_classification_targets(np.repeat(classes, 3))
-        if classes.dtype.kind in "biuf":
-            numbers = classes.astype(np.float64)
-            if (numbers[1:] == numbers[:-1]).any():
-                raise ValueError(
-                    "classes must differ from each other as float64 numbers; use strings instead."
-                )
-        return classes
-
     def _assumptions(self) -> tuple[str, ...]:
-        return (*super()._assumptions(), "the set of labels is public")
+        return (*super()._assumptions(), PUBLIC_LABELS)
 
     def decision_function(self, X):
         """Linear predictor of each class; for two classes that of the second.
@@ -401,23 +395,13 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         return tags
 
 
-def _labels(rows: CheckedRows) -> np.ndarray:
-    found = np.unique(rows.y)
-    if len(found):
-        # Of the labels alone: how many there are beside how many rows is nobody's to be warned of.
-        check_classification_targets(np.repeat(found, 3))
-    return found
+def _labels(rows: CheckedRows) -> list[Any]:
+    return distinct(rows.y)
 
 
-def _with_codes(rows: CheckedRows, classes: np.ndarray) -> CheckedRows:
+def _with_codes(rows: CheckedRows, classes: list[Any]) -> CheckedRows:
     """Rows with the numbers of their classes, as floats; with −1 and 1 in a byte each for two classes."""
-    known, y = classes, rows.y
-    if len(y) and known.dtype.kind in "biuf" and y.dtype.kind in "biuf":
-        # Whether labels are stored as integers may depend on one of them; their values as float64 do not.
-        known, y = known.astype(np.float64), y.astype(np.float64)
-    codes = np.searchsorted(known, y) if len(y) else np.empty(0, dtype=np.int64)
-    if (known[np.minimum(codes, len(known) - 1)] != y).any():
-        raise ValueError("y has labels that are not in classes.")
+    codes = encode_classes(rows.y, classes, strict=True)
     if len(classes) == 2:
         return rows._replace(y=(2 * codes - 1).astype(np.int8))
     return rows._replace(y=codes.astype(np.float64))

@@ -75,10 +75,6 @@ def adaptive_descent(
         First iterate (released); by default the origin.
     pull : float
         Strength λ of a public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm at most 1.
-
-    Returns
-    -------
-    Course
     """
     rows, d = as_partitions(data), plan.n_coef
     terms = plan.split.terms

@@ -28,11 +28,6 @@ def first_residual(loss: Any, n_outputs: int) -> float:
 
     The least clipping radius, in norms of a row, at which the slope at the origin is that of the mean: a smaller one
     has no less noise there, since all votes are of norm 1 already, and exaggerates weak effects.
-
-    Parameters
-    ----------
-    loss : LinearLoss or CustomLoss
-    n_outputs : int
     """
     if isinstance(loss, LogisticLoss):
         return 0.5
@@ -45,11 +40,6 @@ def clip_noise(loss: Any, n_outputs: int) -> float:
     """c·√d·ν such that the noise of a clipping radius of c norms of a row costs `EXAGGERATION`; 0 if not known.
 
     The coefficients of `noise_ridge` without a penalty make the loss larger by ½·H times their variance.
-
-    Parameters
-    ----------
-    loss : LinearLoss or CustomLoss
-    n_outputs : int
     """
     curvature = CURVED * curvature_at_origin(loss, n_outputs)
     return math.sqrt(2.0 * EXAGGERATION * n_outputs * curvature)
@@ -61,11 +51,6 @@ def noise_ridge(loss: Any, n_outputs: int) -> float:
     Coordinates of a gradient have noise of variance c²·δ·ν²/d for a clipping radius of c norms √δ of a row,
     δ = d/n_outputs. With curvature H the coefficients have H⁻² times that, and the best shrinkage of a coefficient of
     variance 1/δ, a logit of deviation 1, is by H/(H + α) with α = c²·δ²·ν²/(d·H).
-
-    Parameters
-    ----------
-    loss : LinearLoss or CustomLoss
-    n_outputs : int
     """
     curvature = CURVED * curvature_at_origin(loss, n_outputs)
     return 1.0 / (n_outputs**2 * curvature) if curvature else 0.0

@@ -17,6 +17,7 @@ from skprivate._identifiers import (
     kinds_in_words,
     several_kinds,
 )
+from skprivate._labels import read_labels, read_numbers
 from skprivate._validation import validate_data
 from skprivate.partitions import InMemory, Partitions, Roles, as_partitions, is_partitioned, split_columns
 from skprivate.user_level._problems import UserData
@@ -53,16 +54,15 @@ def features_only(estimator: Any, X: Any, y: None = None, **options: Any) -> tup
 
 def numeric_target(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[FloatArray, FloatArray]:
     """Checked features and a target of numbers."""
-    X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, **options)
-    if y.dtype.kind in "US":
-        # One string in a list has made strings of all numbers, which some single-precision ones do not survive.
-        raise ValueError("y must hold numbers: could not convert a string to float.")
+    X, y = validate_data(estimator, X, read_numbers(y), dtype=np.float64, **options)
     return X, y.astype(np.float64, copy=False)
 
 
-def labels(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[FloatArray, npt.NDArray[Any]]:
-    """Checked features and labels of any kind."""
-    X, y = validate_data(estimator, X, y, dtype=np.float64, **options)
+def labels(
+    estimator: Any, X: Any, y: Any, *, public: dict[str, Any], **options: Any
+) -> tuple[FloatArray, npt.NDArray[Any]]:
+    """Checked features and labels of the kind of the public ones."""
+    X, y = validate_data(estimator, X, read_labels(y, **public), dtype=np.float64, **options)
     return X, y
 
 

@@ -13,6 +13,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._best_model import BestModelMixin
+from skprivate._labels import read_targets
 from skprivate._progress import gather
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
@@ -23,10 +24,8 @@ from skprivate.privacy._publish import published_copy
 from skprivate.privacy._warnings import unheard
 from skprivate.user_level._candidate_losses import (
     as_numbers,
-    check_one_kind,
     known_labels,
     named_labels,
-    one_kind_of_targets,
     user_losses,
 )
 from skprivate.user_level._difference_selection import DifferenceSelection
@@ -194,9 +193,8 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         -------
         self : UserLevelSelector
         """
-        if isinstance(y, list | tuple):
-            check_one_kind(y)
-        checked = read_rows(self, X, user_ids, _one_kind, blank=UserLevelSelector([]), y=y)
+        check = partial(_targets, public=self._public_labels())
+        checked = read_rows(self, X, user_ids, check, blank=UserLevelSelector([]), y=y)
         known = None
         if is_partitioned(X):
             known = None if callable(self.loss) else known_labels([model for _, model in self.estimators])
@@ -264,6 +262,13 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
             raise ValueError(f"rule='means' needs adjacency='replace-one', got {self.adjacency!r}.")
         return MeanSelection(self.epsilon, self.tau, max(self.bound, self.tau), len(self.estimators))
 
+    def _public_labels(self) -> dict[str, Any]:
+        """Labels that candidates predict, where they are compared with those of y."""
+        if self.loss not in ("auto", "zero_one"):
+            return {}
+        named = ((name, getattr(model, "classes_", None)) for name, model in self.estimators)
+        return {f"classes_ of {name!r}": np.ravel(classes) for name, classes in named if classes is not None}
+
     def _models(self) -> list[Any]:
         return [model for _, model in self.estimators or ()]
 
@@ -271,10 +276,12 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         return validate_data(self, X, reset=False)
 
 
-def _one_kind(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Checked features and targets of one kind."""
-    X, y = validate_data(estimator, X, y, dtype=np.float64, order="C", **options)
-    return X, one_kind_of_targets(y)
+def _targets(
+    estimator: Any, X: Any, y: Any, *, public: dict[str, Any], **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Checked features and targets of the kind of the candidates' labels."""
+    X, y = validate_data(estimator, X, read_targets(y, **public), dtype=np.float64, order="C", **options)
+    return X, y
 
 
 def _in_numbers(rows: CheckedRows, known: np.ndarray | None) -> CheckedRows:

@@ -119,6 +119,7 @@ def case(seed):
     return gap.mean(), explained
 
 
+@pytest.mark.filterwarnings("ignore:by the released counts no more rows than noise hides")
 @pytest.mark.filterwarnings("ignore:the fit was worse than a constant")
 @pytest.mark.filterwarnings("ignore:no interval of the labels stands out")
 @pytest.mark.filterwarnings("ignore:the system of the bag means")

@@ -304,7 +304,7 @@ def test_errors_of_aggregation():
     for bad in (np.where(Y, np.nan, 1.0), np.array([None, "a"] * 30, dtype=object)):
         with pytest.raises(ValueError, match="NaN|missing labels"):
             make_curated_bags(X, bad, "pairs", epsilon=1.0)
-    with pytest.raises(ValueError, match="labels that are not among the classes"):
+    with pytest.raises(ValueError, match="labels that are not in classes"):
         make_curated_bags(X, Y, "pairs", classes=[1, 2])
     with pytest.raises(ValueError, match="epsilon must be a positive number, or None"):
         make_curated_bags(X, Y, "pairs", epsilon=float("inf"))

@@ -316,9 +316,9 @@ def test_labels_outside_the_classes_count_as_none_of_them():
             bags = len(fitted.feature_sets_) if model is CuratedBagGAMClassifier else 1
             assert np.abs(difference).sum() == difference.sum() == bags
             assert list(fitted.classes_) == [0, 1, 2]
-    with pytest.raises(ValueError, match="not among the classes"):
+    with pytest.raises(ValueError, match="labels that are not in classes"):
         CuratedBagGAMClassifier(epsilon=None, classes=[0, 1]).fit(X, y)
-    with pytest.raises(ValueError, match="not among the classes"):
+    with pytest.raises(ValueError, match="labels that are not in classes"):
         RandomBagClassifier(epsilon=None, classes=[0, 1]).fit(X, y)
 
 
@@ -340,9 +340,9 @@ def test_entries_of_several_columns_that_are_no_indicators_count_as_zero(other):
         RandomBagClassifier(epsilon=None).fit(X, y)
 
 
-@pytest.mark.parametrize("bad", ["x", None, 0.5, 2**64, b"1"])
-def test_a_label_of_another_type_in_a_list_leaves_the_others_as_they_are(bad):
-    """An array of numbers and one string is an array of strings."""
+@pytest.mark.parametrize("bad", [7, 0.5, 2**64, Fraction(1, 3)])
+def test_a_number_of_another_type_in_a_list_leaves_the_others_as_they_are(bad):
+    """An array of integers and one fraction is an array of floats."""
     X, y = np.arange(60)[:, np.newaxis] % 3, [0, 1, 2**53 + 1] * 20
     for fit in (
         lambda y: CuratedBagGAMClassifier(classes=[0, 1, 2**53 + 1], random_state=0).fit(X, y),
@@ -540,7 +540,9 @@ def test_complex_labels_and_times_are_refused_before_the_charge(labels, got, doo
         ],
     }
     for call in calls[door]:
-        with pytest.raises(ValueError, match=rf"y must hold class labels .* got (.*, )?{got}"):
+        with pytest.raises(
+            (TypeError, ValueError), match=rf"y must hold .* class labels .* got (.*, )?{got}"
+        ):
             call()
     assert ledger.spent == (0.0, 0.0)
 

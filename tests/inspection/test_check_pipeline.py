@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.ensemble import BaggingRegressor
+from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -81,3 +82,8 @@ def test_missing_values_are_no_reason_to_leak(model):
     assert (
         "PrivateImputer" in text and "HistGradientBoosting" not in text and "imputer transformer" not in text
     )
+
+
+def test_the_refusal_of_a_search_names_the_private_one():
+    (_, why), *_ = check_pipeline(GridSearchCV(UserLevelSGDRegressor(), {"epsilon": [0.5, 1.0]})).problems
+    assert "within one budget with PrivateSearchCV" in why

@@ -19,9 +19,9 @@ from skprivate.metric._exponential import (
     relaxed_distances,
 )
 from skprivate.metric._finite_metric import check_metric, is_ultrametric, separated_net
-from skprivate.metric._measure_net import exponential_on_measures
 from skprivate.privacy import public_generator
 from tests.metric._linear_programme import programme
+from tests.metric._measure_net import exponential_on_measures
 
 
 def random_metric(seed, n):

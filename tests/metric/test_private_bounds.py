@@ -1,10 +1,12 @@
 """A private range of the columns: exact privacy, recovery, refusals."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from skprivate.metric import MetricPrivateSynthesizer
-from skprivate.metric._hierarchy_release import RANGE_SHARE
+from skprivate.metric._hierarchy_release import RANGE_SHARE, BinaryHierarchy
 from skprivate.metric._private_bounds import (
     CENTRES,
     REACHES,
@@ -18,6 +20,7 @@ from skprivate.metric._private_bounds import (
     offset_counts,
     reach_costs,
 )
+from skprivate.preprocessing import TooFewUnitsWarning
 from skprivate.privacy import PrivacyLedger, open_release, public_generator
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
@@ -197,3 +200,51 @@ def test_refusals(keywords, message):
 def test_the_share_is_fixed():
     assert 0 < RANGE_SHARE < 0.5
     assert PrivateBounds(RANGE_SHARE, 1).events[0][1] == 4
+
+
+def said_of_rows(model, X):
+    """What a fit warns of too few rows."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        model.fit(X)
+    return [str(one.message) for one in seen if issubclass(one.category, TooFewUnitsWarning)]
+
+
+@pytest.mark.parametrize("options", [{}, {"resolution": 8}, {"epsilon": 0.3}, {"categories": {0: (0, 1)}}])
+@pytest.mark.parametrize("d", [1, 3])
+def test_a_fit_that_invents_magnitudes_says_that_rows_are_too_few(d, options):
+    epsilon, bad = options.get("epsilon", 1.0), 0
+    for share in (0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.2):
+        n = round(1000 * share * d / epsilon)
+        for seed in range(3):
+            X = public_generator(seed).normal(40, 5, size=(n, d))
+            if "categories" in options:
+                X = np.c_[np.arange(n) % 2, X]
+            model = MetricPrivateSynthesizer(**{"epsilon": epsilon, "random_state": seed, **options})
+            said = said_of_rows(model, X)
+            assert bool(said) is (share < 1), (n, said)
+            off = model.sample(300, random_state=0)[:, -d:] - 40
+            wrong = (abs(np.median(off, axis=0)) > 15).any() or (np.mean(abs(off) > 80, axis=0) > 0.05).any()
+            bad += wrong
+            assert said or not wrong
+    assert bad > 5
+    assert f"for {d} column(s)" in said_of_rows(model.set_params(epsilon=1e-3), X)[0]
+    assert not said_of_rows(MetricPrivateSynthesizer(bounds=(0, 100), random_state=0), X[:20, -d:])
+
+
+@pytest.mark.parametrize(("n", "found"), [(3000, 10.4), (10, 3000.0), (10, 0.0)])
+def test_what_is_said_of_rows_is_made_from_released_numbers(n, found, monkeypatch):
+    """The number of rows is private: what decides, and is shown, is what the noisy counts add up to."""
+    measure_and_size = BinaryHierarchy.measure_and_size
+    monkeypatch.setattr(
+        BinaryHierarchy, "measure_and_size", lambda *args: (measure_and_size(*args)[0], found)
+    )
+    model = MetricPrivateSynthesizer(1.0, random_state=0)
+    said = said_of_rows(model, public_generator(0).normal(40, 5, size=(n, 1)))
+    least = PrivateBounds(RANGE_SHARE, 1).least_rows
+    assert bool(said) is (found < least) and 900 < least < 1000
+    for text in said:
+        assert text.startswith(
+            f"about {found:.0f} rows are too few: MetricPrivateSynthesizer needs about 961 for"
+        )
+        assert "bounds=" in text and "3000" not in text

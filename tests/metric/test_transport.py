@@ -8,10 +8,10 @@ from skprivate.metric._score import distance_to_rows
 from skprivate.metric._transport import (
     wasserstein_1d,
     wasserstein_grid,
-    wasserstein_matrix,
     wasserstein_samples,
 )
 from skprivate.privacy import public_generator
+from tests.metric._measure_net import wasserstein_matrix
 
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
 

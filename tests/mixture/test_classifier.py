@@ -50,7 +50,7 @@ def test_real_randomness_is_valid_for_release():
     guarantee = model(random_state=None).fit(X, y).privacy_guarantee_
     assert guarantee.valid_for_release
     assert "the number of private rows is public" in guarantee.assumptions
-    assert "the label set is public" in guarantee.assumptions
+    assert "the set of labels is public" in guarantee.assumptions
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -289,7 +289,7 @@ GOOD = blobs()
     ("parameters", "private", "y", "message"),
     [
         ({"private_label": 2}, None, None, r"private_label must be one of the two labels \[0, 1\], got 2"),
-        ({"private_label": "1"}, None, None, "private_label must be one of the two labels"),
+        ({"private_label": "1"}, None, None, "y must hold text, as private_label does, got numbers"),
         ({}, np.zeros(100, dtype=bool), None, "There are no private rows"),
         ({}, np.ones(99, dtype=bool), None, "one entry for each of the 100 rows, got 99"),
         ({}, np.ones(100, dtype=int), None, "boolean mask, got dtype int64"),
@@ -315,8 +315,8 @@ GOOD = blobs()
             "pass a dict of weights",
         ),
         ({"classes": [0, 1, 2]}, None, None, "classes must hold two different labels"),
-        ({"classes": [1, 1]}, None, None, "classes must hold two different labels"),
-        ({"classes": [1, 2]}, None, None, "y must hold no labels but"),
+        ({"classes": [1, 1]}, None, None, "classes must hold at least two distinct labels"),
+        ({"classes": [1, 2]}, None, None, r"labels that are not in classes=\[1, 2\]. scikit-learn"),
         ({"class_weight": {5: 1.0}}, None, None, r"class_weight has keys \[5\]"),
         ({"class_weight": {0: -1.0}}, None, None, "positive finite weights"),
         ({"n_jobs": 0}, None, None, "n_jobs"),
@@ -327,7 +327,7 @@ def test_errors_spend_nothing(tmp_path, parameters, private, y, message):
     ledger = PrivacyLedger(tmp_path / "ledger.db", epsilon=1.0, unit="private row", adjacency="replace-one")
     X, labels = GOOD
     estimator = model(**{"epsilon": 1.0, **parameters}, ledger=ledger)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         estimator.fit(X, labels if y is None else y, private=private)
     assert ledger.spent == (0, 0)
     assert not hasattr(estimator, "privacy_guarantee_") and not hasattr(estimator, "classes_")

@@ -26,7 +26,7 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
     open_release,
 )
-from skprivate.privacy._accounting import rho_total, upper_bound_epsilon, within_budget
+from skprivate.privacy._accounting import rho_total, within_budget
 from skprivate.privacy._ledger_units import grouped
 
 EVENT = ApproximateEvent(0.5, 1e-5)
@@ -107,7 +107,6 @@ def test_without_delta_it_is_a_pure_event_and_with_it_has_no_other_price():
     assert EVENT.pure_epsilon == EVENT.rho == rho_total([(EVENT, 1)]) == math.inf
     # As a filter it would use δ twice: for itself, and for what is chosen in its place.
     assert filter_epsilon([(EVENT, 1)], 0.1) == math.inf
-    assert upper_bound_epsilon([(EVENT, 1)], 0.1) == math.inf
     assert within_budget([(EVENT, 1)], 0.5, 1e-5) and not within_budget([(EVENT, 1)], 0.5, 9e-6)
 
 

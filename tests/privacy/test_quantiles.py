@@ -26,7 +26,6 @@ from skprivate.privacy._quantiles import (
     private_median,
     private_quantiles,
     private_reach,
-    quantile_events,
     quantile_levels,
     reach_costs,
     split_costs,
@@ -295,7 +294,7 @@ def test_a_unit_that_changes_sides_attains_the_sensitivity_of_a_level():
 
 def test_events_are_those_drawn():
     for n_bins in (2, 3, 4, 5, 16, 33):
-        plan = quantile_events(n_bins, 0.25)
+        plan = [(BoundedRangeEvent(0.25), quantile_levels(n_bins))]
         with release(epsilon=0.25 * quantile_levels(n_bins) * (1 + 1e-9), plan=plan) as opened:
             edges = quantiles_of(
                 np.arange(100.0), n_bins=n_bins, epsilon=0.25, adjacency="replace-one", release=opened

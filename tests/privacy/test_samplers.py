@@ -14,7 +14,7 @@ from scipy import stats
 from skprivate.privacy import _samplers
 from skprivate.privacy._exact import below_exp, exp_floor, geometric_quantile
 from skprivate.privacy._randomness import bit_source
-from skprivate.privacy._samplers import discrete_gaussian, discrete_laplace, integer_noise, uniform_below
+from skprivate.privacy._samplers import discrete_gaussian, discrete_laplace, integer_noise
 
 # A statistical test below fails by chance with this probability; there are fewer than 100 of them.
 P_FALSE = 1e-8
@@ -307,23 +307,6 @@ def test_same_law_as_opendp(kind, scale):
 # --- the rest -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 100, 2**20 + 1])
-def test_uniform_below(n):
-    draws = uniform_below(n, 100_000, bit_source(5))
-    assert draws.min() >= 0 and draws.max() < n
-    bins = min(n, 100)
-    probabilities = np.bincount(np.arange(n) * bins // n) / n
-    assert n == 1 or pooled(draws * bins // n, probabilities, 0) > P_FALSE
-
-
-def test_uniform_below_rejects_exactly():
-    top = np.uint64(61)
-    words = np.arange(8, dtype=np.uint64) << top
-    np.testing.assert_array_equal(uniform_below(5, 5, ScriptedSource(words)), np.arange(5))
-    draws = uniform_below(2**63, 1000, bit_source(0))
-    assert draws.min() >= 0 and draws.max() > 2**62
-
-
 @pytest.mark.parametrize("draw", [discrete_laplace, discrete_gaussian])
 def test_sizes_and_reproducibility(draw):
     for size in (0, 1, 5, _samplers._BLOCK, _samplers._BLOCK + 1, 50_000):
@@ -343,11 +326,9 @@ def test_bad_scales_and_sizes(draw, name):
         draw(1.0, -1, bit_source(0))
 
 
-def test_bad_kind_and_range():
+def test_bad_kind():
     with pytest.raises(ValueError, match="kind must be"):
         integer_noise("cauchy", 1.0, 1, bit_source(0))
-    with pytest.raises(ValueError, match="n must lie"):
-        uniform_below(0, 1, bit_source(0))
 
 
 @pytest.mark.parametrize("scale", [2.0**-20, 2.0**52])

@@ -9,7 +9,6 @@ import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.frozen import FrozenEstimator
 
-from skprivate.partitions import InMemory
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import PrivacyLedger, SimulatedNoiseWarning
 from skprivate.user_level import (
@@ -51,24 +50,23 @@ def test_the_type_of_targets_is_nobodys_to_choose(last):
     assert seen[:2] == [(np.float64, [1.0]), (np.float64, [2.0**53])]
 
 
-@pytest.mark.parametrize("odd", [b"x", None, "x"])
+@pytest.mark.parametrize("odd", [b"x", "x"])
 @pytest.mark.parametrize("kind", [list, lambda y: np.array(y, dtype=object)])
 def test_targets_of_several_kinds_are_refused(odd, kind):
     # Otherwise b"x" makes bytes of all numbers, and every user's losses 1.
     selector = UserLevelSelector(constants(DummyClassifier, (1, 2)), random_state=0)
-    with pytest.raises(TypeError, match="all strings or all numbers"):
+    with pytest.raises(TypeError, match="all strings or all numbers|got bytes"):
         selector.fit(np.zeros((3, 1)), kind([1, 2, odd]), user_ids=USERS)
 
 
 def test_large_labels_are_not_merged_by_a_float():
     label = 2**53
-    model = UserLevelSGDClassifier(classes=[label, label + 1])
-    with pytest.raises(ValueError, match="differ from each other as float64"):
-        model.fit(np.zeros((3, 1)), [label, label + 1, label], user_ids=USERS)
-    rows = CheckedRows(np.zeros((3, 1)), np.array([1.0, 3.0, 2.0]), None)
-    classes = UserLevelSGDClassifier(classes=[3, 1, 2])._known_classes(InMemory(rows))
-    codes = _with_codes(rows, classes).y
-    assert classes.tolist() == [1, 2, 3] and classes.dtype.kind == "i" and codes.tolist() == [0, 2, 1]
+    for classes, y, codes in (
+        ([label, label + 1], np.array([label, label + 1, label]), [-1, 1, -1]),
+        ([label, label + 1], np.array([label, label + 1, 2.0**53], dtype=object), [-1, 1, -1]),
+        ([1, 2, 3], np.array([1.0, 3.0, 2.0]), [0, 2, 1]),
+    ):
+        assert _with_codes(CheckedRows(np.zeros((3, 1)), y, None), classes).y.tolist() == codes
 
 
 def test_the_number_of_labels_that_occur_is_not_warned_of():
@@ -132,7 +130,9 @@ def test_a_phase_that_nobody_is_in_is_no_error(model, adjacency):
 @pytest.mark.parametrize("y", [[np.float32(0.1), "3"], ["secret", "b"]])
 def test_no_string_makes_strings_of_numbers(y):
     # str(np.float32(0.1)) is "0.1", another number.
-    with pytest.raises(ValueError, match="could not convert a string") as error:
+    with pytest.raises(
+        (TypeError, ValueError), match="could not convert a string|all strings or all numbers"
+    ) as error:
         UserLevelSGDRegressor().fit(np.zeros((2, 1)), y)
     assert "secret" not in str(error.value)
 
@@ -152,5 +152,5 @@ def test_rows_without_identifiers_have_no_phases_where_they_come_and_go(model):
 def test_a_missing_target_among_objects_is_refused():
     """scikit-learn takes None among objects for a number, NaN: a fit then went on with it."""
     y = np.array([*range(499), None], dtype=object)
-    with pytest.raises(ValueError, match="y contains NaN"):
+    with pytest.raises(ValueError, match="y has missing labels"):
         UserLevelSGDRegressor(1.0, random_state=0).fit(np.linspace(0.0, 1.0, 500)[:, None], y)
