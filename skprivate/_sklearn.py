@@ -84,6 +84,7 @@ _REWRITES = (
         _MISSING,
     ),
     (re.compile(r"Complex data not supported\n.*", re.DOTALL), "Complex data not supported."),
+    (re.compile(r"Found unknown categories \[.*?\] in", re.DOTALL), "Found unknown categories in"),
     (re.compile(r"could not convert string to float: .*", re.DOTALL), "could not convert a string to float."),
 )
 

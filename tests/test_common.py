@@ -12,6 +12,7 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyRegressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
@@ -51,6 +52,7 @@ BY_NAME = {
     "PrivateSearchCV": lambda kind: kind(UserLevelSGDClassifier(max_iter=2), {"alpha": [0.0, 1.0]}, n_iter=2),
     # By default it looks at nothing where rows are as few as here: tests/preprocessing/test_private_splines.py.
     "PrivateSplineTransformer": lambda kind: kind(n_knots=5),
+    "RowByRow": lambda kind: kind(StandardScaler()),
 }
 
 

@@ -145,6 +145,7 @@ ANY_TYPE = {
     "MembershipInferenceAuditor",
     "PublicOneHotEncoder",
     "PublicOrdinalEncoder",
+    "RowByRow",
 }
 #: These have missing values for their subject.
 TAKES_MISSING = {name for name, _ in all_estimators() if name.startswith("Private")} | {"PublicScaler"}

@@ -22,6 +22,7 @@ from skprivate._report._words import (
 )
 from skprivate.privacy import Adjacency, PrivacyGuarantee
 from skprivate.privacy._dialect import must_be, number
+from skprivate.privacy._guarantee import TO_THE_LAST_BIT
 
 __all__ = ["LEVELS", "finding", "guarantee_facts", "guarantee_findings", "versions"]
 
@@ -59,6 +60,14 @@ def guarantee_findings(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
         found.append(finding("stop", "No privacy is promised."))
     else:
         found += _weak(guarantee)
+    if any(TO_THE_LAST_BIT in text for text in guarantee.assumptions):
+        found.append(
+            finding(
+                "caution",
+                "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates "
+                "over all rows or multiplies matrices does not; RowByRow makes sure of it.",
+            )
+        )
     if guarantee.stated:
         found.append(
             finding(

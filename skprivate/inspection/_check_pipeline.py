@@ -13,7 +13,7 @@ from skprivate.aggregate import (
     RandomBagClassifier,
     RandomBagRegressor,
 )
-from skprivate.inspection._guarantee_of import NoGuaranteeError, walk
+from skprivate.inspection._guarantee_of import NoGuaranteeError, of_rows, walk
 from skprivate.inspection._steps import Place, Role, Step
 
 __all__ = ["PipelineReport", "StepReport", "check_pipeline"]
@@ -185,10 +185,11 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         return StepReport(
             step.path, str(step.role), conditions=("features are public: only labels are protected",)
         )
+    said = (*step.assumptions, *of_rows(step, only_labels))
     if step.role is not Role.PRIVATE:
-        return StepReport(step.path, str(step.role), step.why, conditions=step.assumptions)
+        return StepReport(step.path, str(step.role), step.why, conditions=said)
     source = step.model.privacy_guarantee_ if step.place.paid else step.model
-    conditions = (*step.assumptions, *(demand.text for demand in step.place.demands))
+    conditions = (*said, *(demand.text for demand in step.place.demands))
     return StepReport(
         step.path,
         str(step.role),

@@ -30,8 +30,10 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 # The base of all searches, experimental ones included.
 from skprivate._sklearn import BaseSearchCV, inner_estimator
 from skprivate.inspection._leaves import inner_models
-from skprivate.inspection._pipelines import fitted_before, is_left_out
+from skprivate.inspection._pipelines import fitted_before, is_left_out, with_columns
+from skprivate.inspection._rows import seen_by_private
 from skprivate.inspection._steps import Demand, Place, Role, Step, Walk
+from skprivate.preprocessing import RowByRow
 from skprivate.privacy import Adjacency, PrivacyUnit
 
 __all__ = ["ENSEMBLE_RULES", "refuse", "why_refused"]
@@ -92,6 +94,8 @@ def _members(
     said = set()
     for i, member in enumerate(getattr(model, fitted)):
         here = place.inside(f"member {i}", demands=demands)
+        if (chosen := getattr(model, "estimators_features_", None)) is not None:
+            here = with_columns(here, chosen[i])
         for step in walk(member, here):
             signature = (step.path.removeprefix(here.path), step.role, step.why)
             if step.role is Role.PRIVATE or signature not in said:
@@ -108,13 +112,19 @@ def _voting(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from walk(part, place.inside(f"member {name!r}", demands=_renamed(model, place)))
 
 
+def _is_frozen(part: Any) -> bool:
+    return type(part.estimator if type(part) is RowByRow else part) is FrozenEstimator
+
+
 def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     named = [(name, part) for name, part in model.estimators if not is_left_out(part)]
-    prefit = isinstance(model.cv, str) and model.cv == "prefit"
-    if prefit or all(type(part) is FrozenEstimator for _, part in named):
+    prefit, members = isinstance(model.cv, str) and model.cv == "prefit", list[Step]()
+    if prefit or all(_is_frozen(part) for _, part in named):
         yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
+        if place.fitted:
+            named = [(name, part) for (name, _), part in zip(named, model.estimators_, strict=True)]
         for name, part in named:
-            yield from fitted_before(part, place.inside(f"member {name!r}"), walk)
+            members += fitted_before(part, place.inside(f"member {name!r}"), walk)
     else:
         why = (
             "its final estimator learns from predictions of members fitted on folds, which are not kept, and their "
@@ -127,8 +137,10 @@ def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     final = model.final_estimator_ if place.fitted else model.final_estimator
     if final is None:
         final = LogisticRegression() if is_classifier(model) else RidgeCV()
-    before = (*place.before, "predictions of the members")
-    yield from walk(final, place.inside("final estimator", before=before, demands=_renamed(model, place)))
+    before = (*place.before, ("predictions of the members", [part for _, part in named]))
+    last = list(walk(final, place.inside("final estimator", before=before, demands=_renamed(model, place))))
+    yield from seen_by_private(members) if any(step.role is Role.PRIVATE for step in last) else members
+    yield from last
 
 
 def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
@@ -147,8 +159,6 @@ def _bagging(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     everything = model.max_samples is None or (
         isinstance(model.max_samples, float) and model.max_samples == 1.0
     )
-    if model.bootstrap_features:
-        place = replace(place, before=(*place.before, "columns drawn with repetition"))
     assumptions = [f"members of {place.name(model)} do not depend on the order of the rows"]
     yield place.step(model, Role.NO_DATA, "", *assumptions, *([_LABELS] if is_classifier(model) else []))
     demands = _renamed(model, place) + (() if everything else (DRAWS_SOME_ROWS,))

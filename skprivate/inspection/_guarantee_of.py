@@ -16,12 +16,13 @@ from skprivate.inspection._leaves import inner_models, leaf, needs_fit, releases
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.inspection._steps import Place, Role, Seen, Step, Walk
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy._fingerprint import fingerprint
 from skprivate.privacy._publish import is_known
 from skprivate.privacy._random_stopping import _MECHANISM as SEARCH
 from skprivate.privacy._understated import as_stated, understated
 from skprivate.user_level import UserLevelSelector
 
-__all__ = ["NoGuaranteeError", "certified", "count", "guarantee_of", "walk"]
+__all__ = ["NoGuaranteeError", "certified", "count", "guarantee_of", "of_rows", "walk"]
 
 #: Distances under which a part of the columns is no farther than all of them.
 _NORMS = ("l1", "l2", "linf")
@@ -181,7 +182,7 @@ def count(model: Any) -> Counted:
         raise NoGuaranteeError(
             f"nothing in this {type(model).__name__} is private, so that it promises nothing."
         )
-    texts = [text for step in steps for text in step.assumptions]
+    texts = [text for step in steps for text in (*step.assumptions, *of_rows(step, only_labels))]
     if sum(g.unit is PrivacyUnit.USER for g in promised) > 1:
         texts.append("all steps were given the same user_ids")
     texts += [f"features are public: {step.path} learns from them" for step in features]
@@ -201,6 +202,11 @@ def count(model: Any) -> Counted:
         if why := understated(own, [step.model.get_params(deep=False).get("ledger")]):
             tally.problems.append((step.path, why))
     return Counted(total, steps, private, tally.kept, tally.problems)
+
+
+def of_rows(step: Step, only_labels: bool) -> tuple[str, ...]:
+    """What is assumed of how a step maps private rows; features are public where labels alone are protected."""
+    return () if only_labels and not step.place.target else step.of_rows
 
 
 def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuarantee]) -> float:
@@ -238,8 +244,9 @@ def _guarantee_at(step: Step) -> PrivacyGuarantee:
     guarantee: PrivacyGuarantee = step.model.privacy_guarantee_
     if guarantee.epsilon > 0:  # nothing was drawn where it is 0
         guarantee = as_stated(guarantee)
-    if guarantee.adjacency is Adjacency.METRIC and step.place.before:
-        return replace(guarantee, metric=f"{guarantee.metric} after {', '.join(step.place.before)}")
+    if guarantee.adjacency is Adjacency.METRIC and (before := step.place.before):
+        maps = [f"{what} #{fingerprint(by, step.place.columns)}" for what, by in before]
+        return replace(guarantee, metric=f"{guarantee.metric} after {', '.join(maps)}")
     return guarantee
 
 
@@ -250,10 +257,13 @@ def _incomparable(private: list[Step], promised: list[PrivacyGuarantee]) -> list
     several = list(zip(private, promised, strict=True))
     own_rows = "has private rows of its own, which need not be those of the other steps"
     distance = "promises privacy per unit of a distance which need not be that of the other steps"
+    several_columns = len({step.place.columns for step in private}) > 1
     return [(s.path, own_rows) for s, g in several if g.unit is PrivacyUnit.PRIVATE_ROW] + [
         (s.path, distance)
         for s, g in several
-        if g.adjacency is Adjacency.METRIC and s.model.privacy_guarantee_.metric not in _NORMS
+        if several_columns
+        and g.adjacency is Adjacency.METRIC
+        and s.model.privacy_guarantee_.metric not in _NORMS
     ]
 
 

@@ -23,6 +23,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from skprivate.base import PrivateEstimatorMixin
+from skprivate.inspection._rows import speaks_of_rows
 from skprivate.inspection._steps import Place, Role, Step
 from skprivate.privacy import PrivacyGuarantee
 from skprivate.privacy._publish import is_known
@@ -34,7 +35,7 @@ _HARMLESS = frozenset(("__init__", "score", "_abc_impl", "__annotate__", "__anno
 _DESCRIPTORS = (property, classmethod, staticmethod)
 #: Methods that see rows.
 _LOOKING = frozenset(("fit", "fit_transform", "partial_fit", "transform"))
-_BY_ITSELF = "treats every row by itself and knows nothing else that is private"
+_NOTHING_ELSE = "knows nothing else that is private"
 
 
 def _encoder(model: Any) -> str:
@@ -42,7 +43,7 @@ def _encoder(model: Any) -> str:
         return "learns the categories that occur: give them by categories=[...], from what is publicly known"
     if model.min_frequency is not None or model.max_categories is not None:
         return "counts how often categories occur (min_frequency, max_categories): leave both at None"
-    return ""
+    return speaks_of_rows(model)
 
 
 def _imputer(model: Any) -> str:
@@ -63,13 +64,16 @@ def _nothing(model: Any) -> str:
     return ""
 
 
+def _chi2(model: Any) -> str:
+    return "raises an error where a row holds a negative number"
+
+
 #: scikit-learn's transformers that look at no data with the right parameters; the functions say what is wrong else.
 #: Exact classes: what a subclass does is not known. The tag ``requires_fit=False`` is no proof (a Gaussian process
 #: has it, and learns).
 _NO_DATA: dict[type, Callable[[Any], str]] = {
     **dict.fromkeys(
         (
-            AdditiveChi2Sampler,
             Binarizer,
             FeatureHasher,
             FunctionTransformer,
@@ -79,6 +83,7 @@ _NO_DATA: dict[type, Callable[[Any], str]] = {
         ),
         _nothing,
     ),
+    AdditiveChi2Sampler: _chi2,
     OneHotEncoder: _encoder,
     OrdinalEncoder: _encoder,
     SimpleImputer: _imputer,
@@ -146,10 +151,12 @@ def leaf(model: Any, place: Place) -> Step:
     if problem == "":
         if isinstance(model, FunctionTransformer) and not (model.func is None and model.inverse_func is None):
             checked = model.check_inverse and model.func is not None and model.inverse_func is not None
-            texts = [inverse_is_checked(place.name(model))] if checked else []
-            return place.step(
-                model, Role.NO_DATA, "", f"the function of {place.name(model)} {_BY_ITSELF}", *texts
-            )
+            texts = [inverse_is_checked(place.name(model))] if checked and not place.alone else []
+            text = f"the function of {place.name(model)} {_NOTHING_ELSE}"
+            return place.step(model, Role.NO_DATA, "", text, *texts)
+        if isinstance(model, SimpleImputer) and isinstance(model.fill_value, float):
+            text = f"the columns of {place.name(model)} can hold its fill_value, whether an entry is missing or not"
+            return place.step(model, Role.NO_DATA, "", text)
         return place.step(model, Role.NO_DATA)
     of_scikit_learn = type(model).__module__.startswith("sklearn.")
     features_only = of_scikit_learn and type(model).__name__ in _FEATURES_ONLY
@@ -163,12 +170,12 @@ def leaf(model: Any, place: Place) -> Step:
         role = Role.UNPROTECTED if place.target else Role.FEATURES
         return place.step(model, role, why, *_no_weights(place, model))
     if not of_scikit_learn and hasattr(model, "transform") and not needs_fit(model):
-        text = f"{place.name(model)} needs no fit: it {_BY_ITSELF}"
+        text = f"{place.name(model)} needs no fit: it {_NOTHING_ELSE}"
         return place.step(model, Role.NO_DATA, "", text)
     if inner_models(model):
         why = "is a composite that is not known here: what it does with private rows is not known"
         return place.step(model, Role.UNPROTECTED, why)
-    return place.step(model, Role.UNPROTECTED, "learns from private rows without a guarantee")
+    return place.step(model, Role.UNPROTECTED, problem or "learns from private rows without a guarantee")
 
 
 def inverse_is_checked(name: str) -> str:

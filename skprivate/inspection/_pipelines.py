@@ -20,8 +20,11 @@ from skprivate.inspection._leaves import (
     leaf,
     releases_when_transforming,
 )
+from skprivate.inspection._rows import seen_by_private
 from skprivate.inspection._steps import Place, Role, Step, Walk
+from skprivate.preprocessing import RowByRow
 from skprivate.preprocessing._additive_pipeline import AdditivePipeline, splines_in
+from skprivate.privacy._guarantee import TO_THE_LAST_BIT
 from skprivate.user_level import UserLevelSelector
 
 __all__ = ["PIPELINE_RULES", "fitted_before", "is_left_out"]
@@ -49,21 +52,25 @@ def releases_rows(model: Any) -> bool:
 
 
 def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
-    here = place
+    here, passed = place, list[Step]()
     for name, step in model.steps:
         if is_left_out(step):
             continue
         inside = here.inside(f"pipeline step {name!r}")
         found = list(walk(step, inside))
-        yield from found
+        if any(s.role is Role.PRIVATE for s in found):
+            yield from seen_by_private(passed)
+            passed = []
+        passed += found
         # A private step whose columns are not those that it was given may decide how many the next one sees.
         shapes = any(s.role is Role.PRIVATE and not _width_is_public(s.model) for s in found)
         here = replace(
             here,
             released=here.released or releases_rows(step),
             adaptive=here.adaptive or shapes,
-            before=(*here.before, f"{name!r} ({type(step).__name__})"),
+            before=(*here.before, (type(step).__name__, step)),
         )
+    yield from passed
 
 
 def _additive(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
@@ -113,15 +120,19 @@ def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield from _partly_released(model, handed_on if place.fitted else [*handed_on, model.remainder], place)
     for name, part in parts:
         inside = place.inside(f"columns {name!r}")
-        if place.fitted and _repeats(model, name):
-            # Distances count a column as often as it is there.
-            inside = replace(inside, before=(*inside.before, "columns of which some are repeated"))
+        if place.fitted:
+            chosen = np.arange(model.n_features_in_)[model._transformer_to_input_indices[name]]
+            inside = with_columns(inside, chosen)
         yield from walk(part, inside)
 
 
-def _repeats(model: Any, name: str) -> bool:
-    columns = np.arange(model.n_features_in_)[model._transformer_to_input_indices[name]]
-    return bool(np.unique(columns).size < columns.size)
+def with_columns(place: Place, chosen: Any) -> Place:
+    """The place of a part that sees some columns. Distances count a column as often as it is there."""
+    columns = tuple(map(int, chosen))
+    place = replace(place, columns=(*place.columns, columns))
+    if len(set(columns)) == len(columns):
+        return place
+    return replace(place, before=(*place.before, ("columns of which some are repeated", columns)))
 
 
 def _is_empty(columns: Any) -> bool:
@@ -148,10 +159,12 @@ def _transformed_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         found = list(
             walk(transformer, place.inside("transformer of the target", released=False, target=True))
         )
-        yield from found
+        yield from seen_by_private(found)
         yield from _drawn_again(found)  # the target is transformed after the fit, not while it is fitted
     elif model.func is not None:
-        text = f"func of {place.name(model)} treats every target by itself"
+        text = (
+            f"func of {place.name(model)} treats every target by itself, {TO_THE_LAST_BIT}, and warns of none"
+        )
         yield place.step(model, Role.NO_DATA, "", text)
     if model.check_inverse and (model.transformer is not None or model.func is not None):
         yield place.step(model, Role.NO_DATA, "", inverse_is_checked(place.name(model)))
@@ -168,7 +181,7 @@ def _select_from_model(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if callable(model.max_features):
         why = "max_features is computed from private rows: give a number"
         yield place.step(model, Role.UNPROTECTED, why)
-    inside = place.inside("estimator")
+    inside = place.inside("estimator", chooses=True)
     if model.prefit:
         yield from fitted_before(model.estimator, inside, walk)
         if hasattr(model, "estimator_"):  # a copy, which counts as the same
@@ -179,6 +192,16 @@ def _select_from_model(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 def _frozen(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     yield from fitted_before(model.estimator, place, walk)
+
+
+def _row_by_row(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
+    inner = vars(model).get("estimator_", model.estimator) if place.fitted else model.estimator
+    for step in walk(inner, place.inside("one row at a time", alone=True)):
+        if step.role is Role.PRIVATE and releases_when_transforming(step.model):
+            step = replace(
+                step, role=Role.UNPROTECTED, why="would pay for each row by itself: use it without RowByRow"
+            )
+        yield step
 
 
 def fitted_before(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
@@ -218,6 +241,7 @@ PIPELINE_RULES: dict[type, Callable[[Any, Place, Walk], Iterator[Step]]] = {
     FeatureUnion: _feature_union,
     FrozenEstimator: _frozen,
     Pipeline: _pipeline,
+    RowByRow: _row_by_row,
     SelectFromModel: _select_from_model,
     TransformedTargetRegressor: _transformed_target,
     UserLevelSelector: _selector,

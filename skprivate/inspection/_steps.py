@@ -57,6 +57,8 @@ class Step:
         What has to be true outside the code.
     place : Place
         Where the walk met it.
+    of_rows : tuple of str
+        What has to be true of how it maps rows, where these are private.
     """
 
     path: str
@@ -65,6 +67,7 @@ class Step:
     why: str
     assumptions: tuple[str, ...]
     place: Place
+    of_rows: tuple[str, ...] = ()
 
 
 class Seen(NamedTuple):
@@ -92,14 +95,20 @@ class Place:
         Whether the number of columns that arrive may depend on what an earlier step released.
     paid : bool
         Whether the step was fitted before, apart from the composite.
-    before : tuple of str
-        Row-wise maps on the way, which change distances.
+    before : tuple of (str, object)
+        Row-wise maps on the way, which change distances, and what they depend on.
+    columns : tuple of tuple of int
+        Columns that the composites on the way chose.
     demands : tuple of Demand
         Of the composites on the way.
     copies : int or None
         How many of them are fitted; None if only the data tell.
     within : str
         Step whose budget pays for what is here, too.
+    alone : bool
+        Whether rows arrive one at a time.
+    chooses : bool
+        Whether what is here only chooses columns.
     seen : dict of int to Seen
         What the walk visited so far, of what is fitted, by id.
     """
@@ -110,10 +119,13 @@ class Place:
     target: bool = False
     adaptive: bool = False
     paid: bool = False
-    before: tuple[str, ...] = ()
+    before: tuple[tuple[str, Any], ...] = ()
+    columns: tuple[tuple[int, ...], ...] = ()
     demands: tuple[Demand, ...] = ()
     copies: int | None = 1
     within: str = ""
+    alone: bool = False
+    chooses: bool = False
     seen: dict[int, Seen] = field(default_factory=dict, compare=False, repr=False)
 
     def inside(

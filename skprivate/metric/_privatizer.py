@@ -26,6 +26,7 @@ from skprivate.metric._tables import numeric_table
 from skprivate.metric._tree_channels import Tree, optimal_tree_channel
 from skprivate.metric._warnings import warn_if_loose, warn_of_degrees
 from skprivate.privacy import PrivacyLedger, open_release
+from skprivate.privacy._fingerprint import fingerprint
 
 _NORMS = ("l1", "l2", "linf")
 _NUMERIC = (*_NORMS, "haversine")
@@ -380,7 +381,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             epsilon=self.epsilon,
             unit="row",
             adjacency="metric",
-            metric=METRIC if self.metric == "haversine" else self.metric,
+            metric=self._distance(),
             random_state=self.random_state,
             ledger=self.ledger if ledger else None,
             label=type(self).__name__,
@@ -403,6 +404,14 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             elif self._box is not None:
                 result = self._box.nearest(result)  # post-processing
         return result, release.close()
+
+    def _distance(self):
+        """Its name: norms and kilometres are what they are, finite metrics differ in their states and distances."""
+        if self.metric in _NUMERIC:
+            return METRIC if self.metric == "haversine" else self.metric
+        order = sorted(range(len(self.states_)), key=lambda i: fingerprint(self.states_[i]))
+        named = fingerprint(self.states_[order], self._distances[np.ix_(order, order)])
+        return f"{self.metric} distances #{named}"
 
     def _reach(self):
         """The largest distance between two rows, by which a ledger of rows counts; None where there is none."""

@@ -29,6 +29,7 @@ from skprivate.metric._tables import mixed_table, numeric_table, read_tables
 from skprivate.metric._warnings import diameter, warn_if_noise_fills_box
 from skprivate.partitions._blocks import BATCH_ROWS
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
+from skprivate.privacy._fingerprint import fingerprint
 from skprivate.privacy._warnings import warn_if_too_few
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
@@ -205,11 +206,8 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError("X has no rows (0 samples): metric='wasserstein' needs one at least.")
         else:
             mechanism = self._flow_or_hats((n_rows, n_features), resolution, columns)
-            metric = f"Wasserstein-1 over {self.ground} distance in fractions of the bounds"
-            if columns is not None:
-                metric += f" plus {self.category_weight:g} for every category that differs"
-                assumptions += ("categories are public",)
-            terms = {"unit": "data set", "adjacency": "metric", "metric": metric}
+            assumptions += () if columns is None else ("categories are public",)
+            terms = {"unit": "data set", "adjacency": "metric", "metric": self._distance(box, columns)}
             assumptions += (_SIZE_IS_PUBLIC,)
             rows = rows.map(partial(_to_unit, box=box, ground=self.ground, grouped=columns is not None))
             warn_if_noise_fills_box(mechanism)
@@ -249,6 +247,18 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         columns = check_categories(self.categories, self.n_features_in_, names)
         return schema, tables.map(columns.encode), columns
+
+    def _distance(self, box, columns):
+        """Its name, with a fingerprint of bounds and categories by column."""
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        numeric = range(self.n_features_in_) if columns is None else columns.numeric
+        bounds = {names[j]: pair for j, *pair in zip(numeric, box.lower, box.upper, strict=True)}
+        weight, listed = 0.0, []
+        name = f"Wasserstein-1 over {self.ground} distance in fractions of the bounds"
+        if columns is not None:
+            weight, listed = self.category_weight, [names[j] for j in range(len(names)) if j not in numeric]
+            name += f" plus {weight:g} for every category that differs"
+        return f"{name} #{fingerprint(bounds, weight, sorted(listed))}"
 
     def _hierarchy(self, n_features, box, resolution, columns):
         range_epsilon = RANGE_SHARE * self.epsilon if box is None else 0.0

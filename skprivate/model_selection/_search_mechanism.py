@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from skprivate._identifiers import KEEPS_IDENTIFIER, KEEPS_PLACE
 from skprivate._labels import PUBLIC_LABELS
+from skprivate.inspection import check_pipeline
 from skprivate.model_selection._candidates import stated_classes
 from skprivate.model_selection._contained import Priced, fit_contained, with_budget
 from skprivate.model_selection._fit_price import FitPrice
@@ -24,6 +25,7 @@ from skprivate.privacy import (
     select_repeatedly,
 )
 from skprivate.privacy._events import count_events
+from skprivate.privacy._guarantee import TO_THE_LAST_BIT
 
 
 class Searched(NamedTuple):
@@ -151,6 +153,9 @@ def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tupl
         "candidates and their distributions were chosen without looking at private rows",
         "what the guarantees of the candidates assume",
     ]
+    for candidate in search.priced.candidates:
+        found = check_pipeline(candidate.estimator).steps
+        said += [text for step in found for text in step.conditions if TO_THE_LAST_BIT in text]
     if price.adjacency is Adjacency.REPLACE_ONE or price.unit is PrivacyUnit.LABEL:
         said.append(KEEPS_IDENTIFIER if parts.by_identifier else KEEPS_PLACE)
     if price.unit is not PrivacyUnit.LABEL:
@@ -169,4 +174,4 @@ def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tupl
             said.append("the set of labels in each part of the data is public")
     if not search.raises:
         said.append("evaluations fail for public reasons, or by what they have released")
-    return tuple(said)
+    return tuple(dict.fromkeys(said))

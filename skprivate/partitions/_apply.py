@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._validation import validate_data
 from skprivate.partitions._partitions import as_partitions, is_partitioned
 from skprivate.privacy._publish import published_copy
+from skprivate.privacy._warnings import unheard
 
 #: Methods from rows to one result for each of them.
 ROW_METHODS = (
@@ -117,8 +117,7 @@ class RowMethod:
     def _nothing(self, empty: Any) -> Any:
         """From a made-up row; where that is refused, as texts may be, from what a transformer says of its columns."""
         try:
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
+            with unheard():
                 return self(_made_up(empty))[:0]
         except Exception:
             if not hasattr(self.model, "get_feature_names_out"):

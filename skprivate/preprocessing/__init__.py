@@ -9,6 +9,7 @@ from skprivate.preprocessing._private_standard_scaler import PrivateStandardScal
 from skprivate.preprocessing._public_one_hot_encoder import PublicOneHotEncoder
 from skprivate.preprocessing._public_ordinal_encoder import PublicOrdinalEncoder
 from skprivate.preprocessing._public_scaler import PublicScaler
+from skprivate.preprocessing._row_by_row import RowByRow
 from skprivate.privacy._warnings import TooFewUnitsWarning
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "PublicOneHotEncoder",
     "PublicOrdinalEncoder",
     "PublicScaler",
+    "RowByRow",
     "TooFewUnitsWarning",
     "make_additive_pipeline",
 ]

@@ -312,7 +312,7 @@ def _counted(
     account = state.account(unit, natural)
     if (unit, adjacency) == (account.unit, account.adjacency):
         return account, own, ""
-    reasons, price = [], own
+    reasons, price, protected = [], own, f"{unit} ({adjacency})"
     if metric and reach is not None:
         reasons = [f"inputs that differ in one row are at most {reach:g} apart"]
         price = Price(own.epsilon * positive("reach", reach) * (1 + 2.0**-50), 0.0)
@@ -326,7 +326,7 @@ def _counted(
         price = Price.checked(*converted(price, pairs, steps, adaptive=adaptive))
     except ValueError as reason:
         raise ValueError(
-            f"{label} protects a {unit} ({adjacency}), but this ledger is a budget per {account.unit} "
+            f"{label} protects a {protected}, but this ledger is a budget per {account.unit} "
             f"({account.adjacency}), and the release has no price there: {reason}. Use a second PrivacyLedger for it. "
             "Nothing was drawn or spent."
         ) from None

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
 
 #: Frames of these packages are not the caller's.
 _OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent")
@@ -46,6 +50,14 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Show no warnings of code that sees private rows: they would say something about whoever has them."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
 
 
 def warn_if_large(delta: float, n_units: int | None, unit: str, label: str = "") -> None:

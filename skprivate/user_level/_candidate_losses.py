@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sklearn import config_context
 from sklearn.base import is_classifier
 
-from skprivate.user_level._losses import unheard
+from skprivate.privacy._warnings import unheard
 
 FloatArray = npt.NDArray[np.float64]
 Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[[Any, Any], Any]
@@ -95,7 +95,7 @@ def user_losses(
     X, y = np.ascontiguousarray(X[order]), y[order]
     ends = [0, *np.cumsum(sizes).tolist()] if by_user else [0, len(X)]
     losses = np.empty(len(X))
-    # Warnings and refusals about numbers in the midst of a model would say something about whoever has them.
+    # Refusals of numbers in the midst of a model would say something about whoever has them, as warnings would.
     with unheard(), config_context(assume_finite=True):
         for start, end in pairwise(ends):
             try:

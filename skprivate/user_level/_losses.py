@@ -7,13 +7,12 @@ other rows. A custom loss gives per-row gradients itself, see `CustomLoss`.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+from skprivate.privacy._warnings import unheard
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -172,11 +171,3 @@ def row_gradients(loss: Any, rows: FloatArray, targets: FloatArray, coef: FloatA
         return np.full(rows.shape, np.nan)
     each = [row_gradients(loss, rows[[i]], targets[[i]], coef) for i in range(len(rows))]
     return np.concatenate([np.empty((0, rows.shape[1])), *each])
-
-
-@contextmanager
-def unheard() -> Iterator[None]:
-    """No warnings: about somebody's rows they would say something about them."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield

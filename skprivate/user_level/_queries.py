@@ -23,8 +23,7 @@ from skprivate.privacy import (
     open_release,
 )
 from skprivate.privacy._dialect import delta_number, must_be, positive
-from skprivate.privacy._warnings import warn_if_large
-from skprivate.user_level._losses import unheard
+from skprivate.privacy._warnings import unheard, warn_if_large
 from skprivate.user_level._planning import _whole
 from skprivate.user_level._private_range import n_bins
 from skprivate.user_level._query_answers import WinsorizedAnswers

@@ -22,6 +22,7 @@ from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorM
 from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyLedger, PrivacyUnit
 from skprivate.privacy._publish import published_copy
+from skprivate.privacy._warnings import unheard
 from skprivate.user_level._candidate_losses import (
     as_numbers,
     known_labels,
@@ -215,20 +216,16 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         if isinstance(rows, InMemory):
             data = rows.block
             y = named_labels(data.y, known)
-            losses = InMemory(
-                np.column_stack(
-                    gather(
-                        "candidates",
-                        len(self.estimators),
-                        Parallel(n_jobs=self.n_jobs, return_as="generator")(
-                            delayed(user_losses)(
-                                model, data.X, y, data.groups.codes, self.loss, by_user=by_user
-                            )
-                            for _, model in self.estimators
-                        ),
-                    )
+            with unheard():  # threads share what is shown
+                columns = gather(
+                    "candidates",
+                    len(self.estimators),
+                    Parallel(n_jobs=self.n_jobs, return_as="generator")(
+                        delayed(user_losses)(model, data.X, y, data.groups.codes, self.loss, by_user=by_user)
+                        for _, model in self.estimators
+                    ),
                 )
-            )
+            losses = InMemory(np.column_stack(columns))
         else:
             models = [_without_ledgers(model) for _, model in self.estimators]
             losses = rows.map(

@@ -29,7 +29,7 @@ from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
 from test_common import ESTIMATORS as ALL
 
 from skprivate import (
@@ -48,6 +48,7 @@ from skprivate.preprocessing import (
     PrivateSplineTransformer,
     PrivateStandardScaler,
     PublicScaler,
+    RowByRow,
 )
 from skprivate.preprocessing._additive_pipeline import AdditivePipeline
 from skprivate.privacy import (
@@ -152,6 +153,7 @@ CASES = {
     OutputCodeClassifier: lambda: (OutputCodeClassifier(classifier(), random_state=0), X, THREE),
     Pipeline: lambda: (Pipeline([("a", scaler()), ("b", regressor())]), X, Y),
     RegressorChain: lambda: (RegressorChain(regressor()), X, TWO),
+    RowByRow: lambda: (make_pipeline(RowByRow(earlier(Normalizer())), regressor()), X, Y),
     SelectFromModel: lambda: (make_pipeline(SelectFromModel(regressor(), max_features=1), regressor()), X, Y),
     StackingClassifier: lambda: (
         StackingClassifier(

@@ -1,0 +1,173 @@
+"""The wrapper that shows an estimator one row at a time."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import NMF, PCA
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder
+
+from skprivate import MetricPrivatizer, UserLevelMean, guarantee_of
+from skprivate.inspection import to_release
+from skprivate.partitions import Blocks
+from skprivate.preprocessing import RowByRow
+from skprivate.privacy import PrivacyLedger, public_generator
+
+PUBLIC = np.abs(public_generator(0).normal(size=(200, 6)))
+LABELS = np.where(PUBLIC[:, 0] > PUBLIC[:, 1], "yes", "no")
+
+
+def frozen(model, *y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return RowByRow(FrozenEstimator(model.fit(PUBLIC, *y)))
+
+
+MODELS = [
+    *(frozen(PCA(2)), frozen(NMF(2)), frozen(LogisticRegression(), LABELS)),
+    *(RowByRow(Normalizer()), RowByRow(FunctionTransformer(np.sin))),
+]
+
+
+def outcome(model, X):
+    inner = model.estimator if isinstance(model, RowByRow) else model
+    names = [name for name in ("transform", "predict_proba", "predict") if hasattr(inner, name)]
+    return [getattr(model, name)(X) for name in names]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: str(model.estimator)[:40])
+@given(
+    n=st.integers(1, 40),
+    seed=st.integers(0, 2**32 - 1),
+    order=st.sampled_from("CF"),
+    size=st.sampled_from([0, 1, 1e12]),
+)
+@settings(max_examples=8, deadline=None)
+def test_a_row_is_mapped_by_itself(model, n, seed, order, size):
+    rng = public_generator(seed)
+    X = np.abs(rng.normal(size=(n, 6)))
+    fitted = clone(model).fit(X)
+    one_more = np.vstack([X, size * X[:1]])
+    places = rng.permutation(n + 1)
+    for few, many in zip(
+        outcome(fitted, X), outcome(fitted, np.array(one_more[places], order=order)), strict=True
+    ):
+        assert few.tobytes() == many[np.argsort(places)[:n]].tobytes()
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: str(model.estimator)[:40])
+def test_it_gives_what_the_estimator_gives(model):
+    few, fitted = PUBLIC[:5], clone(model).fit(PUBLIC)
+    expected = outcome(fitted, few)
+    for one, plain in zip(expected, outcome(fitted.estimator_, few), strict=True):
+        assert one.shape == plain.shape and one.dtype == plain.dtype
+        if one.dtype.kind == "f":
+            np.testing.assert_allclose(one, plain, atol=0.01)  # NMF stops elsewhere
+    for other in (pd.DataFrame(few), pl.DataFrame(few, schema=list("abcdef")), few.tolist()):
+        for one, again in zip(expected, outcome(fitted, other), strict=True):
+            np.testing.assert_array_equal(one, again)
+    for one, again in zip(expected, outcome(pickle.loads(pickle.dumps(fitted)), few), strict=True):
+        np.testing.assert_array_equal(one, again)
+    for one, blocks in zip(expected, outcome(fitted, Blocks([few[:3], few[3:]])), strict=True):
+        np.testing.assert_array_equal(one, np.concatenate(list(blocks)))
+
+
+def test_frames_in_and_out():
+    named = pd.DataFrame(PUBLIC, columns=list("abcdef"))
+    model = RowByRow(FrozenEstimator(PCA(2).fit(named))).set_output(transform="pandas")
+    out = model.fit_transform(named[:4])
+    assert list(out.columns) == list(model.get_feature_names_out()) == ["pca0", "pca1"]
+    assert list(model.feature_names_in_) == list("abcdef") and model.n_features_in_ == 6
+    with pytest.raises(ValueError, match="feature names"):
+        model.transform(named[:4].rename(columns={"a": "z"}))
+    assert frozen(LogisticRegression(), LABELS).classes_.tolist() == ["no", "yes"]
+    assert not hasattr(model, "classes_") and not hasattr(model, "predict") and not hasattr(model, "nothing")
+
+
+def test_sparse_results_texts_and_no_rows():
+    texts = ["one two", "three"]
+    out = RowByRow(HashingVectorizer(n_features=8)).fit_transform(texts)
+    assert sparse.issparse(out) and (out != HashingVectorizer(n_features=8).transform(texts)).nnz == 0
+    rows = sparse.csr_array(np.eye(3))
+    assert np.array_equal(RowByRow(Normalizer()).fit_transform(rows).toarray(), np.eye(3))
+    with pytest.raises(ValueError, match="0 sample"):
+        frozen(PCA(2)).transform(PUBLIC[:0])
+
+
+def _pandas(values):
+    return pd.DataFrame({"x": pd.array(values, dtype="Int64")})
+
+
+def _polars(values):
+    return pl.DataFrame({"x": pl.Series(values, dtype=pl.Int64)})
+
+
+@pytest.mark.parametrize("frame", [_pandas, _polars])
+def test_one_missing_entry_changes_the_type_of_no_other(frame):
+    """Integers would become floats with it, and large codes others."""
+    column = [2**53 + 1, 2**53 + 3, 5]
+    model = RowByRow(SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True))
+    full, holed = (model.fit_transform(frame(values)) for values in (column, [*column[:2], None]))
+    assert full.dtype == holed.dtype == np.float64 and full[:2].tobytes() == holed[:2].tobytes()
+
+
+def test_kinds_of_results_are_kept_apart():
+    class Mixed(TransformerMixin, BaseEstimator):
+        def fit(self, X, y=None):
+            return self
+
+        def transform(self, X):
+            return np.array([["a"]]) if X[0, 0] else X
+
+    assert RowByRow(Mixed()).fit(PUBLIC).transform(np.array([[1.5], [0.0]])).tolist() == [["a"], [0.0]]
+
+
+def test_nothing_is_shown():
+    X = np.array([[1.0], [0.0]])
+    encoder = OneHotEncoder(
+        categories=[[1.0, 2.0]], handle_unknown="ignore", drop="first", sparse_output=False
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        RowByRow(FunctionTransformer(np.log, check_inverse=True, inverse_func=np.sqrt)).fit_transform(X)
+        RowByRow(encoder).fit_transform(X)
+
+
+def test_errors_quote_no_entry():
+    encoder = RowByRow(OneHotEncoder(categories=[["a"]])).fit(np.array([["a"]]))
+    for call, X in (
+        (encoder.transform, np.array([["a"], ["7.34119x"]])),
+        (frozen(PCA(2)).transform, [["7.34119x"] * 6]),
+        (RowByRow(OneHotEncoder(categories=[["a"]])).fit, np.array([["7.34119x"]])),
+    ):
+        with pytest.raises(ValueError) as error:
+            call(X)
+        assert "34119" not in str(error.value) and error.value.__cause__ is None
+
+
+def test_what_pays_for_each_row_is_refused():
+    for model in (MetricPrivatizer(), make_pipeline(MetricPrivatizer(), Normalizer())):
+        with pytest.raises(TypeError, match="MetricPrivatizer"):
+            RowByRow(model).fit(PUBLIC)
+
+
+def test_in_pipelines_and_published():
+    ledger = PrivacyLedger(epsilon=2.0, delta=1e-5)
+    columns = ColumnTransformer([("a", frozen(NMF(2)), list(range(6)))])
+    model = make_pipeline(columns, UserLevelMean(1.0, ledger=ledger)).fit(PUBLIC[:50])
+    assert guarantee_of(model).epsilon <= 1.0
+    copied = to_release(model)
+    assert np.array_equal(copied[0].transform(PUBLIC[:3]), model[0].transform(PUBLIC[:3]))
