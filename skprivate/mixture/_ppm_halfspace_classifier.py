@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from math import inf, log
 from numbers import Integral, Real
 
@@ -20,8 +19,6 @@ from skprivate.mixture._problem import LinearConstraints, margins
 from skprivate.mixture._reading import read_problem
 from skprivate.mixture._roles import plain
 from skprivate.mixture._strategy import make_mechanism
-
-logger = logging.getLogger(__name__)
 
 
 def _counts_are_asked_for(estimator):
@@ -267,7 +264,6 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             hypothesis, draws, calibration = mechanism.run(problem, release)
         self.draws_, self.calibration_ = draws, calibration
         self._store(roles, problem, hypothesis, strategy)
-        logger.info("strategy %r compared %d hypotheses in its first draw", strategy, self.n_hypotheses_)
         return self
 
     def _assumptions(self, roles):

@@ -276,7 +276,7 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
         >>> quote.admitted, len(quote.entries), quote.epsilon <= 0.5
         (True, 1, True)
         """
-        from skprivate.privacy._quote import quote_of
+        from skprivate.inspection._quote import quote_of
 
         return quote_of(self, estimator, X, y, fit_params)
 
