@@ -40,12 +40,11 @@ def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: 
     """What `PrivacyLedger.quote` returns."""
     folded = _check_priceable(estimator, PrivacyUnit.USER if "user_ids" in fit_params else PrivacyUnit.ROW)
     found = _trial(ledger, estimator, X, y, fit_params, None)
-    for unit, adjacency in {(entry.unit, entry.adjacency) for entry in found.entries}:
+    if found.unit is not None:
         for search in folded:
-            relation = Adjacency.ADD_REMOVE if adjacency == Adjacency.ADD_REMOVE else Adjacency.REPLACE_ONE
-            check_folds(
-                search, unit=PrivacyUnit.ROW if unit == PrivacyUnit.DATASET else unit, adjacency=relation
-            )
+            named = PrivacyUnit.ROW if found.unit == PrivacyUnit.DATASET else found.unit
+            same = Adjacency.REPLACE_ONE if found.adjacency != Adjacency.ADD_REMOVE else found.adjacency
+            check_folds(search, unit=named, adjacency=same)
     price = Price(found.total.epsilon, found.total.delta, *found.total.concentrated)
     if not found.exact:
         # Which candidates go on, and are fitted to all, depends on scores: no part of the price may exceed the quote.

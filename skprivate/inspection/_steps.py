@@ -135,10 +135,10 @@ def check_widths(steps: Iterable[Step]) -> None:
     for step in steps:
         if step.role is Role.PRIVATE and step.place.adaptive:
             raise ValueError(
-                f"estimator must have a price that is known beforehand, got {step.path} behind "
-                f"{step.place.adaptive}, which releases how many columns it hands on: so the draws behind it have no "
-                "price yet. Put a step there that keeps their number public (bins with encode='ordinal', splines, "
-                "quantiles, scales), or fit both with budgets of their own. Nothing was drawn or spent."
+                f"estimator must have a price that is known beforehand, got {step.path} behind {step.place.adaptive}, "
+                "which may decide by what it releases how many columns it hands on, and so what is drawn behind it. "
+                "Put a step there whose number of columns is public (bins with encode='ordinal', splines, quantiles, "
+                "scales; a class of your own with OneToOneFeatureMixin). Nothing was drawn or spent."
             )
 
 

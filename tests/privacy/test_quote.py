@@ -243,10 +243,10 @@ class Step(NamedTuple):
 
 
 class Hides(BaseEstimator):
-    """Has an estimator where nobody looks."""
+    """Says that it is private, and has an estimator where nobody looks."""
 
-    def __init__(self, make=None):
-        self.make = make
+    def __init__(self, make=None, epsilon=1.0, ledger=None):
+        self.make, self.epsilon, self.ledger = make, epsilon, ledger
 
     def fit(self, X, y=None):
         """Fit it."""
