@@ -357,7 +357,8 @@ def check_folds(search: Any, *, unit: str = "user", adjacency: str = "replace-on
     """Refuse a composite whose folds `check_cv` refuses, a number being what it is to scikit-learn."""
     cv = search.cv
     if cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool)):
-        kind = StratifiedKFold if is_classifier(inner_estimator(search)) else KFold
+        inner = inner_estimator(search)
+        kind = StratifiedKFold if is_classifier(search if inner is None else inner) else KFold
         cv = kind() if cv is None else kind(int(cv))
     try:
         check_cv(cv, unit=unit, adjacency=adjacency)

@@ -250,7 +250,8 @@ def refuse(model: Any, place: Place, walk: Walk, why: str) -> Iterator[Step]:
     """No guarantee for a composite; the members are walked, so that those without one are named too."""
     search = isinstance(model, BaseSearchCV)
     times = "once for each candidate and fold" if search else "as often as the composite fits it"
-    if search and (problem := fold_problem(model)):
+    folded = not isinstance(getattr(model, "cv", ""), str)
+    if folded and (problem := fold_problem(model)):
         why = f"{why}. {problem.removesuffix('.')}"
     yield place.step(model, Role.UNPROTECTED, why)
     for name, part in inner_models(model):
