@@ -74,6 +74,11 @@ def ledger_guarantee(ledger: PrivacyLedger) -> PrivacyGuarantee | None:
         said += (f"a user has at most {ledger.rows_per_user} rows",)
     if ledger.public_features:
         said += ("everything in a row but its label is public",)
+    if len(ledger.entries()) > 1:
+        said += (
+            "which rows a release saw was decided by nobody's private values: folds made from labels, or from how many "
+            "rows others have, have no total (use UserKFold, or what check_cv admits)",
+        )
     if delta > 0:
         said += (
             "how many releases were made, and at which prices, was not chosen by their results; where it was, only the "

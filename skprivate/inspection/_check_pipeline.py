@@ -37,7 +37,9 @@ class StepReport:
     epsilon, delta : float or None
         Budget of one fit of a private step; of a model that was fitted before, what it promises.
     copies : int or None
-        How many of it are fitted; None if the labels or targets tell.
+        How many of it are fitted; None if that is not known yet.
+    times : str
+        What tells it then.
     conditions : tuple of str
         What has to be true for its guarantee to carry over, or outside the code.
     within : str
@@ -50,6 +52,7 @@ class StepReport:
     epsilon: float | None = None
     delta: float | None = None
     copies: int | None = 1
+    times: str = ""
     conditions: tuple[str, ...] = ()
     within: str = ""
 
@@ -107,7 +110,7 @@ class PipelineReport:
             budget = "" if step.epsilon is None else f"ε = {step.epsilon:.6g}"
             budget += f", δ = {step.delta:.3g}" if step.delta else ""
             budget += f", of that of {step.within!r}" if step.within else ""
-            times = {1: "", None: ", one for each label or target"}.get(step.copies, f", {step.copies} times")
+            times = {1: "", None: f", {step.times}"}.get(step.copies, f", {step.copies} times")
             notes = "; ".join(
                 text for text in (budget + times if budget else "", step.why, *step.conditions) if text
             )
@@ -170,12 +173,17 @@ def check_pipeline(model: Any, *, raise_: bool = False) -> PipelineReport:
     if not hasattr(model, "fit") or isinstance(model, type):
         raise TypeError(f"model must be an estimator, got {type(model).__name__}.")
     steps = list(walk(model, Place(fitted=False)))
-    private = [step.model for step in steps if step.role is Role.PRIVATE]
-    only_labels = bool(private) and all(isinstance(model, _LABELS_ONLY) for model in private)
+    only_labels = protects_labels_only(steps)
     report = PipelineReport(type(model).__name__, tuple(_reported(step, only_labels) for step in steps))
     if raise_ and not report.could_hold:
         raise NoGuaranteeError(str(report), report.problems)
     return report
+
+
+def protects_labels_only(steps: list[Step]) -> bool:
+    """Whether features are public, as all private steps protect labels."""
+    private = [step.model for step in steps if step.role is Role.PRIVATE]
+    return bool(private) and all(isinstance(model, _LABELS_ONLY) for model in private)
 
 
 def _reported(step: Step, only_labels: bool) -> StepReport:
@@ -196,6 +204,7 @@ def _reported(step: Step, only_labels: bool) -> StepReport:
         epsilon=getattr(source, "epsilon", None),
         delta=getattr(source, "delta", None),
         copies=step.place.copies,
+        times=step.place.times if step.place.copies is None else "",
         conditions=conditions,
         within=step.place.within,
     )

@@ -28,6 +28,7 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOut
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 # The base of all searches, experimental ones included.
+from skprivate._folds import fold_problem
 from skprivate._sklearn import BaseSearchCV, inner_estimator
 from skprivate.inspection._leaves import inner_models
 from skprivate.inspection._pipelines import fitted_before, is_left_out, with_columns
@@ -257,9 +258,14 @@ def why_refused(model: Any) -> str:
 
 def refuse(model: Any, place: Place, walk: Walk, why: str) -> Iterator[Step]:
     """No guarantee for a composite; the members are walked, so that those without one are named too."""
+    search = isinstance(model, BaseSearchCV)
+    times = "once for each candidate and fold" if search else "as often as the composite fits it"
+    folded = not isinstance(getattr(model, "cv", ""), str)
+    if folded and (problem := fold_problem(model)):
+        why = f"{why}. {problem.removesuffix('.')}"
     yield place.step(model, Role.UNPROTECTED, why)
     for name, part in inner_models(model):
-        yield from walk(part, place.inside(name, fitted=False, copies=None))
+        yield from walk(part, place.inside(name, fitted=False, copies=None, times=times))
 
 
 ENSEMBLE_RULES: dict[type, Callable[[Any, Place, Walk], Iterator[Step]]] = {

@@ -63,11 +63,11 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
             passed = []
         passed += found
         # A private step whose columns are not those that it was given may decide how many the next one sees.
-        shapes = any(s.role is Role.PRIVATE and not _width_is_public(s.model) for s in found)
+        shapes = [s.path for s in found if s.role is Role.PRIVATE and not _width_is_public(s.model)]
         here = replace(
             here,
             released=here.released or releases_rows(step),
-            adaptive=here.adaptive or shapes,
+            adaptive=here.adaptive or "".join(shapes[:1]),
             before=(*here.before, (type(step).__name__, step)),
         )
     yield from passed
@@ -85,7 +85,7 @@ def _width_is_public(model: Any) -> bool:
     if isinstance(model, OneToOneFeatureMixin):
         return True
     # What the methods of a subclass hand on is not what its base class says.
-    return getattr(type(model), "_public_width", False) is True and declares_itself(model, "_public_width")
+    return getattr(model, "_public_width", False) is True and declares_itself(model, "_public_width")
 
 
 def _partly_released(model: Any, parts: list[Any], place: Place) -> Iterator[Step]:
@@ -213,7 +213,7 @@ def fitted_before(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     """
     # Rows on which it was fitted did not come this way; if it randomises rows while it transforms, they do.
     here = replace(
-        place, fitted=True, paid=True, released=False, target=False, adaptive=False, demands=(), copies=1
+        place, fitted=True, paid=True, released=False, target=False, adaptive="", demands=(), copies=1
     )
     found = list(walk(model, here))
     if any(step.role is Role.PRIVATE for step in found):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from skprivate.privacy import PrivacyGuarantee
 
-__all__ = ["Demand", "Place", "Role", "Seen", "Step", "Walk"]
+__all__ = ["Demand", "Place", "Role", "Seen", "Step", "Walk", "check_widths"]
 
 
 class Role(StrEnum):
@@ -91,8 +91,8 @@ class Place:
         Whether rows arrive randomised by an earlier step (the local model); targets never are.
     target : bool
         Whether what arrives as X is the target, holds targets, or was selected by them.
-    adaptive : bool
-        Whether the number of columns that arrive may depend on what an earlier step released.
+    adaptive : str
+        The earlier step, if there is one, that may have decided by what it released how many columns arrive.
     paid : bool
         Whether the step was fitted before, apart from the composite.
     before : tuple of (str, object)
@@ -103,6 +103,8 @@ class Place:
         Of the composites on the way.
     copies : int or None
         How many of them are fitted; None if only the data tell.
+    times : str
+        What tells, where ``copies`` does not, how many of them are fitted.
     within : str
         Step whose budget pays for what is here, too.
     alone : bool
@@ -117,12 +119,13 @@ class Place:
     path: str = ""
     released: bool = False
     target: bool = False
-    adaptive: bool = False
+    adaptive: str = ""
     paid: bool = False
     before: tuple[tuple[str, Any], ...] = ()
     columns: tuple[tuple[int, ...], ...] = ()
     demands: tuple[Demand, ...] = ()
     copies: int | None = 1
+    times: str = "one for each label or target"
     within: str = ""
     alone: bool = False
     chooses: bool = False
@@ -147,6 +150,18 @@ class Place:
     def step(self, model: Any, role: Role, why: str = "", *assumptions: str) -> Step:
         """A step at this place."""
         return Step(self.name(model), model, role, why, assumptions, self)
+
+
+def check_widths(steps: Iterable[Step]) -> None:
+    """Refuse private steps whose draws depend on how many columns another step releases."""
+    for step in steps:
+        if step.role is Role.PRIVATE and step.place.adaptive:
+            raise ValueError(
+                f"estimator must have a price that is known beforehand, got {step.path} behind {step.place.adaptive}, "
+                "which may decide by what it releases how many columns it hands on, and so what is drawn behind it. "
+                "Put a step there whose number of columns is public (bins with encode='ordinal', splines, quantiles, "
+                "scales; a class of your own with OneToOneFeatureMixin). Nothing was drawn or spent."
+            )
 
 
 #: From a model and its place to its steps.

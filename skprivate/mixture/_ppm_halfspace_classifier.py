@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from math import inf, log
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
@@ -23,8 +22,6 @@ from skprivate.mixture._problem import LinearConstraints, margins
 from skprivate.mixture._reading import read_problem
 from skprivate.mixture._strategy import make_mechanism
 from skprivate.privacy import PrivacyLedger
-
-logger = logging.getLogger(__name__)
 
 
 def _counts_are_asked_for(estimator):
@@ -270,7 +267,6 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
             hypothesis, draws, calibration = mechanism.run(problem, release)
         self.draws_, self.calibration_ = draws, calibration
         self._store(roles, problem, hypothesis, strategy)
-        logger.info("strategy %r compared %d hypotheses in its first draw", strategy, self.n_hypotheses_)
         return self
 
     def _assumptions(self, roles):

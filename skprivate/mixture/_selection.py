@@ -148,7 +148,7 @@ def draw_hypothesis(
         counts[own] += 1
 
     def locate(category: int, member: int) -> tuple[int, ...] | None:
-        if family is None or (category == own and member == counts[own] - 1):
+        if family is None or release.dry_run or (category == own and member == counts[own] - 1):
             return None
         return family.locate(int(errors[category]), member)
 

@@ -15,7 +15,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from skprivate._labels import two_or_more
 from skprivate.inspection import check_pipeline
 from skprivate.inspection._guarantee_of import walk
-from skprivate.inspection._steps import Place, Role, Step
+from skprivate.inspection._steps import Place, Role, Step, check_widths
 from skprivate.privacy import PrivacyLedger
 
 #: Candidates for each evaluation of the mean, where there are more to draw from.
@@ -123,9 +123,11 @@ def check_candidate(candidate: Candidate, ledger: PrivacyLedger | None) -> None:
     NoGuaranteeError
         If a step looks at private rows without a guarantee, or nothing is private.
     ValueError
-        If a step was fitted before, or has a ledger of its own, or releases rows, or a composite keeps a cache.
+        If a step was fitted before, or has a ledger of its own, or releases rows, or a composite keeps a cache, or the
+        draws of a step depend on how many columns another one releases.
     """
     check_pipeline(candidate.estimator, raise_=True)
+    check_widths(walk(candidate.estimator, Place(fitted=False)))
     for name, value in candidate.estimator.get_params().items():
         if name.rpartition("__")[2] == "memory" and value is not None:
             raise ValueError(

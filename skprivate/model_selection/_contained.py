@@ -7,13 +7,10 @@ else, and afterwards the entries must be those that were said.
 from __future__ import annotations
 
 import math
-import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
+from numbers import Real
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -23,7 +20,6 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from skprivate.inspection import guarantee_of
-from skprivate.inspection._leaves import is_private
 from skprivate.model_selection._candidates import (
     Candidate,
     draws_adaptively,
@@ -32,6 +28,7 @@ from skprivate.model_selection._candidates import (
 )
 from skprivate.model_selection._fit_price import ContainedLedger, FitPrice, fit_price, release_of
 from skprivate.model_selection._parts import Rows
+from skprivate.model_selection._unseen import unseen
 from skprivate.privacy import PrivacyEvent, PrivacyGuarantee, PrivacyLedger
 from skprivate.privacy._tape import run_tape
 
@@ -60,7 +57,7 @@ class _Meter(PrivacyLedger):
 
 @dataclass
 class Priced:
-    """What candidates draw at any budget, by fits of copies with simulated noise that nobody sees.
+    """What candidates draw at any budget, by fits of copies that look at zeros in place of private statistics.
 
     A copy with one private step ends where it would pay, before it draws. Whatever has more is fitted to its end.
     Candidates that cost the same are asked for by one of them, and all of them are asked again at the end.
@@ -150,9 +147,7 @@ class Priced:
             raise
 
     def _fit_until_priced(self, model: Any, part: Any) -> FitPrice:
-        meter = _Meter(epsilon=_PLENTY, delta=_MOST_DELTA, dry_run=True)
-        meter._book.store.forgotten = True
-        part.set_params(ledger=meter)
+        part.set_params(ledger=_own_ledger(_Meter, _PLENTY, _MOST_DELTA, dry_run=True))
         try:
             fit_on(model, self.rows)
         except _Priced as priced:
@@ -166,15 +161,16 @@ class Priced:
         )
 
     def _fit_whole(self, model: Any) -> FitPrice:
-        with run_tape(None), _own_ledger(model, _PLENTY, _MOST_DELTA, PrivacyLedger, dry_run=True) as ledger:  # type: ignore[arg-type]
-            steps = [step.model for step in private_steps(model)]
-            for number, part in enumerate(steps):
-                part.set_params(ledger=ledger.annotated(str(number)))
+        ledger = _own_ledger(PrivacyLedger, _PLENTY, _MOST_DELTA, dry_run=True)
+        steps = [step.model for step in private_steps(model)]
+        for number, part in enumerate(steps):
+            part.set_params(ledger=ledger.annotated(str(number)))
+        with run_tape(None):  # type: ignore[arg-type]
             fit_on(model, self.rows)
-            guarantee_of(model)  # or an error
-            if draws_adaptively(model):
-                raise _not_planned(type(model).__name__)
-            entries = ledger.entries()
+        guarantee_of(model)  # or an error
+        if draws_adaptively(model):
+            raise _not_planned(type(model).__name__)
+        entries = ledger.entries()
         paid = [(e.label, e.unit, e.adjacency, e.events) for e in entries]
         notes = Counter(entry.note for entry in entries)
         counts = tuple(notes[str(number)] for number in range(len(steps)))
@@ -200,7 +196,7 @@ def with_budget(
 
     Steps that state no δ get none. Noise is as ``random_state`` says, whatever the candidate's own.
     """
-    model = clone(candidate.estimator)
+    model = _silent(clone(candidate.estimator))
     given_classes(model, labels)
     steps = [step.model for step in private_steps(model)]
     stated = [(float(part.epsilon), float(getattr(part, "delta", 0.0) or 0.0)) for part in steps]
@@ -232,31 +228,25 @@ def fit_on(model: Any, rows: Rows) -> Any:
         for name, values in rows.metadata.items()
         if any(has_fit_parameter(part, name) for part in parts)
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        routed = len(parts) > 1 or parts[0] is not model
-        options = {"enable_metadata_routing": True, "assume_finite": True} if routed else {}
-        with config_context(**options), np.errstate(all="ignore"):
-            return model.fit(rows.X, rows.y, **metadata)
+    routed = len(parts) > 1 or parts[0] is not model
+    options = {"enable_metadata_routing": True, "assume_finite": True} if routed else {}
+    with config_context(**options), unseen():
+        return model.fit(rows.X, rows.y, **metadata)
 
 
-@contextmanager
-def _own_ledger(
-    model: Any, epsilon: float, delta: float, kind: type[_Ledger], **options: Any
-) -> Iterator[_Ledger]:
-    # Composites may fit their members in other processes, which share files only.
-    shared = tempfile.TemporaryDirectory() if _may_use_processes(model) else nullcontext()
-    with shared as folder:
-        path = None if folder is None else Path(folder) / "part.ledger"
-        ledger = kind(path, epsilon=epsilon, delta=delta, composition="basic", **options)
-        ledger._book.store.forgotten = True  # whoever pays has said that the noise is simulated
-        yield ledger
+def _own_ledger(kind: type[_Ledger], epsilon: float, delta: float, **options: Any) -> _Ledger:
+    ledger = kind(epsilon=epsilon, delta=delta, composition="basic", **options)
+    ledger._book.store.forgotten = True  # whoever pays has said that the noise is simulated
+    return ledger
 
 
-def _may_use_processes(model: Any) -> bool:
-    return any(
-        "n_jobs" in part.get_params(deep=False) and not is_private(part) for part in _estimators_in(model)
-    )
+def _silent(model: Any) -> Any:
+    """A candidate whose parts call nobody back and print nothing: both would count the evaluations."""
+    for part in [one for one in _objects_in(model, set()) if hasattr(one, "get_params")]:
+        vars(part).pop("_skl_callbacks", None)
+        if isinstance(level := part.get_params(deep=False).get("verbose"), Real):
+            part.set_params(verbose=type(level)(0))
+    return model
 
 
 def fit_contained(
@@ -274,13 +264,13 @@ def fit_contained(
     terms = {"simulation": simulated and not dry_run, "dry_run": dry_run}
     # A model may state more than it is given, which the search pays for; more numbers to draw may state a little more.
     epsilon, delta = (max(pair) * _ROOM for pair in zip(budget, (price.epsilon, price.delta), strict=True))
-    with _own_ledger(model, epsilon, delta, ContainedLedger, **terms) as ledger:
-        ledger.admit(price)
-        for step in private_steps(model):
-            step.model.set_params(ledger=ledger)
-        fit_on(model, rows)
-        entries = ledger.entries()
-    found = tuple(sorted(release_of(e.label, e.unit, e.adjacency, e.events, price.size) for e in entries))
+    ledger = _own_ledger(ContainedLedger, epsilon, delta, **terms)
+    ledger.admit(price)
+    for step in private_steps(model):
+        step.model.set_params(ledger=ledger)
+    fit_on(model, rows)
+    entries = ledger.entries()
+    found = tuple(sorted(release_of(e.label, e.unit, e.adjacency, e.events) for e in entries))
     promised = guarantee_of(model)
     said = (price.unit, price.adjacency)
     if any(entry.simulated is not (simulated or dry_run) for entry in entries):
@@ -304,10 +294,6 @@ def released(model: Any, guarantee: PrivacyGuarantee) -> Any:
             elif isinstance(value, PrivacyGuarantee):
                 vars(part)[name] = guarantee
     return model
-
-
-def _estimators_in(model: Any) -> Iterator[Any]:
-    return (part for part in _objects_in(model, set()) if hasattr(part, "get_params"))
 
 
 def _objects_in(value: Any, seen: set[int]) -> Iterator[Any]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._folds import key_bytes
 from skprivate._identifiers import encode_identifiers, hash_identifiers
 from skprivate._sklearn import _safe_indexing
-from skprivate.model_selection._user_k_fold import key_bytes
 from skprivate.privacy import public_generator
 
 IntArray = NDArray[np.int64]

@@ -131,11 +131,14 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     neighbouring data differ in the training part, and the price is that of the fits, or in the held-out part, and the
     price is that of the scores; never in both. Under replace-one this assumes that an exchanged user keeps its
     identifier, or an exchanged row its place. Under add-remove positions shift, so that identifiers (``user_ids``) are
-    needed. What a candidate draws is tried out on a copy, whose noise is simulated and of which nothing is seen but the
-    price. In the search each fit has a ledger of its own that admits this price, and nothing else.
+    needed. What a candidate draws is tried out on a copy, in which zeros stand for every private statistic: the price
+    is the same for all data of one shape. In the search each fit has a ledger of its own that admits this price, and
+    nothing else. A candidate whose draws depend on how many columns an earlier step releases is refused.
 
     Neither the number of evaluations nor the other scores are released; the time that `fit` takes tells of the former.
-    Warnings of candidates are not shown, since their number would, too.
+    So candidates have no callbacks and ``verbose=0``; their output, warnings and log records are dropped, those of the
+    whole process among them while an evaluation runs; they run in one thread; and the entry of a search in a ledger has
+    no duration. A ``scoring`` of your own is called for each evaluation: it must tell nobody.
 
     References
     ----------

@@ -110,8 +110,8 @@ class PrivateScore:
 
     def of_units(self, model: Any, parts: Parts) -> FloatArray:
         """Mean score of each held-out unit, between the bounds; what is no number counts as the lower one."""
-        # Warnings and refusals about numbers in the midst of a model would say something about whoever has them.
-        with np.errstate(all="ignore"), config_context(assume_finite=True):
+        # A refusal of numbers in the midst of a model would say something about whoever has them.
+        with config_context(assume_finite=True):
             values = [self._rows(model, predicted, y) for predicted, y in self._predicted(model, parts)]
             if len(values) != parts.n_held_out:
                 values = np.split(values[0], np.cumsum(parts.sizes)[:-1])

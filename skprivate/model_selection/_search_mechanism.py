@@ -14,6 +14,7 @@ from skprivate.model_selection._contained import Priced, fit_contained, with_bud
 from skprivate.model_selection._fit_price import FitPrice
 from skprivate.model_selection._parts import Parts
 from skprivate.model_selection._scoring import PrivateScore
+from skprivate.model_selection._unseen import unseen
 from skprivate.privacy import (
     Adjacency,
     ApproximateEvent,
@@ -118,8 +119,9 @@ class PrivateSearch(Mechanism):
 
         def evaluate(number: int, branch: Any) -> tuple[float, Any]:
             try:
-                model = self._fit(self.priced, number, *each, release)
-                return self.score.draw(model, data, self.scores.each_epsilon, branch), model
+                with unseen():
+                    model = self._fit(self.priced, number, *each, release)
+                    return self.score.draw(model, data, self.scores.each_epsilon, branch), model
             except Exception:
                 if self.raises:
                     raise

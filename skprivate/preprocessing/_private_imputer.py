@@ -90,6 +90,9 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
 
+    #: Whatever is filled in, columns are as many as they were, or twice as many.
+    _public_width: ClassVar[bool] = True
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         **DELTA_OR_ZERO,

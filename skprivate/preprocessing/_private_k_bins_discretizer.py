@@ -224,6 +224,11 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
         names = _check_feature_names_in(self, input_features)
         return names if self.encode == "ordinal" else self._encoder().get_feature_names_out(names)
 
+    @property
+    def _public_width(self):
+        """Bins that coincide are merged, so that released edges decide how many columns a one-hot code has."""
+        return self.encode == "ordinal"
+
     def _encoder(self):
         encoder = OneHotEncoder(
             categories=[np.arange(n, dtype=np.float64) for n in self.n_bins_],

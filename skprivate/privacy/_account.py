@@ -96,8 +96,8 @@ class ReleaseAccount:
         self._assumptions = assumptions
         self._reach = reach
         self._parameters = parameters
-        dry = ledger is not None and ledger.dry_run
-        self._source = bit_source(0 if dry else random_state)
+        self.dry_run = ledger is not None and ledger.dry_run
+        self._source = bit_source(0 if self.dry_run else random_state)
         self.public_rng = public_generator(random_state)
         self._ledger = ledger
         self._entry: int | None = None
@@ -108,7 +108,7 @@ class ReleaseAccount:
         self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
         self._closed = False
         if not self._source.secure and not (ledger is not None and ledger._book.store.forgotten):
-            announce_simulation(label, dry_run=dry)
+            announce_simulation(label, dry_run=self.dry_run)
         if self._plan:
             self._pay(self._plan)
             self._planned = dict(self._plan)

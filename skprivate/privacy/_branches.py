@@ -31,6 +31,7 @@ class Branch(Draws):
         self.unit = parent.unit
         self.adjacency = parent.adjacency
         self.public_rng = parent.public_rng
+        self.dry_run = parent.dry_run
         self._metric = parent._metric
         self._source = parent._source
         self._tape = parent._tape

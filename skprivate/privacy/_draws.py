@@ -8,8 +8,12 @@ cases exact integer noise is added to integers, so no guarantee rests on floatin
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -62,6 +66,8 @@ class Draws(MetricDraws, FlowDraws):
     #: `select_repeatedly`, whose number is a secret.
     after_draw: Callable[[int], None] | None = None
     delta: float
+    #: Whether draws are made for the sake of their prices: no private statistic is looked at, all are zeros.
+    dry_run: bool
     _source: BitSource
     _tape: Tape | None
 
@@ -261,12 +267,12 @@ class Draws(MetricDraws, FlowDraws):
         }
 
         def categories() -> list[int]:
-            return [choose(costs, rate, self._source, multiplicity)[0]]
+            return [self._choose(choose, costs, rate, multiplicity)[0]]
 
         draw = Draw("select", np.asarray(scores), sensitivity, "linf", {event: 1}, None, options, categories)
 
-        def sample() -> Any:
-            category, member = choose(costs, rate, self._source, multiplicity)
+        def sample(_: NDArray[Any]) -> Any:
+            category, member = self._choose(choose, costs, rate, multiplicity)
             if multiplicity is None:
                 return category
             return (category, member) if locate is None else locate(category, member)
@@ -322,9 +328,9 @@ class Draws(MetricDraws, FlowDraws):
         options = {"monotone": False, "multiplicity": [count for counts in multiplicity for count in counts]}
         options |= {"parts": [sum(counts) for counts in multiplicity], "located": True}
 
-        def categories() -> list[int]:
+        def chosen() -> list[tuple[int, int]]:
             return [
-                _selection.exponential_select(costs, rate, self._source, counts)[0]
+                self._choose(_selection.exponential_select, costs, rate, counts)
                 for costs, counts in zip(parts, multiplicity, strict=True)
             ]
 
@@ -336,27 +342,44 @@ class Draws(MetricDraws, FlowDraws):
             {BoundedRangeEvent(epsilon): 1},
             None,
             options,
-            categories,
+            lambda: [category for category, _ in chosen()],
         )
-
-        def sample() -> list[Any]:
-            chosen = []
-            for k, (costs, counts) in enumerate(zip(parts, multiplicity, strict=True)):
-                chosen.append(locate(k, *_selection.exponential_select(costs, rate, self._source, counts)))
-            return chosen
-
-        result: list[Any] = self._perform(draw, sample)
+        result: list[Any] = self._perform(
+            draw, lambda _: [locate(k, *found) for k, found in enumerate(chosen())]
+        )
         return result
 
     # --- how a draw is made -----------------------------------------------------------------------------------------
 
-    def _perform(self, draw: Draw, sample: Callable[[], Any]) -> Any:
-        """Pay, then draw."""
+    def _perform(self, draw: Draw, sample: Callable[[NDArray[Any]], Any]) -> Any:
+        """Pay, then draw from the statistic, or in a dry run from zeros in its place."""
         self._charge(draw.events)
-        result = sample() if self._tape is None else self._tape.draw(draw, sample)
+        if self.dry_run:
+            kind = np.float64 if draw.statistic.dtype.kind == "f" else np.int64
+            draw = replace(draw, statistic=np.zeros(draw.statistic.shape, kind))
+        result = (
+            sample(draw.statistic)
+            if self._tape is None
+            else self._tape.draw(draw, partial(sample, draw.statistic))
+        )
         if self.after_draw is not None:
             self.after_draw(sum(draw.events.values()))
         return result
+
+    def _choose(
+        self,
+        choose: Callable[..., tuple[int, int]],
+        costs: IntArray,
+        rate: Fraction,
+        multiplicity: Sequence[int] | None,
+    ) -> tuple[int, int]:
+        """A category and a member of it; in a dry run those of a uniform place in the list of all candidates."""
+        if not self.dry_run:
+            return choose(costs, rate, self._source, multiplicity)
+        ends = list(accumulate([1] * costs.size if multiplicity is None else map(int, multiplicity)))
+        place = self._source.integer_below(ends[-1])
+        category = bisect_right(ends, place)
+        return category, place - (ends[category - 1] if category else 0)
 
     def _require_delta(self, what: str) -> None:
         if self.delta == 0:
@@ -378,7 +401,7 @@ class Draws(MetricDraws, FlowDraws):
         _samplers.check_scale(scale)
         draw = Draw(f"discrete_{kind}", array, sensitivity, norm, events, 1.0)
         noisy: IntArray = self._perform(
-            draw, lambda: add_exactly(array, self._integer_noise(kind, scale, array.shape))
+            draw, lambda counts: add_exactly(counts, self._integer_noise(kind, scale, counts.shape))
         )
         return noisy
 
@@ -397,10 +420,10 @@ class Draws(MetricDraws, FlowDraws):
             raise ValueError(f"step must be a power of two, got {step!r}.")
         _samplers.check_scale(lattice.scale)
 
-        def sample() -> Any:
-            total = add_exactly(lattice.place(array), self._integer_noise(kind, lattice.scale, array.shape))
+        def sample(sums: NDArray[Any]) -> Any:
+            total = add_exactly(lattice.place(sums), self._integer_noise(kind, lattice.scale, sums.shape))
             noisy = lattice.to_steps(total) * step
-            return float(noisy) if array.ndim == 0 else noisy
+            return float(noisy) if sums.ndim == 0 else noisy
 
         return self._perform(Draw(kind, array, sensitivity, norm, events, step), sample)
 
@@ -413,9 +436,7 @@ class Draws(MetricDraws, FlowDraws):
         events: dict[PrivacyEvent, int],
         lattice: Lattice,
     ) -> Any:
-        array: FloatArray = finite(value)
-
-        def sample() -> Any:
+        def sample(array: FloatArray) -> Any:
             # Both terms are exact multiples of the step, and their float64 sum is a function of the exact sum (IEEE
             # addition rounds it correctly), hence post-processing of integer noise on integers. (Noise above 2^53
             # steps would be rounded first: more than 200 scales away, it has a probability below e^-200.)
@@ -423,4 +444,4 @@ class Draws(MetricDraws, FlowDraws):
             noisy = snap(array, lattice.step) + noise
             return float(noisy) if array.ndim == 0 else noisy
 
-        return self._perform(Draw(kind, array, sensitivity, norm, events), sample)
+        return self._perform(Draw(kind, finite(value), sensitivity, norm, events), sample)

@@ -30,7 +30,7 @@ class FlowDraws:
         _source: BitSource
         adjacency: Adjacency
 
-        def _perform(self, draw: Draw, sample: Callable[[], Any]) -> Any: ...
+        def _perform(self, draw: Draw, sample: Callable[[Any], Any]) -> Any: ...
 
     def flow_laplace(
         self, mass: ArrayLike, *, sensitivity: float, epsilon: float, stars: Sequence[Fraction | int] = ()
@@ -82,8 +82,7 @@ class FlowDraws:
             _samplers.check_scale(scale)
         events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "Laplace flow"): 1}
 
-        def sample() -> NDArray[Any]:
-            total = array
+        def sample(total: NDArray[Any]) -> NDArray[Any]:
             for axis, size in enumerate(array.shape):
                 edges = (*array.shape[:axis], size - 1, *array.shape[axis + 1 :])
                 noise = _samplers.integer_noise("laplace", scales[axis], math.prod(edges), self._source)

@@ -235,9 +235,10 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
     def quote(self, estimator: Any, X: Any, y: Any = None, **fit_params: Any) -> Quote:
         """What a fit, a cross-validation or a search would cost, before anything is drawn for it.
 
-        A copy of the estimator is fitted with simulated noise on a dry run of this ledger, and forgotten: that takes
-        as long as the fit itself. Prices do not depend on private values, so the fit will cost the same, to the last
-        bit; a search over random candidates must have its ``random_state`` set.
+        A copy of the estimator is fitted on a dry run of this ledger, and forgotten: that takes as long as the fit
+        itself. In a dry run zeros stand for every private statistic, so that a quote is the same for all data of one
+        shape, and the fit will cost the same, to the last bit; a search over random candidates must have its
+        ``random_state`` set.
 
         Where candidates of scikit-learn's searches cost differently, which of them goes on to the next round, or is
         fitted to all data, depends on their scores. The quote is then the bound that the dearest of them make, in each
@@ -261,8 +262,12 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
 
         Raises
         ------
+        NoGuaranteeError
+            If a step looks at private rows without a draw (`~skprivate.inspection.check_pipeline`).
         ValueError
-            If a part has another ledger; nothing was drawn or spent.
+            If a part has another ledger; if the draws of a step depend on how many columns another step releases; or
+            if folds of a search move other units (`~skprivate.model_selection.check_cv`), as no sum of prices bounds
+            its fits then. Nothing was drawn or spent.
 
         Examples
         --------
@@ -275,7 +280,7 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
         >>> quote.admitted, len(quote.entries), quote.epsilon <= 0.5
         (True, 1, True)
         """
-        from skprivate.privacy._quote import quote_of
+        from skprivate.inspection._quote import quote_of
 
         return quote_of(self, estimator, X, y, fit_params)
 

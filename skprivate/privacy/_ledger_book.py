@@ -28,6 +28,7 @@ from skprivate.privacy._ledger_state import LedgerState
 from skprivate.privacy._ledger_store import FileJournal, FileStore, MemoryJournal, MemoryStore
 from skprivate.privacy._ledger_terms import now, require_noise
 from skprivate.privacy._ledger_units import Account, conversion, converted, stays_apart
+from skprivate.privacy._random_stopping import _MECHANISM
 
 Events = Sequence[dict[str, Any]]
 Journal = FileJournal | MemoryJournal
@@ -400,7 +401,9 @@ def _change(
         "events": events,
     }
     if close:
-        content["closed"] = now()
+        # How long a private search takes tells how often it evaluates, which is secret; a reservation may hold one.
+        untimed = not events or any(event.get("mechanism") == _MECHANISM for event in events)
+        content["closed"] = old.opened if untimed else now()
     _append(journal, state, {"kind": "close" if close else "charge", **content})
 
 

@@ -39,7 +39,7 @@ class MetricDraws:
         _metric: str | None
         adjacency: Adjacency
 
-        def _perform(self, draw: Draw, sample: Callable[[], Any]) -> Any: ...
+        def _perform(self, draw: Draw, sample: Callable[[Any], Any]) -> Any: ...
 
     def _require_metric(self, what: str, norm: str | None = None) -> None:
         """Refuse a draw whose price means nothing for the neighbours of this release."""
@@ -88,9 +88,9 @@ class MetricDraws:
         check_positive(epsilon=epsilon)
         lattice = norm_lattice(norm, array.shape[1], epsilon)
 
-        def sample() -> FloatArray:
-            noise = k_norm_noise(array.shape[0], array.shape[1], norm, lattice.scale, self._source)
-            return add_on_lattice(array, noise, lattice.step)
+        def sample(rows: FloatArray) -> FloatArray:
+            noise = k_norm_noise(rows.shape[0], rows.shape[1], norm, lattice.scale, self._source)
+            return add_on_lattice(rows, noise, lattice.step)
 
         events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "K-norm"): 1}
         drawn: FloatArray = self._perform(
@@ -146,12 +146,12 @@ class MetricDraws:
             )
         lattice = net_lattice(norm, lower, upper, epsilon)
 
-        def sample() -> IntArray:
-            drawn = np.empty(array.shape[0], dtype=np.int64)
+        def sample(rows: FloatArray) -> IntArray:
+            drawn = np.empty(rows.shape[0], dtype=np.int64)
             block = max(1, _BLOCK // net.shape[0])
             for start in range(0, drawn.size, block):
                 costs = net_costs(
-                    np.clip(array[start : start + block], lower, upper), net, lower, norm, lattice
+                    np.clip(rows[start : start + block], lower, upper), net, lower, norm, lattice
                 )
                 drawn[start : start + block] = _selection.exponential_select_rows(
                     costs, 1 / lattice.scale, self._source
@@ -205,7 +205,7 @@ class MetricDraws:
                 f"channel is not private enough: it needs epsilon = {price:.6g} per unit of distance, got {epsilon:g}."
             )
 
-        def sample() -> IntArray:
+        def sample(index: IntArray) -> IntArray:
             drawn = np.empty(index.shape, dtype=np.int64)
             words = (self._source.words(index.size) >> np.uint64(64 - CHANNEL_BITS)).astype(np.int64)
             order = np.argsort(index, kind="stable")

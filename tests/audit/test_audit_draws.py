@@ -126,7 +126,7 @@ def drawn_twice():
 
     def twice(self, draw, sample):
         if self._tape is not None:
-            self._tape.draw(draw, sample)
+            self._tape.draw(draw, lambda: sample(draw.statistic))
         return perform(self, draw, sample)
 
     with mock.patch.object(_draws.Draws, "_perform", twice):

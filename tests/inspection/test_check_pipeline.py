@@ -3,20 +3,30 @@
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingRegressor
-from sklearn.model_selection import GridSearchCV
-from sklearn.multiclass import OneVsOneClassifier
+from sklearn.feature_selection import RFE, RFECV, SequentialFeatureSelector
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, StratifiedKFold
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skprivate import (
     PrivacyGuarantee,
+    PrivacyLedger,
     RandomBagRegressor,
+    UserLevelMean,
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
     check_pipeline,
+    guarantee_of,
 )
+from skprivate._report._ledger_facts import ledger_guarantee
+from skprivate.inspection import NoGuaranteeError, privacy_report
+from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import PublicScaler
+from skprivate.privacy import public_generator
 
 
 def test_a_report_reads():
@@ -87,3 +97,56 @@ def test_missing_values_are_no_reason_to_leak(model):
 def test_the_refusal_of_a_search_names_the_private_one():
     (_, why), *_ = check_pipeline(GridSearchCV(UserLevelSGDRegressor(), {"epsilon": [0.5, 1.0]})).problems
     assert "within one budget with PrivateSearchCV" in why
+
+
+SGD = UserLevelSGDClassifier(classes=[0, 1])
+FOLDED = [
+    GridSearchCV(SGD, {"epsilon": [0.3, 1.0]}, cv=3),
+    GridSearchCV(make_pipeline(SGD), {}),
+    RandomizedSearchCV(SGD, {"epsilon": [0.3, 1.0]}, cv=StratifiedKFold(3)),
+    SequentialFeatureSelector(SGD, cv=3),
+    RFECV(SGD, cv=3),
+    CalibratedClassifierCV(SGD),
+    GridSearchCV(UserLevelSGDRegressor(), {}, cv=3),
+]
+
+
+@pytest.mark.parametrize("model", FOLDED, ids=lambda model: type(model).__name__)
+def test_folds_that_move_others_are_spoken_of_wherever_a_search_is_seen(model):
+    """No sum of prices bounds its fits: `check_pipeline`, `guarantee_of` and `privacy_report` say so."""
+    said = str(check_pipeline(model))
+    assert "no sum of their prices bounds" in said and "Use UserKFold" in said
+    n = 900
+    rng = public_generator(0)
+    X, y = rng.uniform(size=(n, 2)), np.arange(n) % 2
+    try:
+        fitted = clone(model).fit(X, y)
+    except (ValueError, AttributeError):  # RFECV asks for importances
+        return
+    for ask in (guarantee_of, privacy_report):
+        with pytest.raises(NoGuaranteeError, match=r"(?s)no sum of their prices bounds"):
+            ask(fitted)
+
+
+@pytest.mark.parametrize("model", FOLDED, ids=lambda model: type(model).__name__)
+def test_folds_that_move_nobody_are_not_spoken_of(model):
+    assert "UserKFold" not in str(check_pipeline(clone(model).set_params(cv=UserKFold(3))))
+
+
+def test_what_tells_how_often_a_member_is_fitted():
+    said = {
+        "once for each candidate and fold": GridSearchCV(SGD, {}, cv=UserKFold(3)),
+        "as often as the composite fits it": RFE(SGD),
+        "one for each label or target": OneVsRestClassifier(UserLevelSGDClassifier()),
+    }
+    for times, model in said.items():
+        assert f"(ε = 1, δ = 1e-06, {times})" in str(check_pipeline(model))
+
+
+def test_a_report_on_a_ledger_assumes_that_rows_were_not_chosen_by_private_values():
+    ledger = PrivacyLedger(epsilon=9.0, delta=1e-3, unit="row", adjacency="replace-one")
+    X = np.linspace(0, 1, 60)[:, None]
+    for count in (1, 2):
+        UserLevelMean(ledger=ledger).fit(X)
+        assumed = "".join(ledger_guarantee(ledger).assumptions)
+        assert ("folds made from labels" in assumed and "UserKFold" in assumed) is (count > 1)

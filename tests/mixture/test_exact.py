@@ -45,6 +45,8 @@ def setup(X, y):
 class RecordingRelease:
     """Stands in for a Release and records what it was asked."""
 
+    dry_run = False
+
     def __init__(self, answer=(0, 0)):
         self.answer = answer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,10 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
 from sklearn.pipeline import make_pipeline
 
-from skprivate import UserLevelSGDClassifier
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.model_selection._candidates import Candidate
@@ -25,13 +23,11 @@ from skprivate.privacy import (
     GaussianEvent,
     LaplaceEvent,
     Mechanism,
-    PrivacyLedger,
     PureEvent,
     compose_delta,
     compose_epsilon,
     gaussian_noise_multiplier,
     public_generator,
-    search_epsilon,
 )
 
 RNG = public_generator(0)
@@ -107,7 +103,9 @@ class Predicting(ClassifierMixin, Drawing):
 
 
 class Columns(TransformerMixin, Drawing):
-    """Releases how many columns the next step sees: as many as drawn, in a trial two."""
+    """Hands on a public number of columns: as many as it says, and in a trial two."""
+
+    _public_width = True
 
     def __init__(self, n=2, *, epsilon=1.0, delta=1e-6, random_state=None, ledger=None):
         super().__init__("", epsilon=epsilon, delta=delta, random_state=random_state, ledger=ledger)
@@ -134,23 +132,11 @@ def nothing_made(monkeypatch):
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
 
 
-# With a public norm of rows it selects no scale for each column, of which there are as many as were released.
-SGD = UserLevelSGDClassifier(classes=[0, 1], max_iter=2, feature_norm=2.0)
-
-
-@pytest.mark.parametrize(
-    ("n", "last"), [(1, SGD), (3, SGD), (60, SGD), (1, Predicting()), (2, Predicting()), (4095, Predicting())]
-)
-def test_released_columns_are_within_the_price(n, last):
-    ledger = PrivacyLedger(epsilon=4.0, delta=1e-6)
-    found = search(make_pipeline(Columns(n), last), ledger=ledger, random_state=None, n_iter=1).fit(X, Y)
-    assert [entry.own_epsilon for entry in ledger.entries()] == [found.search_plan_.epsilon]
-    assert found.best_estimator_[0].n_columns_ == n
-    (plan,) = found.search_plan_.plans
-    assert {event.size for event, _ in plan} == {2**12}
-    # What was drawn, by its own sizes, costs no more than what was paid.
-    drawn = [(GaussianEvent(event.noise_multiplier, n + 1), count) for event, count in plan]
-    assert search_epsilon([drawn], found.search_plan_.repetitions, 1e-6) <= found.search_plan_.epsilon
+@pytest.mark.parametrize("n", [1, 3])
+def test_who_hands_on_other_columns_than_in_the_trial_is_refused_before_the_next_draw(n):
+    with pytest.raises(RuntimeError, match=r"would draw something else .*Nothing was drawn for it"):
+        search(make_pipeline(Columns(n), Predicting()), n_iter=1).fit(X, Y)
+    assert len(Draws.made) == 1
 
 
 @pytest.mark.parametrize("refit", [None, 0.3])
@@ -158,7 +144,7 @@ def test_released_columns_are_within_the_price(n, last):
 @pytest.mark.parametrize("several", [False, True])
 def test_nothing_else_is_drawn(how, several, refit):
     """It is refused before its first draw; in a pipeline after the draws of the step before."""
-    model = make_pipeline(Columns(3), Predicting(how)) if several else Predicting(how)
+    model = make_pipeline(Columns(), Predicting(how)) if several else Predicting(how)
     for state in (0, None):
         Draws.made.clear()
         found = search(model, refit=refit, random_state=state)
@@ -238,15 +224,16 @@ def test_what_is_admitted_costs_no_more_than_the_price(trial, sizes, others, n_s
     assert compose_epsilon(drawn, 1e-6) <= compose_epsilon(price.events, 1e-6) * (1 + 1e-9)
 
 
-def test_one_step_has_no_room():
-    """Its length is public."""
-    ledger, price = contained([("a", [(GaussianEvent(2.0, 40), 1)])], 1)
+@pytest.mark.parametrize("n_steps", [1, 2])
+@pytest.mark.parametrize("size", [39, 41])
+def test_another_length_is_not_admitted(size, n_steps):
+    ledger, price = contained([("a", [(GaussianEvent(2.0, 40), 1)])], n_steps)
     assert set(price.events) == {GaussianEvent(2.0, 40)}
     with pytest.raises(RuntimeError, match="a would draw something else"):
-        charge(ledger, "a", [(GaussianEvent(2.0, 41), 1)])
-    charge(ledger, "a", [(GaussianEvent(2.0, 39), 1)])
+        charge(ledger, "a", [(GaussianEvent(2.0, size), 1)])
+    charge(ledger, "a", [(GaussianEvent(2.0, 40), 1)])
     with pytest.raises(RuntimeError, match="a would draw something else"):
-        charge(ledger, "a", [(GaussianEvent(2.0, 39), 1)])
+        charge(ledger, "a", [(GaussianEvent(2.0, 40), 1)])
 
 
 def test_nothing_is_added_and_nothing_adaptive_admitted():
@@ -261,17 +248,7 @@ def test_nothing_is_added_and_nothing_adaptive_admitted():
         ledger.increase(entry, epsilon=1.0, delta=0.0, rho=None, events=[])
 
 
-def test_a_handle_in_another_process_admits_no_more(tmp_path):
-    ledger, _ = contained([("a", [(PureEvent(1.0), 1)])], 1, tmp_path / "part.ledger")
-    other = pickle.loads(pickle.dumps(ledger))
-    assert isinstance(other, ContainedLedger) and other == ledger
-    with pytest.raises(RuntimeError, match="something else"):
-        charge(other, "a", [(PureEvent(1.5), 1)])
-    charge(other, "a", [(PureEvent(1.0), 1)])
-    assert len(ledger.entries()) == 1
-
-
-class Twice(Drawing):
+class Twice(OneToOneFeatureMixin, Drawing):
     """Releases twice, each time for what it is given."""
 
     def fit(self, X, y):

@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import skprivate as sp
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
+from skprivate.inspection._quote import charged_to
 from skprivate.metric import MetricPrivatizer
 from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import PrivateStandardScaler
@@ -35,7 +36,6 @@ from skprivate.privacy import (
     forbid_simulated_noise,
     open_release,
 )
-from skprivate.privacy._quote import charged_to
 from skprivate.privacy._randomness import public_generator
 
 RNG = public_generator(1)
@@ -243,10 +243,10 @@ class Step(NamedTuple):
 
 
 class Hides(BaseEstimator):
-    """Has an estimator where nobody looks."""
+    """Says that it is private, and has an estimator where nobody looks."""
 
-    def __init__(self, make=None):
-        self.make = make
+    def __init__(self, make=None, epsilon=1.0, ledger=None):
+        self.make, self.epsilon, self.ledger = make, epsilon, ledger
 
     def fit(self, X, y=None):
         """Fit it."""

@@ -1,4 +1,4 @@
-"""A price before the draw: fit a copy with simulated noise on a dry run of the ledger, and forget it."""
+"""A price before the draw: fit a copy on a dry run of the ledger, whose draws look at zeros only, and forget it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ import math
 import operator
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from skprivate._folds import check_folds
+from skprivate._sklearn import BaseSearchCV
+from skprivate.inspection._check_pipeline import protects_labels_only
+from skprivate.inspection._guarantee_of import NoGuaranteeError, walk
+from skprivate.inspection._steps import Place, Role, Step, check_widths
+from skprivate.privacy import Adjacency, PrivacyUnit
 from skprivate.privacy._ledger_door import charged_only_to
 from skprivate.privacy._ledger_entries import LedgerEntry
 from skprivate.privacy._ledger_quote import Quote
@@ -30,7 +38,13 @@ _PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53
 
 def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> Quote:
     """What `PrivacyLedger.quote` returns."""
+    folded = _check_priceable(estimator, PrivacyUnit.USER if "user_ids" in fit_params else PrivacyUnit.ROW)
     found = _trial(ledger, estimator, X, y, fit_params, None)
+    if found.unit is not None:
+        for search in folded:
+            named = PrivacyUnit.ROW if found.unit == PrivacyUnit.DATASET else found.unit
+            same = Adjacency.REPLACE_ONE if found.adjacency != Adjacency.ADD_REMOVE else found.adjacency
+            check_folds(search, unit=named, adjacency=same)
     price = Price(found.total.epsilon, found.total.delta, *found.total.concentrated)
     if not found.exact:
         # Which candidates go on, and are fitted to all, depends on scores: no part of the price may exceed the quote.
@@ -68,6 +82,75 @@ def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: 
         entries=entries,
         exact=found.exact,
     )
+
+
+def _check_priceable(model: Any, unit: PrivacyUnit) -> list[Any]:
+    """Refuse models whose price would look at private rows; return scikit-learn's searches in them.
+
+    Raises
+    ------
+    NoGuaranteeError
+        If a step looks at private rows, which no draw protects.
+    ValueError
+        If the draws of a step depend on what another one releases, or folds on labels.
+    """
+    steps, searches = _steps_of(model, Place(fitted=False))
+    problems = [(step.path, step.why) for step in steps if step.role is Role.UNPROTECTED]
+    if not protects_labels_only(steps):
+        problems += [(step.path, step.why) for step in steps if step.role is Role.FEATURES]
+    if problems:
+        lines = "".join(f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
+        raise NoGuaranteeError(
+            f"estimator must not look at private rows unprotected, got {type(model).__name__}: its price would tell of "
+            f"them.{lines}",
+            problems,
+        )
+    check_widths(steps)
+    for search in searches:
+        try:
+            check_folds(search, unit=PrivacyUnit.LABEL)
+        except ValueError:
+            check_folds(search, unit=unit)
+    return searches
+
+
+def _steps_of(model: Any, place: Place) -> tuple[list[Step], list[Any]]:
+    """Steps of a model and of all candidates of scikit-learn's searches in it, whose scores a quote replaces."""
+    steps: list[Step] = []
+    searches: list[Any] = []
+    for step in walk(model, place):
+        search = step.model
+        if not (isinstance(search, BaseSearchCV) and type(search).__module__.startswith("sklearn.")):
+            steps.append(step)
+            continue
+        searches.append(search)
+        grids = search.param_grid if hasattr(search, "param_grid") else search.param_distributions
+        for params in _candidates(grids):
+            candidate = clone(search.estimator).set_params(**clone(params, safe=False))
+            more, inside = _steps_of(candidate, step.place.inside("candidate"))
+            steps += more
+            searches += inside
+    return steps, searches
+
+
+def _candidates(grids: Any) -> Iterator[dict[str, Any]]:
+    """Every combination of parameters, of numbers one for each type: they decide nothing about what a step sees."""
+    for grid in [grids] if isinstance(grids, Mapping) else grids:
+        one = next(iter(ParameterSampler(grid, 1, random_state=0)))
+        yield from ParameterGrid(
+            {
+                name: [one[name]] if hasattr(values, "rvs") else _one_of_each_kind(values)
+                for name, values in grid.items()
+            }
+        )
+
+
+def _one_of_each_kind(values: Any) -> list[Any]:
+    numbers = {
+        type(value): value for value in values if isinstance(value, Real) and not isinstance(value, bool)
+    }
+    others = [value for value in values if not (isinstance(value, Real) and type(value) in numbers)]
+    return [*numbers.values(), *others]
 
 
 class _Trial(NamedTuple):
