@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import validate_data as _sklearn_validate_data
@@ -37,6 +38,24 @@ TIMES = {
 _SHOWN = 5
 
 
+def is_frame(X: Any) -> bool:
+    """Whether X is a data frame in memory: of pandas, polars, pyarrow or another library that narwhals knows."""
+    return bool(nw.dependencies.is_into_dataframe(X))
+
+
+def refuse_elsewhere(X: Any, name: str = "X") -> None:
+    """Refuse rows that are not in memory: NumPy would compute them, or make one object of them."""
+    origin = {parent.__module__.partition(".")[0] for parent in type(X).__mro__}
+    known = {"dask", "pyarrow", "skprivate"} & origin and (hasattr(X, "dask") or hasattr(X, "gather"))
+    arrow = "pyarrow" in origin and type(X).__name__.endswith(("Dataset", "RecordBatchReader"))
+    if known or arrow or isinstance(nw.from_native(X, pass_through=True), nw.LazyFrame):
+        raise TypeError(
+            f"{name} must be a table in memory, got {type(X).__name__}. Fetch it first: .collect() (polars), "
+            ".to_arrow_table(), .pl() or .df() (DuckDB), .read_all() (an Arrow reader), .compute() (Dask). Estimators "
+            "that read rows in blocks take skprivate.partitions.Blocks, Dask collections and pyarrow datasets."
+        )
+
+
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def validate_data(
     estimator: Any, /, X: Any = "no_validation", y: Any = "no_validation", **options: Any
@@ -63,13 +82,15 @@ def validate_data(
     TypeError, ValueError
         Messages name columns and types, no entry.
     """
+    refuse_elsewhere(X)
     numeric = options.get("dtype", "numeric") is not None and not options.get("skip_check_array", False)
     if numeric:
         _refuse_other_types(X)
     try:
         result = _sklearn_validate_data(estimator, X, y, **options)
     except (TypeError, ValueError) as error:
-        message = without_entries((numeric and _with_columns(str(error), X)) or str(error))
+        has_target = not (y is None or isinstance(y, str))
+        message = without_entries((numeric and _with_columns(str(error), X, has_target)) or str(error))
         if message == str(error):
             raise
         raise type(error)(message) from None
@@ -147,13 +168,23 @@ def _refuse_other_types(X: Any) -> None:
         raise error(f"{columns_in_words(X, wrong)} of X must hold numbers, got {found}. {advice}.")
 
 
-def _with_columns(text: str, X: Any) -> str | None:
+def _with_columns(text: str, X: Any, has_target: bool) -> str | None:
     """A message of scikit-learn or NumPy that says which columns it is about."""
     if "could not convert" in text or "float()" in text:
         wrong = {j: found for j, column in _columns(X) if (found := _no_floats(column))}
         of_strings = "could not convert" in text
         if not wrong:
             what = "could not convert a string to float" if of_strings else "got entries of another type"
+            if not has_target or np.ndim(np.asarray(X, dtype=object)) != 2:
+                got = (
+                    f"{type(X).__name__} of {type(X[0]).__name__}"
+                    if isinstance(X, list)
+                    else type(X).__name__
+                )
+                return (
+                    f"X must be a table of numbers, a data frame, a two-dimensional array or a list of rows: {what} in "
+                    f"a {got}."
+                )
             return f"y must hold numbers: {what}."
         types = sorted(set().union(*wrong.values()))
         # scikit-learn's common checks ask for these words where an entry has no float at all.

@@ -153,7 +153,7 @@ def _look(
     parts = []
     for name, values, taken in zip(names, block.values, mask, strict=True):
         numeric = is_numeric(values)
-        part = _Part(numeric, values.dtype.kind in "fO")
+        part = _Part(numeric, values.dtype.kind == "f" or any(isinstance(value, float) for value in values))
         if name in given:
             pass
         elif not numeric if taken is None else taken:

@@ -6,7 +6,7 @@ are never looked at.
 
 from __future__ import annotations
 
-import math
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._tables import entries
 from skprivate.aggregate._spread import Spread
 
 CodeArray = NDArray[np.int32]
 #: Code of a value that was not there when the column was learned.
 UNKNOWN = -1
 
-_EXACT_TYPES = (str, bool, int, float)
+_EXACT_TYPES = (str, bool, int, float, type(None))
 
 
 @dataclass(frozen=True)
@@ -238,23 +239,16 @@ def in_order(values: Iterable[Any]) -> list[Any]:
 
 def plain_values(values: NDArray[Any]) -> list[Any]:
     """Hashable Python values; every kind of missing value becomes None, anything exotic its repr."""
-    listed: list[Any] = values.tolist()
-    if values.dtype.kind in "biuUS":
-        return listed
     if values.dtype.kind == "f":
-        return [None if value != value else value for value in listed]
-    return [_plain(value) for value in listed]
+        return [None if value != value else value for value in values.tolist()]
+    return [value if isinstance(value, _EXACT_TYPES) else _text(value) for value in entries(values).tolist()]
 
 
-def _plain(value: Any) -> Any:
-    if type(value) is str or value is None:
-        return value
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, _EXACT_TYPES):
-        return None if isinstance(value, float) and math.isnan(value) else value
-    missing = type(value).__name__ in ("NAType", "NaTType")
-    return None if missing else repr(value)
+def _text(value: Any) -> str:
+    """An exotic value as text; a date is the midnight that it begins at, as in SQL."""
+    if type(value) is datetime.date:
+        value = datetime.datetime(value.year, value.month, value.day)
+    return repr(value)
 
 
 def as_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:

@@ -18,7 +18,12 @@ from skprivate.aggregate._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, C
 from skprivate.aggregate._group_tables import GroupTable, SumColumns, code_group_tables
 from skprivate.aggregate._label_noise import NoiseName
 from skprivate.aggregate._labels import check_label_privacy
-from skprivate.aggregate._release_frames import group_bags, label_interval, release_groups
+from skprivate.aggregate._release_frames import (
+    check_largest_sum,
+    group_bags,
+    label_interval,
+    release_groups,
+)
 from skprivate.privacy import PrivacyLedger
 
 #: Types of columns in DuckDB that are cut into bins.
@@ -173,6 +178,8 @@ def bags_from_sql(
         names = _checked_names(types, columns, label)
         _check_label_type(label, types[label], known)
         n_rows = _count(connection, table)
+        if epsilon is not None:  # before the database converts what does not fit
+            check_largest_sum(bounds, n_rows)
         n_cuts = default_bins(n_rows) if n_bins is None else n_bins
         edges = _edges(connection, table, names, types, categorical_features, n_cuts, bin_edges)
         keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._labels import together
 from skprivate._sklearn import Interval, StrOptions
-from skprivate._validation import validate_data
+from skprivate._tables import any_table
+from skprivate._validation import is_frame, validate_data
 from skprivate.aggregate._bag_plan import KeyCounter, plan_bags
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._block_columns import encode_blocks, gather_codes, learn_blocks
@@ -417,11 +418,10 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 def _read_features(
     X: Any, *, estimator: Any, reset: bool = False, tighten: bool = False
 ) -> tuple[list[str], list[Any]]:
-    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-        validate_data(estimator, X, skip_check_array=True, reset=reset)
-        names, values = read_columns(X, tighten=tighten)
-        if not values or values[0].size == 0:
-            raise ValueError(f"Found array with 0 sample(s) or 0 feature(s) (shape={X.shape}).")
-        return names, values
-    array = validate_data(estimator, X, dtype=None, ensure_all_finite="allow-nan", reset=reset)
-    return read_columns(array, tighten=tighten)
+    if not is_frame(X):
+        return read_columns(any_table(estimator, X, reset=reset), tighten=tighten)
+    validate_data(estimator, X, skip_check_array=True, reset=reset)
+    names, values = read_columns(X, tighten=tighten)
+    if not values or values[0].size == 0:
+        raise ValueError(f"Found array with 0 sample(s) or 0 feature(s) (shape={X.shape}).")
+    return names, values

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._labels import check_classes
+from skprivate._tables import frame_columns
+from skprivate._validation import refuse_elsewhere
 from skprivate.aggregate._cells import IntArray
 from skprivate.aggregate._columns import (
     UNKNOWN,
@@ -21,8 +23,6 @@ from skprivate.aggregate._columns import (
     encode_columns,
     learn_columns,
 )
-
-_FETCH = "fetch it first (polars: collect(); DuckDB: .pl(), .df() or .arrow())"
 
 
 @dataclass(frozen=True)
@@ -283,9 +283,12 @@ def _named_frames(tables: Any) -> list[tuple[str, Any]]:
 def _frame(one: Any, title: str, *, required: bool = True) -> Any:
     if nw.dependencies.is_pandas_dataframe(one) and any(name is not None for name in one.index.names):
         one = one.reset_index()  # the keys of groupby(...).agg(...)
+    if type(one).__name__ == "RecordBatchReader" and hasattr(
+        one, "read_all"
+    ):  # of pyarrow, DuckDB's .arrow()
+        one = one.read_all()
+    refuse_elsewhere(one, title)
     frame = nw.from_native(one, pass_through=True)
-    if isinstance(frame, nw.LazyFrame):
-        raise TypeError(f"{title} must be a table in memory, got {type(one).__name__}: {_FETCH}.")
     if isinstance(frame, nw.DataFrame):
         return frame
     if required:
@@ -312,17 +315,8 @@ def _read_group_table(
         raise ValueError(f"{title}: column {rare!r} marks {int(rest.sum())} groups, at most one is the rest.")
     if rest.all():
         raise ValueError(f"{title} has no group but the rest.")
-    values = [_values(frame[name]) for name in keys]
+    values = frame_columns(frame.select(keys).to_native())
     return GroupTable(title, tuple(keys), values, rest, counts[counts > 0], frame)
-
-
-def _values(column: Any) -> NDArray[Any]:
-    if not isinstance(column.dtype, nw.String):
-        return np.asarray(column.to_numpy())
-    # NumPy's own strings lose what ends in a zero byte.
-    values = np.empty(len(column), dtype=object)
-    values[:] = column.to_list()
-    return values
 
 
 def _check_together(tables: Sequence[GroupTable]) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._validation import validate_data
+from skprivate._tables import entries, frame_columns
+from skprivate._validation import is_frame, learn_columns, refuse_elsewhere
 from skprivate.aggregate._columns import is_numeric
 from skprivate.partitions import Partitions, Roles, split_columns
 
@@ -41,12 +41,7 @@ def label_column(X: Any, y: Any, **roles: Any) -> Partitions:
 
 def learn_names(estimator: Any, X: Any, y: Any, **roles: Any) -> Any:
     """Let an estimator learn names and number of the features; returns one that knows nothing else, and may travel."""
-    validate_data(estimator, label_column(X, y, **roles).empty_block.X, skip_check_array=True)
-    blank = type(estimator)()
-    blank.n_features_in_ = estimator.n_features_in_
-    if hasattr(estimator, "feature_names_in_"):
-        blank.feature_names_in_ = estimator.feature_names_in_
-    return blank
+    return learn_columns(estimator, label_column(X, y, **roles).empty_block.X)[0]
 
 
 def table_blocks(
@@ -97,27 +92,25 @@ def read_columns(X: Any, *, tighten: bool = True) -> tuple[list[str], list[NDArr
     ----------
     X : table, array or list
     tighten : bool
-        Whether a column of objects that are all numbers becomes one of floats: what is true of a block may not be of
-        others.
+        Whether a column of objects that are all numbers becomes one of numbers: what is true of a block may not be
+        of others.
 
     Returns
     -------
     names : list of str
         "x0", "x1", … where X has none.
     columns : list of ndarray of shape (n_samples,)
+        As `skprivate._tables.entries` has them.
     """
-    if nw.dependencies.is_pyarrow_table(X):
-        return [str(name) for name in X.column_names], [_column(column, tighten) for column in X.columns]
-    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-        names = [str(name) for name in X.columns]
-        return names, [_column(X[name], tighten) for name in X.columns]
-    array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=_common_type(X))
-    if array.ndim != 2:
-        raise ValueError(f"X must be two-dimensional, got shape {array.shape}. Reshape your data.")
-    columns = [array[:, j] for j in range(array.shape[1])]
-    if tighten and array.dtype == object:
-        columns = [_tightened(column) for column in columns]
-    return [f"x{j}" for j in range(array.shape[1])], columns
+    refuse_elsewhere(X)
+    if is_frame(X):
+        columns, names = frame_columns(X), getattr(X, "column_names", X.columns)
+    else:
+        array = entries(np.array(X, dtype=object) if isinstance(X, list | tuple) else np.asarray(X))
+        if array.ndim != 2:
+            raise ValueError(f"X must be two-dimensional, got shape {array.shape}. Reshape your data.")
+        columns, names = list(array.T), [f"x{j}" for j in range(array.shape[1])]
+    return list(map(str, names)), [_tightened(one) for one in columns] if tighten else columns
 
 
 def categorical_mask(
@@ -156,23 +149,13 @@ def categorical_mask(
     return mask
 
 
-def _column(column: Any, tighten: bool) -> NDArray[Any]:
-    dtype = getattr(column, "dtype", None)
-    if getattr(dtype, "kind", "") in "iufb" and isinstance(dtype, np.dtype):
-        return np.asarray(column)
-    array = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
-    return _tightened(array) if tighten and array.dtype == object else array
-
-
 def _tightened(column: NDArray[Any]) -> NDArray[Any]:
-    """Floats in place of an object column that holds numbers only."""
-    return column.astype(np.float64) if is_numeric(column) else column
-
-
-def _common_type(X: Any) -> Any:
+    """Floats, or integers that none is missing of, in place of objects that are just those."""
+    if column.dtype != object or not is_numeric(column):
+        return column
+    if any(isinstance(value, float) for value in column):
+        return column.astype(np.float64)
     try:
-        array = np.asarray(X)
-    except ValueError:
-        return object
-    # NumPy would turn a mixed list of rows into strings.
-    return object if array.dtype.kind in "US" else None
+        return column if any(value is None for value in column) else column.astype(np.int64)
+    except OverflowError:
+        return column

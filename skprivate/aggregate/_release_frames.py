@@ -11,6 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._tables import plain_entry
 from skprivate.aggregate._bag_frames import COUNT, SUM
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._cells import IntArray
@@ -89,6 +90,7 @@ def release_frames(
     count : str, default="count"
     sums : str, sequence of str, or mapping from class to str, default="label_sum"
         Columns of an integer type. SUM in floating point is not exact, and its noise would not cover how it rounds.
+        NULL, the SUM of a group without labels, is 0; pandas makes floats of integers beside it: COALESCE it there.
     classes : sequence, optional
         Public class labels of 0/1 sums; None for sums of whole numbers.
     label_bounds : (int, int), optional
@@ -203,8 +205,7 @@ def release_groups(
         ``random_state``, ``ledger`` and ``label`` of `open_release`.
     """
     counts = np.concatenate([group.counts[order] for group, order in zip(groups, orders, strict=True)])
-    if int(groups[0].counts.sum()) * max(abs(bounds[0]), abs(bounds[1])) > _LARGEST_SUM:
-        raise ValueError(f"label_bounds={bounds} times the number of rows exceeds 2⁶¹: use other units.")
+    check_largest_sum(bounds, int(groups[0].counts.sum()))
     moved = len(groups) * (1 if len(sums.used) == 1 else 2)
     mechanism = TableSums(
         counts[:, np.newaxis] * bounds[0],
@@ -238,6 +239,12 @@ def release_groups(
         None if sums.classes is not None else (float(bounds[0]), float(bounds[1])),
         release.close(),
     )
+
+
+def check_largest_sum(bounds: tuple[int, int], n_rows: int) -> None:
+    """Refuse label bounds, by the public number of rows, whose sums and noise would leave int64."""
+    if n_rows * max(abs(bounds[0]), abs(bounds[1])) > _LARGEST_SUM:
+        raise ValueError(f"label_bounds={bounds} times the number of rows exceeds 2⁶¹: use other units.")
 
 
 def group_bags(
@@ -316,9 +323,9 @@ def _integers(group: GroupTable, name: str) -> Any:
     column = group.frame[name]
     kind = column.dtype
     whole = kind.is_integer() or (isinstance(kind, nw.Decimal) and getattr(kind, "scale", 1) == 0)
-    if not whole or column.null_count():
+    if not whole:
         raise ValueError(
-            f"{group.title}: column {name!r} must be of an integer type without NULL, got {kind}. In the query: "
+            f"{group.title}: column {name!r} must be of an integer type, got {kind}. In the query: "
             f"CAST(COALESCE(SUM(label), 0) AS BIGINT), of labels that are whole numbers (cents, not euros)."
         )
-    return column.to_numpy()
+    return np.array([int(plain_entry(value) or 0) for value in column.to_list()], dtype=object)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._bounds import column_label
+from skprivate._tables import code_numbers, distinct
 from skprivate.metric._ball import BallBox
 from skprivate.metric._box import Box
 from skprivate.metric._grid_measure import GridMeasure
@@ -74,16 +75,14 @@ class MixedColumns:
         """
         combination = np.zeros(X.shape[0], dtype=np.int64)
         for column in sorted(self.values):
-            code = {value: i for i, value in enumerate(self.values[column])}
-            label = column_label(column, self.names)
-            try:
-                codes = np.fromiter((code[value] for value in X[:, column].tolist()), np.int64, X.shape[0])
-            except (KeyError, TypeError):
+            size, label = len(self.values[column]), column_label(column, self.names)
+            codes = code_numbers(X[:, column], self.values[column])
+            if (codes == size).any():
                 raise ValueError(
                     f"column {label} of X has a value that is missing or not among categories[{label}]; list every "
                     "value, or map rare and missing ones to a category of their own first."
-                ) from None
-            combination = combination * len(code) + codes
+                )
+            combination = combination * size + codes
         numeric = np.empty((X.shape[0], len(self.numeric)))
         for i, column in enumerate(self.numeric):
             numeric[:, i] = numbers(X[:, column], column_label(column, self.names))
@@ -127,7 +126,7 @@ def check_categories(categories: Any, n_features: int, names: Any = None) -> Mix
             )
         if isinstance(listed, str) or len(listed) == 0:
             raise ValueError(f"categories[{key!r}] must be a non-empty sequence of values, got {listed!r}.")
-        if int(column) in values or len(set(listed)) < len(listed):
+        if int(column) in values or not distinct(listed):
             raise ValueError(f"categories[{key!r}] must list every value once, for every column once.")
         values[int(column)] = tuple(listed)
     columns = MixedColumns(n_features, values, None if names is None else tuple(map(str, names)))

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate._validation import validate_data
+from skprivate._tables import any_table, refuse_other_kinds
 from skprivate.base import COLUMNS_ARE_PUBLIC, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._ball import Ball, check_domain
 from skprivate.metric._channels import affordable, expected_loss, remapped
@@ -236,12 +236,13 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             if self._box is not None:
                 example = self._box.nearest(self._box.lower[None, :])
         else:
-            X = validate_data(self, X, dtype=None, ensure_all_finite=False)
-            if X.shape[1] != 1:
+            n_columns = any_table(self, X, reset=True).shape[1]
+            if n_columns != 1:
                 raise ValueError(
-                    f"metric={self.metric!r} needs one column of states, got {X.shape[1]} columns."
+                    f"metric={self.metric!r} needs one column of states, got {n_columns} columns."
                 )
             self.states_, self._distances = self._finite_metric()
+            refuse_other_kinds(X, {0: self.states_}, name="states")
             self.channel_ = self._channel(mechanism)
             example = self.states_[:1, None]
         self._fitted_parameters = self._parameters_of_the_law()
@@ -278,11 +279,8 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
                 f"{', '.join(changed)} changed since fit; transform draws what was fitted, so call fit again (it "
                 "spends nothing)."
             )
-        if self.metric in _NUMERIC:
-            X = numeric_table(self, X, reset=False)
-        else:
-            X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=False)
-        result, guarantee = self._randomise(X)
+        read = numeric_table if self.metric in _NUMERIC else any_table
+        result, guarantee = self._randomise(read(self, X, reset=False))
         assert guarantee == self.privacy_guarantee_  # the price of a call depends on public numbers alone
         return result
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skprivate._tables import code_numbers, entries
+
 
 def leaves_of(parents: Mapping[Any, Any]) -> list[Any]:
     """Nodes that are nobody's parent, in the order of the mapping."""
@@ -20,14 +22,13 @@ def leaves_of(parents: Mapping[Any, Any]) -> list[Any]:
 
 def state_numbers(values: NDArray[Any], states: NDArray[Any]) -> NDArray[np.int64]:
     """Number of each value in ``states``; refuses others without quoting them."""
-    numbers = {state: number for number, state in enumerate(states.tolist())}
-    try:
-        return np.array([numbers[value] for value in np.asarray(values).tolist()], dtype=np.int64)
-    except (KeyError, TypeError):
+    numbers = code_numbers(entries(values), list(states))
+    if (numbers == len(states)).any():
         raise ValueError(
-            f"X has values that are not among the {len(numbers)} states; the public list of states must hold every "
+            f"X has values that are not among the {len(states)} states; the public list of states must hold every "
             "value that may occur."
-        ) from None
+        )
+    return numbers
 
 
 def check_prior(prior: ArrayLike | None, n_states: int) -> NDArray[np.float64] | None:

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._tables import refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._ball import Ball, BallBox, check_domain
 from skprivate.metric._binary_hierarchy import MAX_DEPTH
@@ -27,6 +28,7 @@ from skprivate.metric._private_bounds import PrivateBounds
 from skprivate.metric._score import distance_to_rows
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
 from skprivate.metric._warnings import diameter, warn_if_noise_fills_box
+from skprivate.partitions import as_partitions, is_partitioned
 from skprivate.partitions._blocks import BATCH_ROWS
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
 from skprivate.privacy._fingerprint import fingerprint
@@ -246,6 +248,9 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             return schema, tables.map(_without_groups), None
         names = getattr(self, "feature_names_in_", None)
         columns = check_categories(self.categories, self.n_features_in_, names)
+        in_blocks = is_partitioned(X)
+        public = as_partitions(X).empty if in_blocks else X
+        refuse_other_kinds(public, columns.values, entry_types=not in_blocks)
         return schema, tables.map(columns.encode), columns
 
     def _distance(self, box, columns):

@@ -18,12 +18,19 @@ from numpy.typing import NDArray
 
 from skprivate._bounds import column_label
 from skprivate._sklearn import _MISSING
-from skprivate._validation import TEXT_ADVICE, validate_data
+from skprivate._tables import DATES, any_table, column_kinds
+from skprivate._validation import (
+    TEXT_ADVICE,
+    columns_in_words,
+    is_frame,
+    learn_columns,
+    refuse_other_columns,
+    validate_data,
+)
 from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned
 
 FloatArray = NDArray[np.float64]
 
-_DATES = ("datetime", "date", "timedelta", "duration", "period", "time")
 #: Types that list values: what is kept of them.
 _CATEGORICAL, _ORDERED, _ENUM = "categories", "ordered categories", "enumeration"
 
@@ -109,8 +116,7 @@ def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
 def mixed_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
     """Rows of any entries but dates."""
     refuse_dates(X)
-    table: NDArray[Any] = validate_data(estimator, X, dtype=None, ensure_all_finite=False, reset=reset)
-    return table
+    return any_table(estimator, X, reset=reset)
 
 
 def read_tables(estimator: Any, X: Any, read: Callable[..., NDArray[Any]]) -> tuple[TableSchema, Partitions]:
@@ -127,14 +133,8 @@ def read_tables(estimator: Any, X: Any, read: Callable[..., NDArray[Any]]) -> tu
     if not is_partitioned(X):
         return schema_of(X), InMemory(read(estimator, X, reset=True))
     source = as_partitions(X)
-    validate_data(estimator, source.empty, skip_check_array=True)
-    # What travels knows names and number of the columns, and no parameter or ledger.
-    blank = type(estimator)()
-    blank.n_features_in_ = estimator.n_features_in_
-    if hasattr(estimator, "feature_names_in_"):
-        blank.feature_names_in_ = estimator.feature_names_in_
-    schema = schema_of(source.empty)
-    return schema, source.map(partial(_read_block, blank=blank, read=read, names=schema.names))
+    blank, names = learn_columns(estimator, source.empty)
+    return schema_of(source.empty), source.map(partial(_read_block, blank=blank, read=read, names=names))
 
 
 def _read_block(
@@ -142,17 +142,11 @@ def _read_block(
 ) -> NDArray[Any]:
     if block.shape[0] == 0:
         return np.empty((0, blank.n_features_in_), dtype=np.float64 if read is numeric_table else object)
-    same_names = schema_of(block).names == names
-    if same_names and read is numeric_table and (table := _columns_of_numbers(block)) is not None:
+    refuse_other_columns(block, names)
+    if read is numeric_table and (table := _columns_of_numbers(block)) is not None:
         refuse_missing(table, getattr(blank, "feature_names_in_", None), type(blank).__name__)
         return table
-    rows = read(blank, block, reset=False)
-    # scikit-learn compares names that are text, where both have some.
-    if not same_names:
-        raise ValueError(
-            "blocks must all have the columns of the first one, in its order and by the same names."
-        )
-    return rows
+    return read(blank, block, reset=False)
 
 
 def _columns_of_numbers(block: Any) -> FloatArray | None:
@@ -195,17 +189,10 @@ def refuse_missing(table: FloatArray, names: Any, who: str, positions: Any = Non
 
 def refuse_dates(X: Any) -> None:
     """Refuse columns of dates: their unit and origin would have to be guessed."""
-    names, dtypes = getattr(X, "columns", None), getattr(X, "dtypes", None)
-    if names is None or dtypes is None:
-        names, dtypes = None, [X.dtype] if getattr(X, "dtype", None) is not None else []
-        if dtypes and isinstance(dtypes[0], np.dtype) and dtypes[0].kind in "mM":
-            raise TypeError(f"X holds dates (dtype {dtypes[0]}); {_AS_NUMBERS}")
-        return
-    for j, dtype in enumerate(list(dtypes)):
-        if str(dtype).lower().startswith(_DATES):
-            raise TypeError(
-                f"column {column_label(j, names)} of X holds dates (dtype {dtype}); {_AS_NUMBERS}"
-            )
+    for j, kind in enumerate(column_kinds(X)):
+        if kind in DATES:
+            where = f"{columns_in_words(X, [j])} of X" if is_frame(X) else "X"
+            raise TypeError(f"{where} holds dates or times ({kind}); {_AS_NUMBERS}")
 
 
 _AS_NUMBERS = (

@@ -9,6 +9,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._tables import column_array
 from skprivate.partitions._partitions import Partitions, as_partitions
 
 
@@ -92,5 +93,5 @@ def _split(block: Any, columns: dict[str, Any]) -> Roles:
         )
     return Roles(
         frame.drop(*columns.values()).to_native(),
-        {role: frame[column].to_numpy() for role, column in columns.items()},
+        {role: column_array(frame[column]) for role, column in columns.items()},
     )

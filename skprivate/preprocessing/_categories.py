@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from skprivate._tables import distinct
+
 
 def check_categories(categories: Any, n_columns: int, names: Any) -> list[list[Any]]:
     """Categories of all columns.
@@ -54,7 +56,7 @@ def check_categories(categories: Any, n_columns: int, names: Any) -> list[list[A
     for name, entry in zip(known, result, strict=True):
         if not entry:
             raise ValueError(f"categories of column {name} must be a list of at least one value.")
-        if len(set(entry)) < len(entry):
+        if not distinct(entry):
             raise ValueError(f"categories of column {name} must differ from each other, got {entry!r}.")
     return result
 
@@ -63,23 +65,3 @@ def _is_list(entry: Any) -> bool:
     if isinstance(entry, str | bytes):
         return False
     return isinstance(entry, Sequence) or (hasattr(entry, "__array__") and getattr(entry, "ndim", 1) == 1)
-
-
-def code_numbers(values: Any, categories: list[Any]) -> list[int]:
-    """Position of each value among the categories; their number where it is none of them.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows,)
-    categories : list
-    """
-    numbers = {value: k for k, value in enumerate(categories)}
-    rest = len(categories)
-
-    def number(value: Any) -> int:
-        try:
-            return numbers.get(value, rest)
-        except TypeError:  # not hashable, hence no category
-            return rest
-
-    return list(map(number, values.tolist()))

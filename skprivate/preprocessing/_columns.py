@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import Interval
+from skprivate._tables import missing_mask, plain_entry
 from skprivate._validation import learn_columns, refuse_other_columns, validate_data
 from skprivate.partitions import Partitions, as_partitions, is_partitioned
 from skprivate.privacy._cells import WeightedCells, merge_cells, weigh
@@ -89,7 +90,13 @@ def _merge_columns(parts: Any) -> list[WeightedCells]:
     return [merge_cells(column) for column in zip(*parts, strict=True)]
 
 
-def read_columns(estimator: Any, X: Any, user_ids: Any, read: Callable[..., Any]) -> Rows:
+def read_columns(
+    estimator: Any,
+    X: Any,
+    user_ids: Any,
+    read: Callable[..., Any],
+    check: Callable[[Any], None] | None = None,
+) -> Rows:
     """Validated columns, in memory or in blocks; the estimator learns their names and number.
 
     Parameters
@@ -99,10 +106,14 @@ def read_columns(estimator: Any, X: Any, user_ids: Any, read: Callable[..., Any]
         All blocks are read once, so that errors show before anything is spent.
     user_ids : array-like of shape (n_rows,), or None
     read : callable
-        `numeric_table` or `table_of_any_kind`.
+        `numeric_table` or `any_table`.
+    check : callable, optional
+        From the table, or a block without rows, before blocks are read: refuses what does not go with its types.
     """
     if not is_partitioned(X):
         table = read(estimator, X, reset=True)
+        if check is not None:
+            check(X)
         return columns_of(table, missing_mask(table), user_ids)
     name = type(estimator).__name__
     if user_ids is not None:
@@ -112,6 +123,8 @@ def read_columns(estimator: Any, X: Any, user_ids: Any, read: Callable[..., Any]
         )
     source = as_partitions(X)
     blank, names = learn_columns(estimator, source.empty)
+    if check is not None:
+        check(source.empty)
     rows = source.map(partial(_read_block, blank=blank, read=read, names=names))
     if rows.n_rows == 0:
         raise ValueError(f"X has no rows in its blocks; {name} needs at least 1.")
@@ -188,14 +201,6 @@ def by_position(estimator: Any, X: Any, *, finite: bool = False) -> FloatArray:
     return table
 
 
-def table_of_any_kind(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Validate a table of numbers, texts and other values that may be missing."""
-    table = validate_data(estimator, as_entries(X), dtype=None, ensure_all_finite=False, reset=reset)
-    if table.dtype.kind == "f" and np.isinf(table).any():
-        raise ValueError("Input X contains infinity; only finite numbers and missing values are allowed.")
-    return table
-
-
 def kept_finite(table: FloatArray) -> FloatArray:
     """What overflowed becomes the largest number, in place: the next step would refuse the row, and tell of it."""
     largest = np.finfo(np.float64).max
@@ -208,44 +213,13 @@ def column_name(estimator: Any, j: int) -> str:
     return repr(str(names[j])) if names is not None else str(j)
 
 
-def missing_mask(values: Any) -> Any:
-    """Which entries are None, NaN, NaT or pandas.NA.
-
-    Parameters
-    ----------
-    values : ndarray
-
-    Returns
-    -------
-    ndarray of bool, same shape
-    """
-    if values.dtype.kind in "fc":
-        return np.isnan(values)
-    if values.dtype.kind == "M":
-        return np.isnat(values)
-    if values.dtype != object:
-        return np.zeros(values.shape, dtype=bool)
-    flat = [
-        value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
-        for value in values.ravel().tolist()
-    ]
-    return np.array(flat, dtype=bool).reshape(values.shape)
-
-
-def as_entries(X: Any) -> Any:
-    """Nested lists as an array of their entries as they are.
-
-    NumPy would find one type for all: a single string makes strings of everybody's numbers.
-    """
-    return np.array(X, dtype=object) if isinstance(X, list | tuple) else X
-
-
 def _with_nan(X: Any) -> Any:
     """Missing values that have no float as NaN."""
     if hasattr(X, "isna") and hasattr(X, "where") and any(str(kind) == "object" for kind in X.dtypes):
         return X.where(~X.isna(), np.nan)
     if isinstance(X, np.ndarray) and X.dtype == object:
-        return np.where(missing_mask(X), np.nan, X)
+        missing = [plain_entry(value) is None for value in X.ravel().tolist()]
+        return np.where(np.reshape(missing, X.shape), np.nan, X)
     return X
 
 

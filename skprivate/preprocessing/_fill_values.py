@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from skprivate._tables import code_numbers
 from skprivate.partitions import as_partitions
 from skprivate.preprocessing._budget import Plan, selection_price
-from skprivate.preprocessing._categories import code_numbers
 from skprivate.preprocessing._columns import Columns, Rows, column_cells
 from skprivate.preprocessing._quantile_edges import cells_within
 from skprivate.privacy import Adjacency, BoundedRangeEvent, Mechanism
@@ -142,7 +142,6 @@ def category_weights(block: Columns, categories: tuple[tuple[Any, ...], ...]) ->
     weights = np.zeros((len(categories), max(map(len, categories)) + 1), dtype=np.int64)
     for j, values in enumerate(categories):
         column = block.column(j)
-        codes = np.array(code_numbers(column.values, list(values)), dtype=np.int64)
-        found = weigh(codes, column.units, UNIT_WEIGHT)
+        found = weigh(code_numbers(column.values, values), column.units, UNIT_WEIGHT)
         weights[j, found.cells] = found.weights
     return weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,15 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._bounds import check_bounds
 from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
+from skprivate._tables import any_table, in_own_type, missing_mask, plain_entry, refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
+from skprivate.partitions import as_partitions, is_partitioned
 from skprivate.preprocessing._categories import check_categories
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
-    missing_mask,
     numeric_table,
     public_count,
     read_columns,
-    table_of_any_kind,
     unit_assumptions,
     unit_name,
 )
@@ -75,7 +76,8 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     are given to `fit`; then every user has the same weight, spread over the user's own rows. Derivation in
     docs/preprocessing.md. Which values are missing is private, too: no column is left out, however many are.
 
-    NaN, None and pandas.NA are missing. Infinite numbers are refused.
+    NaN, None and pandas.NA are missing. "median" and "mean" refuse infinite numbers; "most_frequent" refuses
+    ``categories`` of another kind than the column, text for numbers say: the types of the columns are public.
 
     Examples
     --------
@@ -144,7 +146,9 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         -------
         self : PrivateImputer
         """
-        data = read_columns(self, X, user_ids, self._read)
+        modes = self.strategy == "most_frequent"
+        check = partial(self._check_kinds, entry_types=not is_partitioned(X)) if modes else None
+        data = read_columns(self, X, user_ids, self._read, check)
         n_units, n_columns = public_count(data, self.adjacency), self.n_features_in_
         mechanism = self._mechanism(n_columns, n_units)
         with self._releasing(
@@ -156,9 +160,9 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         ) as release:
             result = mechanism.run(data, release)
         warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
-        if self.strategy == "most_frequent":
+        if modes:
             self.statistics_ = np.empty(n_columns, dtype=object)
-            self.statistics_[:] = result
+            self.statistics_[:] = in_own_type(as_partitions(X).empty if is_partitioned(X) else X, result)
         else:
             self.statistics_ = result.means if self.strategy == "mean" else np.array(result)
         return self
@@ -177,8 +181,7 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         table = self._read(self, X, reset=False)
         missing = missing_mask(table)
-        numeric = table.dtype != object and self.strategy != "most_frequent"
-        filled = table.astype(np.float64 if numeric else object)  # a copy
+        filled = table.astype(object if self.strategy == "most_frequent" else np.float64)  # a copy
         for j in range(table.shape[1]):
             filled[missing[:, j], j] = self.statistics_[j]
         return np.hstack([filled, missing.astype(filled.dtype)]) if self.add_indicator else filled
@@ -203,7 +206,17 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _read(self):
-        return table_of_any_kind if self.strategy == "most_frequent" else numeric_table
+        return any_table if self.strategy == "most_frequent" else numeric_table
+
+    def _categories(self):
+        names = getattr(self, "feature_names_in_", None)
+        lists = check_categories(self.categories, self.n_features_in_, names)
+        if any(plain_entry(value) is None for values in lists for value in values):
+            raise ValueError("categories must not be missing themselves: they are what gaps are filled with.")
+        return lists
+
+    def _check_kinds(self, X, entry_types):
+        refuse_other_kinds(X, dict(enumerate(self._categories())), entry_types=entry_types)
 
     def _mechanism(self, n_columns, n_units):
         common = {
@@ -214,8 +227,7 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         }
         names = getattr(self, "feature_names_in_", None)
         if self.strategy == "most_frequent":
-            categories = check_categories(self.categories, n_columns, names)
-            return ColumnModes(**common, categories=tuple(map(tuple, categories)))
+            return ColumnModes(**common, categories=tuple(map(tuple, self._categories())))
         bounds = check_bounds(self.bounds, n_columns, names)
         if self.strategy == "mean":
             return ColumnMoments(**common, n_units=n_units, bounds=bounds)

@@ -8,10 +8,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from skprivate._sklearn import _fit_context
-from skprivate._validation import validate_data
+from skprivate._tables import any_table, code_numbers, refuse_other_kinds
 from skprivate.partitions import OverBlocks
-from skprivate.preprocessing._categories import check_categories, code_numbers
-from skprivate.preprocessing._columns import as_entries
+from skprivate.preprocessing._categories import check_categories
 from skprivate.privacy._version import Versioned
 
 
@@ -25,7 +24,7 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Only its shape and feature names matter.
+            Only its shape, and names and types of its columns matter.
         y : None
             Ignored.
 
@@ -34,17 +33,17 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
         self : estimator
             Itself.
         """
-        X = validate_data(self, as_entries(X), dtype=None, ensure_all_finite=False)
-        self._categories(X.shape[1])
+        lists = self._categories(any_table(self, X, reset=True).shape[1])
+        refuse_other_kinds(X, dict(enumerate(lists)), entry_types=True)
         return self
 
     def _codes(self, X: Any) -> Any:
         """Number of the category of each entry; the number of categories for all others."""
         self._validate_params()
-        X = validate_data(self, as_entries(X), dtype=None, ensure_all_finite=False, reset=False)
+        X = any_table(self, X, reset=False)
         lists = self._categories(X.shape[1])
         columns = [code_numbers(X[:, j], categories) for j, categories in enumerate(lists)]
-        return np.array(columns, dtype=np.int64).reshape(len(lists), len(X)).T
+        return np.stack(columns, axis=1)
 
     def _categories(self, n_columns: int) -> list[list[Any]]:
         return check_categories(self.categories, n_columns, getattr(self, "feature_names_in_", None))

@@ -268,7 +268,7 @@ def test_arguments_that_are_refused():
     refused(r"has no grouping column", age[["n", "s"]])
     refused(r"tables\[0\] must be a pandas, polars or pyarrow table .* got dict", [AGE], TypeError)
     refused(r"tables must be a pandas, polars or pyarrow table .* got int", 3, TypeError)
-    refused(r"must be a table in memory, got LazyFrame: fetch it first", pl.LazyFrame(AGE), TypeError)
+    refused(r"must be a table in memory, got LazyFrame. Fetch it first", pl.LazyFrame(AGE), TypeError)
     refused("tables holds no table", [])
     refused(r"two tables grouped by \['age'\]", [age, age])
     refused(r"count different numbers of rows \(tables\[0\]: 8, tables\[1\]: 9\)", [age.assign(n=4), pair])
@@ -495,7 +495,7 @@ def test_released_tables_are_paid_for_once_and_errors_cost_nothing():
     for error, message, other in (
         (
             ValueError,
-            r"column 's0' must be of an integer type without NULL, got Float64.*AS BIGINT",
+            r"column 's0' must be of an integer type, got Float64.*AS BIGINT",
             {"tables": floats},
         ),
         (ValueError, r"epsilon must be a positive number", {"epsilon": 0.0}),
