@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import narwhals as nw
 import numpy as np
 from narwhals.selectors import numeric
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
@@ -100,11 +101,11 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         "estimator": [HasMethods(["fit", "transform"]), HasMethods(["fit", "predict"])]
     }
 
-    def __init__(self, estimator):
+    def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the estimator, unless it stands in `~sklearn.frozen.FrozenEstimator`.
 
         Parameters
@@ -127,7 +128,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
             self.estimator_ = clone(self.estimator).fit(_in_floats(X), y)
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> Any:
         """Transform one row at a time.
 
         Parameters
@@ -146,7 +147,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     predict_proba = _one_by_one("predict_proba")
     decision_function = _one_by_one("decision_function")
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.str_]:
         """Names of the columns that the estimator makes.
 
         Parameters

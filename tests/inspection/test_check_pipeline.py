@@ -103,7 +103,7 @@ SGD = UserLevelSGDClassifier(classes=[0, 1])
 FOLDED = [
     GridSearchCV(SGD, {"epsilon": [0.3, 1.0]}, cv=3),
     GridSearchCV(make_pipeline(SGD), {}),
-    RandomizedSearchCV(SGD, {"epsilon": [0.3, 1.0]}, cv=StratifiedKFold(3)),
+    RandomizedSearchCV(SGD, {"epsilon": [0.3, 1.0]}, n_iter=2, cv=StratifiedKFold(3)),
     SequentialFeatureSelector(SGD, cv=3),
     RFECV(SGD, cv=3),
     CalibratedClassifierCV(SGD),

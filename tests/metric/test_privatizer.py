@@ -6,9 +6,8 @@ import pickle
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skprivate.metric import MetricPrivatizer, is_ultrametric
 from skprivate.metric._channels import expected_loss, remapped
@@ -343,7 +342,7 @@ def test_dry_runs_and_quotes_are_not_valid_for_release():
     ledger = PrivacyLedger(epsilon=20.0, unit="row")
     with pytest.raises(ValueError, match="ledger changed since fit"):
         privatizer.set_params(ledger=ledger).transform(X)
-    quote = ledger.quote(make_pipeline(privatizer, LinearRegression()), X, [0.0, 1.0, 2.0])
+    quote = ledger.quote(make_pipeline(privatizer, StandardScaler()), X)
     assert [entry.label for entry in quote.entries] == ["MetricPrivatizer"] and ledger.entries() == []
     privatizer.fit(X).transform(X)
     assert privatizer.privacy_guarantee_.valid_for_release and ledger.spent == quote.spent

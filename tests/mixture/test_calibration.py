@@ -189,7 +189,7 @@ def test_only_what_is_private_is_counted_with_noise():
             ] or n_private == (pytest.approx(round(n_private), abs=1e-6))
 
 
-@pytest.mark.parametrize("epsilon", [2.0**-49, 1e-9, 1e9])
+@pytest.mark.parametrize("epsilon", [2.0**-20, 1e-9, 1e9])
 def test_far_too_much_and_far_too_little_noise(epsilon):
     X, y = line(40, 30)
     probabilities = model(epsilon, 0.5).fit(X, y).predict_proba(X)

@@ -122,7 +122,7 @@ def test_masks_with_both_labels_among_public_rows(strategy):
     fitted = model(strategy=strategy).fit(X, y, private=private)
     assert fitted.score(X, y) > 0.85
     expected = "exactly the rows in the privacy mask, of either label, are private, all others are public"
-    assert fitted.privacy_guarantee_.assumptions[0] == expected
+    assert fitted.privacy_guarantee_.assumptions[1] == expected
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_guarantee_names_the_protected_label(labels, private_label):
     names = np.array(labels)[y]
     fitted = model(private_label=private_label).fit(X, names)
     expected = f"exactly the rows with label {private_label!r} are private, all others are public"
-    assert fitted.privacy_guarantee_.assumptions[0] == expected
+    assert fitted.privacy_guarantee_.assumptions[1] == expected
     assert expected in fitted.privacy_guarantee_._repr_html_().replace("&#x27;", "'")
 
 

@@ -48,7 +48,7 @@ def test_a_simulation_protects_nobody_and_goes_on_with_a_warning():
     with pytest.warns(ProtectedLabelWarning, match="'good' are protected by default.*'bad' are published"):
         fitted = PPMHalfspaceClassifier(random_state=0).fit(X, y)
     assert fitted.private_label_ == "good" and not fitted.privacy_guarantee_.valid_for_release
-    assert "label 'good' are private" in fitted.privacy_guarantee_.assumptions[0]
+    assert "label 'good' are private" in fitted.privacy_guarantee_.assumptions[1]
 
 
 def test_the_warning_points_at_the_line_that_called_fit():
@@ -102,7 +102,7 @@ def test_several_labels_become_two_as_the_refusal_says():
     with pytest.raises(ValueError, match=r"y = \(y == 'ill'\), and pass private_label=True"):
         PPMHalfspaceClassifier(private_label="ill").fit(X, y)
     fitted = PPMHalfspaceClassifier(private_label=True).fit(X, y == "ill")
-    assert fitted.privacy_guarantee_.assumptions[0].startswith("exactly the rows with label True are private")
+    assert fitted.privacy_guarantee_.assumptions[1].startswith("exactly the rows with label True are private")
 
 
 SECRET = 8675309.25

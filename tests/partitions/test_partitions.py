@@ -144,7 +144,7 @@ def test_bad_rows_are_refused_before_anything_is_spent(fault, backend, tmp_path,
     assert not any(secret in told for secret in secrets)
     wanted = {
         "NaN": "NaN in column",
-        "other columns": "eature names",
+        "other columns": "columns of the first one",
         "outside": "outside bounds",
         "strings": "numbers",
     }

@@ -74,6 +74,8 @@ class PrivateGaussianNB(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"bounds must be two numbers, low < high, got {self.bounds!r}.")
         if self.adjacency not in ("replace-one", "add-remove"):
             raise ValueError(f"adjacency must be 'replace-one' or 'add-remove', got {self.adjacency!r}.")
+        if self.classes is not None and len(self.classes) == 0:
+            raise ValueError("classes must hold a label, got none.")
         if self.adjacency == "add-remove" and self.classes is None:
             raise ValueError("adjacency='add-remove' needs classes: the labels of private rows are private.")
         X, y = validate_data(self, X, y, dtype=np.float64)
