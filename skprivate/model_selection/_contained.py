@@ -245,7 +245,7 @@ def _silent(model: Any) -> Any:
     for part in [one for one in _objects_in(model, set()) if hasattr(one, "get_params")]:
         vars(part).pop("_skl_callbacks", None)
         if isinstance(level := part.get_params(deep=False).get("verbose"), Real):
-            part.set_params(verbose=type(level)(0))
+            part.set_params(verbose=False if isinstance(level, bool) else 0)
     return model
 
 
