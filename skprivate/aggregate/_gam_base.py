@@ -418,10 +418,13 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
 def _read_features(
     X: Any, *, estimator: Any, reset: bool = False, tighten: bool = False
 ) -> tuple[list[str], list[Any]]:
-    if not is_frame(X):
-        return read_columns(any_table(estimator, X, reset=reset), tighten=tighten)
-    validate_data(estimator, X, skip_check_array=True, reset=reset)
+    if is_frame(X):
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+    else:
+        X = any_table(estimator, X, reset=reset)
     names, values = read_columns(X, tighten=tighten)
     if not values or values[0].size == 0:
         raise ValueError(f"Found array with 0 sample(s) or 0 feature(s) (shape={X.shape}).")
+    if any(column.dtype.kind == "f" and np.isinf(column).any() for column in values):
+        raise ValueError("Input X contains infinity; only finite numbers and missing values are allowed.")
     return names, values
