@@ -45,7 +45,8 @@ def any_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
     types = {column.dtype for column in columns}
     table = np.empty(X.shape, dtype=types.pop() if len(types) == 1 else object, order="F")
     for j, column in enumerate(columns):
-        table[:, j] = column
+        mixed = table.dtype == object and column.dtype.kind == "f"
+        table[:, j] = np.where(np.isnan(column), None, column.astype(object)) if mixed else column
     checked: NDArray[Any] = check_array(table, dtype=None, ensure_all_finite=False, estimator=estimator)
     return checked
 

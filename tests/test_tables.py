@@ -208,7 +208,7 @@ def test_what_is_filled_in_is_of_the_columns_own_type(kind, make, numbers, place
 
 
 NUMERIC = [
-    lambda: PublicScaler(np.zeros(3), np.ones(3)),
+    lambda: PublicScaler(center=np.zeros(3), scale=np.ones(3)),
     lambda: PrivateImputer(random_state=0),
     lambda: PrivateStandardScaler(random_state=0),
     lambda: PrivateKBinsDiscretizer(random_state=0, encode="ordinal"),

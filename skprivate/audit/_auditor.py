@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skprivate._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_class_labels
-from skprivate._validation import validate_data
+from skprivate._validation import refuse_elsewhere, validate_data
 from skprivate.audit._certificates import certify_labels, certify_representation, confidence_bound
 from skprivate.audit._class_outputs import as_labels, is_float_series, is_labels, output_summary
 from skprivate.audit._intervals import clopper_pearson
@@ -308,6 +308,7 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     # -- steps of fit ---------------------------------------------------------------------------------------
 
     def _validate(self, X, y, labels, classes):
+        refuse_elsewhere(X)
         discrete = labels is None and (
             is_labels(X) if self.setting == "auto" else self.setting == "classification"
         )

@@ -78,5 +78,5 @@ def test_columns_do_not_change_places(kind):
     table = pa.table({"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]})
     for other in (table.select(["b", "a"]), table.rename_columns(["a", "c"])):
         first, second = (pl.from_arrow(each) if kind == "polars" else each for each in (table, other))
-        with pytest.raises(ValueError, match="eature names"):
+        with pytest.raises(ValueError, match="columns of the first one"):
             read(Blocks([first, second]))
