@@ -10,12 +10,27 @@ from typing import Any
 
 from skprivate._html import small
 from skprivate._report._audit_facts import audit_in_words, audit_verdict
-from skprivate._report._registry_schema import CURATORS, KINDS, PRODUCTS, SECTORS
 from skprivate._report._words import draw_in_words
 from skprivate.privacy._dialect import must_be, one_of, rounded_up
 
 __all__ = ["registry_entry"]
 
+#: What the registry admits (schemas/deployments-schema.yaml of github.com/opendp/deployments-registry-data, 057e5d8).
+CURATORS = ("Government", "Industry", "Nonprofit")
+PRODUCTS = (
+    "Summary statistics",
+    "Machine learning model",
+    "Dataset",
+    "Synthetic data",
+    "Interactive API",
+    "SQL queries",
+)
+SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
+KINDS = {
+    "release_type": ("One release", "Many releases"),
+    "data_source_type": ("Static", "Dynamic"),
+    "access_type": ("Interactive", "Non-interactive"),
+}
 #: Where the texts go that only people can write.
 _DETAILS = {
     "data_domain": "dp_variant",

@@ -1,10 +1,12 @@
 """Model card and registry entry: what they take from the report, what people write, and what is refused."""
 
+import json
+from pathlib import Path
+
 import jsonschema
 import pytest
 
 from skprivate import UserLevelMean
-from skprivate._report._registry_schema import REGISTRY_SCHEMA
 from skprivate.inspection import privacy_report
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
 
@@ -27,6 +29,7 @@ HUMAN = {
     "preprocessing_and_hyperparameter_tuning": "public bounds",
     "additional_information": "none",
 }
+REGISTRY_SCHEMA = json.loads(Path(__file__).with_name("registry_schema.json").read_text(encoding="utf-8"))
 GUARANTEE = PrivacyGuarantee(1.0, 0.0, "row", "add-remove", assumptions=("bounds are public",))
 
 
