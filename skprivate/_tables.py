@@ -23,20 +23,7 @@ DATES = {"dates", "durations", "times of day", _NAIVE, _ZONED}
 
 
 def any_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
-    """Validate a table of entries of any kind, which may be missing.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X : frame, array-like
-    reset : bool
-        As in `sklearn.utils.validation.validate_data`.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_columns)
-        Numbers where all columns are of one numeric type and none has a null; else objects, as `entries` has them.
-    """
+    """Validate a table of entries of any kind, which may be missing: numbers of one type, or objects (`entries`)."""
     if not is_frame(X):
         rows = np.array(X, dtype=object) if isinstance(X, list | tuple) else X
         return entries(validate_data(estimator, rows, dtype=None, ensure_all_finite=False, reset=reset))
@@ -77,14 +64,7 @@ def column_array(column: nw.Series[Any]) -> NDArray[Any]:
 
 
 def entries(values: NDArray[Any], zone: bool = False) -> NDArray[Any]:
-    """Numbers as they are, all else as plain Python objects: None where missing, times with a zone in UTC.
-
-    Parameters
-    ----------
-    values : ndarray
-    zone : bool
-        Whether NumPy's times, which have no zone, are in UTC.
-    """
+    """Numbers as they are, all else as plain Python objects: None where missing, times with a ``zone`` in UTC."""
     if values.dtype.kind in "biufc":
         return values
     plain = np.empty(values.size, dtype=object)
@@ -129,14 +109,7 @@ def missing_mask(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def code_numbers(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
-    """Position of each entry among public values, of which all that is missing is one; their number for all others.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows,)
-        As `entries` has it.
-    listed : sequence
-    """
+    """Position of each entry among public values, of which all that is missing is one; their number for all others."""
     numbers = {plain_entry(value): k for k, value in enumerate(listed)}
     rest = len(listed)
     codes = np.empty(values.size, dtype=np.int64)

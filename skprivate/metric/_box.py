@@ -77,3 +77,15 @@ def check_box(bounds: Any, columns: int | Sequence[int], names: Any = None) -> B
     pairs = check_bounds(bounds, columns, names)
     lower, upper = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
     return Box(lower.copy(), upper.copy())
+
+
+def block_to_unit(block: Any, box: Box, ground: str, grouped: bool) -> Any:
+    """Scale the numeric rows of a block to the unit cube."""
+    rows = box.to_unit(block[0], metric=ground)
+    return (rows, block[1]) if grouped else rows
+
+
+def block_inside(block: Any, box: Box) -> Any:
+    """Refuse a block with rows outside the box."""
+    box.refuse_outside(block[0])
+    return block

@@ -18,7 +18,7 @@ from skprivate._tables import refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._ball import Ball, BallBox, check_domain
 from skprivate.metric._binary_hierarchy import MAX_DEPTH
-from skprivate.metric._box import Box
+from skprivate.metric._box import Box, block_inside, block_to_unit
 from skprivate.metric._grid_flows import LaplaceFlow, check_nodes, choose_cells
 from skprivate.metric._grid_measure import GridMeasure
 from skprivate.metric._hat_measures import HatMoments, choose_levels
@@ -197,7 +197,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         box = self._check_box(n_features if columns is None else columns.numeric)
         resolution = self._check_resolution(n_features, columns)
         if box is not None and self.out_of_bounds == "raise":
-            rows = rows.map(partial(_inside, box=box))
+            rows = rows.map(partial(block_inside, box=box))
         n_rows = rows.n_rows  # where rows lie in blocks, all are read and checked before anything is paid
         assumptions = ("bounds are public",) if box is not None and n_features else ()
         if self.metric == "rows":
@@ -211,7 +211,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             assumptions += () if columns is None else ("categories are public",)
             terms = {"unit": "data set", "adjacency": "metric", "metric": self._distance(box, columns)}
             assumptions += (_SIZE_IS_PUBLIC,)
-            rows = rows.map(partial(_to_unit, box=box, ground=self.ground, grouped=columns is not None))
+            rows = rows.map(partial(block_to_unit, box=box, ground=self.ground, grouped=columns is not None))
             warn_if_noise_fills_box(mechanism)
         with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
             released = mechanism.run(rows, release)
@@ -445,13 +445,3 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
 
 def _without_groups(rows):
     return rows, None
-
-
-def _to_unit(block, box, ground, grouped):
-    rows = box.to_unit(block[0], metric=ground)
-    return (rows, block[1]) if grouped else rows
-
-
-def _inside(block, box):
-    box.refuse_outside(block[0])
-    return block

@@ -30,6 +30,7 @@ from skprivate.model_selection._fit_price import ContainedLedger, FitPrice, fit_
 from skprivate.model_selection._parts import Rows
 from skprivate.model_selection._unseen import unseen
 from skprivate.privacy import PrivacyEvent, PrivacyGuarantee, PrivacyLedger
+from skprivate.privacy._gate import PaymentIsNext, payment_gate
 from skprivate.privacy._tape import run_tape
 
 #: Nothing is refused in a dry run.
@@ -38,21 +39,6 @@ _PLAIN = (type, str, bytes, int, float, FunctionType, BuiltinFunctionType, Modul
 #: More than floating-point sums of a few prices are off.
 _ROOM = 1 + 2.0**-40
 _Ledger = TypeVar("_Ledger", bound=PrivacyLedger)
-
-
-class _Priced(BaseException):
-    """The first price of a fit, and its end: nothing was drawn."""
-
-    def __init__(self, label: str, terms: dict[str, Any]) -> None:
-        super().__init__("priced")
-        self.label, self.terms = label, terms
-
-
-class _Meter(PrivacyLedger):
-    """A ledger that ends a fit at its first price, before the first draw."""
-
-    def charge(self, label: str, **terms: Any) -> int:
-        raise _Priced(label, terms)
 
 
 @dataclass
@@ -147,10 +133,10 @@ class Priced:
             raise
 
     def _fit_until_priced(self, model: Any, part: Any) -> FitPrice:
-        part.set_params(ledger=_own_ledger(_Meter, _PLENTY, _MOST_DELTA, dry_run=True))
+        part.set_params(ledger=payment_gate())
         try:
             fit_on(model, self.rows)
-        except _Priced as priced:
+        except PaymentIsNext as priced:
             terms = priced.terms
             if terms["adaptive"]:
                 raise _not_planned(priced.label) from None

@@ -8,12 +8,16 @@ from skprivate.privacy._ledger import PrivacyLedger
 
 
 class PaymentIsNext(BaseException):
-    """Ends a fit that has found nothing wrong."""
+    """Ends a fit that has found nothing wrong, with the price that it would pay."""
+
+    def __init__(self, label: str, terms: dict[str, Any]) -> None:
+        super().__init__(label)
+        self.label, self.terms = label, terms
 
 
 class _Gate(PrivacyLedger):
     def charge(self, label: str, **terms: Any) -> int:
-        raise PaymentIsNext
+        raise PaymentIsNext(label, terms)
 
 
 def payment_gate() -> PrivacyLedger:

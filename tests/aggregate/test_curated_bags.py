@@ -344,19 +344,3 @@ def test_largest_cells_are_readable():
     first = model.largest_cells(2)
     assert {cell[0] for cell in first} == {("x0",)} and {cell[1] for cell in first} == {("0",), ("2",)}
     assert all(cell[3] == 20 for cell in first)
-
-
-def test_the_largest_cells_are_shown():
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from skprivate.displays import LargestCellsDisplay
-
-    model = CuratedBagGAMClassifier(epsilon=None, categorical_features="all").fit(X, Y)
-    display = LargestCellsDisplay.from_estimator(model, n_cells=4)
-    assert len(display.labels) == 4 and np.all(np.diff(np.abs(display.coefficients)) <= 0)
-    assert len(display.ax_.patches) == 4
-    crosses = LargestCellsDisplay.from_estimator(model, n_cells=2, crosses_only=True, ax=display.ax_)
-    assert all("x0, x1 = " in label for label in crosses.labels)
-    plt.close(display.figure_)
