@@ -32,8 +32,9 @@ def any_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
     types = {column.dtype for column in columns}
     table = np.empty(X.shape, dtype=types.pop() if len(types) == 1 else object, order="F")
     for j, column in enumerate(columns):
-        mixed = table.dtype == object and column.dtype.kind == "f"
-        table[:, j] = np.where(np.isnan(column), None, column.astype(object)) if mixed else column
+        table[:, j] = column
+        if table.dtype == object and column.dtype.kind == "f":
+            table[np.isnan(column), j] = None
     checked: NDArray[Any] = check_array(table, dtype=None, ensure_all_finite=False, estimator=estimator)
     return checked
 
@@ -71,8 +72,7 @@ def entries(values: NDArray[Any], zone: bool = False) -> NDArray[Any]:
     if values.dtype.kind in "mM":
         plain[:] = _times(values.ravel())
         if zone:
-            utc = {"tzinfo": datetime.UTC}
-            plain[:] = [one.replace(**utc) if isinstance(one, datetime.datetime) else one for one in plain]
+            plain[:] = list(map(_in_utc, plain))
     else:
         plain[:] = list(map(plain_entry, values.ravel().tolist()))
     return plain.reshape(values.shape)
@@ -90,21 +90,23 @@ def plain_entry(value: Any) -> Any:
         return None
     if isinstance(value, Number):
         return None if value != value else value
-    if hasattr(value, "to_numpy") and isinstance(value, datetime.datetime | datetime.timedelta):  # of pandas
-        (value,), zone = _times(np.array([value.to_numpy()])), getattr(value, "tzinfo", None)
-        if zone is not None and isinstance(value, datetime.datetime):
-            return value.replace(tzinfo=datetime.UTC)
+    if isinstance(value, datetime.datetime | datetime.timedelta) and hasattr(value, "to_numpy"):  # of pandas
+        (plain,) = _times(np.array([value.to_numpy()]))
+        return plain if getattr(value, "tzinfo", None) is None else _in_utc(plain)
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.astimezone(datetime.UTC)
     return value
 
 
+def _in_utc(value: Any) -> Any:
+    """NumPy's time in UTC with its zone; those finer than microseconds have none."""
+    return value.replace(tzinfo=datetime.UTC) if isinstance(value, datetime.datetime) else value
+
+
 def missing_mask(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Which entries are missing, in an array as `entries` has it."""
-    if values.dtype.kind in "fc":
-        return np.isnan(values)
     if values.dtype != object:
-        return np.zeros(values.shape, dtype=bool)
+        return np.asarray(values != values)
     return np.array([value is None for value in values.ravel().tolist()], dtype=bool).reshape(values.shape)
 
 
@@ -112,12 +114,14 @@ def code_numbers(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int6
     """Position of each entry among public values, of which all that is missing is one; their number for all others."""
     numbers = {plain_entry(value): k for k, value in enumerate(listed)}
     rest = len(listed)
-    codes = np.empty(values.size, dtype=np.int64)
-    for i, value in enumerate(values.tolist()):
+
+    def number(value: Any) -> int:
         try:
-            codes[i] = numbers.get(value, rest)
+            return numbers.get(value, rest)
         except TypeError:  # not hashable, hence not listed
-            codes[i] = rest
+            return rest
+
+    codes = np.fromiter(map(number, values.tolist()), np.int64, values.size)
     if values.dtype.kind in "fc" and None in numbers:
         codes[np.isnan(values)] = numbers[None]
     return codes
@@ -203,7 +207,7 @@ def column_kinds(X: Any) -> list[str | None]:
     """Kinds of the columns of a frame, by their types alone; of an array the only one. None for objects."""
     if is_frame(X):
         return [_type_kind(column) for column in _series(X)]
-    dtype = getattr(X, "dtype", np.dtype(object))
+    dtype: Any = getattr(X, "dtype", np.dtype(object))
     if dtype.kind == "M":
         return ["dates" if np.datetime_data(dtype)[0] in "YMWD" else _NAIVE]
     return [_KINDS.get(dtype.kind)]

@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from sklearn.pipeline import make_pipeline
 
 from skprivate import (
-    CuratedBagGAMRegressor,
+    CuratedBagGAMClassifier,
+    CuratedBags,
     MetricPrivateSynthesizer,
     MetricPrivatizer,
     UserLevelSGDRegressor,
     make_curated_bags,
 )
+from skprivate.aggregate import release_frames
+from skprivate.model_selection import PrivateSearchCV
 from skprivate.partitions import Blocks, is_partitioned
 from skprivate.preprocessing import (
     PrivateImputer,
@@ -133,12 +136,11 @@ NUMBERS = [case for case in IN_MEMORY if case.values[0] in ("integers", "unsigne
 
 def listed(kind, make, missing=False):
     """Public lists of all columns, by name where there are names."""
-    lists = [[*VALUES[kind][:2], *([np.nan] if missing else [])], [1.5], [False, True]]
-    named = "objects" not in make.__name__.split("_")[-1:] and make is not lists_of_rows
-    return dict(zip(("v", "w", "flag"), lists, strict=True)) if named or make is pandas_objects else lists
+    found = [[*VALUES[kind][:2], *([np.nan] if missing else [])], [1.5], [False, True]]
+    named = "objects" not in make.__name__.split("_")[-1:] and make is not lists
+    return dict(zip(("v", "w", "flag"), found, strict=True)) if named or make is pandas_objects else found
 
 
-lists_of_rows = lists
 draws = st.lists(st.sampled_from([0, 1, 2]), min_size=12, max_size=12)
 
 
@@ -205,6 +207,7 @@ def test_what_is_filled_in_is_of_the_columns_own_type(kind, make, numbers, place
         assert same_but(place, filled, model.transform(make(kind, one)))
     gap = model.transform(make(kind, [*values, None]))[:, 0].tolist()
     assert len(set(map(type, gap))) == 1
+    assert gap[-1] in VALUES[kind][:2]  # beside a column of another type, too, a gap is a gap
 
 
 NUMERIC = [
@@ -225,6 +228,18 @@ def test_numbers_are_read_one_by_one(kind, make, which):
     rows = model.transform(make(kind, values))
     for one in changed:
         assert same_but(5, rows, model.transform(make(kind, one)))
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.nan, pd.NA])
+@pytest.mark.parametrize("make", [lists, objects, pandas_objects])
+def test_a_search_hands_on_each_entry_as_it_is(make, missing):
+    known = VALUES["integers"][:2]
+    steps = make_pipeline(PublicOneHotEncoder([known, [1.5], [True]]), UserLevelSGDRegressor())
+    search = PrivateSearchCV(steps, {"userlevelsgdregressor__max_iter": [2, 3]})
+    for entry in (missing, 2.5, known[0]):
+        rows = search._rows(make("integers", [*known * 5, entry]), np.zeros(11), None, None)
+        codes = steps[0].fit_transform(rows.X)
+        assert codes[:10, 0].tolist() == [1.0, 0.0] * 5
 
 
 def fits(kind, make):
@@ -410,17 +425,33 @@ def test_what_is_no_table_is_said_of_X():
     ids=["utc", "berlin", "ns", "dates"],
 )
 def test_keys_of_every_library_match_the_same_rows(days, make):
-    from skprivate import CuratedBags
-
     frame = pd.DataFrame({"day": days, "rich": [0, 1] * 60})
     groups = frame.groupby("day").rich.agg(n="size", rich="sum").reset_index()
     said = {"count": "n", "sums": "rich", "classes": (0, 1)}
     for other in (lambda t: t, pl.from_pandas, pa.Table.from_pandas):
         bags = CuratedBags.from_frames([make(groups)], **said)
         bags = CuratedBags.from_dict(bags.to_dict())
-        model = CuratedBagGAMRegressor() if bags.classes is None else None
-        from skprivate import CuratedBagGAMClassifier
-
-        model = model or CuratedBagGAMClassifier()
         X = other(frame[["day"]])
-        assert model.fit_bags(X, bags).predict(X).shape == (120,)
+        assert CuratedBagGAMClassifier().fit_bags(X, bags).predict(X).shape == (120,)
+
+
+def test_sums_of_no_labels_are_zero():
+    """That all labels of a group are missing is private: it is no error."""
+    groups = pa.table({"g": ["a", "b"], "n": [5, 5], "s": pa.array([3, 3])})
+    gap = pa.table({"g": ["a", "b"], "n": [5, 5], "s": pa.array([3, None], pa.int64())})
+    said = {"count": "n", "sums": "s", "classes": (0, 1), "epsilon": 50.0, "random_state": 0}
+    found = [release_frames([table], **said).tables[0].label_sums.ravel() for table in (groups, gap)]
+    assert found[0][0] == found[1][0] and round(found[1][1]) == 0
+
+
+def test_bounds_that_no_sum_can_have_are_refused_before_the_query():
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    for label in ("1", "100000000000000000000000"):
+        connection.execute(
+            f"CREATE OR REPLACE TABLE t AS SELECT 'x' AS a, CAST({label} AS HUGEINT) AS y FROM range(9)"
+        )
+        with pytest.raises(ValueError, match="times the number of rows exceeds 2⁶¹"):
+            CuratedBags.from_sql(
+                connection, "t", ["a"], "y", epsilon=1.0, label_bounds=(0, 2**70), categorical_features=["a"]
+            )

@@ -287,8 +287,10 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
 
     def _rows(self, X: Any, y: Any, user_ids: Any, private: Any) -> Rows:
         """Rows, checked as far as no candidate checks them: those that are held out are not fitted on."""
-        kinds = [getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", ())]
         single = all(map(is_private, self._models()))
+        if isinstance(X, list | tuple) and not single:
+            X = np.array(X, dtype=object)  # one float among codes would make floats of everybody's
+        kinds = [getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", ())]
         y = read_targets(y, numbers=not all(map(is_classifier, self._models())))
         finite = (
             True
