@@ -79,7 +79,7 @@ def check_box(bounds: Any, columns: int | Sequence[int], names: Any = None) -> B
     return Box(lower.copy(), upper.copy())
 
 
-def block_to_unit(block: Any, box: Box, ground: str, grouped: bool) -> Any:
+def block_to_unit(block: Any, box: Box, ground: Any, grouped: bool) -> Any:
     """Scale the numeric rows of a block to the unit cube."""
     rows = box.to_unit(block[0], metric=ground)
     return (rows, block[1]) if grouped else rows
