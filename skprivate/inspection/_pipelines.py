@@ -103,6 +103,16 @@ def _feature_union(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
             yield from walk(part, place.inside(f"union part {name!r}"))
 
 
+def _may_be_sparse(part: Any) -> bool:
+    """Whether a part says so, or a part of it; hashers and vectorizers have no such parameter."""
+    inside = [part, *part.get_params(deep=True).values()]
+    return any(
+        getattr(one, "sparse_output", False) is True
+        or type(one).__module__.startswith("sklearn.feature_extraction")
+        for one in inside
+    )
+
+
 def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     assumptions = []
     if any(callable(columns) for *_, columns in model.transformers):
@@ -113,7 +123,7 @@ def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     parts = [(name, part) for name, part, columns in listed if not (is_left_out(part) or _is_empty(columns))]
     if not (place.fitted or is_left_out(model.remainder)):
         parts.append(("remainder", model.remainder))
-    if model.sparse_threshold > 0 and any(getattr(part, "sparse_output", False) is True for _, part in parts):
+    if model.sparse_threshold > 0 and any(_may_be_sparse(part) for _, part in parts):
         assumptions.append(f"whether {place.name(model)} is sparse enough for sparse_threshold is public")
     yield place.step(model, Role.NO_DATA, "", *assumptions)
     handed_on = [part for _, part, columns in listed if not _is_empty(columns)]

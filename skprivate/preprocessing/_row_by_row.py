@@ -232,12 +232,11 @@ def _own(result: Any) -> Any:
 
 def _together(results: list[Any], *, floats: bool) -> Any:
     """Results of single rows below each other, in a type that none of them decides for the others."""
+    if floats:
+        results = [one.astype(np.float64) if one.dtype.kind in "biu" else one for one in results]
     if all(map(sparse.issparse, results)):
         return sparse.vstack(results, format="csr")
     dense: list[Any] = [result.toarray() if hasattr(result, "toarray") else result for result in results]
-    kinds = {result.dtype.kind for result in dense}
-    if floats and kinds <= set("biuf"):
-        dense = [result if result.dtype.kind == "f" else result.astype(np.float64) for result in dense]
-    elif len(kinds) > 1:
+    if len({result.dtype.kind for result in dense}) > 1:
         dense = [result.astype(object) for result in dense]
     return np.concatenate(dense)

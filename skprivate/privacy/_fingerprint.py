@@ -54,11 +54,13 @@ def _content(value: Any) -> tuple[str, bytes]:
         return "mapping", b"".join(sorted(map(_bytes, value.items())))
     if isinstance(value, list | tuple):
         return "sequence", b"".join(map(_bytes, value))
-    if hasattr(value, "__array__"):
+    if hasattr(value, "__array__") and not isinstance(value, type):
         return "sequence", b"".join(map(_bytes, np.asarray(value).tolist()))
     if hasattr(value, "get_params") and not isinstance(value, type):
-        fitted = {k: v for k, v in vars(value).items() if k.endswith("_") and not k.startswith("_")}
-        state = {k: v for k, v in {**value.get_params(deep=False), **fitted}.items() if k not in _BESIDE}
+        known = {**value.get_params(deep=False), **vars(value)}  # neighbours keep their rows in _fit_X
+        state = {
+            k: v for k, v in known.items() if k not in _BESIDE and not k.startswith(("_skl", "_metadata"))
+        }
         return f"{type(value).__module__}.{type(value).__qualname__}", _bytes(state)
     return "object", cloudpickle.dumps(value)  # functions by what they do, where they have no name
 
@@ -74,7 +76,7 @@ def _as_numbers(value: Any) -> NDArray[np.float64] | None:
         parts = [_as_numbers(entry) for entry in value]
         shapes = {None if part is None else part.shape for part in parts}
         return None if None in shapes or len(shapes) > 1 else np.array(parts, dtype=np.float64)
-    if not hasattr(value, "__array__"):
+    if not hasattr(value, "__array__") or isinstance(value, type):
         return None
     array = np.asarray(value)
     if array.dtype == object or (

@@ -71,7 +71,7 @@ from skprivate import (
     guarantee_of,
 )
 from skprivate.base import PrivateEstimatorMixin
-from skprivate.preprocessing import PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler
+from skprivate.preprocessing import PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler, RowByRow
 from skprivate.privacy import GaussianEvent, PureEvent, compose_epsilon, open_release, public_generator
 
 SCIKIT_LEARN = tuple(map(int, sklearn.__version__.split(".")[:2]))
@@ -642,6 +642,15 @@ def test_encoders_with_public_categories(cls):
     columns.set_params(sparse_threshold=0.3, city__max_categories=None)
     texts = assumptions_of(model.fit(np.array(["a", "b", "c"] * 20)[:, None], TARGET))
     assert ["sparse" in text for text in texts] == ([True] if cls is OneHotEncoder else [])
+
+
+@pytest.mark.parametrize("wrap", [make_pipeline, FrozenEstimator, RowByRow])
+def test_one_unlisted_category_may_make_a_sparse_matrix(wrap):
+    """Of 3 in 10 numbers that are no zero one is missing: the threshold of 0.3 is passed, and a regressor refuses."""
+    listed = [[0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0, 3.0]]
+    encoder = OneHotEncoder(categories=listed, handle_unknown="ignore").fit([[0.0] * 3])
+    model = make_pipeline(ColumnTransformer([("city", wrap(encoder), [0, 1, 2])]), PrivateRegressor())
+    assert any("sparse_threshold" in text for text in assumptions_of(model.fit(np.zeros((60, 3)), TARGET)))
 
 
 def test_text_and_callable_columns():

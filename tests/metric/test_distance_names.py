@@ -10,12 +10,13 @@ from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import KNNImputer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, StandardScaler
 
 from skprivate import MetricPrivateSynthesizer, MetricPrivatizer, NoGuaranteeError, guarantee_of
 from skprivate.metric import Ball
-from skprivate.preprocessing import PublicScaler
+from skprivate.preprocessing import PublicScaler, RowByRow
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
 from skprivate.privacy._fingerprint import fingerprint
 
@@ -208,6 +209,23 @@ def test_fingerprints_do_not_tell_how_numbers_are_stored(values):
     assert fingerprint(array.reshape(-1, 1)) != fingerprint(array)
     assert fingerprint(2**53) != fingerprint(2**53 + 1) and fingerprint([2**53 + 1]) != fingerprint([2**53])
     assert fingerprint(0.0) == fingerprint(-0.0) and fingerprint([0.0]) == fingerprint(np.array([-0.0]))
+
+
+@pytest.mark.parametrize("wrap", [FrozenEstimator, lambda step: RowByRow(FrozenEstimator(step))])
+def test_what_a_step_keeps_in_private_attributes_is_part_of_the_name(wrap):
+    names = {
+        after(wrap(KNNImputer(n_neighbors=1).fit(factor * ROWS))).metric for factor in (1.0, 1000.0, 1000.0)
+    }
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, float])
+def test_steps_with_types_among_their_parameters_have_names(dtype):
+    step = OrdinalEncoder(
+        categories=[[0.0, 1.0]] * 2, dtype=dtype, handle_unknown="use_encoded_value", unknown_value=-1
+    )
+    assert after(step).metric.startswith("l2 after OrdinalEncoder #")
+    assert fingerprint(np.float64) != fingerprint(np.float32)
 
 
 # What refuses by itself ------------------------------------------------------------------------------------------

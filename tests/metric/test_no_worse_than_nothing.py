@@ -13,7 +13,10 @@ from skprivate.metric import GridMeasure, MetricPrivateSynthesizer, MetricPrivat
 from skprivate.metric._score import distance_to_rows
 from skprivate.metric._transport import wasserstein_grid
 
-pytestmark = pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning"),
+    pytest.mark.filterwarnings("ignore:.*ended before the optimum:sklearn.exceptions.ConvergenceWarning"),
+]
 
 
 def rows_of(kind, n, d, rng):

@@ -135,6 +135,19 @@ def test_kinds_of_results_are_kept_apart():
     assert RowByRow(Mixed()).fit(PUBLIC).transform(np.array([[1.5], [0.0]])).tolist() == [["a"], [0.0]]
 
 
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("odd", [None, 0.5, "text", 3])
+def test_integers_are_the_same_floats_beside_any_other_row(odd, make):
+    """One result of another type would leave, or make, other numbers of everybody's large integers."""
+
+    def one(X):
+        return make(X.astype(np.int64)) if X[0, 0] == 2**60 + 1 else np.array(X.tolist(), ndmin=2)
+
+    rows = np.array([[2**60 + 1], [2**60 + 1], [odd]], dtype=object)
+    found = RowByRow(FunctionTransformer(one)).fit(rows).transform(rows)
+    assert {(type(value), value) for value in found[:2, 0].tolist()} == {(float, 2.0**60)}
+
+
 def test_nothing_is_shown():
     X = np.array([[1.0], [0.0]])
     encoder = OneHotEncoder(
