@@ -15,7 +15,7 @@ from skprivate._sklearn import without_entries
 __all__ = ["TEXT_ADVICE", "columns_in_words", "validate_data"]
 
 #: Types of columns that NumPy turns into floats without a word.
-_NO_NUMBERS = ("datetime", "date", "time", "duration", "period", "interval", "complex")
+_NO_NUMBERS = ("datetime", "date", "time", "duration", "period", "interval", "complex", "dictionary")
 TEXT_ADVICE = (
     "Turn numbers written as text into numbers (pandas.to_numeric), encode categories by a public list "
     "(skprivate.preprocessing.PublicOneHotEncoder), leave out free text and identifiers"
@@ -153,7 +153,8 @@ def _names(X: Any) -> list[str] | None:
 
 def _refuse_other_types(X: Any) -> None:
     """Types of columns are public."""
-    kinds = getattr(X, "dtypes", None) if _names(X) is not None else None
+    types = getattr(getattr(X, "schema", None), "types", None)  # of pyarrow
+    kinds = getattr(X, "dtypes", types) if _names(X) is not None else None
     if kinds is None:
         if getattr(getattr(X, "dtype", None), "kind", "") in "mM" and isinstance(X, np.ndarray):
             raise TypeError(f"X must hold numbers, got dtype {X.dtype}. {DATES}.")
@@ -164,6 +165,8 @@ def _refuse_other_types(X: Any) -> None:
     if wrong:
         found = ", ".join(dict.fromkeys(kinds[j] for j in wrong))
         advice = "Complex data not supported" if found.lower().startswith("complex") else DATES
+        if found.startswith("dictionary"):  # NumPy reads its missing entries as its last value
+            advice = f"Decode it: column.cast(column.type.value_type). {TEXT_ADVICE}"
         error = ValueError if found.lower().startswith("complex") else TypeError
         raise error(f"{columns_in_words(X, wrong)} of X must hold numbers, got {found}. {advice}.")
 

@@ -17,6 +17,7 @@ from skprivate import (
     CuratedBags,
     MetricPrivateSynthesizer,
     MetricPrivatizer,
+    UserLevelMean,
     UserLevelSGDRegressor,
     make_curated_bags,
 )
@@ -228,6 +229,34 @@ def test_numbers_are_read_one_by_one(kind, make, which):
     rows = model.transform(make(kind, values))
     for one in changed:
         assert same_but(5, rows, model.transform(make(kind, one)))
+
+
+@pytest.mark.parametrize(
+    "to", [lambda table: table, lambda table: table.to_pandas(types_mapper=pd.ArrowDtype)]
+)
+def test_dictionaries_are_no_numbers(to):
+    """NumPy reads missing entries of a dictionary as its last value, which the last row brings with it."""
+    for last in (1.0, -1.0):
+        column = pa.array([0.0] * 5 + [None] * 5 + [last]).dictionary_encode()
+        ledger, table = PrivacyLedger(epsilon=2.0, delta=1e-5), to(pa.table({"v": column, "w": [0.5] * 11}))
+        for model in (UserLevelMean(ledger=ledger), PrivateImputer(ledger=ledger)):
+            with pytest.raises(
+                TypeError, match="column 'v' of X must hold numbers, got dictionary.*Decode it"
+            ):
+                model.fit(table)
+        assert not ledger.entries()
+    decoded = pa.table({"v": column.cast(column.type.value_type), "w": [0.5] * 11})
+    gap = PublicScaler(center=np.zeros(2), scale=np.ones(2)).fit(decoded).transform(decoded)[7, 0]
+    assert np.isnan(gap)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32(), pa.duration("us"), pa.time64("us")])
+def test_times_of_arrow_are_no_numbers(kind):
+    table = pa.table(
+        {"v": pa.array([0, 1] * 9, pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)}
+    )
+    with pytest.raises(TypeError, match="column 'v' of X must hold numbers"):
+        UserLevelMean().fit(table)
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), np.nan, pd.NA])

@@ -174,6 +174,7 @@ def _parts(model: Any) -> Iterator[Any]:
 def _couples(model: Any) -> bool:
     inside = () if type(model) is RowByRow else model.get_params(deep=True).values()
     return any(
-        type(part).__module__.startswith("sklearn.") and type(part).__name__ in _COUPLING
+        kind.__module__.startswith("sklearn.") and kind.__name__ in _COUPLING
         for part in (model, *inside)
+        for kind in type(part).__mro__
     )

@@ -289,10 +289,16 @@ FOREIGN = [
         ColumnTransformer([("a", frozen(PCA(2)), [0, 1, 2, 3])]),
     ),
 ]
+
+
+class OwnFactors(NMF):
+    """A subclass iterates as its parent does."""
+
+
 COUPLING = [
     FrozenEstimator(learnt(kind, ROWS))
     for kind in (
-        *(NMF(2), MiniBatchNMF(2), LatentDirichletAllocation(2, max_iter=2)),
+        *(NMF(2), MiniBatchNMF(2), LatentDirichletAllocation(2, max_iter=2), OwnFactors(2)),
         make_pipeline(MinMaxScaler(clip=True), NMF(2)),
     )
 ]
