@@ -202,6 +202,11 @@ def _unseen() -> Iterator[None]:
 
 def _in_floats(X: Any) -> Any:
     """A frame with numbers as floats: of integers, a row with a missing entry would have another type than others."""
+    if any(str(kind).startswith("dictionary") for kind in getattr(getattr(X, "schema", None), "types", ())):
+        raise TypeError(
+            "X must hold no dictionary of pyarrow, whose missing entries are read as its last value. Decode it: "
+            "column.cast(column.type.value_type)."
+        )
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     return (
         frame.with_columns(numeric().cast(nw.Float64)).to_native() if isinstance(frame, nw.DataFrame) else X

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -122,6 +123,17 @@ def test_one_missing_entry_changes_the_type_of_no_other(frame):
     model = RowByRow(SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True))
     full, holed = (model.fit_transform(frame(values)) for values in (column, [*column[:2], None]))
     assert full.dtype == holed.dtype == np.float64 and full[:2].tobytes() == holed[:2].tobytes()
+
+
+def test_dictionaries_are_decoded_first():
+    """The last row brings a value, which all missing entries would be read as."""
+    column = pa.array(["a", "a", None, "b"]).dictionary_encode()
+    step = RowByRow(OneHotEncoder(categories=[["a", "b"]], handle_unknown="ignore", sparse_output=False))
+    decoded = pa.table({"c": column.cast(column.type.value_type)})
+    assert step.fit(decoded).transform(decoded).tolist() == [[1, 0], [1, 0], [0, 0], [0, 1]]
+    for call in (step.fit, step.transform):
+        with pytest.raises(TypeError, match="no dictionary of pyarrow"):
+            call(pa.table({"c": column}))
 
 
 def test_kinds_of_results_are_kept_apart():
