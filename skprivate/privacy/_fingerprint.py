@@ -18,6 +18,7 @@ except ModuleNotFoundError:  # older releases of joblib bring their own
 #: 16^10 names: among a thousand distances two different ones share one with probability 5e-7.
 _DIGITS = 10
 #: Of an estimator: what does not decide how it maps rows.
+_OF_SKLEARN = ("_skl", "_metadata")
 _BESIDE = (
     "feature_names_in_",
     "ledger",
@@ -58,9 +59,7 @@ def _content(value: Any) -> tuple[str, bytes]:
         return "sequence", b"".join(map(_bytes, np.asarray(value).tolist()))
     if hasattr(value, "get_params") and not isinstance(value, type):
         known = {**value.get_params(deep=False), **vars(value)}  # neighbours keep their rows in _fit_X
-        state = {
-            k: v for k, v in known.items() if k not in _BESIDE and not k.startswith(("_skl", "_metadata"))
-        }
+        state = {k: v for k, v in known.items() if not (k in _BESIDE or k.startswith(_OF_SKLEARN))}
         return f"{type(value).__module__}.{type(value).__qualname__}", _bytes(state)
     return "object", cloudpickle.dumps(value)  # functions by what they do, where they have no name
 
