@@ -138,14 +138,6 @@ def refuse_other_kinds(
     """Refuse public values of a kind that their column does not have: no entry could match, and nobody would see it.
 
     Types of columns are public. Of columns of objects, those of the entries are, where ``entry_types`` is set.
-
-    Parameters
-    ----------
-    X : frame, array or list of rows
-    listed : mapping from positions of columns to values
-    entry_types : bool
-    name : str
-        Of the parameter that lists them.
     """
     kinds = column_kinds(X)
     table = None if any(kinds) or is_frame(X) or not entry_types else np.array(X, dtype=object)

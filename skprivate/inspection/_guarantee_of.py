@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._best_model import BestModelMixin
@@ -24,6 +25,8 @@ from skprivate.user_level import UserLevelSelector
 
 __all__ = ["NoGuaranteeError", "certified", "count", "guarantee_of", "of_rows", "walk"]
 
+#: NumPy makes floats of integers beside a gap, which merges codes above 2^53, and Arrow's last category of a gap.
+TYPES_STAY = "no missing entry changes the type in which a step of scikit-learn reads a column"
 #: Distances under which a part of the columns is no farther than all of them.
 _NORMS = ("l1", "l2", "linf")
 _RULES = {**PIPELINE_RULES, **ENSEMBLE_RULES}
@@ -186,6 +189,9 @@ def count(model: Any) -> Counted:
     if sum(g.unit is PrivacyUnit.USER for g in promised) > 1:
         texts.append("all steps were given the same user_ids")
     texts += [f"features are public: {step.path} learns from them" for step in features]
+    kinds = {type(found.model) for found in start.seen.values()} - {Pipeline}
+    if not only_labels and any(kind.__module__.startswith("sklearn.") for kind in kinds):
+        texts.append(TYPES_STAY)
     try:
         total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]
     except ValueError as error:

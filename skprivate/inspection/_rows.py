@@ -112,7 +112,7 @@ BY_ITSELF: dict[type, Callable[[Any], bool]] = {
         ),
         _always,
     ),
-    FunctionTransformer: lambda model: model.func is None,
+    FunctionTransformer: lambda model: model.func is None and not model.validate,
     Normalizer: lambda model: model.norm == "max",
     OneHotEncoder: _is_silent,
     OrdinalEncoder: _is_silent,

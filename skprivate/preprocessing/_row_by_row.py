@@ -208,9 +208,11 @@ def _in_floats(X: Any) -> Any:
             "column.cast(column.type.value_type)."
         )
     frame = nw.from_native(X, eager_only=True, pass_through=True)
-    return (
-        frame.with_columns(numeric().cast(nw.Float64)).to_native() if isinstance(frame, nw.DataFrame) else X
-    )
+    try:
+        floats = numeric().cast(nw.Float64)
+        return frame.with_columns(floats).to_native() if isinstance(frame, nw.DataFrame) else X
+    except Exception:  # Arrow quotes the entry
+        raise ValueError("X must hold integers that float64 holds, or floats.") from None
 
 
 def _rows(X: Any) -> Iterator[Any]:

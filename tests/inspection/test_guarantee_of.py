@@ -8,6 +8,7 @@ import warnings
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from hypothesis import given, reject, settings
@@ -39,7 +40,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.image import PatchExtractor
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.feature_selection import RFE, SelectFromModel, SelectKBest
+from sklearn.feature_selection import RFE, SelectFromModel, SelectKBest, VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.impute import SimpleImputer
@@ -65,12 +66,14 @@ from skprivate import (
     NoGuaranteeError,
     RandomBagClassifier,
     SimulatedNoiseWarning,
+    UserLevelMean,
     UserLevelSelector,
     UserLevelSGDRegressor,
     check_pipeline,
     guarantee_of,
 )
 from skprivate.base import PrivateEstimatorMixin
+from skprivate.inspection._guarantee_of import TYPES_STAY
 from skprivate.preprocessing import PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler, RowByRow
 from skprivate.privacy import GaussianEvent, PureEvent, compose_epsilon, open_release, public_generator
 
@@ -139,8 +142,9 @@ class PrivateClassifier(ClassifierMixin, Private):
 
 
 def assumptions_of(model):
-    """Assumptions, but for those about the classes of this file."""
-    return tuple(text for text in guarantee_of(model).assumptions if "are not this package's" not in text)
+    """Assumptions, but for those about the classes of this file and about how scikit-learn reads columns."""
+    texts = guarantee_of(model).assumptions
+    return tuple(text for text in texts if "are not this package's" not in text and text != TYPES_STAY)
 
 
 class PublicClassifier(ClassifierMixin, BaseEstimator):
@@ -795,7 +799,7 @@ def test_what_was_randomised_for_a_fit_and_again_afterwards_costs_twice():
 def test_weights_come_past_the_randomiser():
     model = make_pipeline(MetricPrivatizer(), StandardScaler())
     texts = guarantee_of(model.fit(DRAWN, standardscaler__sample_weight=TARGET + 2)).assumptions
-    assert "pipeline step 'standardscaler' (StandardScaler) was given no sample_weight" in texts[-1]
+    assert "pipeline step 'standardscaler' (StandardScaler) was given no sample_weight" in texts[-2]
 
 
 def test_ensembles_that_number_labels_do_not_say_which_is_private():
@@ -891,9 +895,30 @@ def test_users_through_metadata_routing():
     own = [fitted.privacy_guarantee_ for fitted in model.estimators_]
     same = own[0].compose(own[1])
     assert guarantee == dataclasses.replace(
-        same, assumptions=(*same.assumptions, "all steps were given the same user_ids")
+        same, assumptions=(*same.assumptions, "all steps were given the same user_ids", TYPES_STAY)
     )
     assert guarantee.unit == "user" and guarantee.delta == pytest.approx(2e-6)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ColumnTransformer([("kept", "passthrough", [0])]),
+        ColumnTransformer([("kept", FunctionTransformer(), [0])]),
+        FeatureUnion([("kept", "passthrough")]),
+        FrozenEstimator(VarianceThreshold().fit(pd.DataFrame({"id": np.arange(9)}))),
+    ],
+    ids=lambda step: type(step).__name__,
+)
+def test_what_scikit_learn_makes_of_columns_is_assumed(step):
+    """With one gap it makes floats of a frame's integers, and an encoder behind it finds none of the large ones."""
+    big = 2**53
+    encoder = PublicOneHotEncoder(categories=[[big, big + 1]])
+    model = make_pipeline(step, encoder, UserLevelMean(1.0, random_state=0))
+    frame = pd.DataFrame({"id": np.array([big + 1] * 400)})
+    assert TYPES_STAY in guarantee_of(model.fit(frame)).assumptions
+    alone = make_pipeline(encoder, UserLevelMean(1.0, random_state=0)).fit(frame)
+    assert TYPES_STAY not in guarantee_of(alone).assumptions
 
 
 def test_bad_input():

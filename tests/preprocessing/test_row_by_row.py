@@ -177,6 +177,7 @@ def test_errors_quote_no_entry():
         (encoder.transform, np.array([["a"], ["7.34119x"]])),
         (frozen(PCA(2)).transform, [["7.34119x"] * 6]),
         (RowByRow(OneHotEncoder(categories=[["a"]])).fit, np.array([["7.34119x"]])),
+        (RowByRow(FunctionTransformer()).fit, pa.table({"a": [10**16 + 34119, 1]})),
     ):
         with pytest.raises(ValueError) as error:
             call(X)
