@@ -55,24 +55,3 @@ def test_any_audit_of_a_claim_will_do():
     assert "n runs" in audit_to_html(other) and "40" in audit_to_markdown(other)
     with pytest.raises(TypeError, match="audit must be the report of an audit"):
         audit_to_html(0.5)
-
-
-def test_display_of_predictions():
-    pytest.importorskip("matplotlib").use("Agg")
-    import matplotlib.pyplot as plt
-
-    from skprivate.displays import AuditDisplay
-
-    truth, guesses = np.arange(100) % 2, np.zeros(100, dtype=int)
-    guesses[:60] = truth[:60]
-    report = reports()[0]
-    display = AuditDisplay.from_predictions(truth, guesses, limit=report, name="mine")
-    assert display.achieved[0] == 0.8 and display.achieved_low[0] < 0.8
-    assert display.limit[0] == report.accuracy_upper_bound and display.labels == ["mine"]
-    names = [entry.get_text() for entry in display.ax_.get_legend().get_texts()]
-    assert "estimate" in names and AuditDisplay.from_predictions(truth, guesses).limit[0] == 1.0
-    plt.close("all")
-    with pytest.raises(ValueError, match="of one shape"):
-        AuditDisplay.from_predictions(truth, guesses[:5])
-    with pytest.raises(ValueError, match="limit must be a probability"):
-        AuditDisplay.from_predictions(truth, guesses, limit=2.0)
