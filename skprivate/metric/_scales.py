@@ -63,7 +63,7 @@ def entropic_scale(
     By Theorem 3.1 no ε-metrically private mechanism has a smaller expected error than a constant times this.
     """
     first, second = _two_metrics(space, distance, accuracy)
-    _check_positive(epsilon=epsilon)
+    _check_positive(epsilon)
     # Where a greedy s-packing is too large the packing number is, and so it is for every smaller scale.
     low = _bisect(second, lambda s: _entropic_holds(first, second, epsilon, s, 1.0), 1.0)[0]
     high = _bisect(second, lambda s: _entropic_holds(first, second, epsilon, s, 0.5), 0.5)[1]
@@ -85,7 +85,7 @@ def diametric_scale(
     float
     """
     first, second = _two_metrics(space, distance, accuracy)
-    _check_positive(epsilon=epsilon)
+    _check_positive(epsilon)
     balls = first <= 1 / epsilon
     return max(float(second[np.ix_(ball, ball)].max()) for ball in balls)
 
@@ -121,7 +121,7 @@ def predicted_accuracy(
     from skprivate.metric._exponential import best_exponential_channel
 
     first, second = _two_metrics(space, distance, accuracy)
-    _check_positive(epsilon=epsilon)
+    _check_positive(epsilon)
     trivial = float(second.max(axis=0).min())
     best = worst_error(best_exponential_channel(first, epsilon, accuracy=second), second)
     return Bracket(lower_bound(first, second, epsilon), min(trivial, best))
@@ -185,10 +185,9 @@ def _two_metrics(
     return first, second
 
 
-def _check_positive(**values: float) -> None:
-    for name, value in values.items():
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a positive finite number, got {value!r}.")
+def _check_positive(epsilon: float) -> None:
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise ValueError(f"epsilon must be a positive finite number, got {epsilon!r}.")
 
 
 __all__ = [
