@@ -6,6 +6,7 @@ import math
 import jsonschema
 import numpy as np
 import pytest
+from convert_report import model_card
 from sklearn.pipeline import make_pipeline
 
 from skprivate import (
@@ -29,7 +30,6 @@ from skprivate.privacy import (
     open_release,
     public_generator,
 )
-from tools.convert_report import model_card
 
 X = public_generator(0).uniform(size=(600, 2))
 Y = X @ [1.0, -1.0]

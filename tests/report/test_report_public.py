@@ -7,11 +7,11 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from convert_report import model_card, registry_entry
 
 from skprivate import UserLevelMean
 from skprivate.inspection import privacy_report
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
-from tools.convert_report import model_card, registry_entry
 
 BASIC = {
     "name": "Mean dose per patient",

@@ -6,6 +6,7 @@ from dataclasses import replace
 import jsonschema
 import numpy as np
 import pytest
+from convert_report import model_card, registry_entry
 from sklearn.ensemble import VotingRegressor
 from sklearn.pipeline import make_pipeline
 
@@ -23,7 +24,6 @@ from skprivate.privacy import (
     open_release,
     public_generator,
 )
-from tools.convert_report import model_card, registry_entry
 
 X = public_generator(0).uniform(size=(600, 2))
 Y = X @ [1.0, -1.0]
