@@ -140,7 +140,6 @@ def current_subjects():
             {"X": letters},
         ),
         "MetricPrivateSynthesizer, transport": (synthesizer(**transport), {"X": line}),
-        "MetricPrivateSynthesizer, hats": (synthesizer(**transport, mechanism="hats"), {"X": line}),
         "PrivateImputer, median": (steps.PrivateImputer(), {}),
         "PrivateImputer, most frequent": (steps.PrivateImputer(**named), {"X": colours}),
         "PrivateStandardScaler": (steps.PrivateStandardScaler(), {}),

@@ -10,12 +10,12 @@ import inspect
 import warnings
 
 import numpy as np
+from _audit_picture import AuditDisplay
 from _common import parse_args, save_figure, write_table
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from skprivate.audit import audit_estimator
-from skprivate.displays import AuditDisplay
 from skprivate.utils.discovery import all_estimators
 
 COLUMNS = [
@@ -247,4 +247,4 @@ if __name__ == "__main__":
     if not args.only:
         table = f"audit_estimators_{args.observable}"
         write_table(table, COLUMNS, rows)
-        save_figure(AuditDisplay.from_audits(audits, names=names).figure_, table)
+        save_figure(AuditDisplay.from_audits(audits, names=names).plot().figure_, table)

@@ -4,6 +4,7 @@ python benchmarks/audit_labels.py --data DIR
 """
 
 import numpy as np
+from _audit_picture import AuditDisplay
 from _common import parse_args, require_data, save_figure, write_table
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -12,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skprivate.audit import FiniteAdversaryAuditor, theorem_bound
-from skprivate.displays import AuditDisplay
 
 
 def models(X, target):
@@ -78,7 +78,6 @@ if __name__ == "__main__":
                 half = len(labels) // 2
                 fitted = FiniteAdversaryAuditor(confidence=0.95).fit(labels[:half], attribute[:half])
                 audits.append(AuditDisplay.from_estimator(fitted, labels[half:], attribute[half:], name=name))
-                plt.close(audits[-1].figure_)
                 names.append(name)
     columns = [
         "outputs, attribute",

@@ -190,7 +190,6 @@ _OF_CLASS = {
     },
     sp.MetricPrivateSynthesizer: {
         "metric": st.sampled_from(["wasserstein", "rows"]),
-        "mechanism": st.sampled_from(["flow", "hats"]),
         "bounds": _INTERVALS,
     },
     sp.MetricPrivatizer: {

@@ -352,7 +352,7 @@ def _halfspaces():
 
 def _synthesizers():
     kind = sp.MetricPrivateSynthesizer
-    ways = {"metric": ("wasserstein",), "mechanism": ("flow", "hats"), "ground": ("l1", "l2", "linf")}
+    ways = {"metric": ("wasserstein",), "ground": ("l1", "l2", "linf")}
     flows = modes(kind, bounds=((0, 1),), epsilon=(5.0, 200.0), **ways)
     flows += modes(kind, bounds=((-10, 10),), epsilon=(50.0,), resolution=(4,), **ways)
     rows = [kind()]

@@ -1,4 +1,4 @@
-"""A privacy report: one dictionary of facts, and the page, the model card and the registry entry made of it."""
+"""A privacy report: one dictionary of facts, and the page made of it."""
 
 from skprivate._report._privacy_report import PrivacyReport, make_report
 from skprivate._report._schema import REPORT_SCHEMA

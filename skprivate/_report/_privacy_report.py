@@ -10,7 +10,6 @@ from typing import Any
 
 from skprivate._html import framed, small, written
 from skprivate._report._audit_facts import Audit, audit_facts
-from skprivate._report._card import model_card
 from skprivate._report._facts import (
     LEVELS,
     finding,
@@ -20,7 +19,6 @@ from skprivate._report._facts import (
 )
 from skprivate._report._ledger_facts import ledger_facts
 from skprivate._report._page import page
-from skprivate._report._registry import registry_entry
 from skprivate._report._schema import FORMAT_VERSION
 from skprivate._report._words import QUESTIONS
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
@@ -106,114 +104,6 @@ class PrivacyReport:
         str
         """
         return written(page(self._facts), path)
-
-    def to_model_card(
-        self, path: str | os.PathLike[str] | None = None, *, name: str | None = None, **sections: str
-    ) -> str:
-        """A model card in Markdown, privacy first.
-
-        Parameters
-        ----------
-        path : str or os.PathLike, optional
-            Where it is written as well.
-        name : str, optional
-            Of the model; the report's title by default.
-        **sections : str
-            Markdown for sections that only people can write: ``description``, ``developers``, ``license``,
-            ``repository``, ``direct_use``, ``out_of_scope_use``, ``bias_risks_limitations``, ``training_data``,
-            ``training_procedure``, ``evaluation``, ``citation``, ``contact``.
-
-        Returns
-        -------
-        str
-
-        Raises
-        ------
-        TypeError
-            If a section is none of these, or no text.
-        """
-        return written(
-            model_card(self._facts, self._facts["title"] if name is None else name, sections), path
-        )
-
-    def to_registry_entry(
-        self,
-        *,
-        name: str,
-        curators: Mapping[str, str],
-        description: str,
-        intended_use: str,
-        region: str,
-        publication_date: str,
-        authors: Sequence[str],
-        product_type: str = "Machine learning model",
-        sector: str | None = None,
-        release_type: str = "One release",
-        data_source_type: str = "Static",
-        access_type: str = "Non-interactive",
-        url_slug: str | None = None,
-        **details: str,
-    ) -> dict[str, Any]:
-        """An entry for the public registry of deployments of differential privacy (registry.opendp.org).
-
-        Parameters
-        ----------
-        name, description, intended_use, region : str
-            Of what is published, for whom, and which region's people or laws it concerns.
-        curators : mapping of str to {"Government", "Industry", "Nonprofit"}
-            Who publishes it, and what kind of body that is.
-        publication_date : str
-            YYYY-MM-DD.
-        authors : sequence of str
-            Who wrote the entry.
-        product_type : str, default="Machine learning model"
-            Or "Summary statistics", "Dataset", "Synthetic data", "Interactive API", "SQL queries".
-        sector : str, optional
-            "Technology", "Healthcare", "Education", "Government", "Energy" or "Finance".
-        release_type : {"One release", "Many releases"}, default="One release"
-        data_source_type : {"Static", "Dynamic"}, default="Static"
-            Whether new data come in over time.
-        access_type : {"Non-interactive", "Interactive"}, default="Non-interactive"
-            Whether others may ask for further releases.
-        url_slug : str, optional
-            End of the entry's address; made of the name by default.
-        **details : str
-            What else only people know: ``data_domain``, ``actors``, ``trust_assumptions``, ``justification``,
-            ``utility``, ``post_processing``, ``preprocessing_and_hyperparameter_tuning``, ``additional_information``.
-
-        Returns
-        -------
-        dict
-            As JSON it is YAML too, the format of the registry. Everything about ε, δ, unit, mechanisms and composition
-            is filled in from the report; its status is "Draft".
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as above, or the report's verdict is "stop".
-
-        Notes
-        -----
-        The fields are those of the registry's own schema as it was in 2026; the registry checks an entry again when it
-        is handed in.
-        """
-        basic = {
-            "name": name,
-            "description": description,
-            "intended_use": intended_use,
-            "data_product_type": product_type,
-            "data_product_region": region,
-            "publication_date": publication_date,
-            **({} if sector is None else {"data_product_sector": sector}),
-        }
-        kinds = {
-            "release_type": release_type,
-            "data_source_type": data_source_type,
-            "access_type": access_type,
-        }
-        return registry_entry(
-            self._facts, basic, curators, authors, kinds=kinds, url_slug=url_slug, details=details
-        )
 
     def __str__(self) -> str:
         strength, protection = self._facts["strength"], self._facts["protection"]

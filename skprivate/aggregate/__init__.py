@@ -1,7 +1,7 @@
 """Learning from aggregated labels (Chen, Fu, Karbasi, Mirrokni 2023)."""
 
 from skprivate.aggregate._aggregation import make_curated_bags
-from skprivate.aggregate._bag_loss import bag_loss, bag_loss_difference, bag_score
+from skprivate.aggregate._bag_loss import bag_score
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
@@ -20,8 +20,6 @@ __all__ = [
     "RandomBagClassifier",
     "RandomBagRegressor",
     "RandomBags",
-    "bag_loss",
-    "bag_loss_difference",
     "bag_score",
     "empirical_rademacher",
     "excess_risk_bound",

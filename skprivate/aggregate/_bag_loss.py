@@ -4,6 +4,10 @@ A semilinear loss ℓ(y, μ) = b(μ) − y·t(μ) of a prediction that is the sa
 c·b(μ) − S·t(μ), with the bag's count c and label sum S. So predictions are averaged over every bag, and what is
 computed is *exactly* the mean loss of the averaged predictions over all rows. It is linear in S: noise of mean zero
 leaves it unbiased, whatever its scale, and a negative sum is as good as any.
+
+Over single rows, with the score ŷ = β₀ + Σ_j f_j of an additive model, Σ_rows ℓ(y, ŷ) = Σ_rows b(ŷ) − Σ_rows y·ŷ, and
+where f_j is the same for all rows of a bag of some table, Σ_rows y·f_j is a sum over that table's bags of (label
+sum)·f_j: exact, and linear in them (Theorem 1, read as an evaluation).
 """
 
 from __future__ import annotations
@@ -15,12 +19,11 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.aggregate._additive_loss import additive_loss
 from skprivate.aggregate._cells import IntArray
 from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags
 from skprivate.aggregate._input import read_columns
-from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate._membership import match_rows
+from skprivate.aggregate._losses import FloatArray, LossName, partition
+from skprivate.aggregate._membership import MatchedRows, match_rows
 from skprivate.aggregate._random_bags import RandomBags, as_random_bags
 
 BagLoss = Literal["auto", "log", "squared", "poisson"]
@@ -46,115 +49,6 @@ class _Part:
         return np.stack(columns, axis=1) / self.counts[:, np.newaxis]
 
 
-def bag_loss(bags: Any, y_pred: Any, X: Any = None, *, loss: BagLoss = "auto") -> float:
-    """Loss of predictions against label sums: the smaller, the better; no single label is needed.
-
-    Parameters
-    ----------
-    bags : CuratedBags, RandomBags, or the to_dict() of one
-        Label sums, exact or noisy.
-    y_pred : array-like of shape (n_samples,) or (n_samples, n_classes)
-        Predictions for the rows of the bags: probabilities (of the second class of two, or of each class in the
-        order of ``bags.classes``), or means.
-    X : DataFrame or array-like of shape (n_samples, n_features)
-        The rows that were aggregated, for curated bags. Random bags list their rows themselves.
-    loss : {"auto", "log", "squared", "poisson"}, default="auto"
-        "auto" is "log" for classes and "squared" for numbers.
-
-    Returns
-    -------
-    float
-        With predictions averaged over every bag: "log", the mean log loss over all rows; "squared", the mean over all
-        rows of (mean label of the bag − mean prediction)², less what the label noise adds to it; "poisson", the mean of
-        μ − y log μ. Of several tables, the mean over tables.
-
-    Raises
-    ------
-    TypeError
-        If bags are none.
-    ValueError
-        If predictions do not fit the bags.
-
-    See Also
-    --------
-    bag_score : The same of a fitted model, the greater the better.
-    bag_loss_difference : Two models, and how far the label noise may mislead.
-
-    Notes
-    -----
-    Unbiased: over the label noise, the expected value is that of the exact sums, and "squared" may be negative.
-    For one-bit ("bernoulli") random bags the squared loss is larger by the variance of the bits, the same for all
-    predictions. Numbers are those that were summed, clipped to their bounds.
-
-    What bags do not tell apart, the loss does not see: predictions that differ within bags only have the same loss. A
-    model that learnt from the same bags (and from the same noise) is flattered, as any model on its training data:
-    compare models on bags of other rows. Post-processing: nothing is drawn or spent.
-
-    Examples
-    --------
-    >>> from skprivate import make_curated_bags
-    >>> from skprivate.aggregate import bag_loss
-    >>> X, y = [["a"], ["a"], ["b"], ["b"]], [0, 0, 0, 1]
-    >>> bags = make_curated_bags(X, y)
-    >>> round(bag_loss(bags, [0.1, 0.1, 0.5, 0.5], X), 3), round(bag_loss(bags, [0.5] * 4, X), 3)
-    (0.399, 0.693)
-    """
-    parts, multinomial, chosen, means = _prepare(bags, X, loss, y_pred)
-    losses = [_loss_of(part, part.averaged(means[0]), chosen, multinomial) for part in parts]
-    return float(np.mean(losses))
-
-
-def bag_loss_difference(
-    bags: Any, first: Any, second: Any, X: Any = None, *, loss: BagLoss = "auto"
-) -> tuple[float, float]:
-    """By how much the first predictions lose more than the second, and what the label noise leaves open.
-
-    Parameters
-    ----------
-    bags : CuratedBags, RandomBags, or the to_dict() of one
-        Label sums, exact or noisy.
-    first, second : array-like of shape (n_samples,) or (n_samples, n_classes)
-        Predictions.
-    X : DataFrame or array-like of shape (n_samples, n_features)
-        The rows that were aggregated, for curated bags.
-    loss : {"auto", "log", "squared", "poisson"}, default="auto"
-        As in `bag_loss`.
-
-    Returns
-    -------
-    difference : float
-        ``bag_loss`` of the first less that of the second; negative if the first fits better.
-    noise : float
-        Standard deviation of the difference over the label noise, which is known; 0 for exact sums. That the rows are
-        a sample is not in it.
-
-    See Also
-    --------
-    bag_loss : What it is the difference of.
-
-    Examples
-    --------
-    >>> from skprivate import make_curated_bags
-    >>> from skprivate.aggregate import bag_loss_difference
-    >>> X, y = [["a"], ["b"]] * 500, [0, 1] * 500
-    >>> bags = make_curated_bags(X, y, epsilon=1.0, random_state=0)
-    >>> difference, noise = bag_loss_difference(bags, [0.1, 0.9] * 500, [0.4, 0.6] * 500, X)
-    >>> difference < -10 * noise
-    True
-    """
-    parts, multinomial, chosen, means = _prepare(bags, X, loss, first, second)
-    differences, variances = [], []
-    for part in parts:
-        one, other = (part.averaged(mean) for mean in means)
-        differences.append(
-            _loss_of(part, one, chosen, multinomial) - _loss_of(part, other, chosen, multinomial)
-        )
-        # Linear in the sums: their coefficients tell all that noise can do.
-        moved = _slope(one, chosen, multinomial) - _slope(other, chosen, multinomial)
-        variances.append(part.noise_variance * float(np.sum(moved**2)) / float(part.counts.sum()) ** 2)
-    return float(np.mean(differences)), float(np.sqrt(np.sum(variances)) / len(parts))
-
-
 def bag_score(
     model: Any, X: Any, bags: Any, *, loss: BagLoss = "auto", level: Literal["bags", "rows"] = "bags"
 ) -> float:
@@ -171,25 +65,35 @@ def bag_score(
     loss : {"auto", "log", "squared", "poisson"}, default="auto"
         "auto" is "log" for classifiers, "poisson" for Poisson models and "squared" for others.
     level : {"bags", "rows"}, default="bags"
-        "bags": `bag_loss`, of any model. "rows": the loss over single rows, for curated-bag models and curated bags
-        within which each of the model's feature sets has one coefficient. It sees what "bags" averages away. Compare
-        scores of one level only.
+        "bags": the loss of predictions that are averaged over every bag, of any model. "rows": the loss over single
+        rows, for curated-bag models and curated bags within which each of the model's feature sets has one
+        coefficient. It sees what "bags" averages away. Compare scores of one level only.
 
     Returns
     -------
     float
-        Unbiased over label noise at both levels. The squared loss at level "rows" leaves out the mean square of the
-        labels, the same for all models.
+        Unbiased over label noise at both levels, so that a squared loss may be negative. The squared loss at level
+        "rows" leaves out the mean square of the labels, the same for all models.
 
     Raises
     ------
+    TypeError
+        If bags are none.
     ValueError
-        If the model does not know the classes of the bags, or has no probabilities; for "rows", if the model is not
-        additive or no table tells the labels of one of its feature sets.
+        If predictions do not fit the bags; if the model does not know the classes of the bags, or has no
+        probabilities; for "rows", if the model is not additive or no table tells the labels of one of its feature
+        sets.
 
-    See Also
-    --------
-    bag_loss : What it is, and what it does not see.
+    Notes
+    -----
+    Level "bags": "log" is the mean log loss over all rows; "squared" the mean over all rows of (mean label of the bag −
+    mean prediction)², less what the label noise adds to it; "poisson" the mean of μ − y log μ. Of several tables, the
+    mean over tables. For one-bit ("bernoulli") random bags the squared loss is larger by the variance of the bits, the
+    same for all models. Numbers are those that were summed, clipped to their bounds.
+
+    What bags do not tell apart, the loss does not see: predictions that differ within bags only have the same loss. A
+    model that learnt from the same bags (and from the same noise) is flattered, as any model on its training data:
+    compare models on bags of other rows. Post-processing: nothing is drawn or spent.
 
     Examples
     --------
@@ -221,6 +125,12 @@ def bag_score(
     return -bag_loss(report, probabilities, X, loss="log" if loss == "auto" else loss)
 
 
+def bag_loss(bags: Any, y_pred: Any, X: Any = None, *, loss: BagLoss = "auto") -> float:
+    """Loss of predictions, averaged over every bag, against label sums; of several tables, the mean over tables."""
+    parts, multinomial, chosen, mean = _prepare(bags, X, loss, y_pred)
+    return float(np.mean([_loss_of(part, part.averaged(mean), chosen, multinomial) for part in parts]))
+
+
 def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLoss) -> float:
     if not isinstance(report, CuratedBags) or not hasattr(model, "contributions"):
         raise ValueError(
@@ -235,7 +145,38 @@ def _row_loss(model: Any, X: Any, report: CuratedBags | RandomBags, loss: BagLos
     known = np.asarray(getattr(model, "classes_", ())).tolist()
     if known != list(report.classes or ()):
         raise ValueError(f"model knows the classes {known}, bags count {list(report.classes or ())}.")
-    return additive_loss(model, X, report, own)
+    return _additive_loss(model, X, report, own)
+
+
+def _additive_loss(model: Any, X: Any, bags: CuratedBags, loss: LossName) -> float:
+    """Mean loss over rows of an additive model; of the squared loss, less the mean square of the labels."""
+    report, matched = match_rows(bags, *read_columns(X))
+    parts = model.contributions(X)
+    parts = parts[:, :, np.newaxis] if parts.ndim == 2 else parts
+    scores = parts.sum(axis=1) + model.intercept_
+    linear = np.mean([table.label_sums.sum(axis=0) for table in report.tables], axis=0) @ model.intercept_
+    for j, feature_set in enumerate(model.feature_sets_):
+        linear += _label_sum(report, matched, parts[:, j], feature_set)
+    value, _ = partition(loss, np.ascontiguousarray(scores.T))
+    mean = (float(value.sum()) - float(linear)) / report.n_samples
+    return 2 * mean if loss == "squared" else mean
+
+
+def _label_sum(report: CuratedBags, matched: MatchedRows, part: FloatArray, feature_set: Any) -> float:
+    """Sum over rows of label times contribution, by the table that says it with the least noise."""
+    found: list[tuple[float, float]] = []
+    for table, cells in zip(report.tables, matched.cells, strict=True):
+        of_bag = np.empty((table.n_bags, part.shape[1]))
+        of_bag[cells] = part
+        if np.array_equal(of_bag[cells], part):
+            noise = table.noise_variance * float(np.sum(of_bag**2))
+            found.append((noise, float(np.sum(table.label_sums * of_bag))))
+    if not found:
+        raise ValueError(
+            f"level='rows' needs bags within which the model's feature set {tuple(feature_set)} has one coefficient: a "
+            "table of the same or more columns, cut alike, without merged rare bags. Use level='bags'."
+        )
+    return min(found)[1]
 
 
 def _as_bags(bags: Any) -> CuratedBags | RandomBags:
@@ -243,9 +184,7 @@ def _as_bags(bags: Any) -> CuratedBags | RandomBags:
     return as_random_bags(bags) if is_random else as_curated_bags(bags)
 
 
-def _prepare(
-    bags: Any, X: Any, loss: Any, *predictions: Any
-) -> tuple[list[_Part], bool, str, list[FloatArray]]:
+def _prepare(bags: Any, X: Any, loss: Any, prediction: Any) -> tuple[list[_Part], bool, str, FloatArray]:
     """Parts, whether outputs are classes of one label, the loss, and predictions of shape (n_samples, n_outputs)."""
     if loss not in LOSSES:
         raise ValueError(f"loss must be one of {LOSSES}, got {loss!r}.")
@@ -269,8 +208,7 @@ def _prepare(
             for cells, table in zip(matched.cells, report.tables, strict=True)
         ]
     multinomial = report.classes is not None and outputs > 1
-    means = [_check(one, report.n_samples, outputs, chosen, multinomial) for one in predictions]
-    return parts, multinomial, chosen, means
+    return parts, multinomial, chosen, _check(prediction, report.n_samples, outputs, chosen, multinomial)
 
 
 def _check(prediction: Any, n: int, outputs: int, loss: str, multinomial: bool) -> FloatArray:

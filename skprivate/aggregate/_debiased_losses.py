@@ -27,15 +27,7 @@ from skprivate.aggregate._losses import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class RowProducts:
-    """Mean products of rows, from bag means.
-
-    Parameters
-    ----------
-    weight : ndarray of shape (n_bags,)
-        Share of each bag in all memberships.
-    excess : float
-        κ; 0 where bags do not tell, as one alone.
-    """
+    """Mean products of rows, from bag means: each bag's share of all memberships, and κ (0 where bags do not tell)."""
 
     weight: FloatArray
     excess: float
@@ -61,22 +53,9 @@ class RowProducts:
 def square_loss(
     bags: BagSums, predicted: FloatArray, labels: FloatArray, *, debiased: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """½(prediction − label)²: of bag means, or debiased to that of rows.
+    """½(prediction − label)² of bag means, or debiased to rows: its parts by bag, and the gradient in each member.
 
-    Parameters
-    ----------
-    bags : BagSums
-    predicted : ndarray of shape (n_memberships,)
-    labels : ndarray of shape (n_bags,)
-        Mean labels. Noise adds its variance to the value and nothing to the gradient, on average.
-    debiased : bool
-        False averages the squares of the bags by their sizes.
-
-    Returns
-    -------
-    values : ndarray of shape (n_bags,)
-        They add up to the mean loss.
-    gradient : ndarray of shape (n_memberships,)
+    Noise on the labels adds its variance to the value, and nothing to the gradient, on average.
     """
     products = RowProducts.of(bags) if debiased else RowProducts(bags.sizes / bags.members.size, 0.0)
     residual = bags.add(predicted) / bags.sizes - labels
@@ -87,21 +66,9 @@ def square_loss(
 def easy_loss(
     bags: BagSums, scores: FloatArray, labels: FloatArray, *, logistic: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean of a(f) − y·f over rows: a = log(1 + eᶠ), the log loss, or a = ½f².
+    """Mean of a(f) − y·f over rows, a = log(1 + eᶠ) or ½f²: its parts by bag, and the gradient in each member.
 
-    Parameters
-    ----------
-    bags : BagSums
-    scores : ndarray of shape (n_memberships,)
-    labels : ndarray of shape (n_bags,)
-        Mean labels; unbiased noise leaves everything unbiased.
-    logistic : bool
-
-    Returns
-    -------
-    values : ndarray of shape (n_bags,)
-        They add up to the mean loss.
-    gradient : ndarray of shape (n_memberships,)
+    Unbiased noise on the labels leaves everything unbiased.
     """
     total = bags.members.size
     if logistic:

@@ -3,7 +3,6 @@
 from skprivate.audit._attack_probabilities import attack_probabilities
 from skprivate.audit._attack_report import AttackReport, RateAtThreshold, attack_report
 from skprivate.audit._attribute import AttributeInferenceAttack, AttributeReport
-from skprivate.audit._audit_page import audit_to_html, audit_to_markdown
 from skprivate.audit._auditor import FiniteAdversaryAuditor
 from skprivate.audit._class_outputs import output_summary
 from skprivate.audit._draw_audit import DrawAudit, audit_draws
@@ -55,8 +54,6 @@ __all__ = [
     "audit_function",
     "audit_labels",
     "audit_outputs",
-    "audit_to_html",
-    "audit_to_markdown",
     "barron_constant",
     "clopper_pearson",
     "epsilon_lower_bound",

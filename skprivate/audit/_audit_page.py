@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any
 
@@ -22,11 +22,18 @@ from skprivate._html import (
     trade_off_chart,
     written,
 )
-from skprivate.privacy._dialect import must_be, rounded_up
+from skprivate.privacy._dialect import rounded_up
 
-__all__ = ["Shown", "audit_to_html", "audit_to_markdown"]
+__all__ = ["Shown"]
 
-_SILENT = ("name", "claimed_epsilon", "claimed_delta", "epsilon_lower_bound", "violated", "confidence")
+_SILENT = (
+    "name",
+    "claimed_epsilon",
+    "claimed_delta",
+    "epsilon_lower_bound",
+    "epsilon_attained",
+    "confidence",
+)
 _CAVEATS = (
     "An audit that finds nothing proves nothing: it saw a few inputs, and what its attack can tell of them.",
     "The confidence is over the randomness of the audit, once for each audit that is made.",
@@ -37,7 +44,7 @@ class Shown:
     """A report that shows itself as a page, in Markdown and in notebooks."""
 
     def to_html(self, path: str | os.PathLike[str] | None = None, *, title: str | None = None) -> str:
-        """The page: one file that loads nothing.
+        """The page: one file that loads nothing, for the screen and for paper.
 
         Parameters
         ----------
@@ -48,11 +55,32 @@ class Shown:
         Returns
         -------
         str
+
+        Examples
+        --------
+        >>> from skprivate.audit import attack_report
+        >>> page = attack_report([3.0, 2.0, 1.0, 0.0], [1, 1, 0, 0]).to_html(title="Four records")
+        >>> "Four records" in page, "<script" in page
+        (True, False)
         """
-        return audit_to_html(self, path, title=title)
+        found = findings(self)
+        name = found.title if title is None else str(title)
+        subject = f'<p class="by">{text(found.subject)}</p>' if found.subject else ""
+        body = (
+            f'<header><p class="eyebrow">Audit</p><h1>{text(name)}</h1>{subject}<div class="verdict {found.kind}">'
+            f"<strong>{text(found.verdict)}</strong></div>{grid(found.figures)}</header>"
+        )
+        if found.chart:
+            body += f"<figure>{found.chart}</figure>"
+        if found.table:
+            body += table(found.table[0], found.table[1:], numbers=range(len(found.table[0])))
+        body += f"<section><h2>How it was found</h2>{pairs(found.facts)}</section>"
+        body += f"<section><h2>What it does not say</h2>{items(found.caveats)}</section>"
+        footer = "Lower bounds are rounded down and upper bounds up. This page loads nothing."
+        return written(document(name, body, footer), path)
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None, *, title: str | None = None) -> str:
-        """The same in Markdown.
+        """The same in Markdown, for a model card or a merge request.
 
         Parameters
         ----------
@@ -63,11 +91,28 @@ class Shown:
         Returns
         -------
         str
+
+        Examples
+        --------
+        >>> from skprivate.audit import attack_report
+        >>> print(attack_report([3.0, 2.0, 1.0, 0.0], [1, 1, 0, 0]).to_markdown().splitlines()[0])
+        ## Attack on membership
         """
-        return audit_to_markdown(self, path, title=title)
+        found = findings(self)
+        lines = [f"## {plain(found.title if title is None else str(title))}", ""]
+        lines += [plain(found.subject), ""] if found.subject else []
+        lines += [f"**{plain(found.verdict)}**", ""]
+        lines += [f"- **{plain(value)}** {plain(name)}" for value, name in found.figures]
+        if found.table:
+            lines += ["", *(f"| {' | '.join(plain(cell) for cell in row)} |" for row in found.table)]
+            lines.insert(len(lines) - len(found.table) + 1, "|---" * len(found.table[0]) + "|")
+        lines += ["", "### How it was found", ""]
+        lines += [f"- {plain(name)}: {plain(value)}" for name, value in found.facts]
+        lines += ["", "### What it does not say", "", *(f"- {plain(caveat)}" for caveat in found.caveats)]
+        return written("\n".join(lines) + "\n", path)
 
     def _repr_html_(self) -> str:
-        return framed(audit_to_html(self), "34rem")
+        return framed(self.to_html(), "34rem")
 
 
 @dataclass(frozen=True)
@@ -85,112 +130,22 @@ class Findings:
     caveats: tuple[str, ...] = ()
 
 
-def audit_to_html(audit: Any, path: str | os.PathLike[str] | None = None, *, title: str | None = None) -> str:
-    """An audit as a page: one file that loads nothing, for the screen and for paper.
-
-    Parameters
-    ----------
-    audit : AuditReport, AttackReport, EstimatorAudit, LabelAudit or another report of this package
-        A claim and what was found, bounds on every adversary, or the figures of an attack.
-    path : str or os.PathLike, optional
-        Where it is written as well.
-    title : str, optional
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    TypeError
-        If it is no report of an audit.
-
-    Examples
-    --------
-    >>> from skprivate.audit import attack_report, audit_to_html
-    >>> page = audit_to_html(attack_report([3.0, 2.0, 1.0, 0.0], [1, 1, 0, 0]), title="Four records")
-    >>> "Four records" in page, "<script" in page
-    (True, False)
-    """
-    found = findings(audit)
-    name = found.title if title is None else str(title)
-    subject = f'<p class="by">{text(found.subject)}</p>' if found.subject else ""
-    body = (
-        f'<header><p class="eyebrow">Audit</p><h1>{text(name)}</h1>{subject}'
-        f'<div class="verdict {found.kind}"><strong>{text(found.verdict)}</strong></div>{grid(found.figures)}</header>'
-    )
-    if found.chart:
-        body += f"<figure>{found.chart}</figure>"
-    if found.table:
-        body += table(found.table[0], found.table[1:], numbers=range(len(found.table[0])))
-    body += f"<section><h2>How it was found</h2>{pairs(found.facts)}</section>"
-    body += f"<section><h2>What it does not say</h2>{items(found.caveats)}</section>"
-    footer = "Lower bounds are rounded down and upper bounds up. This page loads nothing."
-    return written(document(name, body, footer), path)
-
-
-def audit_to_markdown(
-    audit: Any, path: str | os.PathLike[str] | None = None, *, title: str | None = None
-) -> str:
-    """An audit in Markdown, for a model card or a merge request.
-
-    Parameters
-    ----------
-    audit : AuditReport, AttackReport, EstimatorAudit, LabelAudit or another report of this package
-    path : str or os.PathLike, optional
-        Where it is written as well.
-    title : str, optional
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    TypeError
-        If it is no report of an audit.
-
-    Examples
-    --------
-    >>> from skprivate.audit import attack_report, audit_to_markdown
-    >>> print(audit_to_markdown(attack_report([3.0, 2.0, 1.0, 0.0], [1, 1, 0, 0])).splitlines()[0])
-    ## Attack on membership
-    """
-    found = findings(audit)
-    lines = [f"## {plain(found.title if title is None else str(title))}", ""]
-    lines += [plain(found.subject), ""] if found.subject else []
-    lines += [f"**{plain(found.verdict)}**", ""]
-    lines += [f"- **{plain(value)}** {plain(name)}" for value, name in found.figures]
-    if found.table:
-        lines += ["", *(f"| {' | '.join(plain(cell) for cell in row)} |" for row in found.table)]
-        lines.insert(len(lines) - len(found.table) + 1, "|---" * len(found.table[0]) + "|")
-    lines += [
-        "",
-        "### How it was found",
-        "",
-        *(f"- {plain(name)}: {plain(value)}" for name, value in found.facts),
-    ]
-    lines += ["", "### What it does not say", "", *(f"- {plain(caveat)}" for caveat in found.caveats)]
-    return written("\n".join(lines) + "\n", path)
-
-
 def findings(audit: Any) -> Findings:
     """The findings of any report, by what it has."""
-    if hasattr(audit, "claimed_epsilon") and hasattr(audit, "violated"):
+    if hasattr(audit, "claimed_epsilon"):
         return _claim(audit)
-    if hasattr(audit, "accuracy_upper_bound") and hasattr(audit, "loss_lower_bound"):
-        return _certificate(audit)
-    if hasattr(audit, "auc_interval") and hasattr(audit, "rates"):
-        return _attack(audit)
-    allowed = "the report of an audit: AuditReport, AttackReport, EstimatorAudit, LabelAudit and the like"
-    raise TypeError(must_be("audit", allowed, type(audit).__name__))
+    return _certificate(audit) if hasattr(audit, "accuracy_upper_bound") else _attack(audit)
 
 
 def _claim(audit: Any) -> Findings:
-    found, claimed = float(getattr(audit, "epsilon_lower_bound", 0.0)), float(audit.claimed_epsilon)
-    delta = float(getattr(audit, "claimed_delta", 0.0))
+    exact, claimed = getattr(audit, "epsilon_attained", None), float(audit.claimed_epsilon)
+    found = float(audit.epsilon_lower_bound if exact is None else exact)
+    delta = float(audit.claimed_delta)
     figures = [
-        (f"ε ≥ {rounded_down(found, 4)}", "was found"),
+        (
+            f"ε ≥ {rounded_down(found, 4)}",
+            "was found" if exact is None else "is attained, if draws have the laws that they declare",
+        ),
         (f"ε ≤ {rounded_up(claimed, 4)}", f"is claimed, with δ = {small(delta)}"),
     ]
     if hasattr(audit, "confidence"):
@@ -202,7 +157,7 @@ def _claim(audit: Any) -> Findings:
         )
     return Findings(
         "Audit of a claim",
-        str(getattr(audit, "name", "")),
+        audit.name,
         "stop" if audit.violated else "caution",
         "The claim is refuted." if audit.violated else "The claim is not refuted. It is not proven either.",
         tuple(figures),
@@ -216,9 +171,8 @@ def _claim(audit: Any) -> Findings:
 
 def _rest(audit: Any) -> tuple[tuple[str, str], ...]:
     """All further fields that are short: numbers, words, flags."""
-    names = [part.name for part in fields(audit)] if is_dataclass(audit) else sorted(vars(audit))
     shown = []
-    for name in names:
+    for name in (part.name for part in fields(audit)):
         value = getattr(audit, name)
         if name in _SILENT or isinstance(value, bool) or not isinstance(value, str | Real):
             continue

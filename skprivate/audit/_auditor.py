@@ -124,7 +124,6 @@ class FiniteAdversaryAuditor(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     attack_probabilities : The attack alone, split and evaluated in one call.
     theorem_bound : The paper's own bounds.
     epsilon_lower_bound : The other direction, what is leaked for certain.
-    AuditDisplay : Both sides in one picture.
 
     References
     ----------

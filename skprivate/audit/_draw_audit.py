@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
+from skprivate.audit._audit_page import Shown
 from skprivate.audit._draw_laws import LawTest, categories_of, law_tests_of, rare_values, uniforms
 from skprivate.audit._draw_loss import PairLoss, pair_loss
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
@@ -35,7 +36,7 @@ _CHOICES = 5
 
 
 @dataclass(frozen=True)
-class DrawAudit:
+class DrawAudit(Shown):
     """What an audit at the door found.
 
     Attributes
@@ -210,10 +211,9 @@ def audit_draws(
         )
     fitted = _fitted(seeded, data)
     claim = _claim(fitted, guarantee, epsilon, delta)
-    around = _around(estimator, data, claim, neighbours, distance, n_neighbours, rng)
     failures = _stated_price(fitted, claim)
     pairs = []
-    for other in around:
+    for other in _around(estimator, data, claim, neighbours, distance, n_neighbours, rng):
         pair, found = _replayed(recording, seeded, other, claim)
         pairs.append(pair)
         failures += [f"on {other.name}, {text}" for text in found]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from skprivate.audit._audit_page import Shown
+
 __all__ = ["EstimatorAudit"]
 
 
 @dataclass(frozen=True)
-class EstimatorAudit:
+class EstimatorAudit(Shown):
     """A claimed guarantee next to what fits show.
 
     Attributes

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skprivate.audit._audit_page import Shown
 from skprivate.audit._epsilon import (
     _bound_at,
     _choose_guesses,
@@ -31,7 +32,7 @@ _MUCH_DELTA = 0.5
 
 
 @dataclass(frozen=True)
-class ReleaseAudit:
+class ReleaseAudit(Shown):
     """A claim next to what runs on two neighbouring inputs show.
 
     Attributes

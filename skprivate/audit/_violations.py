@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skprivate.audit._audit_page import Shown
 from skprivate.audit._violations_search import ROUNDING, Search
 from skprivate.audit._violations_target import Inputs, Target
 from skprivate.privacy import public_generator
@@ -15,7 +16,7 @@ __all__ = ["ViolationReport", "find_violation"]
 
 
 @dataclass(frozen=True)
-class ViolationReport:
+class ViolationReport(Shown):
     """What a search for violations found.
 
     Attributes

@@ -59,7 +59,7 @@ def privacy_report(
     Returns
     -------
     PrivacyReport
-        With the page (`~PrivacyReport.to_html`), its JSON, a model card and an entry for the public registry.
+        With the page (`~PrivacyReport.to_html`) and its JSON.
 
     Raises
     ------

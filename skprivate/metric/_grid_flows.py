@@ -1,7 +1,7 @@
 """Measures on a grid, privacy under Wasserstein-1, and noise that only moves mass along edges.
 
-The mechanism goes beyond the hierarchy of hat functions (`skprivate.metric._hat_measures`): every row is spread over
-the corners of the simplex of a grid that it lies in, and Laplace noise is put on the *flow along the grid's edges*.
+Every row is spread over the corners of the simplex of a grid that it lies in, and Laplace noise is put on the *flow
+along the grid's edges*.
 Two measures at transport distance ρ differ by a flow of cost ρ, so the shift of the noise costs exp(ε ρ) and no more:
 one level, no split of the budget, and noise of total mass zero whose positive and negative parts lie side by side.
 

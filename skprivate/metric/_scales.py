@@ -1,4 +1,4 @@
-"""How accurate metric privacy can be: packing numbers and the scales of a metric space.
+"""How accurate metric privacy can be: scales of a metric space, and what no mechanism exceeds.
 
 Two metrics on one space: ρ1 for privacy, ρ2 for accuracy (the same by default). Section and theorem numbers are those
 of Boedihardjo, Strohmer and Vershynin (arXiv:2405.00329).
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.metric._finite_metric import distance_matrix, is_ultrametric, separated_net
+from skprivate.metric._finite_metric import distance_matrix, separated_net
 
 FloatArray = NDArray[np.float64]
 Distance = Callable[[Any, Any], float]
@@ -35,34 +35,6 @@ class Bracket:
     def __contains__(self, value: float) -> bool:
         slack = 1e-9 * max(abs(self.upper), 1e-300)
         return bool(self.lower - slack <= value <= self.upper + slack)
-
-
-def packing_number(space: ArrayLike, scale: float, *, distance: Distance | None = None) -> Bracket:
-    """Bracket of the packing number N(Z, s): the largest set with pairwise distances > s.
-
-    A greedy maximal packing has at most N(Z, s) points; its points are an s-cover, so every 2s-separated set is no
-    larger. Hence greedy(s) ≤ N(s) ≤ greedy(s/2).
-
-    Parameters
-    ----------
-    space : array-like of shape (n, n), or sequence of n points with ``distance``
-    scale : float ≥ 0
-    distance : callable, optional
-
-    Returns
-    -------
-    Bracket
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivate.metric import packing_number
-    >>> packing_number(np.abs(np.subtract.outer(np.arange(9), np.arange(9))), 1)
-    Bracket(lower=5, upper=9)
-    """
-    matrix = distance_matrix(space, distance)
-    _check_nonnegative(scale=scale)
-    return Bracket(separated_net(matrix, scale).size, separated_net(matrix, scale / 2).size)
 
 
 def entropic_scale(
@@ -91,65 +63,11 @@ def entropic_scale(
     By Theorem 3.1 no ε-metrically private mechanism has a smaller expected error than a constant times this.
     """
     first, second = _two_metrics(space, distance, accuracy)
-    _check_positive(epsilon=epsilon)
+    _check_positive(epsilon)
     # Where a greedy s-packing is too large the packing number is, and so it is for every smaller scale.
     low = _bisect(second, lambda s: _entropic_holds(first, second, epsilon, s, 1.0), 1.0)[0]
     high = _bisect(second, lambda s: _entropic_holds(first, second, epsilon, s, 0.5), 0.5)[1]
     return Bracket(low, high)
-
-
-def doubling_scale(space: ArrayLike, epsilon: float, *, distance: Distance | None = None) -> Bracket:
-    """Bracket of the doubling scale: N(B(x, 2s), s) ≤ e^{2εs} for all x (Definition 2.8).
-
-    In a finite space the condition holds trivially below the least distance and is not monotone in s; what is
-    bracketed is the largest of 400 scales, evenly spaced in logarithm, at which it fails.
-
-    Parameters
-    ----------
-    space, epsilon, distance
-        As in `entropic_scale`.
-
-    Returns
-    -------
-    Bracket
-    """
-    matrix = distance_matrix(space, distance)
-    _check_positive(epsilon=epsilon)
-    diameter = float(matrix.max())
-    if diameter == 0:
-        return Bracket(0.0, 0.0)
-    scales = np.geomspace(2 * diameter, float(matrix[matrix > 0].min()) / 4, 400)
-
-    def largest_failure(shrink: float) -> float:
-        for s in scales:
-            for ball in matrix <= 2 * s:
-                size = separated_net(matrix[np.ix_(ball, ball)], s * shrink).size
-                if math.log(size) > 2 * epsilon * s:
-                    return float(s)
-        return 0.0
-
-    return Bracket(largest_failure(1.0), largest_failure(0.5) * float(scales[0] / scales[1]))
-
-
-def outer_scale(space: ArrayLike, epsilon: float, *, distance: Distance | None = None) -> Bracket:
-    """Bracket of the outer scale: the least s with N(Z, s) ≤ e^{εs} (Definition 2.10).
-
-    Parameters
-    ----------
-    space, epsilon, distance
-        As in `entropic_scale`.
-
-    Returns
-    -------
-    Bracket
-    """
-    matrix = distance_matrix(space, distance)
-    _check_positive(epsilon=epsilon)
-
-    def holds(shrink: float) -> Callable[[float], bool]:
-        return lambda s: math.log(separated_net(matrix, s * shrink).size) <= epsilon * s * (1 + 1e-12)
-
-    return Bracket(_bisect(matrix, holds(1.0), 1.0)[0], _bisect(matrix, holds(0.5), 0.5)[1])
 
 
 def diametric_scale(
@@ -167,7 +85,7 @@ def diametric_scale(
     float
     """
     first, second = _two_metrics(space, distance, accuracy)
-    _check_positive(epsilon=epsilon)
+    _check_positive(epsilon)
     balls = first <= 1 / epsilon
     return max(float(second[np.ix_(ball, ball)].max()) for ball in balls)
 
@@ -189,12 +107,21 @@ def predicted_accuracy(
     Returns
     -------
     Bracket
+        With ``lower`` and ``upper``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.metric import predicted_accuracy
+    >>> best = predicted_accuracy(np.abs(np.subtract.outer(np.arange(9), np.arange(9))), 1.0)
+    >>> round(best.lower, 2), round(best.upper, 2)
+    (0.27, 0.84)
     """
     from skprivate.metric._channels import worst_error
     from skprivate.metric._exponential import best_exponential_channel
 
     first, second = _two_metrics(space, distance, accuracy)
-    _check_positive(epsilon=epsilon)
+    _check_positive(epsilon)
     trivial = float(second.max(axis=0).min())
     best = worst_error(best_exponential_channel(first, epsilon, accuracy=second), second)
     return Bracket(lower_bound(first, second, epsilon), min(trivial, best))
@@ -258,26 +185,15 @@ def _two_metrics(
     return first, second
 
 
-def _check_positive(**values: float) -> None:
-    for name, value in values.items():
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a positive finite number, got {value!r}.")
-
-
-def _check_nonnegative(**values: float) -> None:
-    for name, value in values.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
+def _check_positive(epsilon: float) -> None:
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise ValueError(f"epsilon must be a positive finite number, got {epsilon!r}.")
 
 
 __all__ = [
     "Bracket",
     "diametric_scale",
-    "doubling_scale",
     "entropic_scale",
-    "is_ultrametric",
     "lower_bound",
-    "outer_scale",
-    "packing_number",
     "predicted_accuracy",
 ]

@@ -21,7 +21,6 @@ from skprivate.metric._binary_hierarchy import MAX_DEPTH
 from skprivate.metric._box import Box, block_inside, block_to_unit
 from skprivate.metric._grid_flows import LaplaceFlow, check_nodes, choose_cells
 from skprivate.metric._grid_measure import GridMeasure
-from skprivate.metric._hat_measures import HatMoments, choose_levels
 from skprivate.metric._hierarchy_release import RANGE_SHARE, BinaryHierarchy, BoxedHierarchy
 from skprivate.metric._mixed import MixedMeasure, check_categories
 from skprivate.metric._private_bounds import PrivateBounds
@@ -61,7 +60,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     categories : dict of {int or str: sequence}, default=None
         Public values of categorical columns (strings or any hashable values), by column number or name. Their
         combinations, 16384 at most, are split before the numeric columns ("rows"), or have a grid each
-        ("wasserstein", with "flow"), so that n rows should be many more than combinations. A value that is not listed
+        ("wasserstein"), so that n rows should be many more than combinations. A value that is not listed
         is an error.
     category_weight : float > 0, default=1.0
         Distance between rows that differ in one categorical column alone, in sides of the box; columns add up, and to
@@ -71,9 +70,6 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         columns and, with "rows", on the number of rows and coarse counts, released with 5 % and 10 % of the budget.
     ground : {"linf", "l2", "l1"}, default="linf"
         Distance between rows that Wasserstein distance is built on, in fractions of the bounds.
-    mechanism : {"flow", "hats"}, default="flow"
-        With ``metric="wasserstein"``: Laplace noise on the flow along the edges of one grid, or on the moments of a
-        hierarchy of hat functions. Both have the optimal exponent; "flow" has the smaller error.
     out_of_bounds : {"clip", "raise"}, default="clip"
         What happens to values outside public ``bounds``; private ones always clip.
     random_state : None, int or RandomState, default=None
@@ -131,7 +127,6 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         "category_weight": [Interval(Real, 0, None, closed="neither")],
         "resolution": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "ground": [StrOptions({"l1", "l2", "linf"})],
-        "mechanism": [StrOptions({"flow", "hats"})],
         "out_of_bounds": [StrOptions({"clip", "raise"})],
     }
 
@@ -145,7 +140,6 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         category_weight: float = 1.0,
         resolution: int | Literal["auto"] = "auto",
         ground: Literal["linf", "l2", "l1"] = "linf",
-        mechanism: Literal["flow", "hats"] = "flow",
         out_of_bounds: Literal["clip", "raise"] = "clip",
         random_state: int | np.random.RandomState | None = None,
         ledger: PrivacyLedger | None = None,
@@ -157,7 +151,6 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         self.category_weight = category_weight
         self.resolution = resolution
         self.ground = ground
-        self.mechanism = mechanism
         self.out_of_bounds = out_of_bounds
         self.random_state = random_state
         self.ledger = ledger
@@ -207,7 +200,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         elif n_rows == 0:
             raise ValueError("X has no rows (0 samples): metric='wasserstein' needs one at least.")
         else:
-            mechanism = self._flow_or_hats((n_rows, n_features), resolution, columns)
+            mechanism = self._flow((n_rows, n_features), resolution, columns)
             assumptions += () if columns is None else ("categories are public",)
             terms = {"unit": "data set", "adjacency": "metric", "metric": self._distance(box, columns)}
             assumptions += (_SIZE_IS_PUBLIC,)
@@ -239,10 +232,6 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     def _check_rows(self, X):
         """Schema, pairs (numeric rows, combination of categories or None) in blocks, and what the columns are."""
         mixed = self.categories is not None
-        if mixed and self.metric == "wasserstein" and self.mechanism != "flow":
-            raise ValueError(
-                f"categories under metric='wasserstein' need mechanism='flow', got mechanism={self.mechanism!r}."
-            )
         schema, tables = read_tables(self, X, mixed_table if mixed else numeric_table)
         if not mixed:
             return schema, tables.map(_without_groups), None
@@ -277,19 +266,10 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         )
         return BoxedHierarchy(PrivateBounds(range_epsilon, n_features) if box is None else box, hierarchy)
 
-    def _flow_or_hats(self, shape, resolution, columns):
-        if self.mechanism == "flow":
-            sizes = () if columns is None else columns.sizes
-            cells = (
-                choose_cells(self.epsilon, shape[1], self.ground, sizes) if resolution is None else resolution
-            )
-            return LaplaceFlow(self.epsilon, *shape, self.ground, cells, sizes, float(self.category_weight))
-        levels = (
-            choose_levels(self.epsilon, shape[1], self.ground)
-            if resolution is None
-            else resolution.bit_length() - 1
-        )
-        return HatMoments(self.epsilon, *shape, self.ground, levels)
+    def _flow(self, shape, resolution, columns):
+        sizes = () if columns is None else columns.sizes
+        cells = choose_cells(self.epsilon, shape[1], self.ground, sizes) if resolution is None else resolution
+        return LaplaceFlow(self.epsilon, *shape, self.ground, cells, sizes, float(self.category_weight))
 
     def _check_box(self, columns):
         """The public box of the numeric columns, or None where a private one is to be found."""
@@ -316,8 +296,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         if n_features == 0:
             return 1
         resolution = None if self.resolution == "auto" else int(self.resolution)
-        dyadic = self.metric == "rows" or self.mechanism == "hats"
-        if dyadic and resolution is not None and resolution & (resolution - 1):
+        if self.metric == "rows" and resolution is not None and resolution & (resolution - 1):
             raise ValueError(f"resolution must be a power of two for binary grids, got {resolution}.")
         if self.metric == "wasserstein":
             check_nodes(resolution or 1, n_features, sizes)

@@ -8,7 +8,6 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from skprivate.metric._grid_flows import GroundNorm, LaplaceFlow, choose_cells, edge_costs
-from skprivate.metric._hat_measures import HatMoments
 from skprivate.metric._sphere import degree_columns
 from skprivate.privacy import warn_caller
 
@@ -30,17 +29,14 @@ def diameter(ground: GroundNorm, n_features: int) -> float:
     return {"l1": float(n_features), "l2": math.sqrt(n_features), "linf": min(float(n_features), 1.0)}[ground]
 
 
-def warn_if_noise_fills_box(mechanism: LaplaceFlow | HatMoments) -> None:
+def warn_if_noise_fills_box(mechanism: LaplaceFlow) -> None:
     """Warn where a guess without data, all mass in the middle of the box, errs as little as the noise alone.
 
     Only where the box is too small for two cells a side as well (`choose_cells`), so that no finer grid says more.
     """
     d, ground, epsilon = mechanism.n_features, mechanism.ground, mechanism.epsilon
-    sizes: tuple[int, ...] = ()
-    guess = diameter(ground, d) / 2
-    if isinstance(mechanism, LaplaceFlow):
-        sizes = mechanism.sizes
-        guess += mechanism.weight * sum(1 - 1 / size for size in sizes)
+    sizes = mechanism.sizes
+    guess = diameter(ground, d) / 2 + mechanism.weight * sum(1 - 1 / size for size in sizes)
     if mechanism.coarse_error < guess or choose_cells(epsilon, d, ground, sizes) > 1:
         return
     needed = epsilon * mechanism.coarse_error / guess

@@ -11,7 +11,6 @@ from skprivate.audit._coins import designs
 from skprivate.audit._forecasts import N_EXPERTS, _views
 from skprivate.audit._released import released_values, stack_released
 from skprivate.audit._wagers import Forecast, Wagers, claimed_curve, delta_of_group, of_group, ratios
-from skprivate.displays import AuditDisplay
 from skprivate.privacy import (
     Adjacency,
     BoundedRangeEvent,
@@ -401,23 +400,6 @@ def test_released_values_hold_what_is_inside_released_objects():
     ):
         values = released_values(estimator.fit(X, y) if "bags" in name else estimator.fit(X), None)
         assert name in values, (name, sorted(values))
-
-
-def test_display():
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    X, y = data()
-    audits = [
-        audit_estimator(LaplaceSum(noise=n), X, y, n_runs=500, confidence=1 - 1e-6, random_state=0)
-        for n in (1.0, 0.1)
-    ]
-    display = AuditDisplay.from_audits(audits)
-    assert display.ax_.get_xlabel() == "ε"
-    assert display.refuted.tolist() == [False, True]
-    assert "claim refuted" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    plt.close(display.figure_)
 
 
 def test_a_number_that_never_changes_tells_nothing_and_breaks_nothing():

@@ -1,17 +1,19 @@
 """Pages of audits: self-contained, escaped, rounded to the safe side, one for every kind of report."""
 
 import re
-from types import SimpleNamespace
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 from skprivate.audit import (
+    DrawAudit,
+    EstimatorAudit,
     FiniteAdversaryAuditor,
     LabelAudit,
+    ReleaseAudit,
+    ViolationReport,
     attack_report,
-    audit_to_html,
-    audit_to_markdown,
 )
 
 LABELS = LabelAudit("<b>Model|</b>", 1.0, 1e-6, 0.80006, False, 0.7, 0.5, 0.74, 1000, 1, "drawn", 0.0, 0.95)
@@ -39,40 +41,24 @@ def test_pages_load_nothing_and_hold_what_was_found(k, tmp_path):
 
 
 def test_a_claim_is_escaped_and_rounded_down():
-    page, told = audit_to_html(LABELS), audit_to_markdown(LABELS)
+    page, told = LABELS.to_html(), LABELS.to_markdown()
     assert "<b>Model" not in page and "&lt;b&gt;Model|&lt;/b&gt;" in page and r"\<b\>Model\|" in told
     assert "ε ≥ 0.8<" in page and "20.0 points" in page and "not refuted" in told
     # rounded up, 0.80006 would be more than was shown
     assert "0.8001" not in page
-    refuted = audit_to_html(LabelAudit(**{**vars(LABELS), "violated": True, "epsilon_lower_bound": 2.0}))
+    refuted = LabelAudit(**{**vars(LABELS), "violated": True, "epsilon_lower_bound": 2.0}).to_html()
     assert "The claim is refuted." in refuted and 'class="verdict stop"' in refuted
 
 
-def test_any_audit_of_a_claim_will_do():
-    other = SimpleNamespace(
-        name="Other", claimed_epsilon=1.0, epsilon_lower_bound=0.5, violated=False, n_runs=40
-    )
-    assert "n runs" in audit_to_html(other) and "40" in audit_to_markdown(other)
-    with pytest.raises(TypeError, match="audit must be the report of an audit"):
-        audit_to_html(0.5)
-
-
-def test_display_of_predictions():
-    pytest.importorskip("matplotlib").use("Agg")
-    import matplotlib.pyplot as plt
-
-    from skprivate.displays import AuditDisplay
-
-    truth, guesses = np.arange(100) % 2, np.zeros(100, dtype=int)
-    guesses[:60] = truth[:60]
-    report = reports()[0]
-    display = AuditDisplay.from_predictions(truth, guesses, limit=report, name="mine")
-    assert display.achieved[0] == 0.8 and display.achieved_low[0] < 0.8
-    assert display.limit[0] == report.accuracy_upper_bound and display.labels == ["mine"]
-    names = [entry.get_text() for entry in display.ax_.get_legend().get_texts()]
-    assert "estimate" in names and AuditDisplay.from_predictions(truth, guesses).limit[0] == 1.0
-    plt.close("all")
-    with pytest.raises(ValueError, match="of one shape"):
-        AuditDisplay.from_predictions(truth, guesses[:5])
-    with pytest.raises(ValueError, match="limit must be a probability"):
-        AuditDisplay.from_predictions(truth, guesses, limit=2.0)
+@pytest.mark.parametrize("kind", [EstimatorAudit, ReleaseAudit, DrawAudit, ViolationReport])
+def test_every_audit_of_a_claim_shows_itself(kind):
+    # A report of each kind whose further fields say nothing.
+    values = dict.fromkeys((field.name for field in fields(kind)), ())
+    values |= {"name": "Mean", "claimed_epsilon": 1.0, "claimed_delta": 0.0, "failures": ()}
+    values |= {"epsilon_lower_bound": 0.50009, "epsilon_attained": 0.50009, "violated": False}
+    values |= {"confidence": 0.95, "n_runs": 40}
+    audit = kind(**{field.name: values[field.name] for field in fields(kind)})
+    page, told = audit.to_html(), audit.to_markdown()
+    for seen in (page, told):
+        assert "Mean" in seen and "ε ≥ 0.5" in seen and "0.5001" not in seen and "not refuted" in seen
+    assert ("if draws have the laws" in page) == (kind is DrawAudit)

@@ -145,7 +145,6 @@ def test_privatizer_answers_within_the_ball(metric, norm, mechanism):
     [
         {},
         {"metric": "wasserstein", "ground": "l2"},
-        {"metric": "wasserstein", "ground": "linf", "mechanism": "hats"},
     ],
     ids=str,
 )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skprivate.metric import boolean_cube_accuracy, tree_distances
+from skprivate.metric import tree_distances
 from skprivate.metric._channels import (
     expected_loss,
     worst_error,
@@ -22,6 +22,7 @@ from skprivate.metric._finite_metric import check_metric, is_ultrametric, separa
 from skprivate.privacy import public_generator
 from tests.metric._linear_programme import programme
 from tests.metric._measure_net import exponential_on_measures
+from tests.metric._theory import boolean_cube_accuracy
 
 
 def random_metric(seed, n):

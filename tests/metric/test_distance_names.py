@@ -86,7 +86,7 @@ SAME = {
         measure(bounds=([0, 0], [1, 1])),
         measure(bounds={1: (0.0, 1.0), 0: (0, 1)}),
         measure(bounds=Ball(0.5, 0.5)),
-        measure(ROWS[:7], resolution=2, mechanism="hats"),
+        measure(ROWS[:7], resolution=2),
     ],
     "named box": lambda: [
         measure(NAMED[["u", "v"]], bounds={"u": (0, 1), "v": (0, 2)}),

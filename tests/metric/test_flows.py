@@ -19,7 +19,9 @@ from skprivate.metric._grid_flows import (
     nearest_measure,
     steps_per_distance,
 )
-from skprivate.metric._hat_measures import (
+from skprivate.privacy import open_release, public_generator
+from skprivate.privacy._tape import run_tape
+from tests.metric._hat_measures import (
     HatMoments,
     fit_moments,
     hat_sensitivity,
@@ -27,8 +29,6 @@ from skprivate.metric._hat_measures import (
     prolong,
     restrict,
 )
-from skprivate.privacy import open_release, public_generator
-from skprivate.privacy._tape import run_tape
 
 
 def release(epsilon, seed=0, **keywords):

@@ -135,7 +135,6 @@ def test_frames_come_back_as_frames():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"metric": "wasserstein", "mechanism": "hats"}, "need mechanism='flow'"),
         (
             {"categories": {0: COLOURS[:2], 2: (1, 2)}},
             "column 0 of X has a value that is missing or not among",

@@ -44,9 +44,7 @@ def test_all_dimensions(metric, d):
     assert score_of_nothing(d) < model.score(X) <= 0
 
 
-@pytest.mark.parametrize(
-    "keywords", [{}, {"metric": "wasserstein"}, {"metric": "wasserstein", "mechanism": "hats"}]
-)
+@pytest.mark.parametrize("keywords", [{}, {"metric": "wasserstein"}])
 def test_more_budget_is_more_accurate(keywords):
     X = rows(5000)
     scale = 5000 if keywords else 1
@@ -104,7 +102,6 @@ def test_guarantees():
         ({"metric": "wasserstein", "resolution": 5000}, "more than 262144"),
         ({"resolution": 6, "metric": "rows"}, "power of two"),
         ({"resolution": 2**12, "metric": "rows"}, "more than"),
-        ({"metric": "wasserstein", "resolution": 3, "mechanism": "hats"}, "power of two"),
     ],
 )
 def test_refusals_spend_nothing(keywords, message):
@@ -141,7 +138,6 @@ def test_fixed_resolution_and_reproducibility():
     for keywords, shape in (
         ({"metric": "rows", "resolution": 8}, (8, 8)),
         ({"metric": "wasserstein", "resolution": 7}, (8, 8)),
-        ({"metric": "wasserstein", "mechanism": "hats", "resolution": 4}, (5, 5)),
     ):
         model = MetricPrivateSynthesizer(100.0, bounds=(0, 1), random_state=3, **keywords)
         first, second = model.fit(X).measure_.weights, clone(model).fit(X).measure_.weights
@@ -177,12 +173,11 @@ def test_as_constructed():
     assert len(MetricPrivatizer().fit_transform(X)) == 4000
 
 
-@pytest.mark.parametrize("mechanism", ["flow", "hats"])
 @pytest.mark.parametrize("ground", ["l1", "l2", "linf"])
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_a_warning_says_where_noise_fills_the_box(mechanism, ground, d):
+def test_a_warning_says_where_noise_fills_the_box(ground, d):
     """It names an epsilon from which it is silent, speaks just below, and depends on the shape of the data alone."""
-    keywords = {"metric": "wasserstein", "bounds": (0, 1), "mechanism": mechanism, "ground": ground}
+    keywords = {"metric": "wasserstein", "bounds": (0, 1), "ground": ground}
     fit = MetricPrivateSynthesizer(0.01, random_state=0, **keywords).fit
     with pytest.warns(NoiseFillsBoxWarning, match="epsilon = 300, the number of rows") as seen:
         fit(rows(300, d))

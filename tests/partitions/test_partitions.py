@@ -36,7 +36,6 @@ ROWS = pd.DataFrame(
 MIXED = ROWS[["b", "c"]].assign(colour=np.where(ROWS.a > 0, "red", "blue"))
 SETTINGS = {
     "flow": {"metric": "wasserstein", "bounds": {"a": (-1e10, 1e10), "b": (-3, 3), "c": (-3, 3)}},
-    "hats": {"metric": "wasserstein", "mechanism": "hats", "bounds": (-3, 3)},
     "private bounds": {},
     "public bounds": {"bounds": (-3, 3)},
     "a given grid": {"bounds": (-3, 3), "resolution": 4},
@@ -251,11 +250,10 @@ def test_blocks_hold_one_block_at_a_time():
     assert Blocks(read).sum(lambda block: np.array([np.asarray(block).size])).tolist() == [60]
 
 
-@pytest.mark.parametrize("mechanism", ["flow", "hats"])
 @pytest.mark.parametrize(("n_rows", "epsilon", "message"), [(0, 1.0, "no rows"), (50, 1e-15, "too small")])
-def test_nothing_is_spent_on_no_rows_or_on_no_budget(mechanism, n_rows, epsilon, message):
+def test_nothing_is_spent_on_no_rows_or_on_no_budget(n_rows, epsilon, message):
     ledger = PrivacyLedger(epsilon=10.0, simulation=True)
-    parameters = {"metric": "wasserstein", "mechanism": mechanism, "bounds": (0, 1), "ledger": ledger}
+    parameters = {"metric": "wasserstein", "bounds": (0, 1), "ledger": ledger}
     with pytest.raises(ValueError, match=message):
         MetricPrivateSynthesizer(epsilon, random_state=3, **parameters).fit(
             Blocks([np.full((n_rows, 2), 0.5)])

@@ -1,14 +1,12 @@
 """Pictures of guarantees, ledgers and of what privacy costs: the numbers that they draw."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from skprivate import UserLevelSGDRegressor
-from skprivate.displays import AuditDisplay, GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
+from skprivate.displays import GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
 from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
 
@@ -132,18 +130,3 @@ def test_a_curve_of_simulated_noise_says_so():
     for names in (None, ["model"]):
         (label,) = GuaranteeDisplay.from_guarantee(simulated, names=names).labels
         assert "simulated" in label
-
-
-def test_bars_are_red_where_a_claim_is_refuted():
-    class Audit(SimpleNamespace):
-        name, claimed_epsilon = "Mean", 1.0000004
-
-    audits = [
-        Audit(epsilon_lower_bound=1.2, violated=False),  # a bound among Gaussian mechanisms only
-        Audit(epsilon_lower_bound=0.9, violated=True),
-        Audit(epsilon_lower_bound=np.inf, violated=True),
-    ]
-    display = AuditDisplay.from_audits(audits)
-    red = [bar.get_facecolor()[0] > 0.5 for bar in display.ax_.patches[:3]]
-    assert red == [False, True, True] and display.labels[0] == "Mean, ε = 1.00001"
-    assert np.isfinite(display.ax_.get_xlim()).all()

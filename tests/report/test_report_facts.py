@@ -6,6 +6,7 @@ import math
 import jsonschema
 import numpy as np
 import pytest
+from convert_report import model_card
 from sklearn.pipeline import make_pipeline
 
 from skprivate import (
@@ -81,7 +82,7 @@ def test_every_kind_of_guarantee_has_a_valid_report(guarantee):
         for belief in risk["posterior"]:
             alone = guarantee.risk(belief["prior"], risk["fpr"], distance=risk["distance"])
             assert belief["at_most"] == alone.posterior
-    assert str(report) and report.to_html() and report.to_model_card()
+    assert str(report) and report.to_html() and model_card(report.to_dict())
 
 
 def test_pure_risk_against_randomised_response():
@@ -115,7 +116,7 @@ def test_simulated_noise_stops_a_report():
     assert valid(report)["mechanisms"]["noise"] == "simulated"
     page = report.to_html()
     assert "NOT VALID FOR RELEASE" in page and "SIMULATED" in page
-    assert "NOT VALID FOR RELEASE" in report.to_model_card()
+    assert "NOT VALID FOR RELEASE" in model_card(report.to_dict())
     assert "NOT VALID" not in privacy_report(UserLevelMean().fit(X, user_ids=USERS)).to_html()
 
 
@@ -186,7 +187,7 @@ def test_details_are_for_the_house(tmp_path):
     public, house = privacy_report(ledger), privacy_report(ledger, details=True)
     valid(house)
     for secret in secrets[:4]:
-        assert secret not in public.to_html() + public.to_json() + public.to_model_card()
+        assert secret not in public.to_html() + public.to_json() + model_card(public.to_dict())
         assert secret in house.to_html()
     assert valid(public)["ledgers"][0]["entries"][0].keys().isdisjoint({"user", "host", "parameters", "data"})
 

@@ -1,10 +1,13 @@
 """Model card and registry entry: what they take from the report, what people write, and what is refused."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
+from convert_report import model_card, registry_entry
 
 from skprivate import UserLevelMean
 from skprivate.inspection import privacy_report
@@ -51,7 +54,7 @@ def a_report(**how):
 def test_an_entry_of_a_model():
     report = a_report(answers={"trust": "we are", "tuning": "none"})
     facts = report.to_dict()
-    entry = report.to_registry_entry(**BASIC)
+    entry = registry_entry(report.to_dict(), **BASIC)
     said = check(entry)
     assert entry["url_slug"] == "mean-dose-per-patient-city-hospital-2026"
     loss = said["privacy_loss"]
@@ -71,8 +74,13 @@ def test_an_entry_of_a_model():
 
 def test_what_people_write_is_kept():
     report = privacy_report(GUARANTEE, answers={"utility": "overruled"})
-    entry = report.to_registry_entry(
-        **BASIC, **HUMAN, sector="Healthcare", release_type="Many releases", url_slug="doses"
+    entry = registry_entry(
+        report.to_dict(),
+        **BASIC,
+        **HUMAN,
+        sector="Healthcare",
+        release_type="Many releases",
+        url_slug="doses",
     )
     said = check(entry)
     assert entry["url_slug"] == "doses" and said["administrative"]["tier"] == 3
@@ -80,7 +88,10 @@ def test_what_people_write_is_kept():
     assert all(text in texts for text in HUMAN.values()) and "overruled" not in texts
     assert said["dp_variant"]["variant_name"] == "Pure DP"
     metric = PrivacyGuarantee(2.0, 0.0, "row", "metric", metric="l2")
-    assert check(privacy_report(metric).to_registry_entry(**BASIC))["dp_variant"]["variant_name"] == "Custom"
+    assert (
+        check(registry_entry(privacy_report(metric).to_dict(), **BASIC))["dp_variant"]["variant_name"]
+        == "Custom"
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,29 +112,28 @@ def test_what_people_write_is_kept():
 )
 def test_entries_that_the_registry_would_refuse(change, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        privacy_report(GUARANTEE).to_registry_entry(**{**BASIC, **change})
+        registry_entry(privacy_report(GUARANTEE).to_dict(), **{**BASIC, **change})
 
 
 def test_what_is_not_released_is_not_registered():
     simulated = PrivacyGuarantee(1.0, 0.0, "row", "add-remove", valid_for_release=False)
     for source in (simulated, PrivacyLedger(epsilon=1.0)):
         with pytest.raises(ValueError, match="must be one of a valid release to be registered"):
-            privacy_report(source).to_registry_entry(**BASIC)
+            registry_entry(privacy_report(source).to_dict(), **BASIC)
 
 
 def test_the_schema_is_no_formality():
-    entry = privacy_report(GUARANTEE).to_registry_entry(**BASIC)
+    entry = registry_entry(privacy_report(GUARANTEE).to_dict(), **BASIC)
     entry["deployment"]["privacy_loss"]["colour"] = "blue"
     with pytest.raises(jsonschema.ValidationError, match="colour"):
         check(entry)
 
 
-def test_a_model_card_begins_with_privacy(tmp_path):
+def test_a_model_card_begins_with_privacy():
     report = a_report(answers={"purpose": "Planning & stocks"})
-    card = report.to_model_card(
-        tmp_path / "README.md", name="Doses # 1", description="Means of *two* doses.", license="bsd-3-clause"
+    card = model_card(
+        report.to_dict(), name="Doses # 1", description="Means of *two* doses.", license="bsd-3-clause"
     )
-    assert (tmp_path / "README.md").read_text("utf-8") == card
     headings = [line for line in card.splitlines() if line.startswith("#")]
     assert headings[:2] == ["# Model Card for Doses \\# 1", "## Privacy"]
     second = [line for line in headings if line.startswith("## ")]
@@ -144,11 +154,29 @@ def test_a_model_card_begins_with_privacy(tmp_path):
     epsilon = report.to_dict()["strength"]["epsilon"]
     assert f"- **Guarantee:** ε = {epsilon:.6g}"[:28] in card and "replace-one" in card
     with pytest.raises(TypeError, match="section must be one of 'description'"):
-        report.to_model_card(colour="blue")
+        model_card(report.to_dict(), colour="blue")
 
 
 def test_texts_of_others_are_no_markdown():
     guarantee = PrivacyGuarantee(1.0, 0.0, "row", "add-remove", assumptions=("a\n# heading\n<b>|_*`[x](y)",))
-    card = privacy_report(guarantee).to_model_card(name="x\n## y")
+    card = model_card(privacy_report(guarantee).to_dict(), name="x\n## y")
     assert "- a \\# heading \\<b\\>\\|\\_\\*\\`\\[x\\](y)" in card
     assert "# Model Card for x \\#\\# y" in card
+
+
+@pytest.mark.parametrize(
+    ("form", "people", "convert"),
+    [("card", {"license": "bsd-3-clause"}, model_card), ("registry", BASIC, registry_entry)],
+)
+def test_the_script_reads_what_a_report_wrote(form, people, convert, tmp_path):
+    report = privacy_report(GUARANTEE, answers={"bias": "für alle"})
+    report.to_json(tmp_path / "report.json")
+    (tmp_path / "people.json").write_text(json.dumps(people), encoding="utf-8")
+    script = Path(__file__).parents[2] / "tools" / "convert_report.py"
+    files = (tmp_path / "report.json", tmp_path / "people.json")
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", script, form, *files], capture_output=True, check=True
+    )
+    text = done.stdout.decode()
+    expected = convert(report.to_dict(), **people)
+    assert (text if form == "card" else json.loads(text)) == expected

@@ -6,6 +6,7 @@ from dataclasses import replace
 import jsonschema
 import numpy as np
 import pytest
+from convert_report import model_card, registry_entry
 from sklearn.ensemble import VotingRegressor
 from sklearn.pipeline import make_pipeline
 
@@ -184,8 +185,8 @@ def audited(audit):
 def all_texts(report):
     return (
         report.to_html().partition("<script")[0],
-        report.to_model_card(),
-        str(report.to_registry_entry(**BASIC)),
+        model_card(report.to_dict()),
+        str(registry_entry(report.to_dict(), **BASIC)),
     )
 
 
@@ -281,7 +282,7 @@ def test_no_text_turns_the_rest_of_a_line_round(mark):
     )
     page = report.to_html().partition("<script")[0]
     assert mark not in page and f"a\\u{ord(mark):04x}note" in page
-    assert mark not in report.to_model_card()
+    assert mark not in model_card(report.to_dict())
     valid(report)
 
 
@@ -290,7 +291,7 @@ def test_texts_that_are_none():
         privacy_report(draw(), title=3)
     report = privacy_report(draw(), answers={"purpose": "  ", "bias": "none"})
     assert report.to_html().count("not answered") == 7
-    assert report.to_model_card().count("[More Information Needed]") == 11
+    assert model_card(report.to_dict()).count("[More Information Needed]") == 11
 
 
 def test_purposes_beyond_the_colours_are_one():

@@ -2,8 +2,8 @@
 
 Level j has a grid of spacing 2^−j with piecewise linear hat functions, a partition of unity. Their moments change by
 at most 2·2^j·(ℓ1 distance) in ℓ1 when a unit mass moves, so Laplace noise on every level with a split of ε is
-metrically private by composition. `skprivate.metric._grid_flows` is the same idea without the levels and has a smaller
-error; this module is kept as the mechanism that the theory describes, and for comparison.
+metrically private by composition. `skprivate.metric._grid_flows` is the same idea without the levels, has a smaller
+error, and is what estimators use; this is the mechanism that the theory describes, kept for comparison.
 """
 
 from __future__ import annotations
