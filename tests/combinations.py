@@ -614,9 +614,11 @@ def encoded_by_calibration(d):
     Refused(TypeError, ENCODED),
 )
 def encoded_by_several(d):
-    for composite in (OneVsOneClassifier, OutputCodeClassifier):
+    model = named(UserLevelSGDClassifier)
+    # Some codes of two classes have nothing but constant columns, for which nothing is fitted.
+    for composite in (OneVsOneClassifier(model), OutputCodeClassifier(model, random_state=0)):
         with contextlib.suppress(TypeError):
-            raise AssertionError(composite(named(UserLevelSGDClassifier)).fit(d.X, d.names))
+            raise AssertionError(composite.fit(d.X, d.names))
     return OneVsRestClassifier(named(UserLevelSGDClassifier)).fit(d.X, d.names)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -514,6 +514,8 @@ def test_routed_models_keep_what_they_ask_for():
         max_size=4,
     )
 )
+@example([("gaussian", 2.34375, 14, 2, 1e-9)])  # the bound for all draws together is above their sum
+@example([("laplace", 1.0, 0, 1, 0.0), ("gaussian", 2.5625, 12, 1, 1e-9)])
 def test_no_release_and_no_sum_of_releases_is_taken_for_an_edited_one(releases):
     found = []
     for kind, size, planned, beside, delta in releases:
