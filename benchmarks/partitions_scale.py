@@ -76,12 +76,12 @@ def from_sql(data, n_rows, rows):
     import duckdb
     from _scale_data import CLASS, FEATURES, folder
 
-    from skprivate import CuratedBags
+    from skprivate.aggregate import bags_from_sql
 
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
         connection.execute("SET memory_limit = '3GB'")
-        CuratedBags.from_sql(
+        bags_from_sql(
             connection,
             f"read_parquet('{folder(data, n_rows)}/*.parquet')",
             [name for name in FEATURES if name.startswith("k")],

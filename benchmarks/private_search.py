@@ -38,6 +38,7 @@ from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer, Standar
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor, guarantee_of
 from skprivate.datasets import load_adult, load_credit_default
+from skprivate.inspection import quote
 from skprivate.model_selection import PrivateSearchCV, _private_search
 from skprivate.model_selection._contained import Priced
 from skprivate.preprocessing import (
@@ -364,7 +365,7 @@ def true_cost(case: Case, epsilon: float) -> float:
     pipeline = Pipeline([("prepare", "passthrough"), ("model", clone(case.model))])
     search = GridSearchCV(pipeline, case.points(epsilon), scoring=case.scoring, cv=cv)
     ledger = PrivacyLedger(epsilon=1e9, delta=0.5)
-    return float(ledger.quote(search, case.X.iloc[few], case.y[few], **ids).epsilon)
+    return float(quote(search, case.X.iloc[few], case.y[few], **ids, ledger=ledger).epsilon)
 
 
 def render() -> None:

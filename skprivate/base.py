@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from numbers import Real
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -124,37 +124,6 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
     def _get_param_names(cls) -> list[str]:
         """scikit-learn's, which inspects the signature anew several times a fit: a tenth of one on few rows."""
         return list(_parameter_names(cls))
-
-    def to_release(self, *, allow_invalid: bool = False) -> Self:
-        """Make a copy of the fitted estimator that may be published, as `skprivate.inspection.to_release` does.
-
-        Parameters
-        ----------
-        allow_invalid : bool, default=False
-            Whether a copy is made also where the noise was simulated or nothing is promised: for trials, never for
-            publication.
-
-        Returns
-        -------
-        copy : estimator
-            The same estimator, its guarantee included. It predicts the same; its fits are charged to nothing.
-
-        Raises
-        ------
-        ValueError
-            If no guarantee holds for it, or a guarantee in it is not valid for release.
-        TypeError
-            If it cannot be pickled, so not be published.
-
-        See Also
-        --------
-        skprivate.inspection.to_release : What the copy holds; for pipelines and other composites, too.
-        """
-        # Late: the walk knows every class of the package.
-        from skprivate.inspection import to_release
-
-        published: Self = to_release(self, allow_invalid=allow_invalid)
-        return published
 
     @available_if(lambda estimator: hasattr(estimator, "predict_proba"))
     def predict_log_proba(self, X: Any) -> Any:

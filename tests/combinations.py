@@ -83,6 +83,7 @@ from skprivate import (
     guarantee_of,
     make_curated_bags,
 )
+from skprivate.inspection import quote
 from skprivate.model_selection import UserKFold, check_cv
 from skprivate.preprocessing import (
     PrivateImputer,
@@ -1088,11 +1089,11 @@ def smaller_unit(d):
     return regressor(ledger=PrivacyLedger(epsilon=2.0, delta=1e-3, unit="user")).fit(d.X, d.y)
 
 
-@line("`ledger.quote` of a search that costs more than is left", Plain("says so; nothing is spent"))
+@line("`quote` of a search that costs more than is left", Plain("says so; nothing is spent"))
 def quoted_search(d):
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, unit="row")
-    quote = ledger.quote(GridSearchCV(regressor(), {"epsilon": [1.0, 2.0]}, cv=2), d.X, d.y)
-    assert not quote.admitted and "more than the ledger has left" in str(quote) and not ledger.entries()
+    quoted = quote(GridSearchCV(regressor(), {"epsilon": [1.0, 2.0]}, cv=2), d.X, d.y, ledger=ledger)
+    assert not quoted.admitted and "more than the ledger has left" in str(quoted) and not ledger.entries()
 
 
 @line("a ledger with δ = 0 and a model with the default δ", Refused(BudgetExceededError, "delta"))

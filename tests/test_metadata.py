@@ -22,6 +22,7 @@ from sklearn.preprocessing import FunctionTransformer
 from test_common import ESTIMATORS
 
 from skprivate import CuratedBagGAMClassifier, UserLevelSGDRegressor, make_curated_bags, make_random_bags
+from skprivate.inspection import to_release
 from skprivate.model_selection import PrivateSearchCV, UserKFold, fit_folds
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import PrivacyLedger, public_generator
@@ -261,13 +262,13 @@ def test_other_formats_are_told_of_to_release(tmp_path):
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=5.0, delta=1e-4, unit="row")
     model = UserLevelSGDRegressor(ledger=ledger).fit(X, y)
     assert pickle.loads(pickle.dumps(model)).ledger == ledger
-    with pytest.raises(TypeError, match=r"save\s+model\.to_release\(\)"):
+    with pytest.raises(TypeError, match=r"save\s+skprivate.inspection.to_release\(model\)"):
         ledger.__getstate__()
     sio = pytest.importorskip("skops.io")
     with pytest.raises(TypeError, match="to_release"):
         sio.dumps(model)
     file = io.BytesIO()
-    sio.dump(model.to_release(), file)
+    sio.dump(to_release(model), file)
     data = file.getvalue()
     found = sio.loads(data, trusted=sio.get_untrusted_types(data=data))
     np.testing.assert_array_equal(found.predict(X), model.predict(X))

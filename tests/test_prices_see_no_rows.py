@@ -26,6 +26,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from variants import VARIANTS
 
 from skprivate import NoGuaranteeError, UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegressor
+from skprivate.inspection import quote
 from skprivate.model_selection import PrivateSearchCV, UserKFold, fit_folds
 from skprivate.preprocessing import (
     PrivateImputer,
@@ -236,9 +237,9 @@ def targets(y, labels):
 def quoted(model, X, y, **metadata):
     ledger = PrivacyLedger(epsilon=1e3, delta=0.1)
     with config_context(enable_metadata_routing=True):
-        quote = ledger.quote(model, X, y, **metadata)
+        quoted = quote(model, X, y, **metadata, ledger=ledger)
     assert ledger.spent == (0.0, 0.0) and not ledger.entries()
-    return prices(quote.entries), quote.price, quote.exact
+    return prices(quoted.entries), quoted.price, quoted.exact
 
 
 @pytest.mark.parametrize("name", COMPOSITES)
@@ -343,7 +344,7 @@ def refusals(model, match):
     for _, X, y in TABLES[:2]:
         ledger = PrivacyLedger(epsilon=1e3, delta=0.1, unit="user", adjacency="replace-one")
         for ask in (
-            lambda: ledger.quote(model, X, y, user_ids=USERS),  # noqa: B023
+            lambda: quote(model, X, y, user_ids=USERS, ledger=ledger),  # noqa: B023
             lambda: fit_folds(model, X, y, user_ids=USERS, ledger=ledger, cv=UserKFold(2)),  # noqa: B023
         ):
             with (
@@ -398,7 +399,7 @@ def test_folds_that_move_others_have_no_total(name):
     ledger = PrivacyLedger(epsilon=9.0, delta=1e-3, unit="user", adjacency="replace-one")
     _, X, y = TABLES[0]
     with config_context(enable_metadata_routing=True), pytest.raises(ValueError, match=match):
-        ledger.quote(model, X, targets(y, labels), user_ids=USERS)
+        quote(model, X, targets(y, labels), user_ids=USERS, ledger=ledger)
     assert not ledger.entries()
 
 
@@ -407,14 +408,14 @@ def test_folds_by_labels_are_refused_before_they_are_made():
     ledger = PrivacyLedger(epsilon=9.0, delta=1e-3, unit="row", adjacency="replace-one")
     labels = np.r_[1, np.zeros(N - 1, int)]  # one of a kind: three folds cannot all have it
     with pytest.raises(ValueError, match="cv=StratifiedKFold is not private for unit='row'"):
-        ledger.quote(GridSearchCV(label(), GRID, cv=3, error_score="raise"), TABLES[0][1], labels)
+        quote(GridSearchCV(label(), GRID, cv=3, error_score="raise"), TABLES[0][1], labels, ledger=ledger)
 
 
 def test_folds_by_position_are_good_for_rows_whose_number_is_public():
     ledger = PrivacyLedger(epsilon=9.0, delta=1e-3, unit="row", adjacency="replace-one")
-    quote = ledger.quote(GridSearchCV(number(), GRID, cv=3), TABLES[0][1], TABLES[0][2])
-    assert len(quote.entries) == 7
+    quoted = quote(GridSearchCV(number(), GRID, cv=3), TABLES[0][1], TABLES[0][2], ledger=ledger)
+    assert len(quoted.entries) == 7
     ledger = PrivacyLedger(epsilon=9.0, delta=1e-3, unit="row", adjacency="add-remove")
     model = UserLevelMean(adjacency="add-remove")
     with pytest.raises(ValueError, match=r"cv=KFold is not private for unit='row'.*UserKFold"):
-        ledger.quote(GridSearchCV(model, GRID, cv=3, scoring=lambda *_: 0.0), TABLES[0][1])
+        quote(GridSearchCV(model, GRID, cv=3, scoring=lambda *_: 0.0), TABLES[0][1], ledger=ledger)

@@ -10,6 +10,7 @@ from variants import VARIANTS
 
 from skprivate import PPMHalfspaceClassifier, RandomBagClassifier, UserLevelSelector, UserLevelSGDRegressor
 from skprivate.base import PrivateEstimatorMixin
+from skprivate.inspection import quote
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.privacy import PrivacyLedger, public_generator
 from skprivate.utils.discovery import all_estimators
@@ -58,11 +59,11 @@ def test_a_fit_costs_what_was_quoted(kind):
     for k, (instance, makers) in enumerate(VARIANTS[kind]):
         data = makers[k % len(makers)](instance, public_generator(k), 20)
         ledger = PrivacyLedger(epsilon=1e9, delta=0.9, composition="basic")
-        quote = ledger.quote(instance, data.X, data.y, **data.metadata)
+        quoted = quote(instance, data.X, data.y, **data.metadata, ledger=ledger)
         model = clone(instance).set_params(ledger=ledger)
         model.fit(data.X, data.y, **data.metadata)
         if getattr(model, "releases_in", "fit") == "transform":
             model.transform(data.X)
-        assert quote.exact and prices(quote.entries) == prices(ledger.entries()), instance
-        assert quote.spent == ledger.spent and ledger.spent > (0.0, 0.0), instance
-        assert (quote.unit, quote.adjacency) == (ledger.unit, ledger.adjacency), instance
+        assert quoted.exact and prices(quoted.entries) == prices(ledger.entries()), instance
+        assert quoted.spent == ledger.spent and ledger.spent > (0.0, 0.0), instance
+        assert (quoted.unit, quoted.adjacency) == (ledger.unit, ledger.adjacency), instance

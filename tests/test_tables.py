@@ -21,7 +21,7 @@ from skprivate import (
     UserLevelSGDRegressor,
     make_curated_bags,
 )
-from skprivate.aggregate import release_frames
+from skprivate.aggregate import bags_from_sql, release_frames
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.partitions import Blocks, is_partitioned
 from skprivate.preprocessing import (
@@ -481,6 +481,6 @@ def test_bounds_that_no_sum_can_have_are_refused_before_the_query():
             f"CREATE OR REPLACE TABLE t AS SELECT 'x' AS a, CAST({label} AS HUGEINT) AS y FROM range(9)"
         )
         with pytest.raises(ValueError, match="times the number of rows exceeds 2⁶¹"):
-            CuratedBags.from_sql(
+            bags_from_sql(
                 connection, "t", ["a"], "y", epsilon=1.0, label_bounds=(0, 2**70), categorical_features=["a"]
             )

@@ -5,6 +5,7 @@ from skprivate.aggregate._bag_loss import bag_score
 from skprivate.aggregate._bag_table import BagTable
 from skprivate.aggregate._curated_bags import CuratedBags
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
+from skprivate.aggregate._from_sql import bags_from_sql
 from skprivate.aggregate._gam_classifier import CuratedBagGAMClassifier
 from skprivate.aggregate._gam_regressor import CuratedBagGAMRegressor
 from skprivate.aggregate._random_bag_classifier import RandomBagClassifier
@@ -21,6 +22,7 @@ __all__ = [
     "RandomBagRegressor",
     "RandomBags",
     "bag_score",
+    "bags_from_sql",
     "empirical_rademacher",
     "excess_risk_bound",
     "make_curated_bags",

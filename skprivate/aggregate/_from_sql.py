@@ -155,20 +155,74 @@ def bags_from_sql(
     table: str,
     columns: Sequence[str] | None,
     label: str,
+    feature_sets: Any = "pairs",
     *,
-    feature_sets: Any,
-    epsilon: float | None,
-    delta: float,
-    classes: Sequence[Any] | None,
-    label_bounds: tuple[int, int] | None,
-    categorical_features: Iterable[str] | None,
-    n_bins: int | None,
-    bin_edges: Mapping[str, Sequence[float]] | None,
-    mechanism: NoiseName,
-    random_state: Any,
-    ledger: PrivacyLedger | None,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    classes: Sequence[Any] | None = None,
+    label_bounds: tuple[int, int] | None = None,
+    categorical_features: Sequence[str] | None = None,
+    n_bins: int | None = None,
+    bin_edges: Mapping[str, Sequence[float]] | None = None,
+    mechanism: NoiseName = "auto",
+    random_state: Any = None,
+    ledger: PrivacyLedger | None = None,
 ) -> CuratedBags:
-    """See `CuratedBags.from_sql`."""
+    """Group and add up in DuckDB, and release the sums with noise: `make_curated_bags` of a table of any size.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+    table : str
+        What may stand after FROM: a table, a view, ``read_parquet('folder/*.parquet')``.
+    columns : sequence of str or None
+        Public features. None: all columns but the label.
+    label : str
+        Column of the labels; private.
+    feature_sets : {"singles", "pairs"}, int, or iterable, default="pairs"
+        As in `make_curated_bags`.
+    epsilon : float or None, default=None
+        Privacy loss bound of the label of one row, for all tables together. None adds no noise.
+    delta : float, default=0.0
+        With ``delta > 0``, Gaussian noise may be used.
+    classes : sequence, optional
+        Public class labels; a label outside counts as none of them. None: whole numbers, with ``label_bounds``.
+    label_bounds : (int, int), optional
+        For numbers: public interval that they are clipped to; what is missing counts as 0.
+    categorical_features : sequence of str, optional
+        Numeric columns that are taken as they are; columns of other types always are.
+    n_bins : int, optional
+        As in `make_curated_bags`. A column that is cut is read once, alone: 8 bytes a row.
+    bin_edges : mapping from column name to increasing floats, optional
+    mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
+    random_state : None, int or RandomState
+        Not None: simulated noise, not valid for release.
+    ledger : PrivacyLedger, optional
+
+    Returns
+    -------
+    CuratedBags
+        Those of `make_curated_bags` for classes; with the same ``random_state``, to the last bit.
+
+    Raises
+    ------
+    ValueError
+        If columns are not there, classes and label_bounds are both missing, or the database refuses a query. No
+        message quotes a value, and nothing is spent.
+
+    Notes
+    -----
+    (ε, δ)-label differential privacy, replace-one, as in `make_curated_bags`. The sums that the database adds up
+    are of integers, hence exact, and all come from one snapshot.
+
+    Examples
+    --------
+    >>> import duckdb  # doctest: +SKIP
+    >>> from skprivate.aggregate import bags_from_sql
+    >>> with duckdb.connect() as connection:  # doctest: +SKIP
+    ...     visits = "read_parquet('visits/*.parquet')"
+    ...     bags = bags_from_sql(connection, visits, ["age", "site"], "ill", classes=(0, 1), epsilon=1.0)
+    """
     check_label_privacy(epsilon, delta)
     known = None if classes is None else tuple(check_classes(classes))
     sums = SumColumns(("label",) if known is None or len(known) == 2 else tuple(map(str, known)), known)

@@ -4,6 +4,7 @@ from skprivate._report import REPORT_SCHEMA, PrivacyReport
 from skprivate.inspection._check_pipeline import PipelineReport, StepReport, check_pipeline
 from skprivate.inspection._guarantee_of import NoGuaranteeError, guarantee_of
 from skprivate.inspection._privacy_report import privacy_report
+from skprivate.inspection._quote import quote
 from skprivate.inspection._to_release import to_release
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "check_pipeline",
     "guarantee_of",
     "privacy_report",
+    "quote",
     "to_release",
 ]

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -22,22 +22,68 @@ from skprivate._sklearn import BaseSearchCV
 from skprivate.inspection._check_pipeline import protects_labels_only
 from skprivate.inspection._guarantee_of import NoGuaranteeError, walk
 from skprivate.inspection._steps import Place, Role, Step, check_widths
-from skprivate.privacy import Adjacency, PrivacyUnit
+from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.privacy._ledger_door import charged_only_to
 from skprivate.privacy._ledger_entries import LedgerEntry
 from skprivate.privacy._ledger_quote import Quote
 from skprivate.privacy._ledger_rules import NOTHING, Price
 from skprivate.privacy._ledger_units import stays_apart
 
-if TYPE_CHECKING:
-    from skprivate.privacy._ledger import PrivacyLedger
-
 #: Nothing is refused in a dry run.
 _PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53
 
 
-def quote_of(ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> Quote:
-    """What `PrivacyLedger.quote` returns."""
+def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit_params: Any) -> Quote:
+    """Price a fit, a cross-validation or a search before anything is drawn for it.
+
+    A copy of the estimator is fitted on a dry run of the ledger, and forgotten: that takes as long as the fit
+    itself. In a dry run zeros stand for every private statistic, so that a quote is the same for all data of one
+    shape, and the fit will cost the same, to the last bit; a search over random candidates must have its
+    ``random_state`` set.
+
+    Where candidates of scikit-learn's searches cost differently, which of them goes on to the next round, or is
+    fitted to all data, depends on their scores. The quote is then the bound that the dearest of them make, in each
+    part of the price (``exact=False``), and takes five times as long.
+
+    A randomiser of rows, which releases in ``transform``, is quoted one transform of ``X``.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Every private part of it, candidates of a search among them, must have None or the same one as its ``ledger``.
+    X, y
+        The data, or others of the same size and public parts.
+    ledger : PrivacyLedger
+        Asked what it would charge.
+    **fit_params
+        Passed to ``fit``.
+
+    Returns
+    -------
+    Quote
+        The price of every release, their sum, and whether the ledger would admit them.
+
+    Raises
+    ------
+    NoGuaranteeError
+        If a step looks at private rows without a draw (`~skprivate.inspection.check_pipeline`).
+    ValueError
+        If a part has another ledger; if the draws of a step depend on how many columns another step releases; or
+        if folds of a search move other units (`~skprivate.model_selection.check_cv`), as no sum of prices bounds
+        its fits then. Nothing was drawn or spent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate import UserLevelMean
+    >>> from skprivate.inspection import quote
+    >>> from skprivate.privacy import PrivacyLedger
+    >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+    >>> X = np.random.RandomState(0).uniform(size=(500, 2))
+    >>> price = quote(UserLevelMean(epsilon=0.5, delta=1e-6), X, ledger=ledger, user_ids=np.arange(500))
+    >>> price.admitted, len(price.entries), price.epsilon <= 0.5
+    (True, 1, True)
+    """
     folded = _check_priceable(estimator, PrivacyUnit.USER if "user_ids" in fit_params else PrivacyUnit.ROW)
     found = _trial(ledger, estimator, X, y, fit_params, None)
     if found.unit is not None:

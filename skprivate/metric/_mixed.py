@@ -14,7 +14,15 @@ from skprivate._bounds import column_label
 from skprivate._tables import code_numbers, distinct
 from skprivate.metric._ball import BallBox
 from skprivate.metric._box import Box
-from skprivate.metric._grid_measure import GridMeasure
+from skprivate.metric._grid_measure import (
+    GridMeasure,
+    axes_or_current,
+    draw_bars,
+    draw_density,
+    draw_table,
+    label,
+    plotted_columns,
+)
 from skprivate.metric._tables import numbers, refuse_missing
 from skprivate.metric._transport import GroundNorm, assignment_cost, distances
 from skprivate.privacy import public_generator
@@ -234,12 +242,10 @@ class MixedMeasure(Versioned):
         -------
         matplotlib Axes
         """
-        from skprivate.metric import _plots
-
         names, numeric = self.columns.names, self.columns.numeric
-        chosen = _plots.plotted_columns(columns, self.n_features, names)
-        ax = _plots.axes_or_current(ax)
-        labels = [_plots.label(j, names) for j in chosen]
+        chosen = plotted_columns(columns, self.n_features, names)
+        ax = axes_or_current(ax)
+        labels = [label(j, names) for j in chosen]
         listed = [j for j in chosen if j in self.columns.values]
         if not listed:
             return self.grid().plot(ax, columns=[numeric.index(j) for j in chosen])
@@ -251,19 +257,19 @@ class MixedMeasure(Versioned):
             table = kept.reshape(*kept.shape[: len(axes)], -1).sum(axis=-1)
             values = [self.columns.values[j] for j in listed]
             if len(listed) == 1:
-                _plots.draw_bars(ax, table, values[0])
+                draw_bars(ax, table, values[0])
                 labels.append("probability")
             else:
-                _plots.draw_table(ax, table, values)
+                draw_table(ax, table, values)
         else:
             (number,) = (j for j in chosen if j not in listed)
             by_value = np.moveaxis(mass, axes[0], 0)
             by_value = by_value.reshape(by_value.shape[0], -1, *self.weights.shape[1:]).sum(axis=1)
             for value, weights in zip(self.columns.values[listed[0]], by_value, strict=True):
                 grid = GridMeasure(self.lower, self.upper, weights, self.kind)
-                _plots.draw_density(ax, grid.marginal([numeric.index(number)]), str(value))
-            ax.legend(title=_plots.label(listed[0], names))
-            labels = [_plots.label(number, names), "density × probability"]
+                draw_density(ax, grid.marginal([numeric.index(number)]), str(value))
+            ax.legend(title=label(listed[0], names))
+            labels = [label(number, names), "density × probability"]
         ax.set_xlabel(labels[0])
         ax.set_ylabel(labels[1])
         return ax

@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from skprivate._folds import UserKFold
 from skprivate._sklearn import _safe_indexing
+from skprivate.inspection import quote
 from skprivate.inspection._quote import charged_to
 from skprivate.privacy import PrivacyLedger
 from skprivate.privacy._dialect import must_be, one_of
@@ -111,7 +112,7 @@ def fit_folds(
     quotes = []
     for k in range(cv.n_splits):
         (rows, *targets), params = data(k)
-        quotes.append(ledger.quote(estimator, rows, *targets, **params))
+        quotes.append(quote(estimator, rows, *targets, **params, ledger=ledger))
     because = (
         f"UserKFold({cv.n_splits}) deals users by a keyed hash of their identifiers, which exchanged users keep; "
         + _SEES[train_on]

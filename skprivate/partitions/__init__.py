@@ -8,8 +8,9 @@ same ``random_state``, is the same to the last bit.
 from skprivate.partitions._apply import OverBlocks, apply
 from skprivate.partitions._blocks import Blocks
 from skprivate.partitions._columns import Roles, split_columns
+from skprivate.partitions._kinds import as_partitions, is_partitioned
 from skprivate.partitions._linear import linear_rows
-from skprivate.partitions._partitions import InMemory, Partitions, as_partitions, is_partitioned
+from skprivate.partitions._partitions import InMemory, Partitions
 
 __all__ = [
     "Blocks",

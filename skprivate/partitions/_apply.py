@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._validation import validate_data
-from skprivate.partitions._partitions import as_partitions, is_partitioned
+from skprivate.partitions._kinds import as_partitions, is_partitioned
 from skprivate.privacy._publish import published_copy
 from skprivate.privacy._warnings import unheard
 

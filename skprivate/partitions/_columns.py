@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._tables import column_array
-from skprivate.partitions._partitions import Partitions, as_partitions
+from skprivate.partitions._kinds import as_partitions
+from skprivate.partitions._partitions import Partitions
 
 
 class Roles(NamedTuple):

@@ -7,18 +7,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skprivate.privacy._dialect import at_least, delta_number, member, must_be, rounded_up
 from skprivate.privacy._events import PrivacyEvent
+from skprivate.privacy._risk import Curves, PrivacyRisk, at_distance, privacy_curves, risk_of, trade_off_of
 from skprivate.privacy._version import Versioned
-
-if TYPE_CHECKING:
-    from skprivate.privacy._risk import PrivacyRisk
-
 
 #: In an assumption about foreign code that maps rows; nothing here can check it, so reports ask a reviewer to.
 TO_THE_LAST_BIT = "to the last bit"
@@ -179,9 +176,7 @@ class PrivacyGuarantee(Versioned):
         ValueError
             If a number is out of range, or ``distance`` is missing or has no meaning.
         """
-        from skprivate.privacy._risk import risk_of
-
-        return risk_of(self, prior, fpr, distance)
+        return risk_of(self._curves(distance), prior, fpr)
 
     def trade_off(self, fpr: ArrayLike, *, distance: float | None = None) -> NDArray[np.float64]:
         """Largest true positive rates of any attack at the given false positive rates: its best possible ROC curve.
@@ -198,9 +193,18 @@ class PrivacyGuarantee(Versioned):
         tpr : ndarray
             Upper bounds, of the shape of ``fpr``.
         """
-        from skprivate.privacy._risk import trade_off_of
+        return trade_off_of(self._curves(distance), fpr)
 
-        return trade_off_of(self, fpr, distance)
+    def _curves(self, distance: float | None) -> Curves:
+        """Make the curve δ(ε) for two candidates at a distance."""
+        if (self.metric is None) != (distance is None):
+            raise ValueError(
+                f"distance must be {'None' if self.metric is None else 'a number >= 0'} for a guarantee whose ε is "
+                f"{'not ' if self.metric is None else ''}per unit of distance, got {distance!r}."
+            )
+        if distance is not None:
+            return privacy_curves(at_distance(self.epsilon, distance), self.delta, (), adaptive=self.adaptive)
+        return privacy_curves(self.epsilon, self.delta, self.events, adaptive=self.adaptive)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, where an infinite ε is None; `from_dict` makes an equal guarantee of it."""

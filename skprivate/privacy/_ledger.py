@@ -11,7 +11,6 @@ from skprivate.privacy._ledger_book import Book, LazyBook
 from skprivate.privacy._ledger_door import LedgerDoor
 from skprivate.privacy._ledger_entries import LedgerEntry, entries_frame, entries_html
 from skprivate.privacy._ledger_journal import DamagedLedgerError, record
-from skprivate.privacy._ledger_quote import Quote
 from skprivate.privacy._ledger_reserve import Reserves
 from skprivate.privacy._ledger_store import FileStore, MemoryStore
 from skprivate.privacy._ledger_terms import HasTerms, checked_terms
@@ -232,58 +231,6 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
                 raise TypeError(must_be(name, "a string", value))
         return _handle(self._book, self._identity, self._reservation, note, data, self._parts)
 
-    def quote(self, estimator: Any, X: Any, y: Any = None, **fit_params: Any) -> Quote:
-        """What a fit, a cross-validation or a search would cost, before anything is drawn for it.
-
-        A copy of the estimator is fitted on a dry run of this ledger, and forgotten: that takes as long as the fit
-        itself. In a dry run zeros stand for every private statistic, so that a quote is the same for all data of one
-        shape, and the fit will cost the same, to the last bit; a search over random candidates must have its
-        ``random_state`` set.
-
-        Where candidates of scikit-learn's searches cost differently, which of them goes on to the next round, or is
-        fitted to all data, depends on their scores. The quote is then the bound that the dearest of them make, in each
-        part of the price (``exact=False``), and takes five times as long.
-
-        A randomiser of rows, which releases in ``transform``, is quoted one transform of ``X``.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Every private part of it, candidates of a search among them, must have None or this one as its ``ledger``.
-        X, y
-            The data, or others of the same size and public parts.
-        **fit_params
-            Passed to ``fit``.
-
-        Returns
-        -------
-        Quote
-            The price of every release, their sum, and whether the ledger would admit them.
-
-        Raises
-        ------
-        NoGuaranteeError
-            If a step looks at private rows without a draw (`~skprivate.inspection.check_pipeline`).
-        ValueError
-            If a part has another ledger; if the draws of a step depend on how many columns another step releases; or
-            if folds of a search move other units (`~skprivate.model_selection.check_cv`), as no sum of prices bounds
-            its fits then. Nothing was drawn or spent.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skprivate import UserLevelMean
-        >>> from skprivate.privacy import PrivacyLedger
-        >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
-        >>> X = np.random.RandomState(0).uniform(size=(500, 2))
-        >>> quote = ledger.quote(UserLevelMean(epsilon=0.5, delta=1e-6), X, user_ids=np.arange(500))
-        >>> quote.admitted, len(quote.entries), quote.epsilon <= 0.5
-        (True, 1, True)
-        """
-        from skprivate.inspection._quote import quote_of
-
-        return quote_of(self, estimator, X, y, fit_params)
-
     @property
     def path(self) -> str | None:
         """File of the ledger; None for a ledger in memory."""
@@ -404,7 +351,7 @@ class PrivacyLedger(LedgerDoor, Reserves, HasTerms):
     def __getstate__(self) -> NoReturn:
         raise TypeError(
             "a PrivacyLedger is a handle on its file, which only pickle keeps. To save a model in another format save "
-            "model.to_release(), which has no ledger."
+            "skprivate.inspection.to_release(model), which has no ledger."
         )
 
     def __eq__(self, other: object) -> bool:

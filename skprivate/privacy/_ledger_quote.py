@@ -13,7 +13,7 @@ from skprivate.privacy._ledger_units import stays_apart
 
 @dataclass(frozen=True)
 class Quote:
-    """What a fit or a search will cost, made by `PrivacyLedger.quote`.
+    """What a fit or a search will cost, made by `skprivate.inspection.quote`.
 
     Parameters
     ----------

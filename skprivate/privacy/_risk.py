@@ -15,17 +15,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from skprivate.privacy._accounting import compose_delta, compose_epsilon, rough_delta
+from skprivate.privacy._events import PrivacyEvent
 from skprivate.privacy._failures import split_failures
-
-if TYPE_CHECKING:
-    from skprivate.privacy._guarantee import PrivacyGuarantee
 
 FloatArray = NDArray[np.float64]
 Curve = Callable[[float], float]
@@ -84,13 +82,13 @@ class PrivacyRisk:
         )
 
 
-def risk_of(guarantee: PrivacyGuarantee, prior: float, fpr: float, distance: float | None) -> PrivacyRisk:
+def risk_of(curves: Curves, prior: float, fpr: float) -> PrivacyRisk:
     """What `PrivacyGuarantee.risk` returns."""
     for name, value in (("prior", prior), ("fpr", fpr)):
         if not 0 < value < 1:
             raise ValueError(f"{name} must be a number between 0 and 1, both excluded, got {value!r}.")
-    curve, rough, reach = _curve(guarantee, distance)
-    tpr = _largest_tpr(curve, rough, reach, fpr)
+    curve = curves.exact
+    tpr = _largest_tpr(curves, fpr)
     less, more = sorted((prior, 1 - prior))
     # p·t + (1 − p)(1 − f) = (1 − p) + p·(t − e^ε f) with e^ε = (1 − p)/p.
     guess = min(more + less * curve(_down(math.log(more / less))), 1.0) * (1 + _ULP)
@@ -105,13 +103,12 @@ def risk_of(guarantee: PrivacyGuarantee, prior: float, fpr: float, distance: flo
     )
 
 
-def trade_off_of(guarantee: PrivacyGuarantee, fpr: ArrayLike, distance: float | None) -> FloatArray:
+def trade_off_of(curves: Curves, fpr: ArrayLike) -> FloatArray:
     """What `PrivacyGuarantee.trade_off` returns."""
     rates = np.asarray(fpr, dtype=np.float64)
     if not ((rates >= 0) & (rates <= 1)).all():
         raise ValueError("fpr must be numbers in [0, 1].")
-    curves = _curve(guarantee, distance)
-    return np.array([_largest_tpr(*curves, float(rate)) for rate in rates.ravel()]).reshape(rates.shape)
+    return np.array([_largest_tpr(curves, float(rate)) for rate in rates.ravel()]).reshape(rates.shape)
 
 
 def epsilon_of_risk(*, tpr: float, fpr: float, delta: float = 0.0) -> float:
@@ -157,19 +154,25 @@ def epsilon_of_risk(*, tpr: float, fpr: float, delta: float = 0.0) -> float:
     return epsilon
 
 
-def _curve(guarantee: PrivacyGuarantee, distance: float | None) -> tuple[Curve, Curve, float]:
-    """δ(ε) for ε ≥ 0, rounded up; the same quickly, a little higher; and the ε beyond which it is constant."""
-    epsilon, delta = guarantee.epsilon, guarantee.delta
-    events = guarantee.events
-    if (guarantee.metric is None) != (distance is None):
-        raise ValueError(
-            f"distance must be {'None' if guarantee.metric is None else 'a number >= 0'} for a guarantee whose ε is "
-            f"{'not ' if guarantee.metric is None else ''}per unit of distance, got {distance!r}."
-        )
-    if distance is not None:
-        if not 0 <= distance < math.inf:
-            raise ValueError(f"distance must be a finite number >= 0, got {distance!r}.")
-        epsilon, events = epsilon * distance * (1 + _ULP), ()
+class Curves(NamedTuple):
+    """δ(ε) for ε ≥ 0, rounded up; a quick bound just above it; the ε beyond which it is constant."""
+
+    exact: Curve
+    rough: Curve
+    constant_from: float
+
+
+def at_distance(epsilon: float, distance: float) -> float:
+    """Scale an ε per unit of distance to two candidates, rounded up."""
+    if not 0 <= distance < math.inf:
+        raise ValueError(f"distance must be a finite number >= 0, got {distance!r}.")
+    return epsilon * distance * (1 + _ULP)
+
+
+def privacy_curves(
+    epsilon: float, delta: float, events: tuple[tuple[PrivacyEvent, int], ...], *, adaptive: bool
+) -> Curves:
+    """Make the curve δ(ε) of the events, which is never above that of (ε, δ) alone."""
 
     def stated(at: float) -> float:
         # The worst (ε, δ)-DP mechanism reveals all with probability δ, else it is randomised response.
@@ -180,8 +183,8 @@ def _curve(guarantee: PrivacyGuarantee, distance: float | None) -> tuple[Curve, 
         rest = -math.expm1(at - epsilon) / (1 + math.exp(-epsilon))
         return min((delta + (1 - delta) * rest) * (1 + _ULP), 1.0)
 
-    if guarantee.adaptive or not events:
-        return stated, stated, epsilon
+    if adaptive or not events:
+        return Curves(stated, stated, epsilon)
     # Beyond Σε of pure events nothing is left but failures; of others, δ is beneath every float somewhere.
     _, unfailing = split_failures(events)
     pure = compose_epsilon(unfailing, 0.0)
@@ -196,13 +199,13 @@ def _curve(guarantee: PrivacyGuarantee, distance: float | None) -> tuple[Curve, 
 
     # Atoms of several ε and no Gaussian: the best ε may lie in a corner of the curve, which must be hit.
     corners = len(events) > 1 and math.isfinite(pure)
-    return curve, curve if corners else rough, reach
+    return Curves(curve, curve if corners else rough, reach)
 
 
-def _largest_tpr(curve: Curve, rough: Curve, reach: float, fpr: float) -> float:
+def _largest_tpr(curves: Curves, fpr: float) -> float:
     if fpr == 1.0:
         return 1.0
-    reach = min(reach, _LARGEST)
+    curve, rough, reach = curves.exact, curves.rough, min(curves.constant_from, _LARGEST)
 
     def bound(epsilon: float, delta: float) -> float:
         return min(

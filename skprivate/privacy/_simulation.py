@@ -71,7 +71,7 @@ def announce_simulation(label: str, *, dry_run: bool = False) -> None:
             "random_state of their members to integers."
             if not dry_run
             else f"{label}: ledger must be one for releases where simulated noise is forbidden (forbid_simulated_noise "
-            f"or {FORBID_VARIABLE}), got one for dry runs. PrivacyLedger.quote tells prices "
+            f"or {FORBID_VARIABLE}), got one for dry runs. skprivate.inspection.quote tells prices "
             "here, too. Nothing was drawn or spent."
         )
     if dry_run:

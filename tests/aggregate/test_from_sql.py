@@ -5,7 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skprivate import CuratedBags, make_curated_bags
+from skprivate import make_curated_bags
+from skprivate.aggregate import bags_from_sql
 from skprivate.privacy import PrivacyLedger, public_generator
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
@@ -43,7 +44,7 @@ def test_the_bags_of_the_same_rows_in_memory(connection, feature_sets, classes, 
     table, rows = "rows", ROWS
     if epsilon is None and len(classes) == 2:
         table, rows = "(SELECT * FROM rows WHERE answer <> 'perhaps')", ROWS[ROWS.answer != "perhaps"]
-    found = CuratedBags.from_sql(connection, table, FEATURES, "answer", feature_sets, **terms)
+    found = bags_from_sql(connection, table, FEATURES, "answer", feature_sets, **terms)
     there = make_curated_bags(rows[FEATURES], rows.answer, feature_sets, **terms)
     assert sorted(map(str, found.columns)) == sorted(map(str, there.columns))
     assert [table.to_dict() for table in found.tables] == [table.to_dict() for table in there.tables]
@@ -63,9 +64,7 @@ def test_given_edges_categories_and_files(connection, tmp_path):
         "categorical_features": ["few"],
         "feature_sets": [("age",), ("few", "flag")],
     }
-    found = CuratedBags.from_sql(
-        connection, f"read_parquet('{path}')", ["age", "few", "flag"], "answer", **terms
-    )
+    found = bags_from_sql(connection, f"read_parquet('{path}')", ["age", "few", "flag"], "answer", **terms)
     terms["categorical_features"] = ["few", "flag"]
     there = make_curated_bags(ROWS[["age", "few", "flag"]], ROWS.answer, **terms)
     assert [table.to_dict() for table in found.tables] == [table.to_dict() for table in there.tables]
@@ -74,10 +73,10 @@ def test_given_edges_categories_and_files(connection, tmp_path):
 
 def test_whole_numbers(connection):
     bounds = (0, 500)
-    found = CuratedBags.from_sql(connection, "rows", ["flag"], "cents", label_bounds=bounds)
+    found = bags_from_sql(connection, "rows", ["flag"], "cents", label_bounds=bounds)
     wanted = ROWS.cents.clip(*bounds).groupby(ROWS.flag).sum()
     assert found.tables[0].label_sums[:, 0].tolist() == wanted.tolist()
-    noisy = CuratedBags.from_sql(
+    noisy = bags_from_sql(
         connection, "rows", ["flag", "few"], "cents", label_bounds=bounds, epsilon=1.0, random_state=0
     )
     # Three sets of columns, each moved by 500 at most: discrete Laplace noise of scale 1 500.
@@ -89,9 +88,9 @@ def test_missing_labels_count_as_none(connection):
     connection.execute(
         "CREATE TABLE few AS SELECT * FROM (VALUES (1, NULL, NULL), (1, 'yes', 7), (1, 'x', -9)) t(k, a, b)"
     )
-    by_class = CuratedBags.from_sql(connection, "few", ["k"], "a", classes=("no", "yes"))
+    by_class = bags_from_sql(connection, "few", ["k"], "a", classes=("no", "yes"))
     assert by_class.tables[0].label_sums.tolist() == [[1.0]] and by_class.tables[0].counts.tolist() == [3]
-    numbers = CuratedBags.from_sql(connection, "few", ["k"], "b", label_bounds=(-3, 5))
+    numbers = bags_from_sql(connection, "few", ["k"], "b", label_bounds=(-3, 5))
     assert numbers.tables[0].label_sums.tolist() == [[5.0 - 3.0]]
 
 
@@ -119,7 +118,7 @@ def test_refusals_spend_nothing(connection, change, message):
         "ledger": ledger, "random_state": 0, **change,
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        CuratedBags.from_sql(connection, **terms)
+        bags_from_sql(connection, **terms)
     assert len(ledger.entries()) == 0
     connection.execute("BEGIN TRANSACTION")  # none is left open
     connection.execute("ROLLBACK")
@@ -128,7 +127,7 @@ def test_refusals_spend_nothing(connection, change, message):
 def test_an_open_transaction_stays_open(connection):
     connection.execute("BEGIN TRANSACTION")
     connection.execute("CREATE TABLE mine AS SELECT * FROM rows")
-    CuratedBags.from_sql(connection, "mine", ["few"], "answer", classes=("no", "yes"))
+    bags_from_sql(connection, "mine", ["few"], "answer", classes=("no", "yes"))
     connection.execute("COMMIT")
     assert connection.execute("SELECT COUNT(*) FROM mine").fetchone() == (N,)
 
@@ -151,7 +150,7 @@ def test_a_label_counts_for_one_class(connection, kind, labels, classes, counted
     """What the noise is for, whatever the database takes for equal."""
     connection.execute(f"CREATE TABLE odd (k INTEGER, y {kind})")
     connection.execute("INSERT INTO odd VALUES " + ", ".join(f"(1, {label})" for label in labels.split(", ")))
-    bags = CuratedBags.from_sql(connection, "odd", ["k"], "y", classes=classes)
+    bags = bags_from_sql(connection, "odd", ["k"], "y", classes=classes)
     assert bags.tables[0].label_sums.tolist() == [counted]
 
 
@@ -161,7 +160,7 @@ def test_a_class_that_the_type_cannot_hold_is_refused_whatever_the_labels_are(co
     connection.execute(f"INSERT INTO narrow VALUES {labels}")
     table = "(SELECT 1 AS k, y FROM narrow)"
     with pytest.raises(ValueError, match="refused the query"):
-        CuratedBags.from_sql(connection, table, ["k"], "y", classes=(1.5, 10**9))
+        bags_from_sql(connection, table, ["k"], "y", classes=(1.5, 10**9))
 
 
 def test_columns_may_have_any_names(connection):
@@ -170,7 +169,7 @@ def test_columns_may_have_any_names(connection):
     columns = ", ".join(f'i % {j + 2} AS "{name}"' for j, name in enumerate(names))
     connection.execute(f"CREATE TABLE named AS SELECT {columns}, i % 7 = 0 AS answer FROM range(840) r(i)")
     terms = {"classes": (False, True), "feature_sets": "singles", "categorical_features": names}
-    found = CuratedBags.from_sql(connection, "named", names, "answer", **terms)
+    found = bags_from_sql(connection, "named", names, "answer", **terms)
     frame = connection.execute("SELECT * FROM named").df()
     there = make_curated_bags(frame[names], frame.answer, **terms)
     assert [table.to_dict() for table in found.tables] == [table.to_dict() for table in there.tables]
@@ -186,7 +185,7 @@ def test_columns_may_have_any_names(connection):
 def test_rows_that_differ_from_query_to_query_are_in_one_group_of_each_table(connection, y, terms):
     connection.execute(f"CREATE VIEW drawn AS SELECT few, flag, random() AS x, {y} AS y FROM rows")
     sets = [("few",), ("x",), ("few", "flag", "x")]
-    bags = CuratedBags.from_sql(connection, "drawn", ["few", "flag", "x"], "y", feature_sets=sets, **terms)
+    bags = bags_from_sql(connection, "drawn", ["few", "flag", "x"], "y", feature_sets=sets, **terms)
     sums = [table.label_sums.sum(axis=0).tolist() for table in bags.tables]
     assert sums[0] == sums[1] == sums[2]
     if "classes" in terms:
@@ -199,7 +198,7 @@ def test_more_columns_than_a_query_can_tell_apart(feature_sets):
     columns = ", ".join(f"((range * {j + 3}) % 11) % 3 = 1 AS c{j}" for j in range(70))
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE wide AS SELECT {columns}, range % 2 AS y FROM range(300)")
-        found = CuratedBags.from_sql(
+        found = bags_from_sql(
             connection, "wide", None, "y", feature_sets, classes=(0, 1), epsilon=1.0, random_state=0
         )
         rows = connection.execute("SELECT * FROM wide").df()
@@ -217,4 +216,4 @@ def test_more_columns_than_a_query_can_tell_apart(feature_sets):
 @pytest.mark.parametrize("n_bins", [0, 1])
 def test_fewer_than_two_bins_are_refused(connection, n_bins):
     with pytest.raises(ValueError, match="n_bins must be an int of at least 2"):
-        CuratedBags.from_sql(connection, "rows", ["age"], "answer", classes=("no", "yes"), n_bins=n_bins)
+        bags_from_sql(connection, "rows", ["age"], "answer", classes=("no", "yes"), n_bins=n_bins)

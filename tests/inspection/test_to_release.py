@@ -55,7 +55,7 @@ def test_every_private_estimator_has_a_release(estimator, tmp_path):
     ledger = PrivacyLedger(tmp_path / "secret-path.ledger", epsilon=1e3, delta=0.5)
     model = clone(estimator).set_params(random_state=None, ledger=ledger)
     model.fit(*([data.X] if data.y is None else [data.X, data.y]), **data.metadata)
-    copy = model.to_release()
+    copy = to_release(model)
     assert copy.ledger is None and model.ledger is ledger and type(copy) is type(model)
     assert b"secret-path" in pickle.dumps(model) and b"secret-path" not in pickle.dumps(copy)
     assert copy.privacy_guarantee_ == model.privacy_guarantee_
@@ -65,17 +65,17 @@ def test_every_private_estimator_has_a_release(estimator, tmp_path):
 
 def test_a_ledger_in_memory_does_not_stand_in_the_way():
     model = UserLevelSGDRegressor(ledger=PrivacyLedger(epsilon=2.0, delta=1e-3)).fit(X, Y)
-    assert pickle.loads(pickle.dumps(model.to_release())).ledger is None
+    assert pickle.loads(pickle.dumps(to_release(model))).ledger is None
 
 
 @pytest.mark.parametrize("seed", [0, np.random.RandomState(0)], ids=["int", "RandomState"])
 def test_simulated_noise_is_refused_unless_asked_for(seed):
     model = UserLevelSGDRegressor(random_state=seed).fit(X, Y)
     whole = make_pipeline(PublicScaler.from_bounds(0, 1), model).fit(X, Y)
-    for fitted, release in ((model, model.to_release), (whole, lambda **how: to_release(whole, **how))):
+    for fitted in (model, whole):
         with pytest.raises(ValueError, match=r"valid for release, got .*simulated.*random_state=None"):
-            release()
-        copy = release(allow_invalid=True)
+            to_release(fitted)
+        copy = to_release(fitted, allow_invalid=True)
         np.testing.assert_array_equal(copy.predict(X), fitted.predict(X))
         assert (b"numpy.random" in pickle.dumps(fitted)) == (seed != 0)
         assert b"numpy.random" not in pickle.dumps(copy)
@@ -92,8 +92,8 @@ def test_one_simulated_member_is_enough_to_refuse():
 def test_no_privacy_is_refused():
     model = CuratedBagGAMRegressor(epsilon=None).fit([["a"], ["b"]] * 50, [0.0, 1.0] * 50)
     with pytest.raises(ValueError, match="promises nothing"):
-        model.to_release()
-    assert model.to_release(allow_invalid=True).predict([["a"]]) == model.predict([["a"]])
+        to_release(model)
+    assert to_release(model, allow_invalid=True).predict([["a"]]) == model.predict([["a"]])
 
 
 def test_no_guarantee_no_release():

@@ -9,6 +9,7 @@ from scipy import stats
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+from skprivate.inspection import quote
 from skprivate.metric import MetricPrivatizer, is_ultrametric
 from skprivate.metric._channels import expected_loss, remapped
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, SimulatedNoiseWarning, public_generator
@@ -342,10 +343,10 @@ def test_dry_runs_and_quotes_are_not_valid_for_release():
     ledger = PrivacyLedger(epsilon=20.0, unit="row")
     with pytest.raises(ValueError, match="ledger changed since fit"):
         privatizer.set_params(ledger=ledger).transform(X)
-    quote = ledger.quote(make_pipeline(privatizer, StandardScaler()), X)
-    assert [entry.label for entry in quote.entries] == ["MetricPrivatizer"] and ledger.entries() == []
+    quoted = quote(make_pipeline(privatizer, StandardScaler()), X, ledger=ledger)
+    assert [entry.label for entry in quoted.entries] == ["MetricPrivatizer"] and ledger.entries() == []
     privatizer.fit(X).transform(X)
-    assert privatizer.privacy_guarantee_.valid_for_release and ledger.spent == quote.spent
+    assert privatizer.privacy_guarantee_.valid_for_release and ledger.spent == quoted.spent
 
 
 @pytest.mark.parametrize("mechanism", ["exponential", "optimal"])

@@ -29,6 +29,7 @@ from skprivate import (
     guarantee_of,
 )
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
+from skprivate.inspection import quote
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.model_selection._candidates import Candidate, draw_candidates
 from skprivate.model_selection._contained import Priced, with_budget
@@ -196,11 +197,11 @@ def test_it_costs_what_was_quoted_in_one_entry(estimator, options, random_state)
     search = PrivateSearchCV(
         estimator, grid, epsilon=4.0, n_iter=2, ledger=ledger, random_state=random_state, **options
     )
-    quote = ledger.quote(search, X, Y, user_ids=USERS)
-    assert not ledger.entries() and quote.admitted
+    quoted = quote(search, X, Y, user_ids=USERS, ledger=ledger)
+    assert not ledger.entries() and quoted.admitted
     search.fit(X, Y, user_ids=USERS)
     (entry,) = ledger.entries()
-    assert ledger.spent == quote.spent
+    assert ledger.spent == quoted.spent
     assert (entry.epsilon, entry.delta) == (
         search.privacy_guarantee_.epsilon,
         search.privacy_guarantee_.delta,

@@ -5,6 +5,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 from skprivate import UserLevelSGDClassifier, guarantee_of
+from skprivate.inspection import quote
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import PrivacyLedger, public_generator
@@ -44,12 +45,12 @@ def test_it_costs_what_was_quoted(name, refit):
     estimator, grid = SEARCHES[name]
     ledger = PrivacyLedger(epsilon=9.0, delta=1e-5, unit="user", adjacency="replace-one")
     search = PrivateSearchCV(estimator, grid, epsilon=4.0, n_iter=2, refit=refit, ledger=ledger)
-    quote = ledger.quote(search, X, Y, user_ids=USERS)
-    assert quote.admitted and not ledger.entries()
+    quoted = quote(search, X, Y, user_ids=USERS, ledger=ledger)
+    assert quoted.admitted and not ledger.entries()
     search.fit(X, Y, user_ids=USERS)
-    (entry,), (said,) = ledger.entries(), quote.entries
+    (entry,), (said,) = ledger.entries(), quoted.entries
     assert (said.price, said.unit, said.adjacency) == (entry.price, entry.unit, entry.adjacency)
-    assert quote.spent == ledger.spent
+    assert quoted.spent == ledger.spent
     stated = guarantee_of(search.best_estimator_)
-    assert (quote.epsilon, quote.delta) == (entry.epsilon, entry.delta) == (stated.epsilon, stated.delta)
+    assert (quoted.epsilon, quoted.delta) == (entry.epsilon, entry.delta) == (stated.epsilon, stated.delta)
     assert 3.9 < stated.epsilon <= 4.0

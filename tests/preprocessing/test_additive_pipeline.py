@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from skprivate import PrivacyLedger, UserLevelSGDClassifier, UserLevelSGDRegressor
-from skprivate.inspection import check_pipeline, guarantee_of
+from skprivate.inspection import check_pipeline, guarantee_of, quote
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.preprocessing import (
     PrivateQuantileTransformer,
@@ -214,9 +214,9 @@ def test_users_and_a_ledger():
     users = np.arange(20_000) // 2
     ledger = PrivacyLedger(epsilon=2.0, delta=1e-6, unit="user")
     model = make_additive_pipeline(UserLevelSGDRegressor(2.0, ledger=ledger))
-    quote = ledger.quote(model, X, y, splines__user_ids=users, model__user_ids=users)
+    quoted = quote(model, X, y, splines__user_ids=users, model__user_ids=users, ledger=ledger)
     model.fit(X, y, splines__user_ids=users, model__user_ids=users)
-    assert quote.exact and quote.spent == ledger.spent
+    assert quoted.exact and quoted.spent == ledger.spent
     guarantee = guarantee_of(model)
     assert (str(guarantee.unit), len(ledger.entries())) == ("user", 2)
     assert guarantee.epsilon <= 2.0 and ledger.spent[0] <= 2.0

@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import skprivate as sp
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
+from skprivate.inspection import quote
 from skprivate.inspection._quote import charged_to
 from skprivate.metric import MetricPrivatizer
 from skprivate.model_selection import UserKFold
@@ -67,13 +68,13 @@ def test_a_search_costs_what_was_quoted(k, composition, tmp_path):
     """Candidates of one price: to the last bit, refit and halving included."""
     search = list(searches({"alpha": [0.01, 0.1, 1.0]}))[k]
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=20.0, delta=1e-3, composition=composition)
-    quote = ledger.quote(search, X, Y, groups=USERS, user_ids=USERS)
-    assert ledger.entries() == [] and quote.admitted and quote.exact
+    quoted = quote(search, X, Y, groups=USERS, user_ids=USERS, ledger=ledger)
+    assert ledger.entries() == [] and quoted.admitted and quoted.exact
     search.estimator.set_params(ledger=ledger)
     search.fit(X, Y, groups=USERS, user_ids=USERS)
-    assert quote.spent == ledger.spent
-    assert shown(quote.entries) == shown(ledger.entries())
-    assert str(quote).startswith(f"{len(quote.entries)} releases for one user (replace-one), epsilon ")
+    assert quoted.spent == ledger.spent
+    assert shown(quoted.entries) == shown(ledger.entries())
+    assert str(quoted).startswith(f"{len(quoted.entries)} releases for one user (replace-one), epsilon ")
 
 
 @pytest.mark.slow
@@ -86,7 +87,7 @@ def test_whichever_candidate_wins_a_search_costs_no_more_than_was_quoted(k, dear
     for sign in (1, -1):
         search = list(searches(grid))[k]
         ledger = PrivacyLedger(epsilon=100.0, delta=1e-3, composition="basic")
-        quotes.append(ledger.quote(search, X, Y, groups=USERS, user_ids=USERS))
+        quotes.append(quote(search, X, Y, groups=USERS, user_ids=USERS, ledger=ledger))
 
         def score(model, X, y, sign=sign):
             return (
@@ -113,14 +114,14 @@ def test_a_search_in_a_pipeline_in_a_cross_validation():
     )
     steps = [("scale", PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5)), ("search", inner)]
     outer = GridSearchCV(Pipeline(steps), {"scale__bounds": [(-1, 1), (-2, 2)]}, cv=2, error_score="raise")
-    quote = ledger.quote(outer, X, Y)
-    assert len(quote.entries) == 5 * (1 + 2 * 2 + 1) and quote.exact
+    quoted = quote(outer, X, Y, ledger=ledger)
+    assert len(quoted.entries) == 5 * (1 + 2 * 2 + 1) and quoted.exact
     outer.set_params(estimator__scale__ledger=ledger, estimator__search__estimator__ledger=ledger).fit(X, Y)
-    assert shown(quote.entries) == shown(ledger.entries()) and quote.spent == ledger.spent
+    assert shown(quoted.entries) == shown(ledger.entries()) and quoted.spent == ledger.spent
     outer.set_params(
         param_grid={"scale__epsilon": [0.5, 0.25]}, estimator__search__param_grid={"epsilon": [1, 2]}
     )
-    dear = ledger.quote(outer, X, Y)
+    dear = quote(outer, X, Y, ledger=ledger)
     assert not dear.exact and dear.epsilon == pytest.approx(4 * 6 + 2 * 0.75 + 5 * 2 + 0.5 + 6, rel=1e-4)
 
 
@@ -129,26 +130,28 @@ def test_a_cross_validation_costs_what_its_search_without_refit_costs():
     model = make_pipeline(
         PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5), sp.UserLevelSGDRegressor(delta=1e-7, radius=5.0)
     )
-    quote = ledger.quote(GridSearchCV(model, [{}], cv=KFold(3), refit=False, error_score="raise"), X, Y)
+    quoted = quote(
+        GridSearchCV(model, [{}], cv=KFold(3), refit=False, error_score="raise"), X, Y, ledger=ledger
+    )
     model.set_params(**{f"{name}__ledger": ledger for name, _ in model.steps})
     cross_validate(model, X, Y, cv=KFold(3), error_score="raise")
-    assert quote.exact and quote.spent == ledger.spent
-    assert shown(quote.entries) == shown(ledger.entries())
+    assert quoted.exact and quoted.spent == ledger.spent
+    assert shown(quoted.entries) == shown(ledger.entries())
 
 
 def test_a_reserved_search_is_all_or_nothing(tmp_path):
     search = next(searches({"alpha": [0.1, 1.0]}))
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=4.0, delta=1e-3, composition="basic")
-    quote = ledger.quote(search, X, Y, groups=USERS, user_ids=USERS)
-    assert not quote.admitted and "more than the ledger has left" in str(quote)
-    with pytest.raises(BudgetExceededError), ledger.reserve(quote):
+    quoted = quote(search, X, Y, groups=USERS, user_ids=USERS, ledger=ledger)
+    assert not quoted.admitted and "more than the ledger has left" in str(quoted)
+    with pytest.raises(BudgetExceededError), ledger.reserve(quoted):
         raise AssertionError
     assert ledger.entries() == []
     ledger = PrivacyLedger(tmp_path / "b.ledger", epsilon=8.0, delta=1e-3, composition="basic")
-    with ledger.reserve(quote) as part:
+    with ledger.reserve(quoted) as part:
         search.estimator.set_params(ledger=part)
         search.fit(X, Y, groups=USERS, user_ids=USERS)
-    assert ledger.spent == quote.spent
+    assert ledger.spent == quoted.spent
     assert search.best_estimator_.privacy_guarantee_.valid_for_release
 
 
@@ -157,11 +160,11 @@ def test_a_pipeline_with_private_preprocessing():
         PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5), sp.UserLevelSGDRegressor(radius=5.0)
     )
     ledger = PrivacyLedger(epsilon=2.0, delta=1e-3)
-    quote = ledger.quote(model, X, Y)
-    assert [entry.label for entry in quote.entries] == ["PrivateStandardScaler", "UserLevelSGDRegressor"]
+    quoted = quote(model, X, Y, ledger=ledger)
+    assert [entry.label for entry in quoted.entries] == ["PrivateStandardScaler", "UserLevelSGDRegressor"]
     assert all(step.ledger is None for _, step in model.steps)
     model.set_params(privatestandardscaler__ledger=ledger, userlevelsgdregressor__ledger=ledger).fit(X, Y)
-    assert quote.spent == ledger.spent
+    assert quoted.spent == ledger.spent
 
 
 def test_a_dry_run_draws_simulated_noise_and_says_so():
@@ -197,8 +200,8 @@ def test_no_candidate_of_a_search_is_charged_in_earnest(k, kind):
     ledger = PrivacyLedger(epsilon=20.0, delta=1e-3)
     model, grid = list(candidates(ledger))[k]
     more = {} if kind is GridSearchCV else {"n_iter": 1, "random_state": 0}
-    quote = ledger.quote(kind(model, grid, cv=2, error_score="raise", **more), X, Y)
-    assert len(quote.entries) == 3 and ledger.entries() == []
+    quoted = quote(kind(model, grid, cv=2, error_score="raise", **more), X, Y, ledger=ledger)
+    assert len(quoted.entries) == 3 and ledger.entries() == []
     # What was asked about is as it was.
     assert list(candidates(ledger))[k][0].get_params().keys() == model.get_params().keys()
 
@@ -208,9 +211,9 @@ def test_a_third_ledger_is_refused_before_anything_is_charged_to_it():
     model = sp.UserLevelSGDRegressor(radius=5.0, ledger=other)
     for asked in (model, make_pipeline(model), GridSearchCV(model, {"epsilon": [1.0]}, cv=2)):
         with pytest.raises(ValueError, match="no other ledger than the one that is asked"):
-            ledger.quote(asked, X, Y)
+            quote(asked, X, Y, ledger=ledger)
     with pytest.raises(ValueError, match="no other ledger"):
-        ledger.quote(GridSearchCV(sp.UserLevelSGDRegressor(), {"ledger": [other]}, cv=2), X, Y)
+        quote(GridSearchCV(sp.UserLevelSGDRegressor(), {"ledger": [other]}, cv=2), X, Y, ledger=ledger)
     assert ledger.entries() == other.entries() == []
     assert model.ledger is other
 
@@ -219,7 +222,7 @@ def test_what_is_frozen_keeps_its_ledger():
     ledger, other = PrivacyLedger(epsilon=2.0, delta=1e-3), PrivacyLedger(epsilon=3.0, delta=1e-3)
     scaler = PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5, ledger=other).fit(X)
     model = make_pipeline(FrozenEstimator(scaler), sp.UserLevelSGDRegressor(radius=5.0))
-    assert [entry.label for entry in ledger.quote(model, X, Y).entries] == ["UserLevelSGDRegressor"]
+    assert [entry.label for entry in quote(model, X, Y, ledger=ledger).entries] == ["UserLevelSGDRegressor"]
     assert scaler.ledger is other and len(other.entries()) == 1
 
 
@@ -229,7 +232,7 @@ def test_what_is_frozen_and_draws_is_not_quoted():
     model = make_pipeline(FrozenEstimator(noise), sp.UserLevelSGDRegressor(radius=5.0))
     before = ledger.entries()
     with pytest.raises(ValueError, match="would be charged to a ledger in earnest.*Nothing was drawn"):
-        ledger.quote(model, X, Y)
+        quote(model, X, Y, ledger=ledger)
     assert ledger.entries() == before
     noise.transform(X)
     assert len(ledger.entries()) == len(before) + 1
@@ -257,14 +260,14 @@ class Hides(BaseEstimator):
 def test_ledgers_in_unusual_places():
     ledger = PrivacyLedger(epsilon=20.0, delta=1e-3)
     model = Sum(ledger=ledger)
-    assert len(ledger.quote(Pipeline([Step("m", model)]), X, Y).entries) == 1
+    assert len(quote(Pipeline([Step("m", model)]), X, Y, ledger=ledger).entries) == 1
     for box in (UserList, deque, tuple):
         search = GridSearchCV(Sum(), {"ledger": UserList([ledger])}, cv=2, scoring=prefer(Sum()))
-        assert len(ledger.quote(search, X, Y).entries) == 3
+        assert len(quote(search, X, Y, ledger=ledger).entries) == 3
         assert charged_to(box([Step("m", model), 1]), ledger, "other", searches=[])[0].model.ledger == "other"
         model.ledger = ledger
     with pytest.raises(ValueError, match="would be charged to a ledger in earnest.*Nothing was drawn"):
-        ledger.quote(Hides(partial(Sum, ledger=ledger)), X, Y)
+        quote(Hides(partial(Sum, ledger=ledger)), X, Y, ledger=ledger)
     assert ledger.entries() == []
 
 
@@ -325,27 +328,32 @@ def test_no_candidate_is_dearer_than_the_quote_in_any_part(kind, winner, nested)
     search = GridSearchCV(model, grid, cv=2, scoring=scoring, error_score="raise")
     if nested:
         search = GridSearchCV(search, {"param_grid": grid}, cv=2, scoring=scoring, error_score="raise")
-    quote = ledger.quote(search, X, Y)
-    with ledger.reserve(quote):  # all or nothing
+    quoted = quote(search, X, Y, ledger=ledger)
+    with ledger.reserve(quoted):  # all or nothing
         pass
     search.fit(X, Y)
     cost = ledger._book.state.totals[None]
-    assert cost.within(quote.price) and not quote.exact
-    assert (cost.price() == quote.price) == (winner == 1)  # the dearest of them is met exactly
+    assert cost.within(quoted.price) and not quoted.exact
+    assert (cost.price() == quoted.price) == (winner == 1)  # the dearest of them is met exactly
 
 
 def test_a_reservation_quotes_what_it_has_room_for():
     ledger = PrivacyLedger(epsilon=9.0, unit="row", adjacency="replace-one", composition="basic")
     with ledger.reserve(0.5) as part:
-        assert not part.quote(Sum(), X).admitted
+        assert not quote(Sum(), X, ledger=part).admitted
     with ledger.reserve(8.5) as part:
-        assert part.quote(Sum(), X).admitted and part.quote(Sum(), X).spent == ledger.spent == (8.5, 0.0)
-        assert not ledger.quote(Sum(), X).admitted
-    assert not part.quote(Sum(), X).admitted  # it has ended
+        assert quote(Sum(), X, ledger=part).admitted and quote(
+            Sum(), X, ledger=part
+        ).spent == ledger.spent == (8.5, 0.0)
+        assert not quote(Sum(), X, ledger=ledger).admitted
+    assert not quote(Sum(), X, ledger=part).admitted  # it has ended
     with ledger.parallel(1.5, n_parts=2, because="dealt by an identifier that stays") as parts:
         Sum(ledger=parts.only(0)).fit(X)
-        assert not parts.only(0).quote(Sum(), X).admitted and parts.only(1).quote(Sum(), X).admitted
-        assert not parts.only(1).quote(Sum(0.5, adjacency="add-remove"), X).admitted  # of all parts
+        assert (
+            not quote(Sum(), X, ledger=parts.only(0)).admitted
+            and quote(Sum(), X, ledger=parts.only(1)).admitted
+        )
+        assert not quote(Sum(0.5, adjacency="add-remove"), X, ledger=parts.only(1)).admitted  # of all parts
 
 
 def test_a_quote_spends_no_other_ledger():
@@ -354,7 +362,7 @@ def test_a_quote_spends_no_other_ledger():
         PrivateStandardScaler(bounds=(-1, 1), epsilon=0.5), sp.UserLevelSGDRegressor(radius=5.0, ledger=other)
     )
     with pytest.raises(ValueError, match="no other ledger than the one that is asked"):
-        ledger.quote(model, X, Y)
+        quote(model, X, Y, ledger=ledger)
     assert ledger.entries() == other.entries() == []
 
 
@@ -367,5 +375,5 @@ def test_where_simulated_noise_is_forbidden_quotes_go_on_and_dry_runs_do_not(tmp
     monkeypatch.setenv("SKPRIVATE_FORBID_SIMULATED_NOISE", "1")
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=2.0, delta=1e-3)
     search = list(searches({"epsilon": [0.5]}))[1]
-    quote = ledger.quote(search, X, Y, groups=USERS, user_ids=USERS)
-    assert len(quote.entries) == 2 and ledger.entries() == []
+    quoted = quote(search, X, Y, groups=USERS, user_ids=USERS, ledger=ledger)
+    assert len(quoted.entries) == 2 and ledger.entries() == []
