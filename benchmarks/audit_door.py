@@ -19,8 +19,9 @@ from _common import parse_args, write_table
 from audit_estimators import EPSILONS, RECIPES
 
 from skprivate.audit import audit_draws, audit_function
-from skprivate.privacy import _draws, gaussian_noise_multiplier
-from skprivate.privacy._lattice import as_integers
+from skprivate.privacy import gaussian_noise_multiplier
+from skprivate.privacy.draws import _draws
+from skprivate.privacy.noise._lattice import as_integers
 from skprivate.utils.discovery import all_estimators
 from skprivate.utils.estimator_checks import half_noise
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from _common import median_seconds, parse_args, save_figure, write_table
 
 from skprivate.privacy import PrivacyLedger
-from skprivate.privacy._ledger_book import _append
-from skprivate.privacy._ledger_state import LedgerState
+from skprivate.privacy.ledger._book import LedgerState, _append
 
 KIND = {"unit": "row", "adjacency": "replace-one", "simulated": False}
 PRICE = {"epsilon": 1e-6, "delta": 1e-12, "rho": None, "events": [{"event": "GaussianEvent", "count": 20}]}

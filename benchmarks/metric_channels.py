@@ -23,7 +23,7 @@ from skprivate.metric._finite_metric import separated_net
 from skprivate.metric._interior_point import optimal_channel
 from skprivate.metric._states import leaves_of
 from skprivate.metric._tree_channels import Tree, optimal_tree_channel
-from skprivate.privacy._channel import channel_price, quantise_channel
+from skprivate.privacy.draws._channels import channel_price, quantise_channel
 
 
 def main() -> None:

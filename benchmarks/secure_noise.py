@@ -17,10 +17,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from _common import parse_args, save_figure, write_table
 
-from skprivate.privacy import _randomness
-from skprivate.privacy._randomness import bit_source
-from skprivate.privacy._samplers import integer_noise
-from skprivate.privacy._selection import (
+from skprivate.privacy.noise import _bits as _randomness
+from skprivate.privacy.noise._bits import bit_source
+from skprivate.privacy.noise._samplers import integer_noise
+from skprivate.privacy.noise._selection import (
     binomial_exp,
     exponential_select,
     exponential_select_rows,

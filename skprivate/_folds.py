@@ -30,15 +30,15 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
-from skprivate._identifiers import (
+from skprivate._sklearn import _num_samples, inner_estimator
+from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned, split_columns
+from skprivate.privacy import Adjacency, PrivacyUnit
+from skprivate.privacy._identifiers import (
     encode_identifiers,
     hash_identifiers,
     kind_of_identifiers,
     refuse_other_index,
 )
-from skprivate._sklearn import _num_samples, inner_estimator
-from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned, split_columns
-from skprivate.privacy import Adjacency, PrivacyUnit
 
 DEFAULT_KEY = "skprivate.model_selection.UserKFold"
 READ_LABELS = (StratifiedKFold, StratifiedGroupKFold, StratifiedShuffleSplit, RepeatedStratifiedKFold)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
+from skprivate._messages import warn_if_large
 from skprivate._progress import steps
 from skprivate._sklearn import CallbackSupportMixin, Interval, _fit_context, _Method, _VisualBlock
 from skprivate.partitions import OverBlocks
@@ -23,10 +24,9 @@ from skprivate.privacy import (
     Release,
     open_release,
 )
-from skprivate.privacy._account import price_of_plan
-from skprivate.privacy._ledger_shown import shown_parameters
-from skprivate.privacy._version import Versioned
-from skprivate.privacy._warnings import warn_if_large
+from skprivate.privacy._errors import Versioned
+from skprivate.privacy._release import price_of_plan
+from skprivate.privacy.ledger._entries import shown_parameters
 
 __all__ = [
     "DELTA_CONSTRAINT",

@@ -30,8 +30,8 @@ from typing import Any
 import skprivate
 from skprivate._cli_audit import add_audit
 from skprivate._html import rounded_down, visible
+from skprivate._messages import rounded_up
 from skprivate.privacy import DamagedLedgerError, LedgerEntry, PrivacyLedger
-from skprivate.privacy._dialect import rounded_up
 
 __all__ = ["main"]
 

@@ -20,39 +20,39 @@ PACKAGE = ROOT / "skprivate"
 SOURCES = {
     path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")
 }
-MAX_LINES = 450
+MAX_LINES = 700
 
 FLOOR = {
-    "privacy", "_progress", "_sklearn", "base", "_identifiers", "_validation", "_tables", "_bounds", "partitions",
+    "_messages", "privacy", "_progress", "_sklearn", "base", "_validation", "_tables", "_bounds", "partitions",
     "_best_model", "_labels", "_folds",
 }  # fmt: skip
 #: What the modules of each part may import of the package, besides the part itself. Anything else is a mistake.
 MAY_IMPORT: dict[str, set[str]] = {
-    "privacy": set(),
+    "_messages": set(),
+    "privacy": {"_messages"},
     "_progress": set(),
-    "_sklearn": {"_progress", "_identifiers"},
-    "_identifiers": set(),
+    "_sklearn": {"_progress", "privacy"},
     "_validation": {"_sklearn"},
     "_tables": {"_validation"},
     "_bounds": set(),
     "_labels": {"_sklearn", "_validation"},
-    "partitions": {"privacy", "_validation", "_tables", "_progress"},
-    "base": {"privacy", "_progress", "_sklearn", "partitions"},
+    "partitions": {"_messages", "privacy", "_validation", "_tables", "_progress"},
+    "base": {"_messages", "privacy", "_progress", "_sklearn", "partitions"},
     "_best_model": {"partitions"},
-    "_folds": {"privacy", "partitions", "_identifiers", "_sklearn"},
+    "_folds": {"privacy", "partitions", "_sklearn"},
     "preprocessing": FLOOR,
-    "datasets": {"_sklearn", "privacy"},
+    "datasets": {"_messages", "_sklearn", "privacy"},
     **{paper: FLOOR for paper in ("mixture", "user_level", "aggregate", "metric")},
-    "_html": {"privacy"},
+    "_html": {"_messages", "privacy"},
     "audit": FLOOR | {"_html", "utils"},  # the recordings and replays of the checks
     "model_selection": FLOOR
     | {"preprocessing", "inspection", "mixture", "user_level", "aggregate", "metric", "audit"},
-    "_report": {"privacy", "audit", "_html"},
+    "_report": {"_messages", "privacy", "audit", "_html"},
     "inspection": FLOOR
     | {"_report", "audit", "preprocessing", "mixture", "user_level", "aggregate", "metric"},
     "cli": FLOOR | {"_html", "_report", "_cli_audit"},
     "_cli_audit": FLOOR | {"audit"},
-    "utils": FLOOR | {"_identifiers", "_bounds"},
+    "utils": FLOOR,
     "displays": FLOOR
     | {"_report", "inspection", "mixture", "user_level", "aggregate", "metric", "audit", "model_selection"},
 }
@@ -116,7 +116,7 @@ def test_imports_go_one_way(path):
             assert target in MAY_IMPORT[part] | {part, "__version__"}, f"{path} must not import {name}."
 
 
-@for_every([path for path in SOURCES if path != "skprivate/privacy/_randomness.py"])
+@for_every([path for path in SOURCES if path != "skprivate/privacy/noise/_bits.py"])
 def test_random_bits_have_one_door(path):
     tree = SOURCES[path]
     for name in imported(tree):
@@ -169,7 +169,7 @@ def test_nothing_is_printed(path):
         )
 
 
-@for_every([path for path in SOURCES if path != "skprivate/privacy/_warnings.py"])
+@for_every([path for path in SOURCES if path != "skprivate/_messages.py"])
 def test_warnings_have_one_door(path):
     """`warn_caller` points at the user's line, however deep in scikit-learn the fit runs."""
     for node in nodes(SOURCES[path], ast.Attribute):

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skprivate._identifiers import encode_identifiers, hash_identifiers, identifier_bytes
 from skprivate.model_selection import UserKFold
 from skprivate.partitions import Blocks
+from skprivate.privacy._identifiers import encode_identifiers, hash_identifiers, identifier_bytes
 from skprivate.user_level import UserLevelMean
 from skprivate.user_level._users import encode_users
 

@@ -45,7 +45,7 @@ from skprivate.model_selection import PrivateSearchCV
 from skprivate.partitions import Blocks
 from skprivate.preprocessing import make_additive_pipeline
 from skprivate.privacy import PrivacyLedger
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*(too few|simulated noise|protected by default|ledger has no unit yet|guessed as their):UserWarning"

@@ -37,8 +37,9 @@ from skprivate.preprocessing import (
     PublicScaler,
     make_additive_pipeline,
 )
-from skprivate.privacy import PrivacyLedger, PrivacyUnit, _selection, public_generator
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy import PrivacyLedger, PrivacyUnit, public_generator
+from skprivate.privacy.draws._tape import run_tape
+from skprivate.privacy.noise import _selection
 from skprivate.utils._leaves import equal_leaves, fitted_leaves
 from skprivate.utils._neighbours import _with_rows, environments, private_rows
 

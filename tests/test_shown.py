@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sklearn.pipeline import make_pipeline
 
 from skprivate import UserLevelSGDRegressor
+from skprivate._messages import rounded_up
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
-from skprivate.privacy._dialect import rounded_up
 
 X = np.linspace(-1, 1, 60)[:, None]
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from skprivate._html import plain, rounded_down, small
+from skprivate._messages import must_be, one_of, rounded_up
 from skprivate._report._audit_facts import audit_in_words, audit_verdict
 from skprivate._report._words import QUESTIONS, draw_in_words, percent
-from skprivate.privacy._dialect import must_be, one_of, rounded_up
 
 #: What the registry admits (schemas/deployments-schema.yaml of github.com/opendp/deployments-registry-data, 057e5d8).
 CURATORS = ("Government", "Industry", "Nonprofit")

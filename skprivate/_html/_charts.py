@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from skprivate._html._numbers import rounded_down
 from skprivate._html._text import visible
-from skprivate.privacy._dialect import rounded_up
+from skprivate._messages import rounded_up
 
 __all__ = ["audit_chart", "budget_chart", "trade_off_chart"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal
 
-from skprivate.privacy._dialect import rounded_up
+from skprivate._messages import rounded_up
 
 __all__ = ["rounded_down", "small"]
 

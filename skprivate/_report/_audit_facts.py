@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from skprivate._html import rounded_down, small
+from skprivate._messages import rounded_up
 from skprivate.audit import DrawAudit, EstimatorAudit, ReleaseAudit
 from skprivate.privacy import Adjacency, PrivacyGuarantee
-from skprivate.privacy._dialect import rounded_up
 
 __all__ = ["Audit", "audit_facts", "audit_in_words", "audit_verdict"]
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from skprivate import __version__
 from skprivate._html import small
+from skprivate._messages import must_be, number
 from skprivate._report._words import (
     change_in_words,
     example_of,
@@ -21,7 +22,6 @@ from skprivate._report._words import (
     strength_in_words,
 )
 from skprivate.privacy import Adjacency, PrivacyGuarantee
-from skprivate.privacy._dialect import must_be, number
 from skprivate.privacy._guarantee import TO_THE_LAST_BIT
 
 __all__ = ["LEVELS", "finding", "guarantee_facts", "guarantee_findings", "versions"]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from skprivate._html import small
+from skprivate._messages import rounded_up
 from skprivate.privacy import Adjacency, LedgerEntry, PrivacyGuarantee, PrivacyLedger
-from skprivate.privacy._dialect import rounded_up
-from skprivate.privacy._ledger_rules import NOTHING, Totals
+from skprivate.privacy.ledger._prices import NOTHING, Totals
 
 __all__ = ["ledger_facts", "ledger_guarantee", "purposes", "spent_after_each"]
 

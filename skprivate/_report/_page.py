@@ -21,9 +21,9 @@ from skprivate._html import (
     text,
     trade_off_chart,
 )
+from skprivate._messages import rounded_up
 from skprivate._report._audit_facts import audit_in_words, audit_verdict
 from skprivate._report._words import QUESTIONS, event_in_words, percent
-from skprivate.privacy._dialect import rounded_up
 
 __all__ = ["page"]
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from skprivate._html import framed, small, written
+from skprivate._messages import must_be, one_of, rounded_up
 from skprivate._report._audit_facts import Audit, audit_facts
 from skprivate._report._facts import (
     LEVELS,
@@ -22,9 +23,8 @@ from skprivate._report._page import page
 from skprivate._report._schema import FORMAT_VERSION
 from skprivate._report._words import QUESTIONS
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
-from skprivate.privacy._dialect import must_be, one_of, rounded_up
-from skprivate.privacy._ledger_terms import now
-from skprivate.privacy._understated import understated
+from skprivate.privacy._publish import understated
+from skprivate.privacy.ledger._entries import now
 
 __all__ = ["PrivacyReport", "make_report"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from skprivate._html import rounded_down, small
+from skprivate._messages import rounded_up
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
-from skprivate.privacy._dialect import rounded_up
 from skprivate.privacy._risk import _percent as percent
 
 __all__ = [

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._identifiers import refuse_other_index
 from skprivate._labels import check_classes, distinct, kind_of, read_labels, read_numbers, together
 from skprivate.aggregate._bag_plan import KeyCounter, plan_membership
 from skprivate.aggregate._block_columns import encode_blocks, learn_blocks
@@ -35,6 +34,7 @@ from skprivate.aggregate._labels import (
 from skprivate.aggregate._membership import Membership
 from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyLedger, open_release
+from skprivate.privacy._identifiers import refuse_other_index
 
 #: More different integers than this are numbers.
 _MOST_CLASSES = 20

@@ -24,7 +24,7 @@ from skprivate.aggregate._columns import Column, column_from_dict, column_to_dic
 from skprivate.aggregate._group_tables import SumColumns
 from skprivate.aggregate._labels import check_bounds
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
-from skprivate.privacy._version import Versioned
+from skprivate.privacy._errors import Versioned
 
 NO_PRIVACY = "labels are released in aggregates without noise"
 THEOREM = (

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._identifiers import refuse_other_index
 from skprivate._labels import PUBLIC_LABELS, read_numbers
 from skprivate.aggregate._bag_sums import BagSums, IntArray
 from skprivate.aggregate._curated_bags import no_privacy
@@ -31,7 +30,8 @@ from skprivate.aggregate._random_rows import (
 )
 from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
-from skprivate.privacy._version import Versioned
+from skprivate.privacy._errors import Versioned
+from skprivate.privacy._identifiers import refuse_other_index
 
 LabelRelease = Literal["mean", "bernoulli", "laplace"]
 RELEASES = ("mean", "bernoulli", "laplace")

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
+from skprivate._messages import number
 from skprivate.audit._attack_report import AttackReport, attack_report
 from skprivate.audit._auditor import FiniteAdversaryAuditor
 from skprivate.audit._class_outputs import output_summary
 from skprivate.audit._epsilon import _check_pair
 from skprivate.privacy import public_generator
-from skprivate.privacy._dialect import number
 
 __all__ = ["attack_probabilities"]
 

@@ -22,7 +22,7 @@ from skprivate._html import (
     trade_off_chart,
     written,
 )
-from skprivate.privacy._dialect import rounded_up
+from skprivate._messages import rounded_up
 
 __all__ = ["Shown"]
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import _num_samples, _safe_indexing
+from skprivate.privacy._identifiers import encode_identifiers
 
 __all__ = ["FitInput", "canary_pairs", "opposite_targets"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.privacy._dialect import must_be
+from skprivate._messages import must_be
 
 __all__ = ["as_labels", "class_columns", "is_float_series", "is_labels", "output_summary"]
 

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import _num_samples, _safe_indexing
 from skprivate.audit._canaries import FitInput, canary_pairs, opposite_targets
+from skprivate.privacy._identifiers import encode_identifiers
 
 __all__ = ["Design", "designs", "pair_of"]
 

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
+from skprivate._messages import must_be, number, positive
 from skprivate.audit._audit_page import Shown
 from skprivate.audit._draw_laws import LawTest, categories_of, law_tests_of, rare_values, uniforms
 from skprivate.audit._draw_loss import PairLoss, pair_loss
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, public_generator
-from skprivate.privacy._dialect import must_be, number, positive
-from skprivate.privacy._tape import Draw, run_tape
+from skprivate.privacy.draws._tape import Draw, run_tape
 from skprivate.utils._check_data import CheckData, releases_in_transform
 from skprivate.utils._leaves import fitted_leaves, leaves
 from skprivate.utils._neighbours import changes, evenly

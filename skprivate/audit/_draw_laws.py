@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.special import betainc, gammainc, gammaincc, ndtr, ndtri
 from scipy.stats import binom, kstest
 
-from skprivate.privacy._tape import Draw
+from skprivate.privacy.draws._tape import Draw
 from skprivate.utils._checks_replay import _size
 from skprivate.utils._draw_distance import exact
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from skprivate.audit._draw_laws import Array, categories_of, selection_laws
-from skprivate.privacy._accounting import compose_epsilon
 from skprivate.privacy._events import GaussianEvent, PrivacyEvent, ZeroConcentratedEvent
-from skprivate.privacy._tape import Draw
+from skprivate.privacy.accounting._composition import compose_epsilon
+from skprivate.privacy.draws._tape import Draw
 from skprivate.utils._checks_replay import _size
 from skprivate.utils._draw_distance import NOISE, change, exact, excess
 

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
+from skprivate._messages import must_be, positive
 from skprivate.audit._canaries import FitInput
 from skprivate.audit._coins import Design, designs
 from skprivate.audit._estimator_report import EstimatorAudit
 from skprivate.audit._game import Fits, Game, Stated, choose_players
 from skprivate.audit._released import Observer
 from skprivate.privacy import public_generator
-from skprivate.privacy._dialect import must_be, positive
 
 __all__ = ["audit_estimator"]
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skprivate._messages import at_least, delta_number, must_be, number, positive
 from skprivate.audit._audit_page import Shown
 from skprivate.audit._epsilon import (
     _bound_at,
@@ -23,7 +24,6 @@ from skprivate.audit._one_run import _largest_refuted, _one_run_p_value
 from skprivate.audit._outputs import Array, Mask, table, views
 from skprivate.audit._released import released_values
 from skprivate.privacy import public_generator
-from skprivate.privacy._dialect import at_least, delta_number, must_be, number, positive
 
 #: Share of the runs on which the view is learned: more than enough for one number.
 _LEARN = 0.25

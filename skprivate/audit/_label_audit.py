@@ -14,13 +14,13 @@ from scipy.special import expit, log_softmax
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._messages import delta_number, must_be, number
 from skprivate._sklearn import _num_samples
 from skprivate.audit._audit_page import Shown
 from skprivate.audit._class_outputs import as_labels
 from skprivate.audit._label_bound import label_epsilon_bound, reconstruction_limit
 from skprivate.audit._label_evidence import Labels, default_evidence, default_targets
 from skprivate.privacy import Adjacency, PrivacyUnit, public_generator
-from skprivate.privacy._dialect import delta_number, must_be, number
 
 __all__ = ["LabelAudit", "audit_labels"]
 

@@ -18,7 +18,7 @@ import numpy as np
 from skprivate.audit._coins import Design
 from skprivate.audit._released import Observer, as_numbers
 from skprivate.privacy import GaussianEvent
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 
 __all__ = ["Redraws"]
 

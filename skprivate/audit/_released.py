@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 
 __all__ = ["Observer", "as_numbers", "released_values", "stack_released"]
 

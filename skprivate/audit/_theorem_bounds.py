@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skprivate._messages import must_be, number, one_of
 from skprivate._sklearn import check_class_labels
 from skprivate.audit._certificates import certify_labels
 from skprivate.audit._class_outputs import as_labels, is_labels
@@ -15,7 +16,6 @@ from skprivate.audit._networks import fit_network
 from skprivate.audit._support import inside_support, support_diameter
 from skprivate.audit._theorems import theorem1_gap, theorem2_gap, theorem3_gap
 from skprivate.privacy import public_generator
-from skprivate.privacy._dialect import must_be, number, one_of
 
 __all__ = ["TheoremBound", "theorem_bound"]
 

@@ -42,7 +42,7 @@ from skprivate.privacy import (
     ZeroConcentratedEvent,
     compose_delta,
 )
-from skprivate.privacy._gaussian_curve import gaussian_delta
+from skprivate.privacy.accounting._gaussian import gaussian_delta
 
 __all__ = ["Claim", "Forecast", "Wagers", "claimed_curve", "delta_of_group", "family", "of_group"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from skprivate._messages import rounded_up
 from skprivate._report._ledger_facts import spent_after_each
 from skprivate.privacy import PrivacyLedger
-from skprivate.privacy._dialect import rounded_up
 
 _COLORS = ("#2f5d8a", "#b0702b", "#4c7d5b", "#7a5793", "#a3271d", "#5b6670")
 #: With more entries the steps have no numbers of their own.

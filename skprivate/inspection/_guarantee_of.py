@@ -17,10 +17,8 @@ from skprivate.inspection._leaves import inner_models, leaf, needs_fit, releases
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.inspection._steps import Place, Role, Seen, Step, Walk
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
-from skprivate.privacy._fingerprint import fingerprint
-from skprivate.privacy._publish import is_known
-from skprivate.privacy._random_stopping import _MECHANISM as SEARCH
-from skprivate.privacy._understated import as_stated, understated
+from skprivate.privacy._publish import as_stated, fingerprint, is_known, understated
+from skprivate.privacy.search._stopping import _MECHANISM as SEARCH
 from skprivate.user_level import UserLevelSelector
 
 __all__ = ["NoGuaranteeError", "certified", "count", "guarantee_of", "of_rows", "walk"]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from skprivate._messages import must_be
 from skprivate._report import PrivacyReport, make_report
 from skprivate._report._audit_facts import Audit
 from skprivate._report._ledger_facts import ledger_guarantee
@@ -14,8 +15,7 @@ from skprivate.inspection._guarantee_of import count
 from skprivate.inspection._leaves import releases_when_transforming
 from skprivate.inspection._steps import Role
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger
-from skprivate.privacy._dialect import must_be
-from skprivate.privacy._understated import as_stated
+from skprivate.privacy._publish import as_stated
 
 __all__ = ["privacy_report"]
 

@@ -23,11 +23,9 @@ from skprivate.inspection._check_pipeline import protects_labels_only
 from skprivate.inspection._guarantee_of import NoGuaranteeError, walk
 from skprivate.inspection._steps import Place, Role, Step, check_widths
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
-from skprivate.privacy._ledger_door import charged_only_to
-from skprivate.privacy._ledger_entries import LedgerEntry
-from skprivate.privacy._ledger_quote import Quote
-from skprivate.privacy._ledger_rules import NOTHING, Price
-from skprivate.privacy._ledger_units import stays_apart
+from skprivate.privacy.ledger._entries import LedgerEntry, Quote
+from skprivate.privacy.ledger._ledger import charged_only_to
+from skprivate.privacy.ledger._prices import NOTHING, Price, stays_apart
 
 #: Nothing is refused in a dry run.
 _PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53

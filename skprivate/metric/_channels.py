@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from skprivate.privacy._channel import channel_price, quantise_channel
+from skprivate.privacy.draws._channels import channel_price, quantise_channel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -14,7 +14,7 @@ from skprivate._bounds import column_label
 from skprivate.metric._ball import BallBox
 from skprivate.metric._box import Box
 from skprivate.metric._sphere import degree_columns
-from skprivate.privacy._version import Versioned
+from skprivate.privacy._errors import Versioned
 
 FloatArray = NDArray[np.float64]
 

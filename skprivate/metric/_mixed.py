@@ -26,7 +26,7 @@ from skprivate.metric._grid_measure import (
 from skprivate.metric._tables import numbers, refuse_missing
 from skprivate.metric._transport import GroundNorm, assignment_cost, distances
 from skprivate.privacy import public_generator
-from skprivate.privacy._version import Versioned
+from skprivate.privacy._errors import Versioned
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

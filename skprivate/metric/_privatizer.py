@@ -26,7 +26,7 @@ from skprivate.metric._tables import numeric_table
 from skprivate.metric._tree_channels import Tree, optimal_tree_channel
 from skprivate.metric._warnings import warn_if_loose, warn_of_degrees
 from skprivate.privacy import PrivacyLedger, open_release
-from skprivate.privacy._fingerprint import fingerprint
+from skprivate.privacy._publish import fingerprint
 
 _NORMS = ("l1", "l2", "linf")
 _NUMERIC = (*_NORMS, "haversine")

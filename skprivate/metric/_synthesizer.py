@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._messages import warn_if_too_few
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._tables import refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
@@ -30,8 +31,7 @@ from skprivate.metric._warnings import diameter, warn_if_noise_fills_box
 from skprivate.partitions import as_partitions, is_partitioned
 from skprivate.partitions._blocks import BATCH_ROWS
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
-from skprivate.privacy._fingerprint import fingerprint
-from skprivate.privacy._warnings import warn_if_too_few
+from skprivate.privacy._publish import fingerprint
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
 

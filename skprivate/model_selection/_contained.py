@@ -30,8 +30,8 @@ from skprivate.model_selection._fit_price import ContainedLedger, FitPrice, fit_
 from skprivate.model_selection._parts import Rows
 from skprivate.model_selection._unseen import unseen
 from skprivate.privacy import PrivacyEvent, PrivacyGuarantee, PrivacyLedger
-from skprivate.privacy._gate import PaymentIsNext, payment_gate
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy._release import PaymentIsNext, payment_gate
+from skprivate.privacy.draws._tape import run_tape
 
 #: Nothing is refused in a dry run.
 _PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53

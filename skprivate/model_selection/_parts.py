@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._folds import key_bytes
-from skprivate._identifiers import encode_identifiers, hash_identifiers
 from skprivate._sklearn import _safe_indexing
 from skprivate.privacy import public_generator
+from skprivate.privacy._identifiers import encode_identifiers, hash_identifiers
 
 IntArray = NDArray[np.int64]
 

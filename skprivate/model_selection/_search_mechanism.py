@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from skprivate._identifiers import KEEPS_IDENTIFIER, KEEPS_PLACE
 from skprivate._labels import PUBLIC_LABELS
 from skprivate.inspection import check_pipeline
 from skprivate.model_selection._candidates import stated_classes
@@ -27,6 +26,7 @@ from skprivate.privacy import (
 )
 from skprivate.privacy._events import count_events
 from skprivate.privacy._guarantee import TO_THE_LAST_BIT
+from skprivate.privacy._identifiers import KEEPS_IDENTIFIER, KEEPS_PLACE
 
 
 class Searched(NamedTuple):

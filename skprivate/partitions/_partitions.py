@@ -11,8 +11,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from skprivate._messages import unheard
 from skprivate.privacy import exact_sum
-from skprivate.privacy._warnings import unheard
 
 OTHER_ROWS = "source gave another number of rows than in an earlier pass: it must give the same each time."
 #: From a block to integers, a function of each of its rows alone: the sum over any blocks is then the same.

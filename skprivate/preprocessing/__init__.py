@@ -1,5 +1,6 @@
 """From a data frame to input of a private estimator: with public constants, or with private ones."""
 
+from skprivate._messages import TooFewUnitsWarning
 from skprivate.preprocessing._additive_pipeline import make_additive_pipeline
 from skprivate.preprocessing._private_imputer import PrivateImputer
 from skprivate.preprocessing._private_k_bins_discretizer import PrivateKBinsDiscretizer
@@ -10,7 +11,6 @@ from skprivate.preprocessing._public_one_hot_encoder import PublicOneHotEncoder
 from skprivate.preprocessing._public_ordinal_encoder import PublicOrdinalEncoder
 from skprivate.preprocessing._public_scaler import PublicScaler
 from skprivate.preprocessing._row_by_row import RowByRow
-from skprivate.privacy._warnings import TooFewUnitsWarning
 
 __all__ = [
     "PrivateImputer",

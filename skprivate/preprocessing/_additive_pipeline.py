@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
 from skprivate._labels import public_labels, read_labels, read_numbers
+from skprivate._messages import delta_number, positive
 from skprivate._sklearn import _num_samples, quoting_no_entries
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
@@ -30,10 +31,8 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
     public_generator,
 )
-from skprivate.privacy._account import Whole, price_of_plan
-from skprivate.privacy._dialect import delta_number, positive
-from skprivate.privacy._gate import PaymentIsNext, payment_gate
-from skprivate.privacy._quantiles import quantile_levels
+from skprivate.privacy._release import PaymentIsNext, Whole, payment_gate, price_of_plan
+from skprivate.privacy.draws._quantiles import quantile_levels
 
 #: Share of ε for knots. On generated data .3 and .4 are level, and less is lost where there are too few units for any.
 KNOTS_SHARE = 0.3

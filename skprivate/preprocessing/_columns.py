@@ -12,13 +12,13 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import clone
 
-from skprivate._identifiers import encode_identifiers
 from skprivate._sklearn import Interval
 from skprivate._tables import missing_mask, plain_entry
 from skprivate._validation import learn_columns, refuse_other_columns, validate_data
 from skprivate.partitions import Partitions, as_partitions, is_partitioned
-from skprivate.privacy._cells import WeightedCells, merge_cells, weigh
-from skprivate.privacy._lattice import FloatArray, IntArray
+from skprivate.privacy._identifiers import encode_identifiers
+from skprivate.privacy.draws._quantiles import WeightedCells, merge_cells, weigh
+from skprivate.privacy.noise._lattice import FloatArray, IntArray
 
 #: Constraint of ``delta`` where 0 is pure privacy.
 DELTA_OR_ZERO: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed="left")]}

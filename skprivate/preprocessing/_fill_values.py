@@ -15,9 +15,8 @@ from skprivate.preprocessing._budget import Plan, selection_price
 from skprivate.preprocessing._columns import Columns, Rows, column_cells
 from skprivate.preprocessing._quantile_edges import cells_within
 from skprivate.privacy import Adjacency, BoundedRangeEvent, Mechanism
-from skprivate.privacy._cells import weigh
-from skprivate.privacy._lattice import IntArray
-from skprivate.privacy._quantiles import UNIT_WEIGHT, private_centre, units_for_median
+from skprivate.privacy.draws._quantiles import UNIT_WEIGHT, private_centre, units_for_median, weigh
+from skprivate.privacy.noise._lattice import IntArray
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,17 @@ from skprivate.privacy import (
     exact_sum,
     upper_root,
 )
-from skprivate.privacy._cells import unit_means
-from skprivate.privacy._lattice import FloatArray, IntArray
-from skprivate.privacy._quantiles import (
+from skprivate.privacy.draws._quantiles import (
     FINE,
     OCTAVES,
     UNIT_WEIGHT,
     private_centre,
     private_reach,
+    unit_means,
     units_beyond,
     units_for_median,
 )
+from skprivate.privacy.noise._lattice import FloatArray, IntArray
 
 #: One step of contributions is 2⁻³⁰.
 ONE = 1 << CONTRIBUTION_BITS

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._bounds import check_bounds
+from skprivate._messages import warn_if_too_few
 from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
 from skprivate._tables import any_table, in_own_type, missing_mask, plain_entry, refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
@@ -28,7 +29,6 @@ from skprivate.preprocessing._columns import (
 from skprivate.preprocessing._fill_values import ColumnMedians, ColumnModes
 from skprivate.preprocessing._moments import ColumnMoments
 from skprivate.privacy import Adjacency, PrivacyLedger
-from skprivate.privacy._warnings import warn_if_too_few
 
 
 class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):

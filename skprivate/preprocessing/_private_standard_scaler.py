@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._bounds import check_bounds
+from skprivate._messages import warn_if_too_few
 from skprivate._sklearn import StrOptions, _fit_context
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
@@ -25,7 +26,6 @@ from skprivate.preprocessing._columns import (
 )
 from skprivate.preprocessing._moments import ColumnMoments
 from skprivate.privacy import Adjacency, PrivacyLedger
-from skprivate.privacy._warnings import warn_if_too_few
 
 
 class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -11,7 +11,7 @@ from skprivate._sklearn import _fit_context
 from skprivate._tables import any_table, code_numbers, refuse_other_kinds
 from skprivate.partitions import OverBlocks
 from skprivate.preprocessing._categories import check_categories
-from skprivate.privacy._version import Versioned
+from skprivate.privacy._errors import Versioned
 
 
 class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):

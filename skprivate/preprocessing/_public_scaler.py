@@ -15,7 +15,7 @@ from skprivate._sklearn import Interval, _fit_context
 from skprivate._validation import validate_data
 from skprivate.partitions import OverBlocks
 from skprivate.preprocessing._columns import by_position, kept_finite
-from skprivate.privacy._version import Versioned
+from skprivate.privacy._errors import Versioned
 
 
 class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -11,8 +11,7 @@ import numpy as np
 from skprivate.preprocessing._budget import Plan, selection_price
 from skprivate.preprocessing._columns import Columns, Rows, column_cells
 from skprivate.privacy import Adjacency, BoundedRangeEvent, Mechanism
-from skprivate.privacy._lattice import FloatArray, IntArray
-from skprivate.privacy._quantiles import (
+from skprivate.privacy.draws._quantiles import (
     COARSE,
     FINE,
     ROW_WEIGHT,
@@ -23,6 +22,7 @@ from skprivate.privacy._quantiles import (
     quantile_levels,
     units_for_median,
 )
+from skprivate.privacy.noise._lattice import FloatArray, IntArray
 
 #: Public range of every column, or None.
 Bounds = tuple[tuple[float, float], ...] | None

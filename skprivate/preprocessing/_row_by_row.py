@@ -19,9 +19,9 @@ from sklearn.utils import TransformerTags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skprivate._messages import unheard
 from skprivate._sklearn import HasMethods, _fit_context, _num_samples, without_entries
 from skprivate.partitions import OverBlocks
-from skprivate.privacy._warnings import unheard
 
 _DOC = """Call ``{0}`` of the estimator with one row at a time.
 

@@ -1,12 +1,6 @@
 """Privacy primitives: what is promised, what is drawn, what is spent. Knows no estimator."""
 
-from skprivate.privacy._accounting import (
-    compose_delta,
-    compose_epsilon,
-    filter_epsilon,
-    gaussian_noise_multiplier,
-)
-from skprivate.privacy._branches import Branch, open_branches
+from skprivate._messages import LargeDeltaWarning, LedgerUnitWarning, warn_caller
 from skprivate.privacy._contributions import (
     CONTRIBUTION_BITS,
     CONTRIBUTION_STEP,
@@ -15,8 +9,13 @@ from skprivate.privacy._contributions import (
     interval_contributions,
     upper_root,
 )
-from skprivate.privacy._draws import SelectionRule
-from skprivate.privacy._errors import BudgetExceededError
+from skprivate.privacy._errors import (
+    BudgetExceededError,
+    OtherVersionWarning,
+    SimulatedNoiseError,
+    SimulatedNoiseWarning,
+    forbid_simulated_noise,
+)
 from skprivate.privacy._events import (
     ApproximateEvent,
     BoundedRangeEvent,
@@ -27,25 +26,24 @@ from skprivate.privacy._events import (
     ZeroConcentratedEvent,
 )
 from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
-from skprivate.privacy._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
-from skprivate.privacy._ledger_quote import Quote
-from skprivate.privacy._ledger_reserve import DisjointParts
-from skprivate.privacy._loss_distribution import bounded_range_delta
 from skprivate.privacy._mechanism import Mechanism
-from skprivate.privacy._random_stopping import SearchPlan, plan_search, search_epsilon
-from skprivate.privacy._randomness import public_generator
-from skprivate.privacy._release import Release, open_release
-from skprivate.privacy._repeated import Selected, select_repeatedly
-from skprivate.privacy._repetitions import Repetitions
+from skprivate.privacy._release import Branch, Release, open_branches, open_release
 from skprivate.privacy._risk import PrivacyRisk, epsilon_of_risk
-from skprivate.privacy._simulation import (
-    SimulatedNoiseError,
-    SimulatedNoiseWarning,
-    forbid_simulated_noise,
+from skprivate.privacy.accounting._composition import (
+    compose_delta,
+    compose_epsilon,
+    filter_epsilon,
+    gaussian_noise_multiplier,
 )
-from skprivate.privacy._version import OtherVersionWarning
-from skprivate.privacy._warnings import LargeDeltaWarning, LedgerUnitWarning, warn_caller
-from skprivate.privacy._zcdp import epsilon_of_rho, rho_of_epsilon
+from skprivate.privacy.accounting._loss_distribution import bounded_range_delta
+from skprivate.privacy.accounting._zcdp import epsilon_of_rho, rho_of_epsilon
+from skprivate.privacy.draws._draws import SelectionRule
+from skprivate.privacy.ledger._entries import DisjointParts, Quote
+from skprivate.privacy.ledger._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
+from skprivate.privacy.noise._bits import public_generator
+from skprivate.privacy.search._curve import Repetitions
+from skprivate.privacy.search._select import Selected, select_repeatedly
+from skprivate.privacy.search._stopping import SearchPlan, plan_search, search_epsilon
 
 __all__ = [
     "CONTRIBUTION_BITS",

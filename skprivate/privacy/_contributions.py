@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.privacy._lattice import FloatArray, as_integers, largest
+from skprivate.privacy.noise._lattice import FloatArray, as_integers, largest
 
 #: A contribution of norm 1 has 2³⁰ steps: squares of norms fit into int64, and 2³² units add up in int64.
 CONTRIBUTION_BITS = 30

@@ -2,7 +2,7 @@
 
 Every event states what is known of its mechanism: a pure-DP price, a zCDP price and the total-variation
 distance between the mechanism as drawn and the mechanism as priced. Which of them is used is the accountant's
-choice (`skprivate.privacy._accounting`).
+choice (`skprivate.privacy.accounting._composition`).
 """
 
 from __future__ import annotations

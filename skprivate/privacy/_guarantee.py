@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skprivate.privacy._dialect import at_least, delta_number, member, must_be, rounded_up
+from skprivate._messages import at_least, delta_number, member, must_be, rounded_up
+from skprivate.privacy._errors import Versioned
 from skprivate.privacy._events import PrivacyEvent
 from skprivate.privacy._risk import Curves, PrivacyRisk, at_distance, privacy_curves, risk_of, trade_off_of
-from skprivate.privacy._version import Versioned
 
 #: In an assumption about foreign code that maps rows; nothing here can check it, so reports ask a reviewer to.
 TO_THE_LAST_BIT = "to the last bit"
@@ -121,8 +121,8 @@ class PrivacyGuarantee(Versioned):
             If unit, adjacency or metric differ, or if the δ add up to 1 or more, where (ε, δ) promises nothing.
         """
         # Late import: the accountant knows events, and only composition needs it.
-        from skprivate.privacy._accounting import add_up, compose_epsilon
         from skprivate.privacy._events import count_events
+        from skprivate.privacy.accounting._composition import add_up, compose_epsilon
 
         every = (self, *others)
         for name in ("unit", "adjacency", "metric"):

@@ -1,20 +1,292 @@
-"""The one door: every random draw on private data and its price come from the same call.
+"""The release: every random draw on private data and its price come from the same call.
+
+`ReleaseAccount` knows budgets, plans and the ledger but draws nothing; `Release` adds the draws, each of
+which asks here first. Check, then act: when `_charge` returns, the event is paid for and committed. One draw is paid
+for once: the account is locked while it charges, and it cannot be copied, pickled or used by another process.
 
 A `Release` is a budget being spent: the draws of `_draws` on the account of `_account`. There is no way to draw
 without paying, and no way to pay less than was drawn.
+
+Where the data of different units enter different computations only, neighbouring data sets that add or remove a unit
+differ in one of them, so drawing the same events in each costs what drawing them in one costs (McSherry 2009,
+theorem 4). A unit that is exchanged for another may leave one computation and enter another: then two differ, and
+both are charged, unless which computation a unit enters is the same in all neighbouring data sets. Later branches may
+depend on what earlier ones released.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import threading
 from collections.abc import Mapping
-from typing import Any
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, Self
 
-from skprivate.privacy._account import ReleaseAccount
-from skprivate.privacy._dialect import delta_number, member, positive
-from skprivate.privacy._draws import Draws
-from skprivate.privacy._events import Events
-from skprivate.privacy._guarantee import Adjacency, PrivacyUnit, check_metric
-from skprivate.privacy._ledger import PrivacyLedger
+from skprivate._messages import delta_number, member, must_be, positive
+from skprivate.privacy._errors import BudgetExceededError, announce_simulation
+from skprivate.privacy._events import Events, PrivacyEvent, count_events
+from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit, check_metric
+from skprivate.privacy.accounting._composition import (
+    add_up,
+    compose_epsilon,
+    filter_epsilon,
+    rho_total,
+    within_budget,
+)
+from skprivate.privacy.draws._draws import Draws
+from skprivate.privacy.draws._tape import running_tape
+from skprivate.privacy.ledger._ledger import PrivacyLedger
+from skprivate.privacy.noise._bits import bit_source, public_generator
+from skprivate.privacy.noise._lattice import ROUNDING
+
+#: Noise of a draw of less than ε = 2⁻³² is wider than what is drawn exactly.
+_LEAST_RHO = 2.0**-65
+#: A pure guarantee is reported if its ε is at most this multiple of the one that needs δ.
+_PURE_PREFERENCE = 1.01
+
+
+def price_of_plan(
+    events: Events, epsilon: float, delta: float, accounted_delta: float | None = None
+) -> tuple[float, float]:
+    """(ε, δ) of events that were fixed before any result was seen: pure where that is as good and within the budget."""
+    counts = count_events(events)
+    pure = compose_epsilon(counts)
+    needed = compose_epsilon(counts, delta if accounted_delta is None else accounted_delta)
+    if pure <= min(needed * _PURE_PREFERENCE, epsilon * (1 + ROUNDING)):
+        return pure, 0.0
+    return needed, delta
+
+
+class Whole(NamedTuple):
+    """A larger budget that a fit shares with what others draw, by public numbers, whatever it releases."""
+
+    epsilon: float
+    delta: float
+    others: tuple[tuple[PrivacyEvent, int], ...]
+
+
+class ReleaseAccount:
+    """Budget, plan, ledger entry and random bits of one release."""
+
+    #: Whether nothing is drawn beside the plan, not even for a price that rounds to nothing.
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        unit: PrivacyUnit,
+        adjacency: Adjacency,
+        metric: str | None,
+        random_state: Any,
+        ledger: PrivacyLedger | None,
+        label: str,
+        theorem: str,
+        assumptions: tuple[str, ...],
+        plan: Events,
+        reach: float | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        self._plan = count_events(plan)
+        if adjacency is not Adjacency.METRIC and any(event.rho < _LEAST_RHO for event in self._plan):
+            raise ValueError(
+                must_be(
+                    "epsilon", "large enough to leave 2**-32 to every draw", epsilon, "Nothing was spent."
+                )
+            )
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.adjacency = adjacency
+        self._metric = metric
+        self._label = label
+        self._theorem = theorem
+        self._assumptions = assumptions
+        self._reach = reach
+        self._parameters = parameters
+        self.dry_run = ledger is not None and ledger.dry_run
+        self._source = bit_source(0 if self.dry_run else random_state)
+        self.public_rng = public_generator(random_state)
+        self._ledger = ledger
+        self._entry: int | None = None
+        self._tape = running_tape()
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._paid: dict[PrivacyEvent, int] = {}
+        self._planned: dict[PrivacyEvent, int] = {}  # the part of what is paid for that is still to be drawn
+        self._closed = False
+        if not self._source.secure and not (ledger is not None and ledger._book.store.forgotten):
+            announce_simulation(label, dry_run=self.dry_run)
+        if self._plan:
+            self._pay(self._plan)
+            self._planned = dict(self._plan)
+
+    def close(self) -> PrivacyGuarantee:
+        """End the release and state what it cost, computed from what was drawn or planned.
+
+        A planned event that was not drawn counts: whether it is drawn may depend on results, and the guarantee is that
+        of the mechanism, not of one path through it.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            For a plan with δ = 0 where the pure sum is within the budget and as good as the bound that needs δ (within
+            1 %); what is drawn beside it leaves δ as it is. Without a plan all of δ is spent, and ε is the pure sum
+            where that is within the budget, else the whole budget's.
+        """
+        with self._lock:
+            self._check_process()
+            price = self._price(self._paid)
+            if self._ledger is not None and self._entry is not None and not self._closed:
+                self._ledger.close_entry(self._entry, **price, reach=self._reach)
+            self._closed = True
+        return PrivacyGuarantee(
+            epsilon=price["epsilon"],
+            delta=price["delta"],
+            unit=self.unit,
+            adjacency=self.adjacency,
+            metric=self._metric,
+            assumptions=self._assumptions,
+            theorem=self._theorem,
+            events=tuple(self._paid.items()),
+            valid_for_release=self._source.secure and self._tape is None,
+            adaptive=price["adaptive"],
+            ledger_entry=""
+            if self._ledger is None or self._entry is None
+            else self._ledger.entry_name(self._entry),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error the ledger keeps the reserved price: what was drawn before it may have been seen.
+        if kind is None and not self._closed:
+            self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "a release cannot be copied or pickled: each copy could draw what was paid for once. Open one where it "
+            "is used."
+        )
+
+    def _check_open(self) -> None:
+        self._check_process()
+        if self._closed:
+            raise RuntimeError("the release is closed: open another one for further draws.")
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this release was opened by another process: after a fork each process could draw what was paid for "
+                "once. Open one in the process that draws."
+            )
+
+    def _charge(self, events: dict[PrivacyEvent, int]) -> None:
+        """Take ``events`` out of the plan, or pay for them; nothing has been drawn before this returns."""
+        with self._lock:
+            self._check_open()
+            if all(self._planned.get(event, 0) >= count for event, count in events.items()):
+                for event, count in events.items():
+                    self._planned[event] -= count
+            else:
+                self._pay(count_events([*self._paid.items(), *events.items()]))
+
+    def _pay(self, total: dict[PrivacyEvent, int]) -> None:
+        """Check that ``total`` fits the budget, then write its price to the ledger."""
+        if self.adjacency is Adjacency.METRIC and not all(
+            math.isfinite(event.pure_epsilon) for event in total
+        ):
+            kinds = ", ".join(
+                sorted({type(event).__name__ for event in total if math.isinf(event.pure_epsilon)})
+            )
+            raise ValueError(
+                f"with adjacency='metric' draws must be pure events only (Laplace noise, selection), got {kinds}."
+            )
+        limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
+        if not self._paid:
+            # A plan, or a first draw: chosen before any result. Whoever draws more than a first draw stays within the
+            # filter on every path, that of stopping after it included.
+            if not (fits := within_budget(total, limit, delta)):
+                needed = compose_epsilon(total, delta)
+        else:
+            needed = self._needed(total)
+            fits = needed <= limit
+        if not fits:
+            raise BudgetExceededError(
+                f"{self._label or 'this release'} needs epsilon = {needed:.6g} at delta = {self.delta:g}, more than "
+                f"its budget epsilon = {self.epsilon:g}; nothing was drawn for it.",
+                required=(needed, self.delta),
+                remaining=(self.epsilon, self.delta),
+            )
+        if self._ledger is not None:
+            self._enter(self._ledger, self._price(total))
+        self._paid = total
+
+    def _needed(self, total: dict[PrivacyEvent, int]) -> float:
+        """ε of more draws than the plan or the first one."""
+        if self._plan and self._composed(self._plan)[1] == 0:
+            # δ was not paid for with the plan. To want it after results were seen is another release.
+            return compose_epsilon(total)
+        if self._plan:
+            # All of δ is spent on the plan. What a pure draw adds to its loss never exceeds its ε.
+            beside = {
+                event: n for event, count in total.items() if (n := count - self._plan.get(event, 0)) > 0
+            }
+            with_plan = add_up([compose_epsilon(self._plan, self._accounted_delta), compose_epsilon(beside)])
+            return min(compose_epsilon(total), with_plan)
+        pure = compose_epsilon(total)  # nearly always enough, and the cheapest to know
+        return pure if pure <= self.epsilon else filter_epsilon(total, self._accounted_delta)
+
+    def _enter(self, ledger: PrivacyLedger, price: dict[str, Any]) -> None:
+        if self._entry is None:
+            self._entry = ledger.charge(
+                self._label,
+                unit=str(self.unit),
+                # ε per unit of one distance does not add up with ε per unit of another.
+                adjacency=f"{self.adjacency}: {self._metric}" if self._metric else str(self.adjacency),
+                simulated=not self._source.secure,
+                reach=self._reach,
+                parameters=self._parameters,
+                **price,
+            )
+        else:
+            ledger.increase(self._entry, **price, reach=self._reach)
+
+    @property
+    def _accounted_delta(self) -> float:
+        # ε per unit of distance scales only for pure events: no δ is spent there.
+        return 0.0 if self.adjacency is Adjacency.METRIC else self.delta
+
+    def _composed(self, events: dict[PrivacyEvent, int]) -> tuple[float, float]:
+        """(ε, δ) of ``events``, such that all paths through the release together fail with probability δ at most."""
+        limit, delta = self.epsilon * (1 + ROUNDING), self._accounted_delta
+        if events == self._plan:
+            epsilon, delta = price_of_plan(events, self.epsilon, self.delta, delta)
+        elif self._plan:
+            # δ is the plan's on every path. Who were given it back where a pure sum is enough could fail elsewhere.
+            epsilon, delta = self._needed(events), self._composed(self._plan)[1]
+        else:
+            # A filter bounds where the loss may end, not where it stands: who stops when the loss is high must not be
+            # charged what was spent by then. The pure sum holds on its path; δ is paid for the others.
+            pure = compose_epsilon(events)
+            epsilon = pure if pure <= limit else self.epsilon
+        # A sum of shares that exceeds the budget by rounding alone is truthfully within it (`WIDER`).
+        return (min(epsilon, self.epsilon) if epsilon <= limit else epsilon), delta
+
+    def _price(self, events: dict[PrivacyEvent, int]) -> dict[str, Any]:
+        epsilon, delta = self._composed(events)
+        rho = rho_total(events)
+        return {
+            "epsilon": epsilon,
+            "delta": delta,
+            "rho": rho if math.isfinite(rho) and self.adjacency is not Adjacency.METRIC else None,
+            "events": [{**event.to_dict(), "count": count} for event, count in events.items()],
+            "adaptive": events != self._plan,
+        }
 
 
 class Release(ReleaseAccount, Draws):
@@ -125,3 +397,101 @@ def open_release(
         reach=None if reach is None else positive("reach", reach),
         parameters=parameters,
     )
+
+
+class Branch(Draws):
+    """Draws for one part of the units, inside the plan that a release paid for.
+
+    Made by `open_branches`. Draws that the plan does not hold, and draws after `close` or after the release is closed,
+    are refused with ``RuntimeError``.
+    """
+
+    def __init__(self, parent: Release, planned: dict[PrivacyEvent, int]) -> None:
+        self._parent = parent
+        self.epsilon = parent.epsilon
+        self.delta = parent.delta
+        self.unit = parent.unit
+        self.adjacency = parent.adjacency
+        self.public_rng = parent.public_rng
+        self.dry_run = parent.dry_run
+        self._metric = parent._metric
+        self._source = parent._source
+        self._tape = parent._tape
+        self._planned = dict(planned)
+        self._closed = False
+
+    def close(self) -> None:
+        """End the branch; the guarantee is the release's."""
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _charge(self, events: dict[PrivacyEvent, int]) -> None:
+        with self._parent._lock:
+            self._parent._check_open()
+            if self._closed:
+                raise RuntimeError("the branch is closed: nothing was drawn.")
+            if any(self._planned.get(event, 0) < count for event, count in events.items()):
+                raise RuntimeError("this draw is not in the plan of the branch: nothing was drawn.")
+            for event, count in events.items():
+                self._planned[event] -= count
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        raise TypeError("a branch of a release cannot be copied or pickled.")
+
+
+def open_branches(
+    release: Release, n_branches: int, plan: Events, *, fixed_assignment: bool = False
+) -> list[Branch]:
+    """Open ``n_branches`` branches that may each draw ``plan``, for the price of drawing it once or twice.
+
+    The guarantee rests on the caller: the data of one unit enter one branch only, and which one depends on nothing
+    but that unit and public randomness.
+
+    Parameters
+    ----------
+    release : Release
+        Pays for the plan before this returns: twice under "replace-one" adjacency unless ``fixed_assignment``.
+    n_branches : int
+    plan : mapping or iterable of (PrivacyEvent, int)
+    fixed_assignment : bool, default=False
+        Whether an exchanged unit stays in its branch in all neighbouring data sets: for instance because branches
+        are dealt by a public identifier that the exchanged unit keeps. State that among the release's assumptions.
+        Otherwise a unit may leave one branch and enter another: the sensitivities of the draws must then bound a unit
+        removed or added as well as one exchanged.
+
+    Returns
+    -------
+    list of Branch
+    """
+    planned = count_events(plan)
+    twice = release.adjacency is not Adjacency.ADD_REMOVE and not fixed_assignment
+    release._charge({event: (2 if twice else 1) * count for event, count in planned.items()})
+    branches = [Branch(release, planned) for _ in range(n_branches)]
+    for branch in branches:
+        branch.after_draw = release.after_draw
+    return branches
+
+
+class PaymentIsNext(BaseException):
+    """Ends a fit that has found nothing wrong, with the price that it would pay."""
+
+    def __init__(self, label: str, terms: dict[str, Any]) -> None:
+        super().__init__(label)
+        self.label, self.terms = label, terms
+
+
+class _Gate(PrivacyLedger):
+    def charge(self, label: str, **terms: Any) -> int:
+        raise PaymentIsNext(label, terms)
+
+
+def payment_gate() -> PrivacyLedger:
+    """A ledger that ends a fit with `PaymentIsNext` where it would be charged."""
+    gate = _Gate(epsilon=1e300, delta=1.0 - 2.0**-53, dry_run=True)
+    gate._book.store.forgotten = True  # whoever pays says that noise is simulated
+    return gate

@@ -21,9 +21,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
-from skprivate.privacy._accounting import compose_delta, compose_epsilon, rough_delta
 from skprivate.privacy._events import PrivacyEvent
-from skprivate.privacy._failures import split_failures
+from skprivate.privacy.accounting._composition import (
+    compose_delta,
+    compose_epsilon,
+    rough_delta,
+    split_failures,
+)
 
 FloatArray = NDArray[np.float64]
 Curve = Callable[[float], float]

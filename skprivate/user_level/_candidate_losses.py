@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sklearn import config_context
 from sklearn.base import is_classifier
 
-from skprivate.privacy._warnings import unheard
+from skprivate._messages import unheard
 
 FloatArray = npt.NDArray[np.float64]
 Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable[[Any, Any], Any]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.privacy._cells import Grid, WeightedCells
-from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT, reach_costs
+from skprivate.privacy.draws._quantiles import OCTAVES, UNIT_WEIGHT, Grid, WeightedCells, reach_costs
 
 IntArray = npt.NDArray[np.int64]
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.privacy._warnings import unheard
+from skprivate._messages import unheard
 
 FloatArray = npt.NDArray[np.float64]
 

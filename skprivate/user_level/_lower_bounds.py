@@ -9,8 +9,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 from scipy.stats import binom
 
+from skprivate._messages import member, number, positive
 from skprivate.privacy import Adjacency
-from skprivate.privacy._dialect import member, number, positive
 from skprivate.user_level._planning import _whole
 
 #: Blocks of exchanges that are told apart.

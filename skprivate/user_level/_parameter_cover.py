@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_array
 
-from skprivate.privacy._dialect import must_be, positive
+from skprivate._messages import must_be, positive
 from skprivate.user_level._planning import _whole
 
 FloatArray = npt.NDArray[np.float64]

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skprivate._identifiers import hash_identifiers, identifier_tags
 from skprivate.partitions import Partitions
 from skprivate.privacy import open_branches
+from skprivate.privacy._identifiers import hash_identifiers, identifier_tags
 from skprivate.user_level._descent import adaptive_descent
 from skprivate.user_level._linear_descent import Descent, problems
 from skprivate.user_level._plan import DescentPlan

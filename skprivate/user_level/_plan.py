@@ -16,7 +16,7 @@ from skprivate.privacy import (
     compose_epsilon,
     gaussian_noise_multiplier,
 )
-from skprivate.privacy._account import Whole
+from skprivate.privacy._release import Whole
 from skprivate.user_level._clipping import tail_rank
 from skprivate.user_level._private_range import COARSE_SCALES, FINE_SCALES, SCALES, selection_epsilon
 

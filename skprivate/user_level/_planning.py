@@ -11,8 +11,8 @@ from typing import Literal
 from scipy import integrate
 from scipy.stats import chi
 
+from skprivate._messages import at_least, member, must_be, number, positive
 from skprivate.privacy import Adjacency
-from skprivate.privacy._dialect import at_least, member, must_be, number, positive
 from skprivate.user_level._clipping import tail_rank
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._private_range import FINE_SCALES

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from skprivate._identifiers import refuse_other_index
+from skprivate._messages import delta_number, must_be, positive, unheard, warn_if_large
 from skprivate._validation import validate_data
 from skprivate.privacy import (
     Adjacency,
@@ -22,8 +22,7 @@ from skprivate.privacy import (
     PrivacyUnit,
     open_release,
 )
-from skprivate.privacy._dialect import delta_number, must_be, positive
-from skprivate.privacy._warnings import unheard, warn_if_large
+from skprivate.privacy._identifiers import refuse_other_index
 from skprivate.user_level._planning import _whole
 from skprivate.user_level._private_range import n_bins
 from skprivate.user_level._query_answers import WinsorizedAnswers

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._best_model import BestModelMixin
 from skprivate._labels import read_targets
+from skprivate._messages import unheard
 from skprivate._progress import gather
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import validate_data
@@ -22,7 +23,6 @@ from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorM
 from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyLedger, PrivacyUnit
 from skprivate.privacy._publish import published_copy
-from skprivate.privacy._warnings import unheard
 from skprivate.user_level._candidate_losses import (
     as_numbers,
     known_labels,

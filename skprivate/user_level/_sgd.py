@@ -13,7 +13,7 @@ from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import Partitions, is_partitioned
 from skprivate.privacy import Adjacency, PrivacyUnit, warn_caller
-from skprivate.privacy._account import Whole
+from skprivate.privacy._release import Whole
 from skprivate.user_level._frame import identity
 from skprivate.user_level._functions import Function
 from skprivate.user_level._linear_descent import Descent

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.privacy._cells import Grid
-from skprivate.privacy._quantiles import EIGHTHS, FINE, OCTAVES
+from skprivate.privacy.draws._quantiles import EIGHTHS, FINE, OCTAVES, Grid
 from skprivate.user_level._frame import Frame
 from skprivate.user_level._private_range import scale_counts
 from skprivate.user_level._problems import UserData

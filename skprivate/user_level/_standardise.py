@@ -25,8 +25,7 @@ from skprivate.privacy import (
     PrivacyEvent,
     gaussian_noise_multiplier,
 )
-from skprivate.privacy._cells import WeightedCells
-from skprivate.privacy._quantiles import UNIT_WEIGHT, private_median
+from skprivate.privacy.draws._quantiles import UNIT_WEIGHT, WeightedCells, private_median
 from skprivate.user_level._column_prices import (
     LEAST_PRICE,
     MOST_BEYOND,

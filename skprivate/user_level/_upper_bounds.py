@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from skprivate.privacy._dialect import number, one_of, positive
+from skprivate._messages import number, one_of, positive
 from skprivate.user_level._paper import PaperPlan
 from skprivate.user_level._planning import _whole
 from skprivate.user_level._winsorized_mean import coordinate_epsilon, rotated_radius

@@ -18,7 +18,7 @@ from skprivate.privacy import (
     public_generator,
 )
 from skprivate.privacy._events import count_events
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 from skprivate.utils._checks_replay import NoiseTape, different_changes
 from skprivate.utils._leaves import equal_leaves, leaves
 from skprivate.utils._neighbours import EXTREMES, random_floats

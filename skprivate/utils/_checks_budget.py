@@ -21,7 +21,7 @@ from skprivate.privacy import (
     compose_epsilon,
     public_generator,
 )
-from skprivate.privacy._randomness import SeededBitSource, SystemBitSource
+from skprivate.privacy.noise._bits import SeededBitSource, SystemBitSource
 from skprivate.utils._check_data import (
     CheckData,
     MakeData,

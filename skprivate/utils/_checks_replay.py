@@ -20,7 +20,7 @@ from skprivate.privacy import (
     ZeroConcentratedEvent,
     public_generator,
 )
-from skprivate.privacy._tape import Draw, run_tape
+from skprivate.privacy.draws._tape import Draw, run_tape
 from skprivate.utils._check_data import (
     CheckData,
     MakeData,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from skprivate.privacy._lattice import as_integers, largest
-from skprivate.privacy._tape import Draw
+from skprivate.privacy.draws._tape import Draw
+from skprivate.privacy.noise._lattice import as_integers, largest
 
 #: Draws that add noise to a sum over units.
 NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")

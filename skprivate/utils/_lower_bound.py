@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import beta
 
-from skprivate.privacy import _samplers, _selection
+from skprivate.privacy.noise import _samplers, _selection
 
 
 def epsilon_lower_bound(

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from skprivate._bounds import check_bounds
-from skprivate._identifiers import KEEPS_IDENTIFIER
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy._identifiers import KEEPS_IDENTIFIER
 from skprivate.utils._check_data import CheckData, private_rows
 
 _MOST = float(np.finfo(np.float64).max)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from skprivate.privacy._tape import Draw, run_tape
+from skprivate.privacy.draws._tape import Draw, run_tape
 from skprivate.utils._draw_distance import excess, public_difference
 from skprivate.utils._leaves import equal_leaves, leaves
 

@@ -14,9 +14,10 @@ from skprivate import MetricPrivatizer, RandomBagRegressor, UserLevelMean
 from skprivate.audit import DrawAudit, audit_draws, audit_estimator
 from skprivate.audit._draw_laws import law_tests_of, permute_and_flip_law, uniforms
 from skprivate.audit._draw_loss import pair_loss
-from skprivate.privacy import GaussianEvent, Repetitions, _draws, open_release, plan_search, select_repeatedly
-from skprivate.privacy._randomness import BitSource, bit_source
-from skprivate.privacy._tape import Draw, run_tape
+from skprivate.privacy import GaussianEvent, Repetitions, open_release, plan_search, select_repeatedly
+from skprivate.privacy.draws import _draws
+from skprivate.privacy.draws._tape import Draw, run_tape
+from skprivate.privacy.noise._bits import BitSource, bit_source
 from skprivate.utils._replay import Recording
 from skprivate.utils.estimator_checks import half_noise
 

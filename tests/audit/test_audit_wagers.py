@@ -9,7 +9,7 @@ from skprivate.audit._forecasts import N_EXPERTS, Forecaster, _steps
 from skprivate.audit._game import Fits, Game, Player, Stated
 from skprivate.audit._wagers import Forecast, Wagers, claimed_curve, ratios
 from skprivate.privacy import GaussianEvent, PureEvent
-from skprivate.privacy._gaussian_curve import gaussian_delta
+from skprivate.privacy.accounting._gaussian import gaussian_delta
 
 MU, DELTA = 0.3, 0.05
 

@@ -61,7 +61,7 @@ from skprivate.privacy import (
     open_release,
     public_generator,
 )
-from skprivate.privacy._understated import understated
+from skprivate.privacy._publish import understated
 from skprivate.utils.estimator_checks import default_data
 
 SECRET, NUMBER = "secret-hamlet-4711", 123456.7890625

@@ -24,7 +24,7 @@ from skprivate.metric._grid_flows import (
 )
 from skprivate.partitions import Blocks
 from skprivate.privacy import PureEvent, open_release, public_generator
-from skprivate.privacy._tape import Draw, run_tape
+from skprivate.privacy.draws._tape import Draw, run_tape
 from skprivate.utils._draw_distance import _edges, _transport_at_least, excess
 from skprivate.utils.estimator_checks import Neighbour, check_mechanism
 

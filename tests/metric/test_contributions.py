@@ -16,7 +16,7 @@ from skprivate.metric._hierarchy_release import BinaryHierarchy, BoxedHierarchy
 from skprivate.metric._private_bounds import PrivateBounds
 from skprivate.privacy import open_release, public_generator
 from skprivate.privacy._events import count_events
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 from tests.metric._hat_measures import HatMoments
 
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1e-308, 1.0, 1 - 2**-53, 1 + 2**-52, 1 / 3, 1e308, -1.7e308, 2.0**-60]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivate.privacy import BudgetExceededError, open_release, public_generator
-from skprivate.privacy._channel import channel_price, quantise_channel
-from skprivate.privacy._net import net_costs, net_lattice
+from skprivate.privacy.draws._channels import channel_price, quantise_channel
+from skprivate.privacy.draws._metric import net_costs, net_lattice
 from tests.privacy._scripted_bits import CONTEXT
 
 

@@ -20,7 +20,7 @@ from skprivate.metric._grid_flows import (
     steps_per_distance,
 )
 from skprivate.privacy import open_release, public_generator
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 from tests.metric._hat_measures import (
     HatMoments,
     fit_moments,

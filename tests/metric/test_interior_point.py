@@ -20,7 +20,7 @@ from skprivate.metric._interior_point import (
     levelled_bound,
     optimal_channel,
 )
-from skprivate.privacy._channel import channel_price, quantise_channel
+from skprivate.privacy.draws._channels import channel_price, quantise_channel
 from tests.metric._linear_programme import essential_pairs, programme
 
 

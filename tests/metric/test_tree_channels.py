@@ -12,7 +12,7 @@ from skprivate.metric import MetricPrivatizer
 from skprivate.metric._channels import affordable, expected_loss
 from skprivate.metric._exponential import best_exponential_channel
 from skprivate.metric._tree_channels import Tree, loss_bound, optimal_tree_channel
-from skprivate.privacy._channel import channel_price, quantise_channel
+from skprivate.privacy.draws._channels import channel_price, quantise_channel
 from tests.metric._linear_programme import programme
 
 

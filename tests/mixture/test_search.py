@@ -24,7 +24,7 @@ from skprivate.mixture._search import (
 from skprivate.mixture._selection import ErrorWeights, selection_event
 from skprivate.privacy import open_release
 from skprivate.privacy._events import count_events
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 
 PLAIN = ErrorWeights(1, 1, 1)
 

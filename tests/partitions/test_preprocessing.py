@@ -24,7 +24,7 @@ from skprivate.preprocessing import (
     PrivateStandardScaler,
 )
 from skprivate.privacy import public_generator
-from skprivate.privacy._cells import WeightedCells, merge_cells, weigh
+from skprivate.privacy.draws._quantiles import WeightedCells, merge_cells, weigh
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning"),

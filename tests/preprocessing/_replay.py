@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 
 
 class Recording:

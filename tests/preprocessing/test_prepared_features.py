@@ -8,7 +8,7 @@ from _replay import Recording, share
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency, BoundedRangeEvent
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._standard_plan import plan_standardisation
 

@@ -17,7 +17,7 @@ from skprivate import PrivacyLedger, UserLevelSGDRegressor
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler, TooFewUnitsWarning
 from skprivate.preprocessing._moments import ColumnMoments
 from skprivate.privacy import Adjacency, BudgetExceededError, GaussianEvent, PureEvent
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 
 SEEDS = range(5)
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from skprivate.privacy._randomness import BitSource
+from skprivate.privacy.noise._bits import BitSource
 
 CONTEXT = Context(prec=120, Emin=-(10**9), Emax=10**9)
 

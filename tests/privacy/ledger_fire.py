@@ -22,7 +22,7 @@ from ledger_workers import reserve
 
 from skprivate import UserLevelMean
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, open_release
-from skprivate.privacy._randomness import SystemBitSource
+from skprivate.privacy.noise._bits import SystemBitSource
 
 EPSILON, DELTA = 0.01, 1e-8
 _X = np.linspace(0, 1, 100).reshape(50, 2)

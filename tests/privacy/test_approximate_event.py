@@ -26,8 +26,8 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
     open_release,
 )
-from skprivate.privacy._accounting import rho_total, within_budget
-from skprivate.privacy._ledger_units import grouped
+from skprivate.privacy.accounting._composition import rho_total, within_budget
+from skprivate.privacy.ledger._prices import grouped
 
 EVENT = ApproximateEvent(0.5, 1e-5)
 

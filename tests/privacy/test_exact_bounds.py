@@ -17,10 +17,6 @@ from skprivate.privacy import (
     LaplaceEvent,
     PureEvent,
     ZeroConcentratedEvent,
-    _accounting,
-    _gaussian_curve,
-    _loss_distribution,
-    _zcdp,
     compose_delta,
     compose_epsilon,
     epsilon_of_rho,
@@ -29,6 +25,9 @@ from skprivate.privacy import (
     open_release,
     rho_of_epsilon,
 )
+from skprivate.privacy.accounting import _composition as _accounting
+from skprivate.privacy.accounting import _gaussian as _gaussian_curve
+from skprivate.privacy.accounting import _loss_distribution, _zcdp
 
 DELTAS = [1e-3, 1e-9, 1e-12, 1e-15, 1e-20, 1e-100, 1e-300]
 small_deltas = st.floats(-300, -0.5).map(lambda x: 10.0**x)

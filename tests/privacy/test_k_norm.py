@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.interpolate import CubicSpline
 
-from skprivate.privacy import _k_norm as k_norm
 from skprivate.privacy import open_release
-from skprivate.privacy._exact import below, enclose_power_exp, enclose_product
-from skprivate.privacy._randomness import bit_source
-from skprivate.privacy._samplers import discrete_gaussians
+from skprivate.privacy.draws import _metric as k_norm
+from skprivate.privacy.noise._bits import bit_source
+from skprivate.privacy.noise._samplers import below, discrete_gaussians, enclose_power_exp, enclose_product
 from tests.privacy._scripted_bits import CONTEXT, ScriptedSource, exp
 
 

@@ -19,7 +19,7 @@ from skprivate.privacy import (
     PureEvent,
     compose_epsilon,
 )
-from skprivate.privacy._account import price_of_plan
+from skprivate.privacy._release import price_of_plan
 from skprivate.utils.discovery import all_estimators
 
 X = np.linspace(-1, 1, 60)[:, None]

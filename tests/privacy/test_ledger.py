@@ -31,7 +31,7 @@ from skprivate.privacy import (
     open_release,
     rho_of_epsilon,
 )
-from skprivate.privacy._ledger_rules import exact, round_down, round_up
+from skprivate.privacy.ledger._prices import exact, round_down, round_up
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -386,13 +386,13 @@ def test_eight_processes_create_one_ledger(tmp_path):
 
 _KILLED = """
 import os, signal, sys
-from skprivate.privacy._ledger import PrivacyLedger
+from skprivate.privacy.ledger._ledger import PrivacyLedger
 ledger = PrivacyLedger.open(sys.argv[1])
 entry = ledger.charge("Killed", epsilon=0.5, delta=1e-7, rho=None, unit="row", adjacency="add-remove",
                        events=[{"kind": "laplace"}], simulated=False)
 if sys.argv[2] == "after the price":
     os.kill(os.getpid(), signal.SIGKILL)
-from skprivate.privacy._ledger_journal import record
+from skprivate.privacy.ledger._store import record
 with ledger._book.transaction(write=True) as (journal, state):
     journal.append(record(state.last, {"kind": "close", "id": entry, "epsilon": 0.0, "events": [], "closed": "now"}))
     os.kill(os.getpid(), signal.SIGKILL)
@@ -473,7 +473,7 @@ def test_memory_is_refused_in_a_forked_process():
     ledger = PrivacyLedger(epsilon=1.0)
     code = (
         "import os, sys\n"
-        "from skprivate.privacy._ledger import PrivacyLedger\n"
+        "from skprivate.privacy.ledger._ledger import PrivacyLedger\n"
         "ledger = PrivacyLedger(epsilon=1.0)\n"
         "if os.fork() == 0:\n"
         "    try:\n"
@@ -491,7 +491,7 @@ def test_memory_is_refused_in_a_forked_process():
 def test_a_fork_does_not_inherit_a_held_lock(tmp_path):
     code = (
         "import os, sys, threading\n"
-        "from skprivate.privacy._ledger import PrivacyLedger\n"
+        "from skprivate.privacy.ledger._ledger import PrivacyLedger\n"
         "ledger = PrivacyLedger(sys.argv[1], epsilon=1.0)\n"
         "held, done = threading.Event(), threading.Event()\n"
         "def hold():\n"
@@ -597,7 +597,7 @@ def test_a_file_of_another_format_or_none_is_refused(tmp_path):
 
 def test_a_busy_ledger_says_so(tmp_path, monkeypatch):
     ledger = PrivacyLedger(tmp_path / "study.ledger", epsilon=1.0)
-    monkeypatch.setattr("skprivate.privacy._ledger_store.BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr("skprivate.privacy.ledger._store.BUSY_TIMEOUT", 0.05)
     with ledger._book.transaction(write=True), pytest.raises(TimeoutError, match="busy"):
         reserve(ledger, 0.1)
     reserve(ledger, 0.1)

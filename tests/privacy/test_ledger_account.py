@@ -30,8 +30,7 @@ from skprivate.privacy import (
     open_release,
     rho_of_epsilon,
 )
-from skprivate.privacy._ledger_rules import Price
-from skprivate.privacy._ledger_units import converted, grouped
+from skprivate.privacy.ledger._prices import Price, converted, grouped
 
 # Units --------------------------------------------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ from ledger_workers import reserve
 
 from skprivate import cli
 from skprivate.privacy import DamagedLedgerError, PrivacyLedger
-from skprivate.privacy import _ledger_journal as chain
-from skprivate.privacy._ledger_journal import Record, record
+from skprivate.privacy.ledger import _store as chain
+from skprivate.privacy.ledger._store import Record, record
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])}
@@ -128,7 +128,7 @@ def test_what_may_only_be_read_is_read_and_not_written(tmp_path, what):
 def short_chain(monkeypatch):
     """Checkpoints every ten records."""
     monkeypatch.setattr(chain, "CHECKPOINT_EVERY", 10)
-    monkeypatch.setattr("skprivate.privacy._ledger_book.CHECKPOINT_EVERY", 10)
+    monkeypatch.setattr("skprivate.privacy.ledger._book.CHECKPOINT_EVERY", 10)
 
 
 @pytest.mark.parametrize("flips", [100, pytest.param(1000, marks=pytest.mark.slow)])

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 
 from skprivate import UserLevelMean
 from skprivate.privacy import PrivacyLedger
-from skprivate.privacy._ledger_shown import shown
+from skprivate.privacy.ledger._entries import shown
 
 SECRET = 8675309.25
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import skprivate as sp
 from skprivate.model_selection import UserKFold, fit_folds
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, open_release, public_generator
-from skprivate.privacy._ledger import _handle
-from skprivate.privacy._ledger_rules import NOTHING, Totals
+from skprivate.privacy.ledger._ledger import _handle
+from skprivate.privacy.ledger._prices import NOTHING, Totals
 
 REASON = "dealt by a keyed hash of the identifier, which exchanged users keep"
 ADD = {"unit": "user", "adjacency": "add-remove"}
@@ -194,8 +194,8 @@ def test_parts_across_checkpoints(tmp_path, monkeypatch, seed, every):
     terms = {"composition": ("basic", "filter")[seed % 2], **(ADD, REPLACE)[seed // 2]}
     terms |= {"epsilon": 6.0, "delta": 1e-3, "rows_per_user": 2}
     twin = PrivacyLedger(**terms)
-    for module in ("_ledger_journal", "_ledger_book"):
-        monkeypatch.setattr(f"skprivate.privacy.{module}.CHECKPOINT_EVERY", every)
+    for module in ("_store", "_book"):
+        monkeypatch.setattr(f"skprivate.privacy.ledger.{module}.CHECKPOINT_EVERY", every)
     live = PrivacyLedger(path, **terms)
     pots, opened, quick = [(live, twin)], [], 0
 

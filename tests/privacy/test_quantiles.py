@@ -11,8 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skprivate.privacy import BoundedRangeEvent, BudgetExceededError, PrivacyLedger, open_release
-from skprivate.privacy._cells import Grid, WeightedCells, unit_means, weigh
-from skprivate.privacy._quantiles import (
+from skprivate.privacy.draws._quantiles import (
     COARSE,
     EIGHTHS,
     FINE,
@@ -21,6 +20,8 @@ from skprivate.privacy._quantiles import (
     ROW_WEIGHT,
     UNIT_WEIGHT,
     USER_WEIGHT,
+    Grid,
+    WeightedCells,
     median_costs,
     private_centre,
     private_median,
@@ -29,9 +30,11 @@ from skprivate.privacy._quantiles import (
     quantile_levels,
     reach_costs,
     split_costs,
+    unit_means,
     units_beyond,
+    weigh,
 )
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 
 ANY = st.floats(allow_nan=False) | st.sampled_from([0.0, -0.0, 5e-324, 1e300, -1e300, 2.0**-64, 1.0, 1.0])
 

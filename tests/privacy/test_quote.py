@@ -37,7 +37,7 @@ from skprivate.privacy import (
     forbid_simulated_noise,
     open_release,
 )
-from skprivate.privacy._randomness import public_generator
+from skprivate.privacy.noise._bits import public_generator
 
 RNG = public_generator(1)
 X = RNG.uniform(-1, 1, size=(480, 2))

@@ -30,8 +30,8 @@ from skprivate.privacy import (
     search_epsilon,
     select_repeatedly,
 )
-from skprivate.privacy._randomness import bit_source
-from skprivate.privacy._search_curve import evaluation_of, search_curve
+from skprivate.privacy.noise._bits import bit_source
+from skprivate.privacy.search._curve import evaluation_of, search_curve
 
 LAWS = [
     Repetitions("poisson", 1.3),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skprivate.privacy import _randomness
-from skprivate.privacy._randomness import BitSource, bit_source, public_generator
+from skprivate.privacy.noise import _bits as _randomness
+from skprivate.privacy.noise._bits import BitSource, bit_source, public_generator
 
 N_BULK = 4 * _randomness._DIRECT_BYTES
 

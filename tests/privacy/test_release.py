@@ -160,7 +160,7 @@ def test_a_budget_split_in_floating_point_fits():
 
 
 def test_nothing_is_drawn_over_budget(monkeypatch):
-    from skprivate.privacy import _samplers, _selection
+    from skprivate.privacy.noise import _samplers, _selection
 
     one = release(epsilon=1.0)
     one.laplace(0.0, sensitivity=1.0, epsilon=0.9)
@@ -194,7 +194,7 @@ def test_a_plan_is_paid_once_and_more_than_planned_is_refused():
 
 
 def test_ledger_is_charged_before_the_draw(monkeypatch):
-    from skprivate.privacy import _samplers
+    from skprivate.privacy.noise import _samplers
 
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-6, unit="row")
     seen = []

@@ -24,7 +24,7 @@ from skprivate.privacy import (
     epsilon_of_risk,
     open_release,
 )
-from skprivate.privacy._randomness import public_generator
+from skprivate.privacy.noise._bits import public_generator
 
 RATES = np.array([1e-6, 1e-4, 0.01, 0.1, 0.3, 0.5, 0.9, 0.999])
 

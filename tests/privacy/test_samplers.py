@@ -11,10 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skprivate.privacy import _samplers
-from skprivate.privacy._exact import below_exp, exp_floor, geometric_quantile
-from skprivate.privacy._randomness import bit_source
-from skprivate.privacy._samplers import discrete_gaussian, discrete_laplace, integer_noise
+from skprivate.privacy.noise import _samplers
+from skprivate.privacy.noise._bits import bit_source
+from skprivate.privacy.noise._samplers import (
+    below_exp,
+    discrete_gaussian,
+    discrete_laplace,
+    exp_floor,
+    geometric_quantile,
+    integer_noise,
+)
 
 # A statistical test below fails by chance with this probability; there are fewer than 100 of them.
 P_FALSE = 1e-8

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skprivate.privacy import _selection
-from skprivate.privacy._randomness import bit_source
-from skprivate.privacy._selection import (
+from skprivate.privacy.noise import _selection
+from skprivate.privacy.noise._bits import bit_source
+from skprivate.privacy.noise._selection import (
     binomial_exp,
     exponential_select,
     exponential_select_rows,

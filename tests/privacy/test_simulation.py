@@ -141,7 +141,9 @@ def test_a_file_refuses_seeded_noise(tmp_path, monkeypatch):
     path = tmp_path / "study.ledger"
     ledger = PrivacyLedger(path, epsilon=10.0)
     draw(ledger, None)
-    monkeypatch.setattr("skprivate.privacy._samplers.integer_noise", None)  # nothing is drawn, or this fails
+    monkeypatch.setattr(
+        "skprivate.privacy.noise._samplers.integer_noise", None
+    )  # nothing is drawn, or this fails
     for opened in (ledger, PrivacyLedger.open(path)):
         with pytest.raises(SimulatedNoiseError, match=r"Draw: random_state must be None .*simulation=True"):
             draw(opened, 0)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
-from skprivate.privacy._cells import WeightedCells
-from skprivate.privacy._quantiles import FINE, median_costs
-from skprivate.privacy._randomness import SeededBitSource
-from skprivate.privacy._selection import exponential_select, permute_and_flip_select
+from skprivate.privacy.draws._quantiles import FINE, WeightedCells, median_costs
+from skprivate.privacy.noise._bits import SeededBitSource
+from skprivate.privacy.noise._selection import exponential_select, permute_and_flip_select
 from skprivate.user_level._frame import identity
 from skprivate.user_level._losses import LogisticLoss
 from skprivate.user_level._problems import Objective, UserData

@@ -20,7 +20,7 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
     open_release,
 )
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor, _descent_rules
 from skprivate.user_level._descent import adaptive_descent, project
 from skprivate.user_level._linear_descent import Descent

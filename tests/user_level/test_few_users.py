@@ -14,7 +14,7 @@ from variant_data import AbsoluteLoss
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency, compose_epsilon, gaussian_noise_multiplier, public_generator
-from skprivate.privacy._quantiles import OCTAVES, UNIT_WEIGHT
+from skprivate.privacy.draws._quantiles import OCTAVES, UNIT_WEIGHT
 from skprivate.user_level._column_reach import reach_of_column
 from skprivate.user_level._frame import Frame
 from skprivate.user_level._losses import LogisticLoss, MultinomialLoss, SmoothedHingeLoss, SquaredLoss

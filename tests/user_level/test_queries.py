@@ -15,7 +15,7 @@ from skprivate.privacy import (
     PrivacyLedger,
     compose_epsilon,
 )
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 from skprivate.user_level import UserLevelQueries
 from skprivate.user_level._query_answers import WinsorizedAnswers
 from skprivate.utils._replay import replay

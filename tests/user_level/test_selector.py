@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 
 from skprivate.privacy import PrivacyLedger, PureEvent, open_release
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 from skprivate.user_level import UserLevelSelector
 from skprivate.user_level._candidate_losses import user_losses
 from skprivate.user_level._user_selection import MeanSelection, VoteSelection, vote_counts

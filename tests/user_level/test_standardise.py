@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.partitions import InMemory
 from skprivate.privacy import Adjacency, compose_epsilon, public_generator
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 from skprivate.user_level._column_prices import MOST_BEYOND, REACH_CANDIDATES
 from skprivate.user_level._frame import Frame
 from skprivate.user_level._plan import Terms

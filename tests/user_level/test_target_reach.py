@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency
-from skprivate.privacy._quantiles import EIGHTHS, OCTAVES, UNIT_WEIGHT
+from skprivate.privacy.draws._quantiles import EIGHTHS, OCTAVES, UNIT_WEIGHT
 from skprivate.user_level._column_reach import least_reach, reach_of_column
 from skprivate.user_level._frame import TARGET_REACH
 from skprivate.user_level._plan import Terms

@@ -14,7 +14,7 @@ from scipy.linalg import hadamard
 from scipy.stats import chisquare
 
 from skprivate.privacy import open_release
-from skprivate.privacy._tape import run_tape
+from skprivate.privacy.draws._tape import run_tape
 from skprivate.user_level._private_range import (
     SCALES,
     _runs,

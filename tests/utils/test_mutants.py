@@ -19,7 +19,7 @@ from skprivate import (
     UserLevelMean,
 )
 from skprivate.privacy import _contributions, public_generator
-from skprivate.privacy._draws import Draws
+from skprivate.privacy.draws._draws import Draws
 from skprivate.utils import estimator_checks as checks
 
 _RNG = public_generator(0)

@@ -1,0 +1,149 @@
+"""Words of errors and warnings: the parameter, what is allowed, what was got, at the caller's line."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from decimal import ROUND_CEILING, Context, Decimal
+from enum import StrEnum
+from fractions import Fraction
+from numbers import Real
+from typing import Any, TypeVar
+
+import numpy as np
+
+Member = TypeVar("Member", bound=StrEnum)
+
+
+def must_be(name: str, allowed: str, got: Any, advice: str = "") -> str:
+    """A message; ``got`` is public: a parameter, a type or a shape, and never a value of private rows."""
+    return f"{name} must be {allowed}, got {got!r}." + (f" {advice}" if advice else "")
+
+
+def one_of(values: Iterable[Any]) -> str:
+    """Allowed values in words."""
+    return "one of " + ", ".join(repr(str(value)) for value in values)
+
+
+def member(kind: type[Member], name: str, value: Any) -> Member:
+    """A member of an enumeration by its value, or an error that lists them."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise ValueError(must_be(name, one_of(kind), value)) from None
+
+
+def number(name: str, value: Any, allowed: str, holds: Callable[[float], bool]) -> float:
+    """A finite float for which ``holds``, or an error that says what is allowed."""
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        raise TypeError(must_be(name, allowed, value))
+    result = float(value)
+    if isinstance(value, Decimal | Fraction) and math.isfinite(result) and Fraction(repr(result)) > value:
+        result = math.nextafter(result, -math.inf)  # a budget is never more than was stated
+    if not (math.isfinite(result) and holds(result)):
+        raise ValueError(must_be(name, allowed, value))
+    return result + 0.0  # no negative zero
+
+
+def at_least(name: str, value: Any, least: float) -> None:
+    """Refuse numbers below ``least``; infinity is none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(must_be(name, f"a number >= {least}", value))
+    if not float(value) >= least:
+        raise ValueError(must_be(name, f"at least {least}", value))
+
+
+def positive(name: str, value: Any) -> float:
+    """A positive finite number."""
+    return number(name, value, "a positive finite number", lambda result: result > 0)
+
+
+def delta_number(value: Any, name: str = "delta") -> float:
+    """A number in [0, 1)."""
+    return number(name, value, "a number in [0, 1)", lambda result: 0 <= result < 1)
+
+
+def rounded_up(value: float, digits: int = 6) -> str:
+    """A price in few digits, at least what it is."""
+    if not math.isfinite(value):
+        return str(value)
+    shown = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(float(value))))
+    # A subnormal float has fewer digits, and would print as less than it is.
+    return f"{float(shown):.{digits}g}" if float(shown) > 1e-300 or shown == 0 else f"{shown:g}"
+
+
+#: Frames of these packages are not the caller's.
+_OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent")
+
+
+class LargeDeltaWarning(UserWarning):
+    """δ is at least one over the number of units: it may be spent on publishing one of them as it is."""
+
+
+class LedgerUnitWarning(UserWarning):
+    """A ledger took its unit of account from a release that protects less than a row."""
+
+
+class TooFewUnitsWarning(UserWarning):
+    """There are too few rows or users for the budget: what was released hardly depends on the data."""
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the first line outside this package and scikit-learn: the user's.
+
+    Parameters
+    ----------
+    message : str
+        Made from public numbers and released values only.
+    category : type
+        A subclass of Warning.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skprivate.privacy import warn_caller
+    >>> with warnings.catch_warnings(record=True) as seen:
+    ...     warnings.simplefilter("always")
+    ...     warn_caller("too few users", UserWarning)
+    >>> str(seen[0].message)
+    'too few users'
+    """
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Show no warnings of code that sees private rows: they would say something about whoever has them."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def warn_if_large(delta: float, n_units: int | None, unit: str, label: str = "") -> None:
+    """Warn where δ is at least 1/n; ``n_units`` is None where that number is private, and nothing is said then."""
+    if n_units is not None and delta * n_units >= 1:
+        who = f"{label}: " if label else ""
+        warn_caller(
+            f"{who}delta must be far below 1/n to protect each {unit}, got delta = {delta:g} with n = {n_units}: a "
+            f"mechanism that publishes one {unit} picked at random as it is would be allowed. Use a delta below "
+            f"1/n^1.1 = {n_units**-1.1:.1g}.",
+            LargeDeltaWarning,
+        )
+
+
+def warn_if_too_few(n_units: float | None, needed: float, unit: str, name: str, n_columns: int) -> None:
+    """Warn if fewer units than ``needed`` are there, by a public number or a released one; None says nothing."""
+    if n_units is not None and n_units < needed:
+        found = f"{'about ' if isinstance(n_units, float) else ''}{round(n_units)} {unit}s"
+        warn_caller(
+            f"{found} are too few: {name} needs about {math.ceil(needed)} for {n_columns} column(s) at this budget, "
+            "and what it released hardly depends on the data. Raise epsilon, take fewer columns, or pass public bounds "
+            "(bounds=).",
+            TooFewUnitsWarning,
+        )

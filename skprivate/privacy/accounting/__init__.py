@@ -1,0 +1,1 @@
+"""Accounting: composition of events, zero-concentrated privacy, Gaussian curves, loss distributions."""

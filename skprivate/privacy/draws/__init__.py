@@ -1,0 +1,1 @@
+"""Draws: a statistic, its noise and its event in one call."""

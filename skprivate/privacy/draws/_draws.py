@@ -1,0 +1,447 @@
+"""The draws: noise and selection whose scale and whose price come from the same call.
+
+`Draws` is what a release and its branches share. Each method checks its input, works out the lattice and the price,
+pays, and only then draws. Integers are noised as they are; real values are rounded to a lattice first. In both
+cases exact integer noise is added to integers, so no guarantee rests on floating-point tails (docs/design.md).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import accumulate
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skprivate.privacy._contributions import add_exactly
+from skprivate.privacy._events import (
+    BoundedRangeEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyEvent,
+    PureEvent,
+    ZeroConcentratedEvent,
+)
+from skprivate.privacy.draws._channels import FlowDraws
+from skprivate.privacy.draws._metric import MetricDraws
+from skprivate.privacy.draws._tape import Draw, Tape
+from skprivate.privacy.noise import _samplers, _selection
+from skprivate.privacy.noise._bits import BitSource
+from skprivate.privacy.noise._lattice import (
+    WIDER,
+    FloatArray,
+    IntArray,
+    IntegerLattice,
+    Lattice,
+    as_integers,
+    check_positive,
+    finite,
+    gaussian_lattice,
+    integer_gaussian_lattice,
+    integer_laplace_lattice,
+    integers,
+    laplace_lattice,
+    rational,
+    selection_costs,
+    selection_rate,
+    snap,
+)
+
+SelectionRule = Literal["exponential", "permute-and-flip"]
+
+# Narrower noise is widened to this: it is 0 but for a probability of e^-1048576.
+_LEAST_SCALE = Fraction(1, 2**20)
+
+
+class Draws(MetricDraws, FlowDraws):
+    """Everything that may be drawn on private data."""
+
+    #: Called after each draw with the number of its events, so that progress is seen. Not inherited by the branches of
+    #: `select_repeatedly`, whose number is a secret.
+    after_draw: Callable[[int], None] | None = None
+    delta: float
+    #: Whether draws are made for the sake of their prices: no private statistic is looked at, all are zeros.
+    dry_run: bool
+    _source: BitSource
+    _tape: Tape | None
+
+    def _charge(self, events: dict[PrivacyEvent, int]) -> None:
+        """Pay for ``events``, or raise; nothing has been drawn before this returns."""
+        raise NotImplementedError
+
+    def laplace(
+        self,
+        value: ArrayLike,
+        *,
+        sensitivity: float,
+        epsilon: float,
+        norm: Literal["l1", "linf"] = "l1",
+        step: float = 1.0,
+    ) -> Any:
+        """Add Laplace noise of scale ``sensitivity / epsilon`` to every number.
+
+        Parameters
+        ----------
+        value : float, int or array-like
+            The private statistic; its length is public. Integers, of any size, count steps and are used exactly:
+            exact sums of integer contributions (`exact_sum`) keep a sensitivity that float64 sums do not. Floats are
+            rounded to a lattice; that float64 computes the same for all other units is then the caller's claim.
+        sensitivity : float
+            Largest change of ``value`` between neighbours, in ``norm``.
+        epsilon : float
+            Price: of the whole vector ("l1"), or of each coordinate ("linf").
+        norm : {"l1", "linf"}
+        step : float, default=1
+            What one unit of an integer ``value`` stands for; a power of two. The result is in the units of ``step``.
+
+        Returns
+        -------
+        float or ndarray of float64
+            The noisy value, of the same shape.
+        """
+        if norm not in ("l1", "linf"):
+            raise ValueError(f"norm must be 'l1' or 'linf', got {norm!r}.")
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        exact = as_integers(value)
+        size = np.size(value)
+        coordinates = size if norm == "l1" else 1
+        if norm == "linf":
+            events: dict[PrivacyEvent, int] = {LaplaceEvent(epsilon): max(size, 1)}
+        else:
+            events = {LaplaceEvent(epsilon) if size == 1 else PureEvent(epsilon, "Laplace"): 1}
+        if exact is None:
+            return self._noisy_reals(
+                "laplace",
+                value,
+                sensitivity,
+                norm,
+                events,
+                laplace_lattice(sensitivity, epsilon, coordinates),
+            )
+        lattice = integer_laplace_lattice(sensitivity, epsilon, coordinates)
+        return self._noisy_integers("laplace", exact, sensitivity, norm, events, lattice, step)
+
+    def gaussian(
+        self, value: ArrayLike, *, sensitivity: float, noise_multiplier: float, step: float = 1.0
+    ) -> Any:
+        """Add Gaussian noise of standard deviation ``sensitivity * noise_multiplier`` to every number.
+
+        Parameters
+        ----------
+        value : float, int or array-like
+            As in `laplace`.
+        sensitivity : float
+            Largest ℓ2 change of ``value`` between neighbours.
+        noise_multiplier : float
+            Standard deviation per unit of sensitivity; the price is
+            ``GaussianEvent(noise_multiplier, size=value.size)``.
+        step : float, default=1
+            As in `laplace`.
+
+        Returns
+        -------
+        float or ndarray of float64
+            The noisy value, of the same shape.
+        """
+        self._require_delta("Gaussian noise")
+        check_positive(sensitivity=sensitivity, noise_multiplier=noise_multiplier)
+        exact = as_integers(value)
+        size = np.size(value)
+        events: dict[PrivacyEvent, int] = {GaussianEvent(noise_multiplier, max(size, 1)): 1}
+        if exact is None:
+            lattice = gaussian_lattice(sensitivity, noise_multiplier, size)
+            return self._noisy_reals("gaussian", value, sensitivity, "l2", events, lattice)
+        fine = integer_gaussian_lattice(sensitivity, noise_multiplier, size)
+        return self._noisy_integers("gaussian", exact, sensitivity, "l2", events, fine, step)
+
+    def discrete_laplace(self, counts: ArrayLike, *, sensitivity: int, epsilon: float) -> IntArray:
+        """Add discrete Laplace noise to integers: ``P(k) ∝ exp(−epsilon·|k| / sensitivity)``.
+
+        Parameters
+        ----------
+        counts : array-like of int
+        sensitivity : int
+            Largest ℓ1 change of ``counts`` between neighbours.
+        epsilon : float
+            Price of the whole vector, pure.
+
+        Returns
+        -------
+        ndarray of int64, same shape
+            Python integers where int64 does not hold them.
+        """
+        array = integers(counts)
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        scale = rational(sensitivity) / rational(epsilon) * WIDER
+        return self._noisy_counts(
+            "laplace", array, sensitivity, "l1", {PureEvent(epsilon, "discrete Laplace"): 1}, scale
+        )
+
+    def discrete_gaussian(self, counts: ArrayLike, *, sensitivity: float, rho: float) -> IntArray:
+        """Add discrete Gaussian noise to integers, σ² = sensitivity² / (2 rho).
+
+        Parameters
+        ----------
+        counts : array-like of int
+        sensitivity : float
+            Largest ℓ2 change of ``counts`` between neighbours.
+        rho : float
+            Price of the whole vector in zCDP (Canonne, Kamath and Steinke 2020, theorem 4).
+
+        Returns
+        -------
+        ndarray of int64, same shape
+            Python integers where int64 does not hold them.
+        """
+        self._require_delta("discrete Gaussian noise")
+        array = integers(counts)
+        check_positive(sensitivity=sensitivity, rho=rho)
+        scale = rational(sensitivity) * Fraction(1 / math.sqrt(2 * rho)) * WIDER
+        return self._noisy_counts(
+            "gaussian", array, sensitivity, "l2", {ZeroConcentratedEvent(rho, "discrete Gaussian"): 1}, scale
+        )
+
+    def select(
+        self,
+        scores: ArrayLike,
+        *,
+        sensitivity: float,
+        epsilon: float,
+        rule: SelectionRule = "exponential",
+        monotone: bool = False,
+        multiplicity: Sequence[int] | None = None,
+        locate: Callable[[int, int], Any] | None = None,
+    ) -> Any:
+        """Choose an index with a high score.
+
+        Parameters
+        ----------
+        scores : array-like of float or int, shape (n_candidates,)
+            Integers are used exactly.
+        sensitivity : float
+            Largest change of one score between neighbours.
+        epsilon : float
+            Price. "exponential" draws P ∝ exp(ε·score/(2·sensitivity)), "permute-and-flip" (McKenna and Sheldon
+            2020) uses the same exponents and never has a lower expected score.
+        rule : {"exponential", "permute-and-flip"}
+        monotone : bool
+            Whether between neighbours all scores change in the same direction; halves the sensitivity.
+        multiplicity : sequence of int, optional
+            Number of candidates that share each score; a uniform member of the category is drawn as well. Where
+            the categories are runs of an ordered list of candidates they stand in its order.
+        locate : callable, optional
+            Turns (category, member) into the candidate itself. How candidates fall into categories depends on
+            private data; the candidate does not, and is what may be released.
+
+        Returns
+        -------
+        int, or (int, int) with ``multiplicity``, or what ``locate`` returns
+            The index, or (category, member), or the candidate.
+        """
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        costs, steps = selection_costs(scores, sensitivity, epsilon)
+        if costs.ndim != 1 or costs.size == 0:
+            raise ValueError(f"scores must have shape (n_candidates,), got {costs.shape}.")
+        if rule == "exponential":
+            event: PrivacyEvent = BoundedRangeEvent(epsilon)
+            choose: Callable[..., tuple[int, int]] = _selection.exponential_select
+        elif rule == "permute-and-flip":
+            event, choose = PureEvent(epsilon, "permute-and-flip"), _selection.permute_and_flip_select
+        else:
+            raise ValueError(f"rule must be 'exponential' or 'permute-and-flip', got {rule!r}.")
+        _selection.check_selection(costs, multiplicity, rule)
+        rate = selection_rate(epsilon, steps, monotone)
+        if multiplicity is None and locate is not None:
+            raise ValueError("multiplicity must be given with locate, got None.")
+        options = {
+            "rule": rule,
+            "monotone": monotone,
+            "multiplicity": multiplicity,
+            "located": locate is not None,
+        }
+
+        def categories() -> list[int]:
+            return [self._choose(choose, costs, rate, multiplicity)[0]]
+
+        draw = Draw("select", np.asarray(scores), sensitivity, "linf", {event: 1}, None, options, categories)
+
+        def sample(_: NDArray[Any]) -> Any:
+            category, member = self._choose(choose, costs, rate, multiplicity)
+            if multiplicity is None:
+                return category
+            return (category, member) if locate is None else locate(category, member)
+
+        return self._perform(draw, sample)
+
+    def select_parts(
+        self,
+        scores: Sequence[NDArray[Any]],
+        *,
+        sensitivity: float,
+        epsilon: float,
+        multiplicity: Sequence[Sequence[int]],
+        locate: Callable[[int, int, int], Any],
+    ) -> list[Any]:
+        """Choose a candidate for each of several parts of the data by the exponential mechanism, charged once.
+
+        Every unit has a share in each part, and its shares bound what it does there: no score of part i moves by more
+        than s_i, and s_1 + s_2 + … is at most ``sensitivity``. The range of the privacy loss of part i is then
+        ε·s_i/sensitivity, ranges of independent draws add up, and all parts together are ε-bounded-range.
+
+        Parameters
+        ----------
+        scores : sequence of ndarray of int
+            Of the categories of each part, used exactly.
+        sensitivity : float
+            Largest sum over the parts of the largest change of a score between neighbours.
+        epsilon : float
+            Price of all parts together.
+        multiplicity : sequence of sequence of int
+            Number of candidates in each category, as in `select`.
+        locate : callable
+            Turns (part, category, member) into the candidate itself.
+
+        Returns
+        -------
+        list
+            A candidate for each part.
+        """
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        if not scores or len(scores) != len(multiplicity):
+            raise ValueError(
+                f"scores and multiplicity must have one entry for each part, got {len(scores)} and {len(multiplicity)}."
+            )
+        parts = []
+        for part, counts in zip(scores, multiplicity, strict=True):
+            if as_integers(part) is None:
+                raise TypeError("scores must be integers.")
+            costs, steps = selection_costs(part, sensitivity, epsilon)
+            _selection.check_selection(costs, counts, "exponential")
+            parts.append(costs)
+        rate = selection_rate(epsilon, steps, False)
+        options = {"monotone": False, "multiplicity": [count for counts in multiplicity for count in counts]}
+        options |= {"parts": [sum(counts) for counts in multiplicity], "located": True}
+
+        def chosen() -> list[tuple[int, int]]:
+            return [
+                self._choose(_selection.exponential_select, costs, rate, counts)
+                for costs, counts in zip(parts, multiplicity, strict=True)
+            ]
+
+        draw = Draw(
+            "select_parts",
+            np.concatenate(list(scores)),
+            sensitivity,
+            "parts",
+            {BoundedRangeEvent(epsilon): 1},
+            None,
+            options,
+            lambda: [category for category, _ in chosen()],
+        )
+        result: list[Any] = self._perform(
+            draw, lambda _: [locate(k, *found) for k, found in enumerate(chosen())]
+        )
+        return result
+
+    # --- how a draw is made -----------------------------------------------------------------------------------------
+
+    def _perform(self, draw: Draw, sample: Callable[[NDArray[Any]], Any]) -> Any:
+        """Pay, then draw from the statistic, or in a dry run from zeros in its place."""
+        self._charge(draw.events)
+        if self.dry_run:
+            kind = np.float64 if draw.statistic.dtype.kind == "f" else np.int64
+            draw = replace(draw, statistic=np.zeros(draw.statistic.shape, kind))
+        result = (
+            sample(draw.statistic)
+            if self._tape is None
+            else self._tape.draw(draw, partial(sample, draw.statistic))
+        )
+        if self.after_draw is not None:
+            self.after_draw(sum(draw.events.values()))
+        return result
+
+    def _choose(
+        self,
+        choose: Callable[..., tuple[int, int]],
+        costs: IntArray,
+        rate: Fraction,
+        multiplicity: Sequence[int] | None,
+    ) -> tuple[int, int]:
+        """A category and a member of it; in a dry run those of a uniform place in the list of all candidates."""
+        if not self.dry_run:
+            return choose(costs, rate, self._source, multiplicity)
+        ends = list(accumulate([1] * costs.size if multiplicity is None else map(int, multiplicity)))
+        place = self._source.integer_below(ends[-1])
+        category = bisect_right(ends, place)
+        return category, place - (ends[category - 1] if category else 0)
+
+    def _require_delta(self, what: str) -> None:
+        if self.delta == 0:
+            raise ValueError(f"{what} needs delta > 0, got delta=0; use Laplace noise for pure privacy.")
+
+    def _integer_noise(self, kind: str, scale: Fraction, shape: tuple[int, ...]) -> IntArray:
+        return _samplers.integer_noise(kind, scale, math.prod(shape), self._source).reshape(shape)
+
+    def _noisy_counts(
+        self,
+        kind: str,
+        array: NDArray[Any],
+        sensitivity: float,
+        norm: str,
+        events: dict[PrivacyEvent, int],
+        scale: Fraction,
+    ) -> IntArray:
+        scale = max(scale, _LEAST_SCALE)
+        _samplers.check_scale(scale)
+        draw = Draw(f"discrete_{kind}", array, sensitivity, norm, events, 1.0)
+        noisy: IntArray = self._perform(
+            draw, lambda counts: add_exactly(counts, self._integer_noise(kind, scale, counts.shape))
+        )
+        return noisy
+
+    def _noisy_integers(
+        self,
+        kind: str,
+        array: NDArray[Any],
+        sensitivity: float,
+        norm: str,
+        events: dict[PrivacyEvent, int],
+        lattice: IntegerLattice,
+        step: float,
+    ) -> Any:
+        check_positive(step=step)
+        if math.frexp(step)[0] != 0.5:
+            raise ValueError(f"step must be a power of two, got {step!r}.")
+        _samplers.check_scale(lattice.scale)
+
+        def sample(sums: NDArray[Any]) -> Any:
+            total = add_exactly(lattice.place(sums), self._integer_noise(kind, lattice.scale, sums.shape))
+            noisy = lattice.to_steps(total) * step
+            return float(noisy) if sums.ndim == 0 else noisy
+
+        return self._perform(Draw(kind, array, sensitivity, norm, events, step), sample)
+
+    def _noisy_reals(
+        self,
+        kind: str,
+        value: ArrayLike,
+        sensitivity: float,
+        norm: str,
+        events: dict[PrivacyEvent, int],
+        lattice: Lattice,
+    ) -> Any:
+        def sample(array: FloatArray) -> Any:
+            # Both terms are exact multiples of the step, and their float64 sum is a function of the exact sum (IEEE
+            # addition rounds it correctly), hence post-processing of integer noise on integers. (Noise above 2^53
+            # steps would be rounded first: more than 200 scales away, it has a probability below e^-200.)
+            noise = self._integer_noise(kind, lattice.scale, array.shape).astype(np.float64) * lattice.step
+            noisy = snap(array, lattice.step) + noise
+            return float(noisy) if array.ndim == 0 else noisy
+
+        return self._perform(Draw(kind, finite(value), sensitivity, norm, events), sample)

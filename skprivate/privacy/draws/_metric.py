@@ -1,0 +1,532 @@
+"""Draws for metric privacy: K-norm noise on a lattice, nets, and the exponential mechanism on them.
+
+For ℓ1 and ℓ∞ this is the law that is drawn, exactly. For ℓ2 what is drawn is a mixture of discrete Gaussian laws whose
+log-probability is a function of ‖z‖ with a slope of at most (1 + 2⁻²⁶)/scale; the proof stands in docs/metric.md.
+
+Rows and points are rounded to a public lattice; the derivation of the price stands in docs/metric.md (Theorem 6).
+
+All act on lattices with integer arithmetic, as the draws of `Draws` do; the derivations stand in docs/metric.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skprivate.privacy._events import BoundedRangeEvent, PrivacyEvent, PureEvent
+from skprivate.privacy._guarantee import Adjacency
+from skprivate.privacy.draws._channels import CHANNEL_BITS, channel_price, quantise_channel
+from skprivate.privacy.draws._tape import Draw
+from skprivate.privacy.noise import _samplers, _selection
+from skprivate.privacy.noise._bits import BitSource
+from skprivate.privacy.noise._lattice import (
+    FloatArray,
+    IntArray,
+    Lattice,
+    check_positive,
+    finite,
+    integers,
+    rational,
+)
+from skprivate.privacy.noise._samplers import below, enclose_power_exp, enclose_product
+
+__all__ = [
+    "MAX_DIMENSION",
+    "NORMS",
+    "WIDER",
+    "MetricDraws",
+    "Norm",
+    "add_on_lattice",
+    "cell_diameter",
+    "k_norm_noise",
+    "lattice_step",
+    "net_costs",
+    "net_lattice",
+    "norm_lattice",
+]
+
+Norm: TypeAlias = Literal["l1", "l2", "linf"]
+
+NORMS: tuple[Norm, ...] = ("l1", "l2", "linf")
+MAX_DIMENSION = 2**18
+#: Noise is this much wider than 1/ε: it pays for rounding to the lattice at distances above 2⁻¹¹/ε.
+WIDER = 1 + Fraction(1, 2**20)
+# The lattice is this much finer than the noise (a power of two), and than the diameter of a cell as long as there
+# are bits for it, with as much as the second number left of it in the highest dimension.
+_FINE_BITS, _LEAST_FINE_BITS = 40, 32
+# Standard deviations of the mixture are multiples of a unit that makes the scale about 2^50, from the least multiple
+# and four lattice steps on.
+_SCALE_BITS = 50
+_LEAST_MULTIPLE = 2**30
+_LEAST_DEVIATION = 4
+_INTEGER_LIMIT = 2**61
+# Coordinates drawn at a time.
+_BLOCK = 1 << 16
+
+
+def cell_diameter(norm: Norm, d: int) -> int:
+    """Least integer not below the norm of (1, …, 1)."""
+    return {"l1": d, "l2": math.isqrt(d - 1) + 1, "linf": 1}[norm]
+
+
+def norm_lattice(norm: Norm, d: int, epsilon: float) -> Lattice:
+    """Step g and scale (1 + 2⁻²⁰)/(ε·g): a cell has a diameter of at most 2⁻³²/ε."""
+    if d > MAX_DIMENSION:
+        raise ValueError(f"rows must have at most {MAX_DIMENSION} columns for K-norm noise, got {d}.")
+    cell = (cell_diameter(norm, d) - 1).bit_length()
+    # Draws of ten times their usual size stay below 2^58 steps.
+    room = {"l1": 50, "l2": 52 - cell, "linf": 56 - d.bit_length()}[norm]
+    bits = min(_FINE_BITS + cell, room)
+    assert bits - cell >= _LEAST_FINE_BITS
+    step = lattice_step(epsilon, bits)
+    return Lattice(step, WIDER / (rational(epsilon) * Fraction(step)))
+
+
+def lattice_step(epsilon: float, bits: int) -> float:
+    """Largest power of two up to 2^-bits/ε."""
+    if not 2.0**-900 <= epsilon <= 2.0**900:
+        raise ValueError(f"epsilon must lie between 2**-900 and 2**900, got {epsilon!r}.")
+    return math.ldexp(1.0, -math.frexp(epsilon)[1] - bits)
+
+
+def add_on_lattice(array: FloatArray, noise: IntArray, step: float) -> FloatArray:
+    """Round to multiples of ``step``, add ``noise`` steps exactly, and round the sum once to float64."""
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = np.rint(array / step)
+    fits = (np.abs(rounded) < _INTEGER_LIMIT) & (np.abs(noise) < _INTEGER_LIMIT)
+    # int64 → float64 rounds correctly, and a power of two changes the exponent only.
+    with np.errstate(over="ignore"):
+        result: FloatArray = (np.where(fits, rounded, 0.0).astype(np.int64) + noise).astype(np.float64) * step
+    for place in zip(*np.nonzero(~fits), strict=True):
+        total = round(Fraction(float(array[place])) / Fraction(step)) + int(noise[place])
+        try:
+            result[place] = float(total * Fraction(step))
+        except OverflowError:
+            result[place] = math.copysign(math.inf, total)
+    return result
+
+
+def k_norm_noise(n: int, d: int, norm: Norm, scale: Fraction, source: BitSource) -> IntArray:
+    """Draw ``n`` integer vectors with P(z) ∝ exp(−‖z‖/scale), for "l2" in the sense of docs/metric.md.
+
+    Parameters
+    ----------
+    n, d : int
+    norm : {"l1", "l2", "linf"}
+    scale : Fraction
+        For "l2" with d > 1 from 8 to 2^49.
+    source : BitSource
+
+    Returns
+    -------
+    ndarray of int64, shape (n, d)
+    """
+    if norm == "l1" or d == 1:
+        return _samplers.integer_noise("laplace", scale, n * d, source).reshape(n, d)
+    return _cube_noise(n, d, scale, source) if norm == "linf" else _ball_noise(n, d, scale, source)
+
+
+def _ball_noise(n: int, d: int, scale: Fraction, source: BitSource) -> IntArray:
+    """Σ_m P(m)·N_ℤ(0, σ²)^d with σ = m·2^-b and P(m) ∝ m^d·e^{-d·m²/(2N²)}, N = ⌈2^b·scale·√d⌉."""
+    if not 8 <= scale < 2 ** (_SCALE_BITS - 1):
+        raise ValueError(f"scale must lie between 8 and 2**{_SCALE_BITS - 1}, got {float(scale):g}.")
+    unit_bits = _SCALE_BITS - int(scale).bit_length()
+    least = max(_LEAST_MULTIPLE, _LEAST_DEVIATION << unit_bits)
+    mode = _root_above(scale**2 * 4**unit_bits * d)
+    multiples = np.empty(0, dtype=np.int64)
+    while multiples.size < n:
+        more = _chi_candidates(math.ceil((n - multiples.size) * 1.5), d, mode, least, source)
+        multiples = np.concatenate([multiples, more])
+    return _samplers.discrete_gaussians(multiples[:n], unit_bits, d, source)
+
+
+def _root_above(square: Fraction) -> int:
+    return math.isqrt(math.ceil(square) - 1) + 1
+
+
+def _chi_candidates(size: int, d: int, mode: int, least: int, source: BitSource) -> IntArray:
+    """Accepted ones of ``size`` candidates for P(m) ∝ m^d·e^{-d·m²/(2·mode²)}, m ≥ least.
+
+    m = mode + k with k discrete Gaussian of deviation t ≥ mode/√d; log(1 + x) ≤ x for x = k/mode makes
+    (1 + x)^d·e^{-d·x - (k²/2)·(d/mode² - 1/t²)} at most 1.
+    """
+    t = _root_above(Fraction(mode * mode, d))
+    curvature = Fraction(d, mode * mode) - Fraction(1, t * t)
+    k = _samplers.discrete_gaussian(t, size, source)
+    k = k[k >= least - mode]
+    x = k.astype(np.float64) * (1.0 / mode)
+    log = np.log1p(x)
+    square = k.astype(np.float64) ** 2 * (0.5 * float(curvature))
+    minus_gamma = d * (log - x) - square
+    # x errs by 2^-51 of itself, which log(1 + x) − x passes on by −x/(1 + x), log by four units in the last place.
+    error = d * 2.0**-49 * (np.abs(x) + np.abs(log) + x * x / (1.0 + x)) + 2.0**-45 * square + 2.0**-50
+
+    def enclosure(lane: int, bits: int) -> tuple[int, int]:
+        place = int(k[lane])
+        gamma = Fraction(d * place, mode) + Fraction(place * place, 2) * curvature
+        return enclose_power_exp(Fraction(mode + place, mode), d, gamma, bits)
+
+    low = np.exp(np.minimum(minus_gamma - error, 0.0))
+    high = np.exp(np.minimum(minus_gamma + error, 0.0))
+    return k[_accept(low, high, enclosure, source)] + mode
+
+
+def _accept(
+    low: FloatArray, high: FloatArray, enclosure: Callable[[int, int], tuple[int, int]], source: BitSource
+) -> NDArray[np.bool_]:
+    """Exact coins whose probabilities lie between ``low`` and ``high`` up to 2^-49 of themselves.
+
+    ``enclosure(lane, bits)`` encloses 2^bits times the probability of a lane.
+    """
+    digits = (source.words(low.size) >> np.uint64(11)).view(np.int64)
+    accept: NDArray[np.bool_] = digits + 1 <= low * (2.0**53 * (1.0 - 2.0**-48))
+    unsure = ~accept & (digits < high * (2.0**53 * (1.0 + 2.0**-48)))
+    for lane in np.flatnonzero(unsure).tolist():
+
+        def of_lane(bits: int, lane: int = lane) -> tuple[int, int]:
+            return enclosure(lane, bits)
+
+        accept[lane] = below(int(digits[lane]), 53, of_lane, source)
+    return accept
+
+
+def _cube_noise(n: int, d: int, scale: Fraction, source: BitSource) -> IntArray:
+    """Draw P(z) ∝ exp(−max|z_i| / scale): a uniform point of a cube of random half-width R.
+
+    Σ_{R ≥ ‖z‖} e^{−R/scale} ∝ e^{−‖z‖/scale}, so P(R) ∝ (2R + 1)^d e^{−R/scale} is what R needs: the sum of d + 1
+    geometric variables has C(R + d, d) in the place of (2R + 1)^d and is accepted with probability
+    ∏ (R + ½)/(R + i), which is nearly one on a fine lattice.
+    """
+    radii = np.empty(0, dtype=np.int64)
+    while radii.size < n:
+        missing = n - radii.size
+        draws = _geometric(scale, missing * (d + 1), source).reshape(missing, d + 1).sum(axis=1)
+        radii = np.concatenate([radii, draws[_accept_radii(draws, d, source)]])
+    points = np.empty((n, d), dtype=np.int64)
+    block = max(1, _BLOCK // d)
+    for start in range(0, n, block):
+        radius = np.repeat(radii[start : start + block], d)
+        points[start : start + block] = (_uniform_below(2 * radius + 1, source) - radius).reshape(-1, d)
+    return points
+
+
+def _accept_radii(radii: IntArray, d: int, source: BitSource) -> NDArray[np.bool_]:
+    # 1 − Σ (i − ½)/(R + i) ≥ 1 − d²/(2R + 2) settles almost all lanes of a fine lattice.
+    low = np.maximum(1.0 - d * d / (2.0 * radii + 2.0) - 2.0**-50, 0.0)
+    high = np.ones(radii.size)
+    coarse = np.flatnonzero(low < 0.999)
+    if coarse.size:
+        half = radii[coarse] + 0.5
+        product = np.ones(coarse.size)
+        for i in range(1, d + 1):
+            product *= half / (half + (i - 0.5))
+        low[coarse] = product * (1.0 - d * 2.0**-50)
+        high[coarse] = product * (1.0 + d * 2.0**-50)
+
+    def enclosure(lane: int, bits: int) -> tuple[int, int]:
+        twice = 2 * int(radii[lane])
+        return enclose_product(twice + 1, range(twice + 2, twice + 2 * d + 1, 2), bits)
+
+    return _accept(low, high, enclosure, source)
+
+
+def _geometric(scale: Fraction, size: int, source: BitSource) -> IntArray:
+    """P(k) ∝ exp(−k / scale), k ≥ 0."""
+    result = np.empty(0, dtype=np.int64)
+    while result.size < size:
+        draws = _samplers.integer_noise("laplace", scale, size - result.size, source)
+        # Given that it is not zero, |X| − 1 is geometric.
+        result = np.concatenate([result, np.abs(draws[draws != 0]) - 1])
+    return result
+
+
+def _uniform_below(widths: IntArray, source: BitSource) -> IntArray:
+    """Exactly uniform integers below each of ``widths`` (< 2⁶²), by rejection."""
+    if widths.size and not (widths.min() >= 1 and widths.max() < 2**62):
+        raise ValueError("widths must lie between 1 and 2**62.")
+    result = np.zeros(widths.shape, dtype=np.int64)
+    # 2^bits > width, whichever way the logarithm was rounded.
+    shift = np.uint64(64) - np.frexp(widths.astype(np.float64))[1].astype(np.uint64)
+    waiting = np.arange(widths.size)
+    while waiting.size:
+        words = (source.words(waiting.size) >> shift[waiting]).view(np.int64)
+        done = words < widths[waiting]
+        result[waiting[done]] = words[done]
+        waiting = waiting[~done]
+    return result
+
+
+_NET_BITS = 32
+#: Coordinates have so many bits, so that squares are good in float64 and costs stay in int64.
+_COORDINATE_BITS = 48
+_MAX_COLUMNS = 2**12
+#: Scores under ℓ2 are counted in this fraction of a step.
+_SIXTEENTH = 16
+
+
+def net_lattice(norm: Norm, lower: FloatArray, upper: FloatArray, epsilon: float) -> Lattice:
+    """Step g of the coordinates, and the number of score units over which P falls by a factor e.
+
+    g is a power of two up to 2⁻³²/(ε·A), with A·g the distance that rounding may add, or, if the box has more than
+    2⁴⁸ of these, up to 2⁻⁴⁷ of its width.
+    """
+    if lower.size > _MAX_COLUMNS:
+        raise ValueError(f"rows must have at most {_MAX_COLUMNS} columns for a net, got {lower.size}.")
+    extra = _rounding_steps(norm, lower.size)
+    step = lattice_step(epsilon, _NET_BITS + (extra - 1).bit_length())
+    width = float((upper - lower).max(initial=0.0))
+    if not math.isfinite(width):
+        raise ValueError(f"bounds must have finite widths, got {width!r} for the widest.")
+    step = max(step, math.ldexp(1.0, math.frexp(width)[1] - _COORDINATE_BITS))
+    units = _SIXTEENTH if norm == "l2" else 1
+    return Lattice(step, 2 * units * WIDER / (rational(epsilon) * Fraction(step)))
+
+
+def net_costs(
+    rows: FloatArray, points: FloatArray, lower: FloatArray, norm: Norm, lattice: Lattice
+) -> IntArray:
+    """Distance of every row from every point: in steps, or in sixteenths of a step for "l2"; shape (n, m).
+
+    The distance of one row is the same whatever stands in the others: elementwise arithmetic, column by column.
+    """
+    shape = (rows.shape[0], points.shape[0])
+    total: IntArray = np.zeros(shape, dtype=np.int64)
+    squares: FloatArray = np.zeros(shape if norm == "l2" else 0)
+    for column in range(rows.shape[1]):
+        x, p = (
+            np.rint((values[:, column] - lower[column]) / lattice.step).astype(np.int64)
+            for values in (rows, points)
+        )
+        gap = np.abs(x[:, None] - p[None, :])
+        if norm == "linf":
+            np.maximum(total, gap, out=total)
+        elif norm == "l1":
+            total += gap
+        else:
+            real = gap.astype(np.float64)
+            real *= real
+            squares += real
+    if norm == "l2":
+        np.sqrt(squares, out=squares)
+        squares *= float(_SIXTEENTH)
+        total = np.rint(squares).astype(np.int64)
+    return total
+
+
+def _rounding_steps(norm: Norm, d: int) -> int:
+    """A: what rounding may add to the distance of two rows, in steps.
+
+    x − lower is rounded to float64, by an eighth of a step at most, and to the lattice, by a half: two rows move by
+    5/4 of a step along each axis. Under ℓ2 both costs err in float64, by less than (d + 3)·2⁻⁵⁴ of ⌈√d⌉·2⁴⁸ steps, and
+    by 1/32 from rounding to sixteenths.
+    """
+    cell = cell_diameter(norm, d)
+    return 2 * cell + (cell * (d + 3) // 16 + 2 if norm == "l2" else 0)
+
+
+# Scores held at a time by the draws from a net.
+_DRAWN_AT_ONCE = 1 << 20
+
+
+class MetricDraws:
+    """Further draws of a `Release`, for metric privacy."""
+
+    if TYPE_CHECKING:
+        _source: BitSource
+        _metric: str | None
+        adjacency: Adjacency
+
+        def _perform(self, draw: Draw, sample: Callable[[Any], Any]) -> Any: ...
+
+    def _require_metric(self, what: str, norm: str | None = None) -> None:
+        """Refuse a draw whose price means nothing for the neighbours of this release."""
+        if self.adjacency is not Adjacency.METRIC:
+            raise ValueError(
+                f"{what} needs adjacency='metric', its price is per unit of distance; the release has "
+                f"adjacency={str(self.adjacency)!r}."
+            )
+        if norm is None:
+            return
+        if norm not in NORMS:
+            raise ValueError(f"norm must be 'l1', 'l2' or 'linf', got {norm!r}.")
+        if self._metric in NORMS and norm != self._metric:
+            raise ValueError(f"norm must be the metric of the release, {self._metric!r}, got {norm!r}.")
+
+    def k_norm(self, rows: ArrayLike, *, norm: Norm, epsilon: float) -> FloatArray:
+        """Add noise with density ∝ exp(−ε‖z‖) to every row: ε-metric privacy for one row under ``norm``.
+
+        The K-norm mechanism of Hardt and Talwar (2010); in the plane with "l2" the planar Laplace mechanism of
+        Andrés et al. (2013). Valid where row i is the data of unit i alone (the local model), so it is charged once.
+        Rows are rounded to a lattice first: rows at distance ρ ≥ 2⁻¹¹/ε differ by at most e^{ερ}, closer ones by at
+        most e^{ερ + 2⁻³²} (docs/metric.md, Theorem 5).
+
+        Parameters
+        ----------
+        rows : array-like of shape (n_units, n_features)
+            Finite, at most 2¹⁸ columns.
+        norm : {"l1", "l2", "linf"}
+            The metric of the release, if that is one of them.
+        epsilon : float
+            Price per unit of distance, from 2⁻⁹⁰⁰ to 2⁹⁰⁰.
+
+        Returns
+        -------
+        ndarray of float64, same shape
+            On a lattice at least 2³² times finer than the noise.
+
+        Raises
+        ------
+        ValueError
+            If the release is not metric or has another norm as its metric, or for parameters outside of their range;
+            nothing is spent.
+        """
+        self._require_metric("k_norm", norm)
+        array = _rows(rows)
+        check_positive(epsilon=epsilon)
+        lattice = norm_lattice(norm, array.shape[1], epsilon)
+
+        def sample(rows: FloatArray) -> FloatArray:
+            noise = k_norm_noise(rows.shape[0], rows.shape[1], norm, lattice.scale, self._source)
+            return add_on_lattice(rows, noise, lattice.step)
+
+        events: dict[PrivacyEvent, int] = {PureEvent(epsilon, "K-norm"): 1}
+        drawn: FloatArray = self._perform(
+            Draw("k_norm", array, 1.0, "unit", events, None, {"norm": norm}), sample
+        )
+        return drawn
+
+    def nearest(
+        self,
+        rows: ArrayLike,
+        *,
+        points: ArrayLike,
+        bounds: tuple[ArrayLike, ArrayLike],
+        norm: Norm,
+        epsilon: float,
+    ) -> IntArray:
+        """Choose a point near every row by the exponential mechanism: P(point) ∝ exp(−(ε/2)·‖row − point‖).
+
+        Valid where row i is the data of unit i alone (the local model), so it is charged once. Rows are rounded to a
+        lattice: the log-ratio of rows at distance ρ is at most ε(ρ + a)/(1 + 2⁻²⁰), a ≤ 2⁻³²/ε for boxes up to a
+        thousand times 1/ε (docs/metric.md, Theorem 6).
+
+        Parameters
+        ----------
+        rows : array-like of shape (n_units, n_features)
+            Clipped to ``bounds``.
+        points : array-like of shape (n_points, n_features)
+            The public net, inside of ``bounds``; at most 2²⁰ points.
+        bounds : pair of array-like of shape (n_features,)
+            Lower and upper ends of a public box.
+        norm : {"l1", "l2", "linf"}
+            The metric of the release, if that is one of them.
+        epsilon : float
+            Price per unit of distance, from 2⁻⁹⁰⁰ to 2⁹⁰⁰.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_units,)
+            Row numbers of ``points``.
+        """
+        self._require_metric("nearest", norm)
+        array, net = _rows(rows), _rows(points, "points")
+        check_positive(epsilon=epsilon)
+        lower, upper = (finite(end) for end in bounds)
+        if not (array.shape[1] == net.shape[1] and lower.shape == upper.shape == array.shape[1:]):
+            raise ValueError(
+                f"rows, points and bounds must have the same number of columns, got {array.shape[1]}, {net.shape[1]} "
+                f"and ends of shapes {lower.shape} and {upper.shape}."
+            )
+        if not 1 <= net.shape[0] <= 2**20 or np.any((net < lower) | (net > upper)):
+            raise ValueError(
+                f"points must be one to 2**20 points inside of bounds, got {len(net)} for bounds {lower} to {upper}."
+            )
+        lattice = net_lattice(norm, lower, upper, epsilon)
+
+        def sample(rows: FloatArray) -> IntArray:
+            drawn = np.empty(rows.shape[0], dtype=np.int64)
+            block = max(1, _DRAWN_AT_ONCE // net.shape[0])
+            for start in range(0, drawn.size, block):
+                costs = net_costs(
+                    np.clip(rows[start : start + block], lower, upper), net, lower, norm, lattice
+                )
+                drawn[start : start + block] = _selection.exponential_select_rows(
+                    costs, 1 / lattice.scale, self._source
+                )
+            return drawn
+
+        events: dict[PrivacyEvent, int] = {BoundedRangeEvent(epsilon): 1}
+        options = {"norm": norm, "points": net, "bounds": (lower, upper)}
+        chosen: IntArray = self._perform(Draw("nearest", array, 1.0, "unit", events, None, options), sample)
+        return chosen
+
+    def channel(
+        self, states: ArrayLike, *, channel: ArrayLike, distances: ArrayLike, epsilon: float
+    ) -> IntArray:
+        """Send every state through a channel, after measuring what the channel costs.
+
+        The price is the largest log-ratio per unit of distance of the integer weights that are drawn from, computed
+        here and rounded up (by less than 2⁻⁴⁷ of it); it must not exceed ``epsilon``. Valid where state i is the data
+        of unit i alone: charged once.
+
+        Parameters
+        ----------
+        states : array-like of int, shape (n_units,)
+            Row numbers of ``channel``.
+        channel : array-like of shape (n_states, n_outputs)
+            Probabilities; each row adds up to 1.
+        distances : array-like of shape (n_states, n_states)
+            The metric: finite, nonnegative, symmetric, 0 on the diagonal. States at distance 0 must have the same row.
+        epsilon : float
+            Largest price per unit of distance.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_units,)
+            Column numbers.
+
+        Raises
+        ------
+        ValueError
+            If the release is not metric, or if the channel costs more than ``epsilon``; nothing is drawn or spent.
+        """
+        self._require_metric("channel")
+        index = integers(states)
+        check_positive(epsilon=epsilon)
+        weights = quantise_channel(channel)
+        if index.ndim != 1 or (index.size and not (index.min() >= 0 and index.max() < weights.shape[0])):
+            raise ValueError(f"states must be row numbers below {weights.shape[0]}.")
+        price = channel_price(weights, distances)
+        if not price <= epsilon:
+            raise ValueError(
+                f"channel is not private enough: it needs epsilon = {price:.6g} per unit of distance, got {epsilon:g}."
+            )
+
+        def sample(index: IntArray) -> IntArray:
+            drawn = np.empty(index.shape, dtype=np.int64)
+            words = (self._source.words(index.size) >> np.uint64(64 - CHANNEL_BITS)).astype(np.int64)
+            order = np.argsort(index, kind="stable")
+            for rows in np.split(order, np.flatnonzero(np.diff(index[order])) + 1):
+                if rows.size:
+                    ends = np.cumsum(weights[index[rows[0]]])
+                    drawn[rows] = np.searchsorted(ends, words[rows], side="right")
+            return drawn
+
+        # A channel that ignores its input costs nothing, but an event has a positive price.
+        price = min(max(price, float(np.finfo(float).tiny)), epsilon)
+        events: dict[PrivacyEvent, int] = {PureEvent(price, "channel"): 1}
+        public = {"weights": weights, "distances": np.asarray(distances, dtype=np.float64)}
+        chosen: IntArray = self._perform(Draw("channel", index, 1.0, "unit", events, None, public), sample)
+        return chosen
+
+
+def _rows(rows: ArrayLike, name: str = "rows") -> FloatArray:
+    array = finite(rows)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"{name} must have shape (n_units, n_features), got {array.shape}.")
+    return array

@@ -1,0 +1,528 @@
+"""Private quantiles: a median, a range and levels, from weighted cells of a public grid.
+
+The grid has a cell at 0 and cells of a fixed relative width on both sides, over all orders of magnitude, so that no
+range has to be guessed. A unit spreads its weight evenly over its own rows; the sums of weights are exact integers, in
+which nothing depends on the order of rows or on other units.
+
+All are exponential mechanisms over cells of a public grid (`Grid`), whose costs are integers: sums of the weights of
+units. Neighbouring cells without data share a cost and are one category with a multiplicity, so that a grid over all
+orders of magnitude costs no time, and only the logarithm of its size in accuracy.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.privacy._guarantee import Adjacency
+from skprivate.privacy.noise._lattice import FloatArray, IntArray
+
+#: Smallest and largest magnitude told apart, as powers of two.
+_LEAST, _MOST = -64, 64
+_MANTISSA = 52
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells at 0 and at ±m·2^e for e from −64 to 63 and 2^bits values of m in [1, 2).
+
+    Parameters
+    ----------
+    bits : int
+        Relative width of a cell: 2^−bits.
+    """
+
+    bits: int
+
+    @property
+    def last(self) -> int:
+        """The cells are numbered −last, …, last in the order of their values."""
+        return (_MOST - _LEAST) << self.bits
+
+    def cells(self, values: FloatArray) -> IntArray:
+        """Number of the cell nearest to each value; infinite values belong to the outermost cells, NaN to none."""
+        shift = _MANTISSA - self.bits
+        # The bits of a positive float, read as an integer, are piecewise linear in its logarithm; the offset rounds.
+        cells: IntArray = np.abs(np.ascontiguousarray(values, dtype=np.float64)).view(np.int64)
+        cells += 1 << (shift - 1)
+        cells >>= shift
+        cells -= ((1022 + _LEAST + 1) << self.bits) - 1
+        np.clip(cells, 0, self.last, out=cells)
+        return np.negative(cells, out=cells, where=np.signbit(values))
+
+    def value(self, cell: int) -> float:
+        """Value of a cell."""
+        number = abs(int(cell))
+        if number == 0:
+            return 0.0
+        exponent, mantissa = divmod(number - 1, 1 << self.bits)
+        return math.copysign(math.ldexp(1.0 + math.ldexp(mantissa, -self.bits), exponent + _LEAST), cell)
+
+    def prior(self, cell: Any) -> Any:
+        """Prior weight of the cells from 0 up to ``cell``, or minus that of those between it and 0.
+
+        Coarse numbers are more likely a priori: the cells of the grids of 0, 4, 8, … bits, which are contained in this
+        one, have the same weight in all. What needs few digits is then found with few units.
+
+        Parameters
+        ----------
+        cell : int or ndarray of int
+
+        Returns
+        -------
+        int or ndarray of int
+            Differences of it are weights: of the cells above one and up to the other.
+        """
+        # The points of a coarser grid are every 2^shift-th cell from ±1 on: as many below 0 as above.
+        number = np.maximum(cell, -cell - 1)
+        total = number * 0
+        for bits in self._levels:
+            shift = self.bits - bits
+            total += ((number + ((1 << shift) - 1)) >> shift) << shift
+        return np.where(cell >= 0, self._prior_of_zero + total, -total)[()]
+
+    @property
+    def _levels(self) -> list[int]:
+        return [*range(0, self.bits, 4), self.bits]
+
+    @property
+    def _prior_of_zero(self) -> int:
+        return sum(1 << (self.bits - bits) for bits in self._levels)
+
+
+@dataclass(frozen=True)
+class WeightedCells:
+    """Occupied cells in their order, and the total weight of the units in each.
+
+    Parameters
+    ----------
+    cells : ndarray of shape (n_cells,), int64
+    weights : ndarray of shape (n_cells,), int64
+    """
+
+    cells: IntArray
+    weights: IntArray
+
+
+def weigh(cells: IntArray, units: IntArray | None, total: int) -> WeightedCells:
+    """Sum of the weights in every cell, where each unit spreads ``total`` evenly over its rows.
+
+    Parameters
+    ----------
+    cells : ndarray of shape (n_rows,), int64
+    units : ndarray of shape (n_rows,), int64, or None
+        Unit of each row; None if every row is its own.
+    total : int
+        Weight of a unit. The i-th of its m rows, in the order of cells, gets ⌊(i+1)·total/m⌋ − ⌊i·total/m⌋: they add
+        up to the total, and the weight in a cell is the same for every order of the rows.
+    """
+    if units is None:
+        occupied, counts = np.unique(cells, return_counts=True)
+        return WeightedCells(occupied.astype(np.int64), counts.astype(np.int64) * total)
+    order = np.lexsort((cells, units))
+    cells, units = cells[order], units[order]
+    starts = np.flatnonzero(
+        np.concatenate([np.ones(min(1, len(units)), dtype=bool), units[1:] != units[:-1]])
+    )
+    sizes = np.diff(np.append(starts, len(units)))
+    place = np.arange(len(units), dtype=np.int64) - np.repeat(starts, sizes)
+    size = np.repeat(sizes, sizes)
+    weights = ((place + 1) * total) // size - (place * total) // size
+    occupied, inverse = np.unique(cells, return_inverse=True)
+    sums = np.zeros(len(occupied), dtype=np.int64)
+    np.add.at(sums, inverse, weights)
+    return WeightedCells(occupied.astype(np.int64), sums)
+
+
+def merge_cells(parts: Sequence[WeightedCells]) -> WeightedCells:
+    """Weights in every cell of several parts together."""
+    if len(parts) == 1:
+        return parts[0]
+    cells = np.concatenate([part.cells for part in parts])
+    order = np.argsort(cells, kind="stable")
+    cells, weights = cells[order], np.concatenate([part.weights for part in parts])[order]
+    if not cells.size:
+        return WeightedCells(cells, weights)
+    starts = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
+    return WeightedCells(cells[starts], np.add.reduceat(weights, starts))
+
+
+def unit_means(values: NDArray[Any], units: IntArray | None, n_units: int) -> tuple[IntArray, IntArray]:
+    """Mean of the integers of each unit, rounded towards zero, and its number of rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        Integers of absolute value below 2³².
+    units : ndarray of shape (n_rows,), int64, or None
+    n_units : int
+
+    Returns
+    -------
+    means, sizes : ndarray of shape (n_units,), int64
+        0 for units without rows.
+    """
+    whole = values.astype(np.int64)
+    if units is None:
+        return whole, np.ones(len(whole), dtype=np.int64)
+    sums = np.zeros(n_units, dtype=np.int64)
+    np.add.at(sums, units, whole)
+    sizes = np.bincount(units, minlength=n_units).astype(np.int64)
+    return np.sign(sums) * (np.abs(sums) // np.maximum(sizes, 1)), sizes
+
+
+#: Medians are found up to a relative 2⁻¹⁷; the weight of a unit there.
+FINE, UNIT_WEIGHT = Grid(16), 1 << 20
+#: Reaches and scales are found up to a factor, or up to an eighth of themselves.
+OCTAVES, EIGHTHS = Grid(1), Grid(3)
+#: Quantiles are found relative to their distance from a median.
+COARSE = Grid(8)
+#: A cell is split into so many positions, over which its weight is spread: equal numbers may lie on both sides of a
+#: quantile. The weight of a unit is this times ``ROW_WEIGHT`` (units are rows) or ``USER_WEIGHT``.
+POSITIONS = 16
+ROW_WEIGHT, USER_WEIGHT = 1, 1 << 10
+#: A priori the next larger reach is e^−_DECAY times as likely; sums of costs stay far from overflow.
+_DECAY, _MANY = 1 / 24, 1 << 36
+#: Most bins of `private_quantiles`: their costs stay far from overflow.
+MOST_BINS = 1024
+
+
+class Runs(NamedTuple):
+    """Stretches of neighbouring candidates of equal cost, in order: first candidate, number of them, cost."""
+
+    starts: IntArray
+    lengths: IntArray
+    costs: IntArray
+
+
+def median_costs(data: WeightedCells, low: int, high: int) -> Runs:
+    """Cost max(weight below, weight above) of every cell from ``low`` to ``high``.
+
+    One unit more, of weight w, raises every cost by 0 to w; a unit exchanged for another changes it by at most w.
+
+    Parameters
+    ----------
+    data : WeightedCells
+        Cells beyond low and high count as those.
+    low, high : int
+    """
+    cells, weights = data.cells, data.weights
+    if len(cells) and (cells[0] < low or cells[-1] > high or not (cells[1:] > cells[:-1]).all()):
+        clipped = np.clip(cells, low, high)
+        firsts = np.flatnonzero(np.diff(clipped, prepend=low - 1))  # cells are in order
+        cells, weights = clipped[firsts], np.add.reduceat(weights, firsts)
+    upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
+    beyond = upto[-1] - upto
+    # Gap, cell, gap, cell, …, gap: the order of the candidates.
+    starts, lengths, costs = (np.empty(2 * len(cells) + 1, dtype=np.int64) for _ in range(3))
+    starts[0], starts[1::2], starts[2::2] = low, cells, cells + 1
+    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+    lengths[-1] = high + 1 - starts[-1]
+    costs[0::2], costs[1::2] = np.maximum(upto, beyond), np.maximum(upto[:-1], beyond[1:])
+    present = np.flatnonzero(lengths)
+    return Runs(starts[present], lengths[present], costs[present])
+
+
+def private_median(
+    data: WeightedCells,
+    *,
+    grid: Grid = FINE,
+    total: int = UNIT_WEIGHT,
+    epsilon: float,
+    adjacency: Adjacency | str,
+    release: Any,
+    low: int,
+    high: int,
+) -> int:
+    """Cell of a median, by the exponential mechanism on `median_costs`.
+
+    Parameters
+    ----------
+    data : WeightedCells
+    grid : Grid
+        Of the cells; gives coarse numbers a larger prior weight.
+    total : int
+        Weight of a unit.
+    epsilon : float
+        Price: one ``BoundedRangeEvent(epsilon)``.
+    adjacency : Adjacency or str
+    release : Release
+    low, high : int
+        Public range of cells.
+
+    Returns
+    -------
+    int
+        With probability 1 − β its cost exceeds that of any cell of prior share π by at most (2/ε)·ln(1/(πβ)) units
+        (half of that under add-remove).
+    """
+    runs = median_costs(data, low, high)
+    before = grid.prior(runs.starts - 1)
+
+    def locate(run: int, member: int) -> int:
+        start, sought = int(runs.starts[run]), int(before[run]) + int(member)
+        offset = bisect.bisect_right(
+            range(int(runs.lengths[run])), sought, key=lambda k: int(grid.prior(start + k))
+        )
+        return start + offset
+
+    chosen = release.select(
+        -runs.costs,
+        sensitivity=total,
+        epsilon=epsilon,
+        monotone=_monotone(adjacency),
+        multiplicity=np.diff(before, append=grid.prior(high)),  # a run begins where another ends
+        locate=locate,
+    )
+    return int(chosen)
+
+
+def units_for_median(epsilon: float, adjacency: Adjacency | str) -> float:
+    """So many units are needed for a `private_median` where the first two or three digits matter (up to e⁻³)."""
+    candidates = len(FINE._levels) * (2 * FINE.last >> (FINE.bits - 8))
+    return (2 if _monotone(adjacency) else 4) * (math.log(candidates) + 3) / epsilon
+
+
+def reach_costs(data: WeightedCells, target: int, penalty: int, grid: Grid = OCTAVES) -> IntArray:
+    """How far the weights beyond each of the cells 0, …, last, without it and with it, are from enclosing ``target``.
+
+    One unit more or less, or another one, changes every cost by at most its weight. A cell that holds the number
+    sought costs nothing, however much lies in it.
+
+    Parameters
+    ----------
+    data : WeightedCells
+        Of non-negative numbers on the grid.
+    target : int
+    penalty : int
+        Public cost of every step: a prior that keeps the many cells beyond all numbers from outweighing the right one.
+    grid : Grid
+    """
+    weights = np.zeros(grid.last + 1, dtype=np.int64)
+    weights[data.cells] = data.weights
+    beyond = weights.sum() - np.cumsum(weights)
+    costs: IntArray = np.maximum(np.maximum(beyond - target, target - (beyond + weights)), 0)
+    return costs + np.arange(grid.last + 1, dtype=np.int64) * penalty
+
+
+def units_beyond(epsilon: float) -> int:
+    """So many units stay beyond a `private_reach`: fewer could not be told from none (up to e⁻⁶)."""
+    return math.ceil(2 * (math.log(1 / _DECAY) + 6) / epsilon)
+
+
+def private_reach(data: WeightedCells, *, epsilon: float, release: Any) -> float:
+    """Number beyond which about `units_beyond` units have their non-negative numbers.
+
+    Parameters
+    ----------
+    data : WeightedCells
+        Cells of the numbers on the grid `OCTAVES`, units of weight `UNIT_WEIGHT`.
+    epsilon : float
+        Price: one ``BoundedRangeEvent(epsilon)``.
+    release : Release
+
+    Returns
+    -------
+    float
+        Upper edge of a cell of `OCTAVES`; 0 where so few numbers differ from 0 that nothing can be said of them.
+    """
+    cell = release.select(
+        -reach_costs(
+            data,
+            target=min(units_beyond(epsilon), _MANY) * UNIT_WEIGHT,
+            penalty=min(math.ceil(2 * _DECAY / epsilon * UNIT_WEIGHT), _MANY),
+        ),
+        sensitivity=UNIT_WEIGHT,
+        epsilon=epsilon,
+    )
+    if cell == 0:
+        return 0.0
+    return 0.5 * (OCTAVES.value(int(cell)) + OCTAVES.value(min(int(cell) + 1, OCTAVES.last)))
+
+
+@dataclass(frozen=True)
+class _Node:
+    """Neighbouring bins between two released positions."""
+
+    first_bin: int
+    n_bins: int
+    low: int
+    high: int
+
+    @property
+    def left(self) -> int:
+        return self.n_bins // 2
+
+
+def split_costs(data: WeightedCells, low: int, high: int, left: int, n_bins: int) -> Runs:
+    """Cost |n_bins·below − left·(below + above)| of every position from ``low`` to ``high``.
+
+    ``below`` is the weight between low and the position, ``above`` that between it and high. A unit that adds
+    weight a moves a cost by at most max(left, n_bins − left)·a.
+
+    Parameters
+    ----------
+    data : WeightedCells
+        Weight per position of each cell; cell c holds the positions from `POSITIONS`·c on.
+    low, high : int
+        Positions, ``low <= high``.
+    left, n_bins : int
+        The share left/n_bins of the weight is to lie below.
+    """
+    first = data.cells * POSITIONS
+    inside = (first + POSITIONS > low) & (first < high)
+    begin = np.maximum(first[inside], low)
+    end = np.minimum(first[inside] + POSITIONS, high)
+    size = end - begin
+    weights = data.weights[inside]
+    # After `within` positions of a cell, below is what lies in earlier cells and `within` times the weight.
+    within = np.arange(int(size.sum()), dtype=np.int64) - np.repeat(np.cumsum(size) - size, size) + 1
+    earlier = np.cumsum(weights * size) - weights * size
+    below = np.concatenate(
+        [np.zeros(1, np.int64), np.repeat(earlier, size) + within * np.repeat(weights, size)]
+    )
+    lengths = np.ones(len(below), dtype=np.int64)
+    # The last position of a cell shares its cost with all up to the next cell.
+    lasts = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
+    lengths[lasts] += np.append(begin, high) - np.concatenate([np.full(1, low, np.int64), end])
+    starts = low + np.cumsum(lengths) - lengths
+    return Runs(starts.astype(np.int64), lengths, np.abs(n_bins * below - left * below[-1]))
+
+
+def quantile_levels(n_bins: int) -> int:
+    """Number of selections of `private_quantiles`, the one of a median included."""
+    return 1 + (n_bins - 1).bit_length()
+
+
+def private_centre(
+    data: WeightedCells,
+    *,
+    epsilon: float,
+    adjacency: Adjacency | str,
+    release: Any,
+    bounds: tuple[float, float] | None = None,
+) -> float:
+    """A median, as a number.
+
+    Parameters
+    ----------
+    data : WeightedCells
+        Cells of the numbers, clipped to ``bounds``, on the grid `FINE`; units of weight `UNIT_WEIGHT`.
+    epsilon, adjacency, release
+        As in `private_median`.
+    bounds : (float, float), optional
+        Public range.
+
+    Returns
+    -------
+    float
+        Within the bounds.
+    """
+    low, high = (-math.inf, math.inf) if bounds is None else bounds
+    ends = FINE.cells(np.array([low, high]))
+    cell = private_median(
+        data, epsilon=epsilon, adjacency=adjacency, release=release, low=int(ends[0]), high=int(ends[1])
+    )
+    return min(max(FINE.value(cell), low), high)
+
+
+def private_quantiles(
+    data: WeightedCells,
+    centre: float,
+    *,
+    total: int,
+    n_bins: int,
+    epsilon: float,
+    adjacency: Adjacency | str,
+    release: Any,
+    bounds: tuple[float, float] | None = None,
+) -> FloatArray:
+    """The n_bins − 1 numbers that split the weight of the units into equal parts.
+
+    Distances from a median, which was found first, give the grid its resolution. Intervals are split, half of their
+    bins to each side, all intervals of a level by one price (Kaplan, Schnapp and Stemmer 2022): they are disjoint, and
+    a unit has no more than its weight in all of them together. Equal numbers are no exception, because the weight of a
+    cell is spread over its positions.
+
+    Parameters
+    ----------
+    data : WeightedCells
+        Cells of the differences between the numbers, clipped to ``bounds``, and the centre, on the grid `COARSE`.
+    centre : float
+        A `private_centre`.
+    total : int
+        Weight of a unit per position: `ROW_WEIGHT` or `USER_WEIGHT`.
+    n_bins : int
+        2 to 1024.
+    epsilon : float
+        Price of each of the `quantile_levels` selections, the one of the centre included.
+    adjacency : Adjacency or str
+    release : Release
+    bounds : (float, float), optional
+        Public range.
+
+    Returns
+    -------
+    ndarray of shape (n_bins - 1,)
+        Not decreasing.
+    """
+    low, high = (-math.inf, math.inf) if bounds is None else bounds
+    last = COARSE.cells(np.array([low - centre, high - centre])) + np.array([0, 1])
+    splits = np.empty(n_bins - 1, dtype=np.int64)
+    nodes = [_Node(0, n_bins, int(last[0]) * POSITIONS, int(last[1]) * POSITIONS)]
+    while nodes := [node for node in nodes if node.n_bins > 1]:
+        chosen = _split(data, nodes, POSITIONS * total, epsilon, adjacency, release)
+        splits[[node.first_bin + node.left - 1 for node in nodes]] = chosen
+        nodes = [child for node, at in zip(nodes, chosen, strict=True) for child in _children(node, at)]
+    edges: FloatArray = np.array([centre + _position_value(int(at)) for at in splits])
+    return np.clip(edges, low, high)
+
+
+def _split(
+    data: WeightedCells,
+    nodes: Sequence[_Node],
+    total: int,
+    epsilon: float,
+    adjacency: Adjacency | str,
+    release: Any,
+) -> list[int]:
+    """A position in each node, all for one price."""
+    common = math.lcm(*(node.n_bins for node in nodes))
+    runs = [split_costs(data, node.low, node.high, node.left, node.n_bins) for node in nodes]
+    sensitivity = total * max((node.n_bins - node.left) * (common // node.n_bins) for node in nodes)
+    chosen: list[int] = release.select_parts(
+        [-run.costs * (common // node.n_bins) for run, node in zip(runs, nodes, strict=True)],
+        # A unit that is exchanged for another leaves some nodes with its weight and enters some.
+        sensitivity=sensitivity * (1 if _monotone(adjacency) else 2),
+        epsilon=epsilon,
+        multiplicity=[run.lengths.tolist() for run in runs],
+        locate=lambda k, run, member: int(runs[k].starts[run]) + int(member),
+    )
+    return chosen
+
+
+def _children(node: _Node, at: int) -> tuple[_Node, _Node]:
+    left = node.left
+    return (
+        _Node(node.first_bin, left, node.low, at),
+        _Node(node.first_bin + left, node.n_bins - left, at, node.high),
+    )
+
+
+def _position_value(position: int) -> float:
+    """Distance from the centre of a position: the value of a cell, or half-way between two cells."""
+    cell, within = divmod(position, POSITIONS)
+    if within:
+        return COARSE.value(cell)
+    below, above = (COARSE.value(min(max(k, -COARSE.last), COARSE.last)) for k in (cell - 1, cell))
+    return 0.5 * (below + above)
+
+
+def _monotone(adjacency: Adjacency | str) -> bool:
+    return Adjacency(adjacency) is Adjacency.ADD_REMOVE

@@ -1,0 +1,1 @@
+"""The ledger: a durable privacy budget of one data set."""

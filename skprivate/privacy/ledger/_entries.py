@@ -1,0 +1,446 @@
+"""Terms, entries and quotes of a ledger, and how they are shown.
+
+Parameters are public by contract, but nobody looks through them before they are written down for years, and people do
+pass rows: as bounds, as first centres, as a list of categories. A few numbers and short strings are kept, since without
+them an entry does not say what was done. Of everything that can hold rows only the kind and the size are, from
+five numbers on and for every collection of text; a pair of bounds or the widths of layers has at most four.
+"""
+
+from __future__ import annotations
+
+import html
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+from skprivate._messages import delta_number, member, must_be, one_of, positive, rounded_up
+from skprivate.privacy._errors import SimulatedNoiseError
+from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
+from skprivate.privacy.ledger._prices import COMPOSITIONS, NOTHING, Price, Totals, stays_apart
+
+#: The label of a price for several releases.
+RESERVATION = "reservation"
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One release in a `PrivacyLedger`, or one reservation for several.
+
+    Attributes
+    ----------
+    id : int
+        Number of the entry in its ledger, from 1.
+    label : str
+        Who drew: the estimator's class name.
+    unit, adjacency : str
+        What the release protects, and how neighbouring data sets differ.
+    epsilon, delta : float
+        The price charged, in the ledger's unit of account.
+    rho : float or None
+        The price in zero-concentrated differential privacy, where the release has one.
+    rho_delta : float
+        The δ beside ``rho``; 0 for a release, the sum of what has no ρ for a reservation.
+    converted : str
+        Why and how often the release's own price was taken for the ledger's unit; empty where the units are the same.
+    own_epsilon, own_delta : float
+        The price for the release's own unit.
+    events : tuple of dict
+        What was drawn (closed), or what was paid ahead (still open).
+    opened : str
+        UTC time of the first charge (ISO 8601).
+    closed : str or None
+        UTC time at which the release ended; None while it runs, and for good where its process died.
+    simulated : bool
+        Whether the noise came from a seed.
+    reservation : int or None
+        The entry that has paid for this one.
+    note : str
+        What for, in the words of whoever made the release.
+    data : str
+        Fingerprint of the data, if the caller gave one.
+    parameters : dict of str
+        Parameters of the estimator.
+    user, host : str
+        Account and machine.
+    process_id : int
+        The process that opened it.
+    parts : tuple of int
+        Of a reservation for disjoint parts, their numbers; of a release in it, those that it sees. Else empty.
+    """
+
+    id: int
+    label: str
+    unit: str
+    adjacency: str
+    epsilon: float
+    delta: float
+    rho: float | None
+    rho_delta: float
+    converted: str
+    own_epsilon: float
+    own_delta: float
+    events: tuple[dict[str, Any], ...]
+    opened: str
+    closed: str | None
+    simulated: bool
+    reservation: int | None
+    note: str
+    data: str
+    parameters: dict[str, str]
+    user: str
+    host: str
+    process_id: int
+    parts: tuple[int, ...] = ()
+
+    @property
+    def price(self) -> Price:
+        """The price charged."""
+        return Price(self.epsilon, self.delta, self.rho, self.rho_delta)
+
+    @property
+    def is_open_reservation(self) -> bool:
+        """Whether other entries may still be charged to this one."""
+        return self.label == RESERVATION and self.closed is None
+
+
+def entries_frame(entries: Sequence[LedgerEntry]) -> Any:
+    """A data frame with one row for each entry."""
+    import pandas as pd  # type: ignore[import-untyped, unused-ignore]
+
+    columns = list(LedgerEntry.__dataclass_fields__)
+    return pd.DataFrame([asdict(entry) for entry in entries], columns=columns).set_index("id")
+
+
+def entries_html(entries: Sequence[LedgerEntry], shown: int = 10) -> str:
+    """The last entries as an HTML table."""
+    rows = [("#", "release", "ε", "δ", "unit", "opened (UTC)", "by", "for", "state")]
+    for entry in entries[-shown:]:
+        state = ("closed" if entry.closed else "open") + (", simulated" if entry.simulated else "")
+        price = (rounded_up(entry.epsilon, 4), rounded_up(entry.delta, 4))
+        kind = f"{entry.unit}, {entry.adjacency}" + (" (converted)" if entry.converted else "")
+        rows.append((str(entry.id), entry.label, *price, kind, entry.opened, entry.user, entry.note, state))
+    head, *rest = (
+        "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+        for tag, row in zip(["th"] + ["td"] * len(rows), rows, strict=False)
+    )
+    caption = f"<caption>the last {shown} of {len(entries)}</caption>" if len(entries) > shown else ""
+    return f"<table>{caption}{head}{''.join(rest)}</table>"
+
+
+_MOST_NUMBERS, _LONGEST_STRING, _LONGEST = 4, 40, 200
+
+
+def shown_parameters(estimator: Any) -> dict[str, str]:
+    """The parameters of an estimator but its ledger."""
+    found = estimator.get_params(deep=False)
+    return {name: shown(value) for name, value in found.items() if name != "ledger"}
+
+
+def shown(value: Any) -> str:
+    """One parameter.
+
+    Parameters
+    ----------
+    value : object
+        Numbers, strings and small collections of numbers are kept, estimators with their own parameters, functions and
+        classes by name; of everything else only the type and size are.
+
+    Returns
+    -------
+    str
+        At most 200 characters.
+    """
+    text = _shown(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _shown(value: Any) -> str:
+    kind = type(value).__name__
+    if (number := _number(value)) is not None:
+        return number
+    if isinstance(value, str):
+        # A plain string: the representation of a member of an enumeration is its own.
+        return repr(str(value)) if len(value) <= _LONGEST_STRING else f"{kind} of length {len(value)}"
+    if isinstance(shape := getattr(value, "shape", None), tuple):
+        return f"{kind} of shape {shape}"
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        return str(value.__qualname__)
+    if hasattr(value, "get_params"):
+        return f"{kind}({', '.join(f'{name}={text}' for name, text in shown_parameters(value).items())})"
+    if isinstance(value, (tuple, list)) and 0 < len(value) <= _MOST_NUMBERS:
+        numbers = [_number(item) for item in value]
+        if None not in numbers:
+            left, right = "()" if isinstance(value, tuple) else "[]"
+            comma = "," if left == "(" and len(value) == 1 else ""
+            return f"{left}{', '.join(map(str, numbers))}{comma}{right}"
+    if isinstance(value, Collection):
+        return f"{kind} of length {len(value)}"
+    return kind
+
+
+def _number(value: Any) -> str | None:
+    """The text of a number, True, False or None; None where it is none of these."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if hasattr(value, "shape"):
+        scalar = value.shape == () and hasattr(value, "item") and not hasattr(value, "__array_finalize__")
+        return _number(value.item()) if scalar else None
+    if isinstance(value, Integral):
+        return f"{int(value)}" if abs(int(value)) < 10**40 else None
+    return repr(float(value)) if isinstance(value, Real) else None
+
+
+#: ε per unit of one distance does not add up with ε per unit of another: a ledger names the distance.
+_METRIC = f"{Adjacency.METRIC}: "
+
+
+class Terms(NamedTuple):
+    """What a ledger is created with, once and for all."""
+
+    identity: str
+    created: str
+    epsilon: float
+    delta: float
+    unit: str | None
+    adjacency: str | None
+    composition: str
+    rows_per_user: int | None
+    public_features: bool
+    simulation: bool
+    dry_run: bool
+
+    def differences(self, found: Terms) -> list[str]:
+        """What was asked for and is not so in an existing ledger; None asks for nothing."""
+        asked = self._asdict()
+        return [
+            f"{name}={getattr(found, name)!r}, not {asked[name]!r}"
+            for name in Terms._fields[2:]
+            if getattr(found, name) != asked[name] and asked[name] is not None
+        ]
+
+
+def now() -> str:
+    """UTC time (ISO 8601)."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def checked_terms(
+    *,
+    epsilon: Any,
+    delta: Any,
+    unit: Any,
+    adjacency: Any,
+    composition: Any,
+    rows_per_user: Any,
+    public_features: Any,
+    simulation: Any,
+    dry_run: Any,
+) -> Terms:
+    """Terms of a new ledger, or an error that names what is not allowed."""
+    delta = delta_number(delta)
+    epsilon = positive("epsilon", epsilon)
+    if composition not in COMPOSITIONS:
+        raise ValueError(must_be("composition", one_of(COMPOSITIONS), composition))
+    if composition == "zcdp" and delta == 0:
+        why = "ρ-zCDP implies no (ε, 0)-differential privacy: give delta, or use composition='basic'."
+        raise ValueError(must_be("delta", "positive with composition='zcdp'", delta, why))
+    for name, value in (
+        ("simulation", simulation),
+        ("public_features", public_features),
+        ("dry_run", dry_run),
+    ):
+        if not isinstance(value, bool):
+            raise TypeError(must_be(name, "True or False", value))
+    if rows_per_user is not None and (
+        isinstance(rows_per_user, bool) or not isinstance(rows_per_user, Integral) or rows_per_user < 1
+    ):
+        raise ValueError(must_be("rows_per_user", "an integer >= 1, or None", rows_per_user))
+    return Terms(
+        identity=uuid.uuid4().hex,
+        created=now(),
+        epsilon=epsilon,
+        delta=delta,
+        unit=None if unit is None else str(member(PrivacyUnit, "unit", unit)),
+        adjacency=None if adjacency is None else checked_relation(adjacency),
+        composition=composition,
+        rows_per_user=None if rows_per_user is None else int(rows_per_user),
+        public_features=public_features,
+        simulation=simulation,
+        dry_run=dry_run,
+    )
+
+
+def checked_relation(adjacency: Any) -> str:
+    """A neighbouring relation as a ledger names it, or an error that lists them."""
+    text = str(adjacency)
+    if text in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE) or (
+        text.startswith(_METRIC) and text != _METRIC
+    ):
+        return text
+    allowed = "'replace-one', 'add-remove', 'metric: ' and the name of the distance, or None"
+    raise ValueError(must_be("adjacency", allowed, adjacency))
+
+
+def require_noise(terms: Terms, path: str | None, label: str, *, simulated: bool) -> None:
+    """Seeded noise in a file for releases is a mistake; so is a release in a ledger for simulation."""
+    if terms.dry_run:
+        return  # the ledger itself has made the noise a simulation
+    where = "in memory" if path is None else repr(path)
+    if simulated and path is not None and not terms.simulation:
+        raise SimulatedNoiseError(
+            f"{label}: random_state must be None for the ledger {where}, got a seed (set by you, or by a "
+            "meta-estimator such as BaggingRegressor, which gives its members integers): this ledger is for releases, "
+            "and seeded noise protects nobody. For trials pass ledger=None, or a ledger of their own, "
+            "PrivacyLedger(…, simulation=True). VotingRegressor and VotingClassifier leave random_state alone. Nothing "
+            "was drawn or spent."
+        )
+    if terms.simulation and not simulated:
+        raise SimulatedNoiseError(
+            f"{label}: random_state must be an integer for the ledger {where}, got None: this ledger was opened with "
+            "simulation=True, and what is released must be charged to the data's own. Pass that one, or a seed. "
+            "Nothing was drawn or spent."
+        )
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a fit or a search will cost, made by `skprivate.inspection.quote`.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Plain sums over all releases, in the ledger's unit of account.
+    rho, rho_delta : float
+        Sums in zero-concentrated privacy, and the δ of releases that have no such price.
+    unit, adjacency : str or None
+        The unit of account.
+    admitted : bool
+        Whether the ledger would admit all of them now.
+    spent : tuple of (float, float)
+        (ε, δ) that the ledger would count then.
+    entries : tuple of LedgerEntry
+        The releases one by one, as they would be entered.
+    exact : bool
+        Whether the price is known to the last bit. False where candidates of a search cost differently: which of them
+        go on, or are fitted to all data, depends on their scores. The numbers are then those of the dearest, a bound.
+    """
+
+    epsilon: float
+    delta: float
+    rho: float
+    rho_delta: float
+    unit: str | None
+    adjacency: str | None
+    admitted: bool
+    spent: tuple[float, float]
+    entries: tuple[LedgerEntry, ...] = field(repr=False)
+    exact: bool = True
+
+    @property
+    def price(self) -> Price:
+        """What a reservation holds."""
+        return Price(self.epsilon, self.delta, self.rho, self.rho_delta)
+
+    def __str__(self) -> str:
+        count = len(self.entries)
+        then = (
+            f"the ledger would then count epsilon {rounded_up(self.spent[0])}, delta {rounded_up(self.spent[1])}"
+            if self.admitted
+            else "more than the ledger has left"
+        )
+        most = "" if self.exact else "at most "
+        return (
+            f"{count} release{'s' * (count != 1)} for one {self.unit} ({self.adjacency}), {most}epsilon "
+            f"{rounded_up(self.epsilon)} and delta {rounded_up(self.delta)} as a sum: {then}."
+        )
+
+
+def dearest_part(quotes: Sequence[Quote], *, left_out: bool) -> Quote:
+    """What the units of one part pay at most, where each quoted fit sees one part, or all parts but one.
+
+    Parameters
+    ----------
+    quotes : sequence of Quote
+        The k-th for the fit that belongs to the k-th part.
+    left_out : bool
+        Whether that fit sees all parts but the k-th; else the k-th only.
+
+    Returns
+    -------
+    Quote
+        With the largest sum for each kind of price.
+    """
+    price = NOTHING
+    for k in range(len(quotes)):
+        total = Totals()
+        for j, quote in enumerate(quotes):
+            apart = all(
+                stays_apart(entry.unit, entry.adjacency, quote.unit, quote.adjacency)
+                for entry in quote.entries
+            )
+            if (j != k) == left_out or not apart:
+                total = total.changed(NOTHING, quote.price)
+        price = total.price().no_lower_than(price)
+    return replace(
+        quotes[0],
+        epsilon=price.epsilon,
+        delta=price.delta,
+        rho=price.rho or 0.0,
+        rho_delta=price.rho_delta,
+        entries=tuple(entry for quote in quotes for entry in quote.entries),
+        exact=all(quote.exact for quote in quotes),
+    )
+
+
+class DisjointParts:
+    """Handles to a ledger for releases that see some parts of the units only; made by `PrivacyLedger.parallel`.
+
+    Parameters
+    ----------
+    n_parts : int
+        How many there are.
+    handle : callable
+        Makes a handle for the parts it is given.
+    """
+
+    def __init__(self, n_parts: int, handle: Callable[[tuple[int, ...]], Any]) -> None:
+        self.n_parts = n_parts
+        self._handle = handle
+
+    def only(self, part: int) -> Any:
+        """For releases that see the units of one part: a model of one fold, or a score on one.
+
+        Parameters
+        ----------
+        part : int
+            From 0.
+
+        Returns
+        -------
+        ledger : PrivacyLedger
+        """
+        return self._handle((self._checked(part),))
+
+    def without(self, part: int) -> Any:
+        """For releases that see all units but those of one part: a fit of a cross-validation.
+
+        Parameters
+        ----------
+        part : int
+            From 0.
+
+        Returns
+        -------
+        ledger : PrivacyLedger
+        """
+        out = self._checked(part)
+        return self._handle(tuple(one for one in range(self.n_parts) if one != out))
+
+    def _checked(self, part: Any) -> int:
+        whole = isinstance(part, Integral) and not isinstance(part, bool)
+        if not (whole and 0 <= int(part) < self.n_parts):
+            raise ValueError(must_be("part", f"an integer from 0 to {self.n_parts - 1}", part))
+        return int(part)

@@ -1,0 +1,672 @@
+"""A durable privacy budget of one data set, shared by many fits, threads and processes.
+
+`PrivacyLedger` is a handle: what is charged, reserved or closed goes to its `Book` as one checked transaction.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import html
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any, NoReturn
+
+from skprivate._messages import LedgerUnitWarning, must_be, rounded_up, warn_caller
+from skprivate.privacy._guarantee import PrivacyUnit
+from skprivate.privacy.ledger._book import Book, LazyBook, remarks
+from skprivate.privacy.ledger._entries import (
+    DisjointParts,
+    LedgerEntry,
+    Quote,
+    Terms,
+    checked_relation,
+    checked_terms,
+    entries_frame,
+    entries_html,
+)
+from skprivate.privacy.ledger._prices import Price
+from skprivate.privacy.ledger._store import DamagedLedgerError, FileStore, MemoryStore, record
+
+__all__ = ["DamagedLedgerError", "LedgerEntry", "PrivacyLedger"]
+
+
+#: Units that leave a part of a row, or other rows, unprotected.
+_PARTS_OF_ROWS = (str(PrivacyUnit.LABEL), str(PrivacyUnit.PRIVATE_ROW))
+
+
+#: While a price is asked for: the ledger that alone is charged.
+_ONLY: contextvars.ContextVar[str | None] = contextvars.ContextVar("only ledger", default=None)
+
+
+@contextmanager
+def charged_only_to(identity: str) -> Iterator[None]:
+    """Refuse charges to all other ledgers while the block runs: who asks for a price pays nothing.
+
+    A part of a model may hold a ledger where nobody finds it. Threads and processes that the block starts are not
+    seen to.
+    """
+    token = _ONLY.set(identity)
+    try:
+        yield
+    finally:
+        _ONLY.reset(token)
+
+
+class PrivacyLedger:
+    """A durable privacy budget of one data set, shared by many fits, threads and processes.
+
+    Pass the same ledger as ``ledger=`` to every estimator that is fitted on the same data. Each release
+    commits its price here *before* it draws, in one transaction; a release that does not fit is refused
+    with `BudgetExceededError`, having drawn and written nothing. A process that dies between price and
+    draw has wasted that budget: it stays charged.
+
+    Copies do not multiply the budget: `copy`, `deepcopy`, `sklearn.base.clone` (so every fit of a grid
+    search) and, for a ledger with a path, `pickle` (so every worker process of joblib) hand on a handle
+    to the same store.
+
+    Parameters
+    ----------
+    path : str or os.PathLike, default=None
+        File of the ledger. Created if it does not exist; else opened, and what is given here must be
+        what it was created with (`PrivacyLedger.open` opens it without the numbers). None keeps the
+        ledger in the memory of this process: its threads share it, and it refuses to be pickled.
+    epsilon : float
+        Budget ε > 0 of all releases together.
+    delta : float, default=0.0
+        Budget δ in [0, 1) of all releases together.
+    unit : PrivacyUnit or str, default=None
+        Whom the budget is for. None: the unit of the first release.
+    adjacency : str, default=None
+        The neighbouring relation: "replace-one", "add-remove", or "metric: " and the name of the distance. None: that
+        of the first release.
+    composition : {"filter", "basic", "zcdp"}, default="filter"
+        How prices add up. "basic": Σε ≤ ε and Σδ ≤ δ. "zcdp": Σρ at most the largest ρ that implies ε, where a pure
+        release counts as ε²/2 if it has no ρ of its own, and (ε, δ) alone is refused; much cheaper for many releases,
+        needs δ > 0. "filter": what either of them admits, with half of δ each; a first release that only sums admit at
+        the whole δ makes it "basic".
+    rows_per_user : int, default=None
+        Most rows that one user has, enforced by whoever makes the data. With it a ledger of users takes releases
+        that protect rows.
+    public_features : bool, default=False
+        Whether everything in a row but its label is public anyway. With it a ledger of rows or users takes releases
+        that protect labels.
+    simulation : bool, default=False
+        Whether the ledger is for trials with seeded noise, which are never released. True: it refuses secure noise,
+        whose price belongs to the data's own ledger. False: a ledger with a path refuses seeded noise, set by you or
+        by a meta-estimator; one in memory takes both, and marks them.
+    dry_run : bool, default=False
+        Whether every release charged here draws simulated noise, whatever its ``random_state``: prices are the real
+        ones, results are good for nothing, and nothing of them may be published.
+
+    Raises
+    ------
+    ValueError
+        A value that is not allowed, or other ones than the existing file was created with.
+    FileNotFoundError
+        The folder of ``path`` does not exist.
+    DamagedLedgerError
+        The records of an existing file are not those that were written.
+
+    See Also
+    --------
+    BudgetExceededError : What a release that does not fit raises.
+
+    Notes
+    -----
+    *Guarantee.* All releases charged to one ledger are together (ε, δ)-differentially private
+    for its unit and adjacency, even where each release and its price are chosen after seeing the earlier
+    ones, and where several run at the same time: both rules are fully adaptive privacy filters ([1]_ for
+    sums of (ε, δ), [2]_ and [3]_ for zero-concentrated prices), and they hold for interleaved
+    interactive mechanisms as well [4]_. The fits of a cross-validation are added up like any others; `parallel` makes
+    use of disjoint folds.
+
+    *Never a cent over.* Prices are added in exact decimal arithmetic. A float stands for the decimal number
+    that it prints as, so ten releases at 0.1 fill a budget of 1 exactly, in any order.
+
+    *Units.* A release that protects another unit is charged its price for the ledger's: a larger unit protects its
+    parts; so many smaller ones in a row make a larger one (group privacy of each event); to replace is to remove and
+    to add, so ε under add-remove is 2ε under replace-one; ε per unit of distance times the largest distance is ε.
+    Each entry says what was converted and why. What does not follow is refused with the reason.
+
+    *Simulated releases.* A file is either for releases or for simulation, so that every entry of the one is a real
+    release, and no real release is charged to the other. In memory, simulated releases are charged and marked.
+
+    *Durability.* SQLite, synchronised to the disk at each commit, with its locks, so the file must lie on a local file
+    system. Nothing is overwritten: each change is a record that seals the one before, so a record that was changed or
+    taken out is noticed by whoever reads it, and an older copy by every handle that has seen a newer record (a fitted
+    model's among them). Opening reads the records from the last checkpoint on, a thousand at most; `entries` and
+    `seals` read and check them all.
+
+    References
+    ----------
+    .. [1] R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy odometers and filters:
+       Pay-as-you-go composition", NeurIPS 2016.
+    .. [2] V. Feldman, T. Zrnic, "Individual privacy accounting via a Rényi filter", NeurIPS 2021.
+    .. [3] J. Whitehouse, A. Ramdas, R. Rogers, Z. S. Wu, "Fully-adaptive composition in differential privacy",
+       ICML 2023.
+    .. [4] S. Haney et al., "Concurrent composition for interactive differential privacy with adaptive
+       privacy-loss parameters", CCS 2023.
+
+    Examples
+    --------
+    >>> from skprivate.privacy import PrivacyLedger, open_release
+    >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
+    >>> with open_release(epsilon=0.75, unit="row", adjacency="replace-one", ledger=ledger) as release:
+    ...     noisy = release.laplace(0.5, sensitivity=0.01, epsilon=0.75)
+    >>> ledger.spent, ledger.remaining
+    ((0.75, 0.0), (0.25, 5e-07))
+    >>> ledger
+    PrivacyLedger(in memory: epsilon 0.75 of 1, delta 0 of 1e-06 spent per row in 1 entry)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        unit: str | None = None,
+        adjacency: str | None = None,
+        composition: str = "filter",
+        rows_per_user: int | None = None,
+        public_features: bool = False,
+        simulation: bool = False,
+        dry_run: bool = False,
+    ) -> None:
+        terms = checked_terms(
+            epsilon=epsilon,
+            delta=delta,
+            unit=unit,
+            adjacency=adjacency,
+            composition=composition,
+            rows_per_user=rows_per_user,
+            public_features=public_features,
+            simulation=simulation,
+            dry_run=dry_run,
+        )
+        first = record(None, {"kind": "terms", **terms._asdict()})
+        if path is None:
+            self._bind(Book(MemoryStore(first)))
+            return
+        location = os.path.abspath(os.fspath(path))
+        self._bind(Book(FileStore.create_or_open(location, first)))
+        if differ := terms.differences(self._terms):
+            raise ValueError(
+                f"The privacy ledger {location!r} exists with {'; '.join(differ)}. A budget is fixed when its "
+                f"ledger is created: open it with PrivacyLedger.open({location!r}), or choose another path."
+            )
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
+        """Open the existing ledger at ``path``, with the budget that it was created with.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            File of the ledger. One that may only be read can be shown, not charged.
+
+        Returns
+        -------
+        ledger : PrivacyLedger
+            A handle to it.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such file.
+        DamagedLedgerError
+            Its records are not those that were written.
+        ValueError
+            The file is no privacy ledger.
+        """
+        return _handle(Book(FileStore.open(os.path.abspath(os.fspath(path)))))
+
+    def _bind(
+        self,
+        book: Book | LazyBook,
+        identity: str | None = None,
+        reservation: int | None = None,
+        note: str = "",
+        data: str = "",
+        parts: tuple[int, ...] = (),
+    ) -> None:
+        self._book = book
+        self._identity = book.terms.identity if identity is None else identity
+        self._reservation, self._note, self._data, self._parts = reservation, note, data, parts
+
+    def _part(self, reservation: int, parts: tuple[int, ...] = ()) -> PrivacyLedger:
+        return _handle(self._book, self._identity, reservation, self._note, self._data, parts)
+
+    def annotated(self, note: str = "", *, data: str = "") -> PrivacyLedger:
+        """A handle to the same ledger whose releases carry a note.
+
+        Parameters
+        ----------
+        note : str
+            What the releases are for.
+        data : str, optional
+            A fingerprint of the data, kept as it is. Mind that a hash of few private rows tells them to whoever can
+            guess them.
+
+        Returns
+        -------
+        ledger : PrivacyLedger
+            For the ``ledger`` parameter of estimators.
+
+        Examples
+        --------
+        >>> from skprivate.privacy import PrivacyLedger
+        >>> ledger = PrivacyLedger(epsilon=1.0)
+        >>> ledger.annotated("dose model") == ledger
+        True
+        """
+        for name, value in (("note", note), ("data", data)):
+            if not isinstance(value, str):
+                raise TypeError(must_be(name, "a string", value))
+        return _handle(self._book, self._identity, self._reservation, note, data, self._parts)
+
+    @property
+    def path(self) -> str | None:
+        """File of the ledger; None for a ledger in memory."""
+        path: str | None = self._book.store.path
+        return path
+
+    @property
+    def identity(self) -> str:
+        """What tells this ledger from every other."""
+        return self._identity
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of account; None before the first release, unless given."""
+        with self._book.transaction(write=False) as (_, state):
+            unit: str | None = state.unit
+        return unit
+
+    @property
+    def adjacency(self) -> str | None:
+        """The neighbouring relation of the account; None before the first release, unless given."""
+        with self._book.transaction(write=False) as (_, state):
+            adjacency: str | None = state.adjacency
+        return adjacency
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """(ε, δ) that all entries count for together, rounded up."""
+        with self._book.transaction(write=False) as (_, state):
+            spent: tuple[float, float] = state.rule.spent(state.totals[None])
+        return spent
+
+    @property
+    def remaining(self) -> tuple[float, float]:
+        """(ε, δ) that one more release may cost, rounded down; where ρ counts, what the ρ that is left is worth."""
+        with self._book.transaction(write=False) as (_, state):
+            remaining = state.rule.remaining(state.totals[None])
+        return remaining.epsilon, remaining.delta
+
+    @property
+    def remaining_rho(self) -> float | None:
+        """ρ that is left, rounded down; None where sums count only."""
+        with self._book.transaction(write=False) as (_, state):
+            rho: float | None = state.rule.remaining_rho(state.totals[None])
+        return rho
+
+    @property
+    def seal(self) -> str:
+        """The seal of the last record. Noted elsewhere, it proves later that nothing before it was changed."""
+        with self._book.transaction(write=False) as (_, state):
+            last = state.last
+        assert last is not None  # the terms are a record
+        seal: str = last.seal
+        return seal
+
+    def seals(self) -> list[str]:
+        """The seals of all records, oldest first; every record is read and checked for it.
+
+        Returns
+        -------
+        seals : list of str
+            The last of them is `seal`.
+        """
+        with self._book.transaction(write=False, complete=True) as (journal, _):
+            return [found.seal for found in journal.since(0)]
+
+    def entries(self) -> list[LedgerEntry]:
+        """All entries, oldest first.
+
+        Returns
+        -------
+        entries : list of LedgerEntry
+            One for each release and reservation, open ones included.
+        """
+        with self._book.transaction(write=False, complete=True) as (_, state):
+            return list(state.entries.values())
+
+    def to_frame(self) -> Any:
+        """The entries as a table.
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+            One row for each entry, indexed by its number. Needs pandas.
+        """
+        return entries_frame(self.entries())
+
+    @property
+    def _terms(self) -> Terms:
+        return self._book.terms
+
+    @property
+    def epsilon(self) -> float:
+        """Budget ε."""
+        return self._book.terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Budget δ."""
+        return self._book.terms.delta
+
+    @property
+    def composition(self) -> str:
+        """How prices add up: "filter", "basic" or "zcdp"."""
+        return self._book.terms.composition
+
+    @property
+    def rows_per_user(self) -> int | None:
+        """Most rows that one user has, as declared; None where nothing was."""
+        return self._book.terms.rows_per_user
+
+    @property
+    def public_features(self) -> bool:
+        """Whether everything in a row but its label was declared public."""
+        return self._book.terms.public_features
+
+    @property
+    def simulation(self) -> bool:
+        """Whether the ledger is for trials with seeded noise."""
+        return self._book.terms.simulation
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether what is charged here draws simulated noise only."""
+        return self._book.terms.dry_run
+
+    @contextmanager
+    def reserve(
+        self, epsilon: float | Quote, delta: float = 0.0, *, rho: float | None = None, rho_delta: float = 0.0
+    ) -> Iterator[PrivacyLedger]:
+        """Set a part of the budget aside for several releases: all of them, or none.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            Most that the releases may cost together, as plain sums; or, in place of all numbers, what `quote` said.
+        rho, rho_delta : float, optional
+            Most that they may cost together in zero-concentrated privacy, and the δ of those that have no such price,
+            which only sums admit. Without it, ρ is ε²/2 and the latter δ.
+
+        Yields
+        ------
+        part : PrivacyLedger
+            A handle for the ``ledger`` parameter of the estimators. Its releases are paid by the reservation, which
+            costs what they cost when the block ends.
+
+        Raises
+        ------
+        BudgetExceededError
+            So much is not left; nothing was written.
+        ValueError
+            The ledger has no unit of account yet.
+
+        Examples
+        --------
+        >>> from skprivate.privacy import PrivacyLedger, open_release
+        >>> ledger = PrivacyLedger(epsilon=2.0, unit="row", adjacency="add-remove")
+        >>> with ledger.reserve(1.5) as part:
+        ...     with open_release(epsilon=1.0, unit="row", adjacency="add-remove", ledger=part) as release:
+        ...         noisy = release.laplace(0.5, sensitivity=1.0, epsilon=1.0)
+        >>> ledger.remaining
+        (1.0, 0.0)
+        """
+        with self._set_aside(epsilon, delta, rho, rho_delta, {}) as entry:
+            yield self._part(entry)
+
+    @contextmanager
+    def parallel(
+        self,
+        epsilon: float | Quote,
+        delta: float = 0.0,
+        *,
+        rho: float | None = None,
+        rho_delta: float = 0.0,
+        n_parts: int,
+        because: str,
+    ) -> Iterator[DisjointParts]:
+        """Set a part of the budget aside for releases that see different units: nobody pays for what they are not in.
+
+        Every unit is in one of ``n_parts`` parts, and every release says which parts it sees. What is charged is the
+        most that any part pays: of K fits that leave out one fold each, those K − 1 that see the fold; of one model
+        for each fold, one.
+
+        `skprivate.model_selection.fit_folds` deals the data itself. Here you deal them, and the ledger cannot look:
+        the entry keeps your reason.
+
+        Parameters
+        ----------
+        epsilon, delta, rho, rho_delta : float
+            Most that the releases may cost the units of any one part, as in `reserve`.
+        n_parts : int
+            Number of parts, at least 2.
+        because : str
+            Why a unit's part depends on that unit alone and on public numbers, and why no release sees, or depends on
+            anything but released results of, parts that it does not name. Kept in the entry.
+
+        Yields
+        ------
+        parts : DisjointParts
+            ``parts.only(k)`` and ``parts.without(k)`` are handles for the ``ledger`` parameter of estimators.
+
+        Raises
+        ------
+        BudgetExceededError
+            So much is not left; nothing was written.
+        ValueError
+            The ledger has no unit of account yet, or there is no reason.
+
+        Notes
+        -----
+        *Guarantee.* Let a unit u of part p be added or removed. Releases that do not see p have the same distribution
+        given all earlier results, and the others are a sequence whose prices add up to what is charged for p: the
+        filters hold for each part by itself, and the ledger counts the largest sum, for each of ε, δ and ρ. Under
+        "replace-one" the same holds if the exchanged unit stays in its part, as where parts are dealt by a public
+        identifier: that is an assumption, and ``because`` should say so. A release under "add-remove" in a ledger for
+        "replace-one" is charged to all parts, since who replaces a unit may be in another one; so are releases for
+        the whole data set, or for a distance.
+
+        Examples
+        --------
+        >>> from skprivate.privacy import PrivacyLedger, open_release
+        >>> ledger = PrivacyLedger(epsilon=2.0, unit="user", adjacency="add-remove")
+        >>> with ledger.parallel(1.0, n_parts=3, because="dealt by a keyed hash of the user's name") as parts:
+        ...     for k in range(3):
+        ...         with open_release(
+        ...             epsilon=0.5, unit="user", adjacency="add-remove", ledger=parts.without(k)
+        ...         ) as release:
+        ...             noisy = release.laplace(0.5, sensitivity=1.0, epsilon=0.5)
+        >>> ledger.spent
+        (1.0, 0.0)
+        """
+        if isinstance(n_parts, bool) or not isinstance(n_parts, Integral) or n_parts < 2:
+            raise ValueError(must_be("n_parts", "an integer >= 2", n_parts))
+        if not isinstance(because, str) or not because.strip():
+            raise ValueError(must_be("because", "the reason why parts share no unit, in words", because))
+        said = {"disjoint parts": str(n_parts), "because": because}
+        parts = tuple(range(int(n_parts)))
+        with self._set_aside(epsilon, delta, rho, rho_delta, said, parts) as entry:
+            yield DisjointParts(int(n_parts), lambda parts: self._part(entry, parts))
+
+    @contextmanager
+    def _set_aside(
+        self,
+        epsilon: float | Quote,
+        delta: float,
+        rho: float | None,
+        rho_delta: float,
+        said: dict[str, str],
+        parts: tuple[int, ...] = (),
+    ) -> Iterator[int]:
+        """Reserve while the block runs; what it costs in the end is what was spent of it."""
+        if self._reservation is not None:
+            raise ValueError("a reserved part of a ledger cannot be divided again; divide the whole.")
+        unit = adjacency = None
+        if isinstance(epsilon, Quote):
+            price, unit, adjacency = epsilon.price, epsilon.unit, epsilon.adjacency
+        else:
+            price = Price.checked(epsilon, delta, rho, rho_delta)
+        entry = self._book.reserve(price, unit, adjacency, remarks(self._note, self._data, said), parts=parts)
+        try:
+            yield entry
+        finally:
+            self._book.settle(entry)
+
+    def charge(
+        self,
+        label: str,
+        *,
+        epsilon: float,
+        delta: float,
+        rho: float | None,
+        unit: str,
+        adjacency: str,
+        events: list[dict[str, Any]],
+        simulated: bool,
+        adaptive: bool = False,
+        reach: float | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> int:
+        """Charge the price of a release that is about to draw, and return the number of its entry.
+
+        `open_release` does it; few others need to. ``epsilon``, ``delta`` and ``rho`` are the price for the release's
+        own ``unit`` and ``adjacency``, converted if the ledger has others. ``adaptive``: what is drawn depends on
+        results, so the composition of the ``events`` is no price. ``reach``: the largest distance between inputs that
+        differ in one row, if ε is per unit of distance.
+
+        Raises
+        ------
+        BudgetExceededError
+            The price does not fit; nothing was written.
+        SimulatedNoiseError
+            Seeded noise in a file for releases, or secure noise in a ledger for simulation.
+        ValueError
+            A release that has no price for the ledger's unit, or a price that is no price.
+        """
+        if (
+            _ONLY.get() not in (None, self.identity) and not self.dry_run
+        ):  # a dry run draws nothing in earnest
+            raise ValueError(
+                f"{label or 'a release'} would be charged to a ledger in earnest while its price is asked for: it is "
+                "frozen, or its ledger stands where a quote does not find it. Fit it before, or give it no ledger. "
+                "Nothing was drawn or spent."
+            )
+        if str(unit) in _PARTS_OF_ROWS and not self._book.store.forgotten and self.unit is None:
+            warn_caller(
+                f"{label or 'this release'} protects a {unit}, and the ledger has no unit yet: from now on it is a "
+                f"budget per {unit}, which says nothing of whole rows or users. Say for whom a ledger is when it is "
+                "created, PrivacyLedger(…, unit='user').",
+                LedgerUnitWarning,
+            )
+        entry: int = self._book.charge(
+            label,
+            Price.checked(epsilon, delta, rho),
+            unit=str(unit),  # members of enumerations are their values
+            adjacency=checked_relation(str(adjacency)),
+            events=events,
+            simulated=simulated,
+            adaptive=adaptive,
+            reach=reach,
+            reservation=self._reservation,
+            parts=self._parts,
+            remarks=remarks(self._note, self._data, dict(parameters or {})),
+        )
+        return entry
+
+    def increase(self, entry: int, **price: Any) -> None:
+        """Charge an open release its new total, before it draws more; in no part lower than before.
+
+        ``price`` is ``epsilon``, ``delta``, ``rho``, ``events``, ``adaptive`` and ``reach`` as in `charge`, and so are
+        the errors. What ``entry`` names must be open.
+        """
+        self._reprice(entry, close=False, **price)
+
+    def close_entry(self, entry: int, **price: Any) -> None:
+        """Close a release at its final price, as in `increase`; lower than charged if less was drawn than planned."""
+        self._reprice(entry, close=True, **price)
+
+    def entry_name(self, entry: int) -> str:
+        """Name an entry for whoever is outside its ledger: the ledger's identity and the number."""
+        return f"{self.identity}#{entry}"
+
+    def _reprice(
+        self,
+        entry: int,
+        *,
+        close: bool,
+        epsilon: float,
+        delta: float,
+        rho: float | None,
+        events: list[dict[str, Any]],
+        adaptive: bool = False,
+        reach: float | None = None,
+    ) -> None:
+        price = Price.checked(epsilon, delta, rho)
+        self._book.reprice(entry, price, events, adaptive, reach, close=close)
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.path is None else repr(self.path)
+        try:
+            with self._book.transaction(write=False) as (_, state):
+                count: int = state.count
+            (epsilon, delta), unit = self.spent, self.unit or "unit"
+            trial = ", simulation only" if self.simulation else ", dry run" if self.dry_run else ""
+        except (OSError, ValueError, RuntimeError):
+            return f"PrivacyLedger({where}: out of reach)"
+        return (
+            f"PrivacyLedger({where}: epsilon {rounded_up(epsilon)} of {self.epsilon:g}, delta {rounded_up(delta)} of "
+            f"{self.delta:g} spent per {unit} in {count} {'entry' if count == 1 else 'entries'}{trial})"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<div><p>{html.escape(repr(self))}</p>{entries_html(self.entries())}</div>"
+
+    def __sklearn_clone__(self) -> PrivacyLedger:
+        return self
+
+    def __copy__(self) -> PrivacyLedger:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PrivacyLedger:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = (self._reservation, self._note, self._data, self._parts)
+        return _handle, (self._book, self._identity, *place)
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(
+            "a PrivacyLedger is a handle on its file, which only pickle keeps. To save a model in another format save "
+            "skprivate.inspection.to_release(model), which has no ledger."
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrivacyLedger) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+
+def _handle(book: Book | LazyBook, *rest: Any) -> PrivacyLedger:
+    ledger = PrivacyLedger.__new__(PrivacyLedger)
+    ledger._bind(book, *rest)
+    return ledger

@@ -1,0 +1,431 @@
+"""Sums of prices in exact decimal arithmetic, and prices in a ledger's unit of account.
+
+Three sums are kept: of ε, of δ, and of the price in approximate zero-concentrated privacy, (ρ, δ′), where a release
+without a ρ of its own counts as δ-approximately ε²/2-zCDP. Two filters read them:
+
+* *sum*: Σε ≤ ε and Σδ ≤ δ (Rogers et al. 2016);
+* *zcdp*: Σρ at most the largest ρ that implies ε at δ, and Σδ′ = 0 (Feldman and Zrnic 2021).
+
+Σδ′ > 0 would need a share of δ that is fixed in advance (Whitehouse et al. 2023). To trade it against ρ on the way is
+no filter: of two Gaussian draws, whoever makes the second where the loss is high and else spends what is left of δ on
+a release without a ρ fails with 1.2 δ.
+
+Each of them holds for paths that end within it. A ledger that admits what either of them admits must divide δ between
+them: those paths that end within the one fail with its share, the others with the other's.
+
+A release protects a unit u under a relation a; the ledger counts for a unit U under a relation A. Whoever is protected
+as U is reached from u by a chain of at most k steps, so the release is private for U by group privacy. Each event of k
+neighbours in a row is one of k times the sensitivity (`grouped`), which is exact; of (ε, δ) alone nothing better is
+known than (kε, δ(e^{kε} − 1)/(e^ε − 1)).
+
+What does not follow is refused: a label, a private row and a data set say nothing of the rest of a row, and a relation
+that keeps the number of units public says nothing of one unit more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
+from functools import lru_cache
+from typing import NamedTuple
+
+from skprivate._messages import delta_number, number, rounded_up
+from skprivate.privacy._events import (
+    ApproximateEvent,
+    BoundedRangeEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyEvent,
+    PureEvent,
+    ZeroConcentratedEvent,
+)
+from skprivate.privacy._guarantee import Adjacency, PrivacyUnit
+from skprivate.privacy.accounting._composition import compose_epsilon, rho_total
+from skprivate.privacy.accounting._zcdp import epsilon_of_rho, rho_of_epsilon
+
+#: How prices may add up.
+COMPOSITIONS = ("filter", "basic", "zcdp")
+
+
+class Price(NamedTuple):
+    """What a release costs: (ε, δ), and (ρ, δ′) in approximate zero-concentrated privacy where that is known."""
+
+    epsilon: float
+    delta: float
+    rho: float | None = None
+    rho_delta: float = 0.0
+
+    @classmethod
+    def checked(cls, epsilon: float, delta: float, rho: float | None, rho_delta: float = 0.0) -> Price:
+        """The price, or a clear error where the numbers are none."""
+
+        def price(name: str, value: float) -> float:
+            # Above that, ε²/2 would overflow, and with it a sum that nothing could be taken from again.
+            return number(name, value, "a number in [0, 1e150]", lambda result: 0 <= result <= 1e150)
+
+        return cls(
+            price("epsilon", epsilon),
+            delta_number(delta),
+            None if rho is None else price("rho", rho),
+            delta_number(rho_delta, "rho_delta"),
+        )
+
+    @property
+    def concentrated(self) -> tuple[float, float]:
+        """(ρ, δ′) that holds in any case."""
+        if self.rho is not None:
+            return self.rho, self.rho_delta
+        half = 0.5 * self.epsilon * self.epsilon
+        return half * (1 + 2.0**-50) + (5e-324 if self.epsilon else 0.0), self.delta
+
+    def exceeds(self, reserved: Price) -> bool:
+        """Whether any of the numbers is above the reserved one."""
+        new, old = self.concentrated, reserved.concentrated
+        return (
+            self.epsilon > reserved.epsilon
+            or self.delta > reserved.delta
+            or new[0] > old[0]
+            or new[1] > old[1]
+        )
+
+    def no_lower_than(self, before: Price) -> Price:
+        """The least price that is at least both; every part of it bounds what either of them bounds."""
+        rho, rho_delta = map(max, zip(self.concentrated, before.concentrated, strict=True))
+        known = self.rho is not None or before.rho is not None
+        return Price(
+            max(self.epsilon, before.epsilon),
+            max(self.delta, before.delta),
+            *((rho, rho_delta) if known else ()),
+        )
+
+    def __str__(self) -> str:
+        rho = "" if self.rho is None else f", rho={rounded_up(self.rho)}"
+        return f"epsilon={rounded_up(self.epsilon)}, delta={rounded_up(self.delta)}{rho}"
+
+
+NOTHING = Price(0.0, 0.0, 0.0)
+
+
+class Totals(NamedTuple):
+    """Exact sums of prices."""
+
+    epsilon: Decimal = Decimal()
+    delta: Decimal = Decimal()
+    rho: Decimal = Decimal()
+    rho_delta: Decimal = Decimal()
+
+    def changed(self, old: Price, new: Price) -> Totals:
+        """The sums after one price grew or shrank from ``old`` to ``new``."""
+        return Totals(
+            *(
+                _EXACT.add(_EXACT.subtract(total, exact(before)), exact(after))
+                for total, before, after in zip(self, _parts(old), _parts(new), strict=True)
+            )
+        )
+
+    def within(self, price: Price) -> bool:
+        """Whether no sum is above the like part of a reserved price."""
+        return all(total <= exact(part) for total, part in zip(self, _parts(price), strict=True))
+
+    def price(self) -> Price:
+        """The sums, rounded up."""
+        return Price(*map(round_up, self))
+
+
+class Rule(NamedTuple):
+    """The budget of a ledger as its filters read it.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    sum_delta, zcdp_delta : float or None
+        Shares of δ that the filters have; None where a filter is not used.
+    """
+
+    epsilon: float
+    delta: float
+    sum_delta: float | None
+    zcdp_delta: float | None
+
+    @classmethod
+    def of(cls, composition: str, epsilon: float, delta: float) -> Rule:
+        """The rule of a composition. Without δ only sums are left."""
+        if composition == "basic" or delta == 0:
+            return cls(epsilon, delta, delta, None)
+        if composition == "zcdp":
+            return cls(epsilon, delta, None, delta)
+        return cls(epsilon, delta, delta / 2, delta / 2)
+
+    def sums_only(self, composition: str) -> Rule:
+        """The rule of a ledger whose first release does not fit otherwise."""
+        return Rule.of("basic", self.epsilon, self.delta) if composition == "filter" else self
+
+    def fits(self, totals: Totals) -> bool:
+        """Whether one of the filters admits these sums."""
+        return self._sum_fits(totals) or self._zcdp_fits(totals)
+
+    def spent(self, totals: Totals) -> tuple[float, float]:
+        """(ε, δ) that the sums count for, by the filter under which it is less."""
+        found = []
+        if self.sum_delta is not None:
+            found.append((round_up(totals.epsilon), round_up(totals.delta)))
+        if self.zcdp_delta is not None and self._zcdp_fits(totals):
+            if totals.rho == 0:
+                found.append((0.0, 0.0))
+            else:
+                worth = epsilon_of_rho(round_up(totals.rho), self.zcdp_delta)
+                found.append((min(worth, self.epsilon), self.zcdp_delta))
+        if len(found) == 2 and not self._sum_fits(totals):
+            return found[1]
+        return min(found, default=(self.epsilon, self.delta))
+
+    def remaining(self, totals: Totals) -> Price:
+        """What one more release may cost, by the filter under which it is more; ρ where that filter counts it."""
+        sums, zcdp = Price(0.0, 0.0), Price(0.0, 0.0)
+        if self.sum_delta is not None and self._sum_fits(totals):
+            sums = Price(_less(self.epsilon, totals.epsilon), _less(self.sum_delta, totals.delta))
+        if self.zcdp_delta is not None and self._zcdp_fits(totals):
+            rho = _less(_limit(self.epsilon, self.zcdp_delta), totals.rho)
+            worth = epsilon_of_rho(rho, self.zcdp_delta) if rho > 0 else 0.0
+            zcdp = Price(min(worth, self.epsilon), self.zcdp_delta, rho)
+        return max(sums, zcdp, key=lambda price: price.epsilon)
+
+    def remaining_rho(self, totals: Totals) -> float | None:
+        """ρ that is left; None where only sums count."""
+        if self.zcdp_delta is None:
+            return None
+        if totals.rho_delta > 0:
+            return 0.0
+        return max(_less(_limit(self.epsilon, self.zcdp_delta), totals.rho), 0.0)
+
+    def _sum_fits(self, totals: Totals) -> bool:
+        return (
+            self.sum_delta is not None
+            and totals.epsilon <= exact(self.epsilon)
+            and totals.delta <= exact(self.sum_delta)
+        )
+
+    def _zcdp_fits(self, totals: Totals) -> bool:
+        if self.zcdp_delta is None or totals.rho_delta > 0:
+            return False
+        return totals.rho <= exact(_limit(self.epsilon, self.zcdp_delta))
+
+
+@lru_cache(maxsize=64)
+def _limit(epsilon: float, delta: float) -> float:
+    return rho_of_epsilon(epsilon, delta)
+
+
+def _parts(price: Price) -> tuple[float, float, float, float]:
+    return (price.epsilon, price.delta, *price.concentrated)
+
+
+#: Floats print with 17 digits between 10⁻³²⁴ and 10³⁰⁸: 1000 digits hold any sum of them, and Inexact would tell.
+_EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
+
+
+def exact(value: float) -> Decimal:
+    """The decimal number that a float prints as: 0.1 is one tenth."""
+    return Decimal(repr(value))
+
+
+def round_down(value: Decimal) -> float:
+    """The largest float whose `exact` value is at most ``value``."""
+    result = float(value)
+    while exact(result) > value:
+        result = math.nextafter(result, -math.inf)
+    return result
+
+
+def round_up(value: Decimal) -> float:
+    """The smallest float whose `exact` value is at least ``value``."""
+    return -round_down(value.copy_negate()) + 0.0
+
+
+def _less(budget: float, total: Decimal) -> float:
+    return round_down(_EXACT.subtract(exact(budget), total))
+
+
+_ULP = 2.0**-50
+_REPLACE, _ADD = str(Adjacency.REPLACE_ONE), str(Adjacency.ADD_REMOVE)
+
+
+class Account(NamedTuple):
+    """What a ledger counts for.
+
+    Parameters
+    ----------
+    unit, adjacency : str
+        Its unit and neighbouring relation.
+    rows_per_user : int or None
+        Most rows that one user has, as declared.
+    public_features : bool
+        Whether everything in a row but its label is public, as declared.
+    """
+
+    unit: str
+    adjacency: str
+    rows_per_user: int | None = None
+    public_features: bool = False
+
+
+class Conversion(NamedTuple):
+    """So many neighbours of the release's kind in a row, and why."""
+
+    steps: int
+    text: str
+
+
+def conversion(unit: str, adjacency: str, account: Account) -> Conversion:
+    """How a release counts for an account.
+
+    Raises
+    ------
+    ValueError
+        With the reason, where it cannot be counted.
+    """
+    if (unit, adjacency) == (account.unit, account.adjacency):
+        return Conversion(1, "")
+    if adjacency not in (_REPLACE, _ADD) or account.adjacency not in (_REPLACE, _ADD):
+        raise ValueError(
+            "ε per unit of a distance is no ε of a unit; state the largest distance (reach=) with the release"
+            if adjacency not in (_REPLACE, _ADD)
+            else "the ledger counts ε per unit of a distance, in which the release has no price"
+        )
+    steps, reasons = _unit_steps(unit, adjacency, account)
+    # Replacing is removing and adding; the other way round, a public number of units stands in the way.
+    if adjacency == _ADD and account.adjacency == _REPLACE:
+        steps *= 2
+        reasons.append("to replace is to remove and to add: 2 steps")
+    elif adjacency != account.adjacency:
+        raise ValueError(
+            f"under {adjacency!r} the number of units is public, so that it says nothing of one unit more or less"
+        )
+    return Conversion(steps, "; ".join(reasons))
+
+
+def stays_apart(unit: str, adjacency: str, account_unit: str | None, account_adjacency: str | None) -> bool:
+    """Whether a release that sees some of the account's parts only is no matter to the units of the others.
+
+    It is not where units exchanged are counted by one removed and one added: who comes may be in another part. Nor does
+    a part bound what a whole data set, or a distance, does.
+    """
+    data_set = str(PrivacyUnit.DATASET)
+    return (
+        adjacency == account_adjacency
+        and adjacency in (_REPLACE, _ADD)
+        and data_set not in (unit, account_unit)
+    )
+
+
+def _unit_steps(unit: str, adjacency: str, account: Account) -> tuple[int, list[str]]:
+    """Neighbours in a row of the release's unit that make one of the account's, under the release's relation."""
+    if unit == account.unit:
+        return 1, []
+    row, user, label, private = (
+        str(kind) for kind in (PrivacyUnit.ROW, PrivacyUnit.USER, PrivacyUnit.LABEL, PrivacyUnit.PRIVATE_ROW)
+    )
+    within = {row: (label, private), user: (row, label, private)}
+    if account.unit in within.get(unit, ()):
+        why = [f"a {account.unit} is a part of one {unit}, and stays with it"]
+        if unit == user and adjacency == _ADD == account.adjacency:
+            # One row more is another user in place of the user, not one user more.
+            return 2, [*why, "a row more or less replaces its user: 2 steps"]
+        return 1, why
+    if unit == label and account.unit in (row, user) and not account.public_features:
+        raise ValueError(
+            "it protects labels only, and the rest of the rows may stand in it as it is; if that is public anyway, "
+            "create the ledger with public_features=True"
+        )
+    if unit == private or account.unit == private:
+        raise ValueError("it publishes what the ledger protects: all rows but the private ones")
+    if unit == label and account.unit == row:
+        return 1, ["all of a row but its label is public"]
+    if account.unit == user and unit in (row, label):
+        if account.rows_per_user is None:
+            raise ValueError(
+                "a user may have any number of rows; if there is a largest one, create the ledger with rows_per_user"
+            )
+        if unit == row and adjacency == _REPLACE:
+            raise ValueError(
+                "under 'replace-one' the number of rows is public, and a user in place of another may have more or "
+                "fewer of them"
+            )
+        return account.rows_per_user, [f"a user has at most {account.rows_per_user} rows"]
+    raise ValueError(f"nothing is known of a {account.unit} from what protects a {unit}")
+
+
+def converted(
+    price: Price, events: Iterable[tuple[PrivacyEvent, int]], steps: int, *, adaptive: bool
+) -> Price:
+    """The price of a release for ``steps`` neighbours in a row.
+
+    Parameters
+    ----------
+    price : Price
+        For one.
+    events : iterable of (PrivacyEvent, int)
+        What it is the price of; empty where that is not known.
+    steps : int
+    adaptive : bool
+        Whether draws were chosen on the way, so that their composition says nothing.
+
+    Returns
+    -------
+    Price
+
+    Raises
+    ------
+    ValueError
+        If nothing remains: δ reaches 1.
+    """
+    if steps == 1:
+        return price
+    epsilon, delta = price.epsilon * steps * (1 + _ULP), _group_delta(price, steps)
+    rho = None if price.rho is None else price.rho * steps * steps * (1 + _ULP)
+    rho_delta = price.rho_delta
+    grouped_events = [(grouped(event, steps), count) for event, count in events]
+    if grouped_events and not adaptive:
+        exact = compose_epsilon(grouped_events, price.delta)
+        if math.isfinite(exact):
+            epsilon, delta = exact, price.delta
+        total = rho_total(grouped_events)
+        rho, rho_delta = (total, 0.0) if math.isfinite(total) else (rho, rho_delta)
+    elif rho_delta > 0:
+        rho = None  # of an approximate ρ only (ε, δ) is converted
+    if not (delta < 1 and math.isfinite(epsilon)):
+        raise ValueError(f"{steps} neighbours in a row leave nothing of its guarantee")
+    return Price(epsilon, delta, rho, rho_delta if rho is not None else 0.0)
+
+
+def grouped(event: PrivacyEvent, steps: int) -> PrivacyEvent:
+    """The event for inputs that differ in ``steps`` units: its noise stays, its sensitivity grows."""
+    if isinstance(event, GaussianEvent):
+        return GaussianEvent(event.noise_multiplier / steps * (1 - _ULP), event.size)
+    if isinstance(event, LaplaceEvent):
+        return LaplaceEvent(event.epsilon * steps * (1 + _ULP))
+    if isinstance(event, BoundedRangeEvent):
+        # Losses of neighbours in a row add up, and so do the lengths of the intervals that they lie in.
+        return BoundedRangeEvent(event.epsilon * steps * (1 + _ULP))
+    if isinstance(event, PureEvent):
+        return PureEvent(event.epsilon * steps * (1 + _ULP), event.mechanism)
+    if isinstance(event, ZeroConcentratedEvent):
+        return ZeroConcentratedEvent(event.rho_ * steps * steps * (1 + _ULP), event.mechanism)
+    if isinstance(event, ApproximateEvent):
+        delta = _group_delta(Price(event.epsilon, event.delta), steps)
+        if not delta < 1:
+            raise ValueError(f"{steps} neighbours in a row leave nothing of its guarantee")
+        return ApproximateEvent(event.epsilon * steps * (1 + _ULP), delta, event.mechanism)
+    raise ValueError(f"{type(event).__name__} has no group privacy that is known here")
+
+
+def _group_delta(price: Price, steps: int) -> float:
+    """δ(1 + e^ε + … + e^{(k−1)ε}), rounded up."""
+    if price.delta == 0:
+        return 0.0
+    exponent = math.log(price.delta) + (steps - 1) * price.epsilon + math.log(steps)
+    if exponent > 0:  # more than the largest term k times
+        return 1.0
+    return price.delta * math.fsum(math.exp(k * price.epsilon) for k in range(steps)) * (1 + _ULP)

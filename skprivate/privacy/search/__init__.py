@@ -1,0 +1,1 @@
+"""Private search: the price of the best of a random number of evaluations."""
