@@ -104,7 +104,7 @@ def network_twin(model, X, y, X_test, y_test):
     """The same networks, from the same first weights, by individual labels: every row evaluated, no sum over bags."""
     import torch
 
-    from skprivate.aggregate._neural import DEFAULTS, make_submodels
+    from skprivate.aggregate.additive._neural import DEFAULTS, make_submodels
 
     options = {**DEFAULTS, **NETWORKS}
     seed = int(public_generator(model.random_state).integers(2**31))

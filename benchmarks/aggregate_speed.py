@@ -17,9 +17,8 @@ import scipy.sparse as sparse
 from _common import parse_args, write_table
 from sklearn.linear_model import LogisticRegression
 
-from skprivate.aggregate._cells import index_cells
-from skprivate.aggregate._design import CellDesign
-from skprivate.aggregate._solvers import fit_tables
+from skprivate.aggregate.additive._design import CellDesign, fit_tables
+from skprivate.aggregate.tables._cells import index_cells
 from skprivate.privacy import public_generator
 
 CARDINALITIES = (12, 15, 10, 20, 8, 25, 16)

@@ -133,9 +133,9 @@ def random_bags_r2(seed):
     return r2_score(y_test, model.predict(X_test))
 
 def channel(distances, epsilon):
-    from skprivate.metric._channels import worst_error
+    from skprivate.metric.net._spaces import worst_error
     try:
-        from skprivate.metric._exponential import best_exponential_channel
+        from skprivate.metric.net._exponential import best_exponential_channel
         return worst_error(best_exponential_channel(distances, epsilon), distances)
     except ImportError:
         states, known = np.arange(len(distances)), {"metric": "precomputed", "mechanism": "exponential"}
@@ -253,7 +253,7 @@ CASES = [
         for name, code, budgets in (
             (
                 "ICD-10, 60 codes",
-                "from skprivate.metric import tree_distances\nfrom skprivate.metric._states import leaves_of\n"
+                "from skprivate.metric import tree_distances\nfrom skprivate.metric._tables import leaves_of\n"
                 "parents = sp.datasets.load_icd10().parents; leaves = leaves_of(parents)\n"
                 "chosen = sorted(np.random.default_rng(0).choice(len(leaves), 60, replace=False))\n"
                 "D = tree_distances(parents, [leaves[i] for i in chosen])",

@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 
 def search(name, subject, arguments, seconds, seed, out):
     """One search, whose outcome is added to a file."""
-    from skprivate.audit._violations import find_violation
+    from skprivate.audit.claims._violations import find_violation
 
     begun = time.time()
     try:
@@ -54,7 +54,7 @@ def search(name, subject, arguments, seconds, seed, out):
 
 def only_small_data():
     """At most 20 columns and 400 users, so that subjects whose fits are slow are given many neighbours."""
-    from skprivate.audit import _violations_pairs as pairs
+    from skprivate.audit.claims import _violations_pairs as pairs
 
     every = pairs.gene_values
 

@@ -17,12 +17,11 @@ from _common import parse_args, write_table
 
 from skprivate.datasets import load_icd10
 from skprivate.metric import tree_distances
-from skprivate.metric._channels import affordable, expected_loss, worst_error
-from skprivate.metric._exponential import best_exponential_channel, exponential_channel, net_scales
-from skprivate.metric._finite_metric import separated_net
-from skprivate.metric._interior_point import optimal_channel
-from skprivate.metric._states import leaves_of
-from skprivate.metric._tree_channels import Tree, optimal_tree_channel
+from skprivate.metric._tables import leaves_of
+from skprivate.metric.net._exponential import best_exponential_channel, exponential_channel, net_scales
+from skprivate.metric.net._interior_point import optimal_channel
+from skprivate.metric.net._spaces import affordable, expected_loss, separated_net, worst_error
+from skprivate.metric.net._trees import Tree, optimal_tree_channel
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
 
 

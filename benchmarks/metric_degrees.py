@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import haversine_distances
 
 from skprivate.datasets import load_locations
 from skprivate.metric import DegreesWarning, MetricPrivatizer
-from skprivate.metric._sphere import EARTH_RADIUS
+from skprivate.metric._domains import EARTH_RADIUS
 
 
 def kilometres(first: np.ndarray, second: np.ndarray) -> np.ndarray:

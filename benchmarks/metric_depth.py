@@ -17,7 +17,7 @@ from _common import parse_args, require_data, write_table
 
 from skprivate.datasets import load_locations
 from skprivate.metric import MetricPrivateSynthesizer
-from skprivate.metric._binary_hierarchy import FURTHER_SPLITS
+from skprivate.metric.grid._hierarchy import FURTHER_SPLITS
 
 SHIFTS = (0.0, 0.7, 1.2, 1.7, 2.2)
 ROWS = 1000

@@ -22,7 +22,7 @@ from skprivate.metric import (
     MetricPrivatizer,
     NoiseFillsBoxWarning,
 )
-from skprivate.metric._mixed import MixedMeasure
+from skprivate.metric.grid._mixed import MixedMeasure
 from skprivate.privacy import SimulatedNoiseWarning
 
 

@@ -80,7 +80,7 @@ def rough(d: int, rng: np.random.Generator) -> np.ndarray:
     while mass.size < 2**bits:
         share = rng.beta(0.35, 0.35, mass.size)
         mass = np.stack([mass * share, mass * (1 - share)], axis=1).ravel()
-    from skprivate.metric._binary_hierarchy import HierarchyPlan, from_tree_order
+    from skprivate.metric.grid._hierarchy import HierarchyPlan, from_tree_order
 
     shape = HierarchyPlan(d, bits).shape
     return GridMeasure(np.zeros(d), np.ones(d), from_tree_order(mass, shape), "cells").sample(20_000, rng)

@@ -13,9 +13,9 @@ from _common import parse_args, save_figure, write_table
 
 from skprivate.datasets import load_locations
 from skprivate.metric import MetricPrivatizer
-from skprivate.metric._channels import expected_loss, remapped
-from skprivate.metric._exponential import best_exponential_channel
-from skprivate.metric._interior_point import optimal_channel
+from skprivate.metric.net._exponential import best_exponential_channel
+from skprivate.metric.net._interior_point import optimal_channel
+from skprivate.metric.net._spaces import expected_loss, remapped
 
 
 def main() -> None:

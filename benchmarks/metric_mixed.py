@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from skprivate.datasets import load_adult, load_credit_default
 from skprivate.metric import MetricPrivateSynthesizer
-from skprivate.metric import _binary_hierarchy as hierarchy
+from skprivate.metric.grid import _hierarchy as hierarchy
 
 #: Former rule first: the constant of two numeric columns, and depth per split of categories.
 RULES = {

@@ -18,7 +18,7 @@ import numpy as np
 from _common import parse_args, save_figure, write_table
 
 from skprivate.metric import MetricPrivateSynthesizer
-from skprivate.metric._binary_hierarchy import (
+from skprivate.metric.grid._hierarchy import (
     HierarchyPlan,
     consistent_leaves,
     discrete_laplace_variance,
@@ -26,7 +26,7 @@ from skprivate.metric._binary_hierarchy import (
     leaf_counts,
     to_tree_order,
 )
-from skprivate.metric._grid_measure import GridMeasure
+from skprivate.metric.grid._measure import GridMeasure
 from skprivate.privacy import open_release
 
 CELLS = 64

@@ -40,7 +40,7 @@ from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor, guarantee_o
 from skprivate.datasets import load_adult, load_credit_default
 from skprivate.inspection import quote
 from skprivate.model_selection import PrivateSearchCV, _private_search
-from skprivate.model_selection._contained import Priced
+from skprivate.model_selection._inside import Priced
 from skprivate.preprocessing import (
     PrivateKBinsDiscretizer,
     PrivateQuantileTransformer,

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from skprivate.audit import audit_estimator
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.model_selection import PrivateSearchCV
-from skprivate.model_selection._parts import Rows, deal
+from skprivate.model_selection._scoring import Rows, deal
 from skprivate.privacy import LaplaceEvent, Mechanism
 from skprivate.utils.estimator_checks import half_noise
 

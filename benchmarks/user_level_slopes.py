@@ -15,8 +15,8 @@ from _common import parse_args, save_figure, write_table
 
 from skprivate import UserLevelMean, UserLevelSGDRegressor
 from skprivate.privacy import compose_epsilon, gaussian_noise_multiplier, open_release
-from skprivate.user_level._paper import PaperPlan
-from skprivate.user_level._user_selection import MeanSelection, VoteSelection
+from skprivate.user_level._selection import MeanSelection, VoteSelection
+from skprivate.user_level.theory._published import PaperPlan
 
 NS = [2000, 4000, 8000, 16_000, 32_000]
 MS = [4, 16, 64, 256]

@@ -20,23 +20,22 @@ if TYPE_CHECKING:
     )
     from skprivate.audit import (
         FiniteAdversaryAuditor,
-        attack_report,
         audit_estimator,
-        epsilon_lower_bound,
     )
-    from skprivate.inspection import NoGuaranteeError, check_pipeline, guarantee_of
+    from skprivate.inspection import NoGuaranteeError, check_pipeline, guarantee_of, to_release
     from skprivate.metric import (
         MetricPrivateSynthesizer,
         MetricPrivatizer,
     )
     from skprivate.mixture import PPMHalfspaceClassifier
+    from skprivate.model_selection import PrivateSearchCV
     from skprivate.privacy import (
         BudgetExceededError,
         PrivacyGuarantee,
         PrivacyLedger,
         SimulatedNoiseWarning,
-        open_release,
     )
+    from skprivate.report import privacy_report
     from skprivate.user_level import (
         TooFewUsersWarning,
         UserLevelMean,
@@ -57,6 +56,7 @@ __all__ = [
     "PPMHalfspaceClassifier",
     "PrivacyGuarantee",
     "PrivacyLedger",
+    "PrivateSearchCV",
     "RandomBagClassifier",
     "RandomBagRegressor",
     "SimulatedNoiseWarning",
@@ -65,14 +65,13 @@ __all__ = [
     "UserLevelSGDClassifier",
     "UserLevelSGDRegressor",
     "UserLevelSelector",
-    "attack_report",
     "audit_estimator",
     "check_pipeline",
-    "epsilon_lower_bound",
     "guarantee_of",
     "make_curated_bags",
     "make_random_bags",
-    "open_release",
+    "privacy_report",
+    "to_release",
 ]
 
 #: Where each name is.
@@ -88,6 +87,7 @@ _PLACES = {
     "PPMHalfspaceClassifier": "mixture",
     "PrivacyGuarantee": "privacy",
     "PrivacyLedger": "privacy",
+    "PrivateSearchCV": "model_selection",
     "RandomBagClassifier": "aggregate",
     "RandomBagRegressor": "aggregate",
     "SimulatedNoiseWarning": "privacy",
@@ -96,21 +96,18 @@ _PLACES = {
     "UserLevelSGDClassifier": "user_level",
     "UserLevelSGDRegressor": "user_level",
     "UserLevelSelector": "user_level",
-    "attack_report": "audit",
     "audit_estimator": "audit",
     "check_pipeline": "inspection",
-    "epsilon_lower_bound": "audit",
     "guarantee_of": "inspection",
     "make_curated_bags": "aggregate",
     "make_random_bags": "aggregate",
-    "open_release": "privacy",
+    "privacy_report": "report",
+    "to_release": "inspection",
 }
 #: Packages and modules that are reached as attributes.
 _MODULES = {
     *_PLACES.values(),
     "datasets",
-    "displays",
-    "model_selection",
     "partitions",
     "preprocessing",
     "utils",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
 from numbers import Real
@@ -77,6 +78,35 @@ def rounded_up(value: float, digits: int = 6) -> str:
 
 #: Frames of these packages are not the caller's.
 _OURS = ("skprivate", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent")
+
+
+def small(value: float, rounded: Callable[[float, int], str] = rounded_up) -> str:
+    """A δ in three digits, as people write it."""
+    shown = rounded(value, 3)
+    mantissa, _, exponent = shown.partition("e")
+    if not exponent:
+        return shown
+    power = str(int(exponent)).translate(_RAISED)
+    return f"10{power}" if mantissa == "1" else f"{mantissa}·10{power}"
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def rounded_down(value: float, digits: int = 6) -> str:
+    """A number in few digits, at most what it is."""
+    if not math.isfinite(value):
+        return str(value)
+    shown = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(Decimal(repr(float(value))))
+    return f"{float(shown):.{digits}g}"
+
+
+def visible(text: str) -> str:
+    """Marks that change the direction of what follows, and other controls, by their numbers."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class LargeDeltaWarning(UserWarning):

@@ -32,7 +32,7 @@ except ModuleNotFoundError:  # before scikit-learn 1.7
     from sklearn.utils._estimator_html_repr import _VisualBlock
 
 from skprivate._progress import listening
-from skprivate.privacy._identifiers import refuse_other_index
+from skprivate.privacy import refuse_other_index
 
 try:
     from sklearn.callback import CallbackSupportMixin

@@ -19,8 +19,8 @@ from sklearn.base import clone
 from test_common import ESTIMATORS
 
 import skprivate
-from skprivate._report._facts import versions
 from skprivate.privacy import public_generator
+from skprivate.report._facts import versions
 from skprivate.utils.estimator_checks import default_data
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -157,9 +157,10 @@ def test_names_are_the_shortest():
     assert "skprivate.privacy.Release" in names and "skprivate.base.PrivateEstimatorMixin" in names
     assert not {"skprivate.user_level.UserLevelMean", "skprivate.privacy.PrivacyLedger"} & set(names)
     # The same word for two things: both are named.
-    assert {"skprivate.epsilon_lower_bound", "skprivate.utils.estimator_checks.epsilon_lower_bound"} <= set(
-        names
-    )
+    assert {
+        "skprivate.audit.epsilon_lower_bound",
+        "skprivate.utils.estimator_checks.epsilon_lower_bound",
+    } <= set(names)
 
 
 def test_every_page_is_in_the_contents():

@@ -22,7 +22,7 @@ from skprivate import (
     check_pipeline,
     guarantee_of,
 )
-from skprivate._validation import TEXT_ADVICE
+from skprivate._validation._arrays import TEXT_ADVICE
 from skprivate.partitions import Blocks
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler, make_additive_pipeline
 from skprivate.privacy import (

@@ -30,8 +30,7 @@ from skprivate import (
 )
 from skprivate.aggregate import release_frames
 from skprivate.model_selection import PrivateSearchCV, fit_folds
-from skprivate.model_selection._parts import Parts, Rows
-from skprivate.model_selection._scoring import PrivateScore
+from skprivate.model_selection._scoring import Parts, PrivateScore, Rows
 from skprivate.preprocessing import (
     PrivateImputer,
     PrivateSplineTransformer,
@@ -40,8 +39,8 @@ from skprivate.preprocessing import (
 )
 from skprivate.privacy import Adjacency, public_generator
 from skprivate.user_level import UserLevelQueries
-from skprivate.user_level._candidate_losses import user_losses
-from skprivate.utils._checks_errors import _ODD
+from skprivate.user_level._selection import user_losses
+from skprivate.utils._checks_fit import _ODD
 from skprivate.utils.estimator_checks import CheckData, check_errors_spend_nothing, default_data
 
 pytestmark = [

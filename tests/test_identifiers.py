@@ -18,7 +18,7 @@ from skprivate.model_selection import UserKFold
 from skprivate.partitions import Blocks
 from skprivate.privacy._identifiers import encode_identifiers, hash_identifiers, identifier_bytes
 from skprivate.user_level import UserLevelMean
-from skprivate.user_level._users import encode_users
+from skprivate.user_level._problems import encode_users
 
 KINDS = {
     "integer": st.integers(-(2**70), 2**70) | st.sampled_from([2**63 + i for i in range(-2, 4)]),

@@ -39,7 +39,14 @@ from skprivate import (
     make_curated_bags,
     make_random_bags,
 )
-from skprivate._labels import PUBLIC_LABELS, distinct, encode_classes, label_array, read_labels, read_numbers
+from skprivate._validation._labels import (
+    PUBLIC_LABELS,
+    distinct_labels,
+    encode_classes,
+    label_array,
+    read_labels,
+    read_numbers,
+)
 from skprivate.aggregate import release_frames
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.partitions import Blocks
@@ -497,7 +504,7 @@ def test_one_label_moves_its_own_bags_only(fit, other):
 
 def test_classes_are_kept_as_they_are():
     assert label_array([2**60 + 1, 2.5]).tolist() == [2**60 + 1, 2.5]
-    assert distinct(np.array([True, 0, 1.0], dtype=object)) == [0, True]
-    assert distinct(np.array(["b", "a", "b"])) == ["a", "b"]
+    assert distinct_labels(np.array([True, 0, 1.0], dtype=object)) == [0, True]
+    assert distinct_labels(np.array(["b", "a", "b"])) == ["a", "b"]
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
-        distinct(np.array([0.5, 1.0]))
+        distinct_labels(np.array([0.5, 1.0]))

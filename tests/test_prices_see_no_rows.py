@@ -40,7 +40,7 @@ from skprivate.preprocessing import (
 from skprivate.privacy import PrivacyLedger, PrivacyUnit, public_generator
 from skprivate.privacy.draws._tape import run_tape
 from skprivate.privacy.noise import _selection
-from skprivate.utils._leaves import equal_leaves, fitted_leaves
+from skprivate.utils._data import equal_leaves, fitted_leaves
 from skprivate.utils._neighbours import _with_rows, environments, private_rows
 
 pytestmark = [

@@ -18,10 +18,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from skprivate._html import plain, rounded_down, small
-from skprivate._messages import must_be, one_of, rounded_up
-from skprivate._report._audit_facts import audit_in_words, audit_verdict
-from skprivate._report._words import QUESTIONS, draw_in_words, percent
+from skprivate._messages import must_be, one_of, rounded_down, rounded_up, small
+from skprivate.report._facts import QUESTIONS, draw_in_words, percent
+from skprivate.report._other_facts import audit_in_words, audit_verdict
+from skprivate.report._style import plain
 
 #: What the registry admits (schemas/deployments-schema.yaml of github.com/opendp/deployments-registry-data, 057e5d8).
 CURATORS = ("Government", "Industry", "Nonprofit")

@@ -1,17 +1,17 @@
 """Learning from aggregated labels (Chen, Fu, Karbasi, Mirrokni 2023)."""
 
-from skprivate.aggregate._aggregation import make_curated_bags
-from skprivate.aggregate._bag_loss import bag_score
-from skprivate.aggregate._bag_table import BagTable
-from skprivate.aggregate._curated_bags import CuratedBags
+from skprivate.aggregate._bag_score import bag_score
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
-from skprivate.aggregate._from_sql import bags_from_sql
 from skprivate.aggregate._gam_classifier import CuratedBagGAMClassifier
 from skprivate.aggregate._gam_regressor import CuratedBagGAMRegressor
 from skprivate.aggregate._random_bag_classifier import RandomBagClassifier
 from skprivate.aggregate._random_bag_regressor import RandomBagRegressor
-from skprivate.aggregate._random_bags import RandomBags, make_random_bags
-from skprivate.aggregate._release_frames import release_frames
+from skprivate.aggregate.random._bags import RandomBags, make_random_bags
+from skprivate.aggregate.sources._release_frames import release_frames
+from skprivate.aggregate.sources._sql import bags_from_sql
+from skprivate.aggregate.tables._aggregation import make_curated_bags
+from skprivate.aggregate.tables._cells import BagTable
+from skprivate.aggregate.tables._curated_bags import CuratedBags
 
 __all__ = [
     "BagTable",

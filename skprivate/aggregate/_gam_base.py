@@ -13,27 +13,29 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._labels import together
 from skprivate._sklearn import Interval, StrOptions
-from skprivate._tables import any_table
-from skprivate._validation import is_frame, validate_data
-from skprivate.aggregate._bag_plan import KeyCounter, plan_bags
-from skprivate.aggregate._bag_table import BagTable
-from skprivate.aggregate._block_columns import encode_blocks, gather_codes, learn_blocks
-from skprivate.aggregate._cells import CellIndex, resolve_feature_sets
-from skprivate.aggregate._columns import CodeArray, Column, default_bins, encode_columns, learn_columns
-from skprivate.aggregate._constant_check import guarded_fit
-from skprivate.aggregate._constant_model import label_units, possible_sums
-from skprivate.aggregate._curated_bags import CuratedBags, as_curated_bags, no_privacy
-from skprivate.aggregate._design import CellDesign
-from skprivate.aggregate._evidence import fit_evidence
-from skprivate.aggregate._input import categorical_mask, learn_names, read_columns, table_blocks
-from skprivate.aggregate._label_noise import MECHANISMS
-from skprivate.aggregate._label_sums import ClassSums, Labelled, NumberSums
+from skprivate._validation import any_table, is_frame, together, validate_data
 from skprivate.aggregate._losses import FloatArray, LossName
-from skprivate.aggregate._membership import Membership, match_rows, project_table
-from skprivate.aggregate._random_rows import no_labels
-from skprivate.aggregate._solvers import fit_tables
+from skprivate.aggregate.additive._constant import guarded_fit, label_units, possible_sums
+from skprivate.aggregate.additive._design import CellDesign, fit_tables
+from skprivate.aggregate.additive._evidence import fit_evidence
+from skprivate.aggregate.random._bags import no_labels
+from skprivate.aggregate.tables._aggregation import KeyCounter, plan_bags
+from skprivate.aggregate.tables._blocks import (
+    categorical_mask,
+    encode_blocks,
+    gather_codes,
+    learn_blocks,
+    learn_names,
+    read_columns,
+    table_blocks,
+)
+from skprivate.aggregate.tables._cells import BagTable, CellIndex, resolve_feature_sets
+from skprivate.aggregate.tables._columns import CodeArray, Column, default_bins, encode_columns, learn_columns
+from skprivate.aggregate.tables._curated_bags import CuratedBags, as_curated_bags, no_privacy
+from skprivate.aggregate.tables._labels import MECHANISMS
+from skprivate.aggregate.tables._membership import Membership, match_rows, project_table
+from skprivate.aggregate.tables._sums import ClassSums, Labelled, NumberSums
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions
 from skprivate.privacy import public_generator
@@ -235,7 +237,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         """Networks of the sets before they learn, tried; None where there are none."""
         if self.submodel == "crosses":
             return None
-        from skprivate.aggregate._neural import tried_submodels
+        from skprivate.aggregate.additive._neural import tried_submodels
 
         seed = int(public_generator(self.random_state).integers(2**31))
         return tried_submodels(indexes, n_outputs, self.submodel, self.submodel_options, seed)
@@ -250,7 +252,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         if networks is None:
             networks = self._networks(indexes, len(sums))
         if networks is not None:
-            from skprivate.aggregate._neural import fit_submodels
+            from skprivate.aggregate.additive._neural import fit_submodels
 
             def train(sums: FloatArray) -> FloatArray:
                 fitted = fit_submodels(

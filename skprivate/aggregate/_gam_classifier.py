@@ -12,15 +12,15 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length
 
-from skprivate._labels import check_classes, distinct, label_array, read_labels, two_or_more
 from skprivate._sklearn import _check_y, _fit_context
-from skprivate.aggregate._aggregation import class_sums
-from skprivate.aggregate._curated_bags import CuratedBags
+from skprivate._validation import check_classes, distinct_labels, label_array, read_labels, two_or_more
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._label_sums import ClassSums
-from skprivate.aggregate._labels import class_targets
 from skprivate.aggregate._losses import FloatArray, LossName
-from skprivate.aggregate._membership import Membership
+from skprivate.aggregate.tables._aggregation import class_sums
+from skprivate.aggregate.tables._curated_bags import CuratedBags
+from skprivate.aggregate.tables._labels import class_targets
+from skprivate.aggregate.tables._membership import Membership
+from skprivate.aggregate.tables._sums import ClassSums
 from skprivate.partitions import is_partitioned
 from skprivate.privacy import PrivacyLedger
 
@@ -184,14 +184,14 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         given = None if self.classes is None else check_classes(self.classes)
         if is_partitioned(X):
             read = partial(read_labels, classes=given)
-            tables, columns, seen = self._learn_blocks(X, y, read, distinct if given is None else None)
+            tables, columns, seen = self._learn_blocks(X, y, read, distinct_labels if given is None else None)
             classes, targets = self._found(seen if given is None else given)
             coded = self._code_blocks(tables, columns, targets)
         else:
             names, values = self._read(X, reset=True)
             labels = _check_y(read_labels(y, classes=given), estimator=self)
             check_consistent_length(values[0], labels)
-            classes, targets = self._found(distinct(labels) if given is None else given)
+            classes, targets = self._found(distinct_labels(labels) if given is None else given)
             coded = self._code_memory(names, values, targets(labels))
 
         def plan(membership: Membership) -> ClassSums:

@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length
 
-from skprivate._labels import read_numbers
 from skprivate._sklearn import StrOptions, _check_y, _fit_context
-from skprivate.aggregate._aggregation import number_sums
-from skprivate.aggregate._curated_bags import CuratedBags
+from skprivate._validation import read_numbers
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
-from skprivate.aggregate._label_sums import NumberSums
-from skprivate.aggregate._labels import check_bounds, number_targets
 from skprivate.aggregate._losses import FloatArray, LossName
-from skprivate.aggregate._membership import Membership
+from skprivate.aggregate.tables._aggregation import number_sums
+from skprivate.aggregate.tables._curated_bags import CuratedBags
+from skprivate.aggregate.tables._labels import check_bounds, number_targets
+from skprivate.aggregate.tables._membership import Membership
+from skprivate.aggregate.tables._sums import NumberSums
 from skprivate.partitions import is_partitioned
 from skprivate.privacy import PrivacyLedger
 

@@ -15,24 +15,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import validate_data
-from skprivate.aggregate._bag_objective import BagObjective
-from skprivate.aggregate._bag_sums import BagSums, IntArray
 from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
-from skprivate.aggregate._input import learn_names
-from skprivate.aggregate._label_sums import ClassSums, NumberSums
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate._random_bag_features import BagFeatures, candidates, with_buckets
-from skprivate.aggregate._random_bag_fit import LinearFit
-from skprivate.aggregate._random_bags import (
+from skprivate.aggregate.random._bags import (
     RELEASES,
+    PublicRows,
     RandomBags,
     as_random_bags,
     check_label_release,
     draw_members,
     exact_bags,
+    gather_rows,
     noisy_bags,
+    number_blocks,
 )
-from skprivate.aggregate._random_rows import PublicRows, gather_rows, number_blocks
+from skprivate.aggregate.random._fit import LinearFit
+from skprivate.aggregate.random._objective import BagObjective
+from skprivate.aggregate.random._quadratic import BagFeatures, candidates, with_buckets
+from skprivate.aggregate.random._sums import BagSums, IntArray
+from skprivate.aggregate.tables._blocks import learn_names
+from skprivate.aggregate.tables._sums import ClassSums, NumberSums
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import Partitions, linear_rows
 from skprivate.privacy import public_generator, warn_caller
@@ -221,7 +223,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         self._keep(fit.coef, fit.intercept)
 
     def _learn_network(self, X: FloatArray, bags: RandomBags) -> None:
-        from skprivate.aggregate._random_bag_network import fit_network
+        from skprivate.aggregate.random._network import fit_network
 
         features, rows = self._network_features(X)
         objective, centre, scale = self._objective(bags)
@@ -252,7 +254,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     def _try_network(self, X: FloatArray, bags: BagSums, n_outputs: int) -> None:
         if self.submodel == "linear":
             return
-        from skprivate.aggregate._random_bag_network import try_network
+        from skprivate.aggregate.random._network import try_network
 
         _, rows = self._network_features(X)
         try_network(self.submodel, self._network_options(), rows, bags, n_outputs)
@@ -273,7 +275,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             if self.submodel_options is not None:
                 raise ValueError("submodel_options is for networks; submodel='linear' has none.")
             return
-        from skprivate.aggregate._random_bag_network import DEFAULTS, check_options
+        from skprivate.aggregate.random._network import DEFAULTS, check_options
 
         chosen = check_options(self._network_options(), DEFAULTS)
         if chosen["batch_size"] == 1 and self.loss in ("debiased", "easyllp"):
@@ -312,7 +314,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         return scores
 
     def _network_scores(self, X: FloatArray) -> FloatArray:
-        from skprivate.aggregate._random_bag_network import network_scores
+        from skprivate.aggregate.random._network import network_scores
 
         rows = self._scaling.apply(with_buckets(X, tuple(self.bucket_edges_)))
         found = network_scores(self.networks_, np.zeros(self._unit.size), self.network_weight_, rows)

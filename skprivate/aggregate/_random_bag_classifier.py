@@ -13,18 +13,30 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skprivate._labels import check_classes, distinct, label_array, read_labels, read_numbers, two_or_more
 from skprivate._sklearn import StrOptions, _fit_context
-from skprivate._validation import validate_data
-from skprivate.aggregate._bag_objective import BagObjective, class_objective
-from skprivate.aggregate._label_sums import Labelled
-from skprivate.aggregate._labels import class_targets
+from skprivate._validation import (
+    check_classes,
+    distinct_labels,
+    label_array,
+    read_labels,
+    read_numbers,
+    two_or_more,
+    validate_data,
+)
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
-from skprivate.aggregate._random_bag_fit import LinearFit, fit_likelihood
-from skprivate.aggregate._random_bag_quadratic import fit_quadratic
-from skprivate.aggregate._random_bags import RandomBags, indicator_sums
-from skprivate.aggregate._random_rows import PublicRows, labelled_blocks, no_labels
+from skprivate.aggregate.random._bags import (
+    PublicRows,
+    RandomBags,
+    indicator_sums,
+    labelled_blocks,
+    no_labels,
+)
+from skprivate.aggregate.random._fit import LinearFit, fit_likelihood
+from skprivate.aggregate.random._objective import BagObjective, class_objective
+from skprivate.aggregate.random._quadratic import fit_quadratic
+from skprivate.aggregate.tables._labels import class_targets
+from skprivate.aggregate.tables._sums import Labelled
 from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import PrivacyLedger
 
@@ -203,7 +215,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         rows: Partitions
         if is_partitioned(X):
             read = partial(read_labels, classes=given)
-            look = distinct if given is None else no_labels
+            look = distinct_labels if given is None else no_labels
             public, blocks = self._learn_blocks(X, y, row_keys, read, look)
             plain = two_or_more(public.labels if given is None else given, self)
             rows = labelled_blocks(blocks, partial(class_targets, classes=plain, strict=self.epsilon is None))
@@ -214,7 +226,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
             if y.ndim == 2 and y.shape[1] > 1:
                 return self._fit_indicators(public, y)
             labels = column_or_1d(y, warn=True)
-            plain = two_or_more(distinct(labels) if given is None else given, self)
+            plain = two_or_more(distinct_labels(labels) if given is None else given, self)
             rows = InMemory(Labelled.of(class_targets(labels, classes=plain, strict=self.epsilon is None)))
         self.classes_ = label_array(plain)
         n_outputs = 1 if len(plain) == 2 else len(plain)

@@ -27,13 +27,13 @@ from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCo
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor, RegressorChain
 from sklearn.semi_supervised import SelfTrainingClassifier
 
-# The base of all searches, experimental ones included.
-from skprivate._folds import fold_problem
 from skprivate._sklearn import BaseSearchCV, inner_estimator
-from skprivate.inspection._leaves import inner_models
 from skprivate.inspection._pipelines import fitted_before, is_left_out, with_columns
-from skprivate.inspection._rows import seen_by_private
+from skprivate.inspection._single import inner_models, seen_by_private
 from skprivate.inspection._steps import Demand, Place, Role, Step, Walk
+
+# The base of all searches, experimental ones included.
+from skprivate.partitions import fold_problem
 from skprivate.preprocessing import RowByRow
 from skprivate.privacy import Adjacency, PrivacyUnit
 

@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._best_model import BestModelMixin
-from skprivate.inspection._accounted import Tally
+from skprivate.base import BestModelMixin
 from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
-from skprivate.inspection._leaves import inner_models, leaf, needs_fit, releases_when_transforming
 from skprivate.inspection._pipelines import PIPELINE_RULES
-from skprivate.inspection._steps import Place, Role, Seen, Step, Walk
-from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
-from skprivate.privacy._publish import as_stated, fingerprint, is_known, understated
-from skprivate.privacy.search._stopping import _MECHANISM as SEARCH
+from skprivate.inspection._single import inner_models, leaf, needs_fit, releases_when_transforming
+from skprivate.inspection._steps import Place, Role, Seen, Step, Tally, Walk
+from skprivate.partitions import is_known
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, as_stated, fingerprint, understated
+from skprivate.privacy.search import _MECHANISM as SEARCH
 from skprivate.user_level import UserLevelSelector
 
 __all__ = ["NoGuaranteeError", "certified", "count", "guarantee_of", "of_rows", "walk"]

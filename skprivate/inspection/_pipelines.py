@@ -14,17 +14,16 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from skprivate._sklearn import as_listed
-from skprivate.inspection._leaves import (
+from skprivate.inspection._single import (
     declares_itself,
     inverse_is_checked,
     leaf,
     releases_when_transforming,
+    seen_by_private,
 )
-from skprivate.inspection._rows import seen_by_private
 from skprivate.inspection._steps import Place, Role, Step, Walk
-from skprivate.preprocessing import RowByRow
-from skprivate.preprocessing._additive_pipeline import AdditivePipeline, splines_in
-from skprivate.privacy._guarantee import TO_THE_LAST_BIT
+from skprivate.preprocessing import AdditivePipeline, RowByRow, splines_in
+from skprivate.privacy import TO_THE_LAST_BIT
 from skprivate.user_level import UserLevelSelector
 
 __all__ = ["PIPELINE_RULES", "fitted_before", "is_left_out"]

@@ -17,15 +17,13 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
-from skprivate._folds import check_folds
 from skprivate._sklearn import BaseSearchCV
 from skprivate.inspection._check_pipeline import protects_labels_only
 from skprivate.inspection._guarantee_of import NoGuaranteeError, walk
 from skprivate.inspection._steps import Place, Role, Step, check_widths
+from skprivate.partitions import check_folds
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
-from skprivate.privacy.ledger._entries import LedgerEntry, Quote
-from skprivate.privacy.ledger._ledger import charged_only_to
-from skprivate.privacy.ledger._prices import NOTHING, Price, stays_apart
+from skprivate.privacy.ledger import NOTHING, LedgerEntry, Price, Quote, charged_only_to, stays_apart
 
 #: Nothing is refused in a dry run.
 _PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53

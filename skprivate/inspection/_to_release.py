@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skprivate.inspection._guarantee_of import NoGuaranteeError, certified
-from skprivate.privacy._publish import published_copy
+from skprivate.partitions import published_copy
 
 
 def to_release(model: Any, *, allow_invalid: bool = False) -> Any:

@@ -13,20 +13,16 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate._tables import any_table, refuse_other_kinds
+from skprivate._validation import any_table, refuse_other_kinds
 from skprivate.base import COLUMNS_ARE_PUBLIC, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._ball import Ball, check_domain
-from skprivate.metric._channels import affordable, expected_loss, remapped
-from skprivate.metric._exponential import best_exponential_channel
-from skprivate.metric._finite_metric import check_metric, tree_distances
-from skprivate.metric._interior_point import optimal_channel
-from skprivate.metric._sphere import METRIC, latitude_column, sphere_map
-from skprivate.metric._states import check_prior, leaves_of, state_numbers
-from skprivate.metric._tables import numeric_table
-from skprivate.metric._tree_channels import Tree, optimal_tree_channel
+from skprivate.metric._domains import METRIC, Ball, check_domain, latitude_column, sphere_map
+from skprivate.metric._tables import check_prior, leaves_of, numeric_table, state_numbers
 from skprivate.metric._warnings import warn_if_loose, warn_of_degrees
-from skprivate.privacy import PrivacyLedger, open_release
-from skprivate.privacy._publish import fingerprint
+from skprivate.metric.net._exponential import best_exponential_channel
+from skprivate.metric.net._interior_point import optimal_channel
+from skprivate.metric.net._spaces import affordable, check_metric, expected_loss, remapped, tree_distances
+from skprivate.metric.net._trees import Tree, optimal_tree_channel
+from skprivate.privacy import PrivacyLedger, fingerprint, open_release
 
 _NORMS = ("l1", "l2", "linf")
 _NUMERIC = (*_NORMS, "haversine")

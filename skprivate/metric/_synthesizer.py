@@ -15,23 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import warn_if_too_few
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate._tables import refuse_other_kinds
+from skprivate._validation import refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._ball import Ball, BallBox, check_domain
-from skprivate.metric._binary_hierarchy import MAX_DEPTH
-from skprivate.metric._box import Box, block_inside, block_to_unit
-from skprivate.metric._grid_flows import LaplaceFlow, check_nodes, choose_cells
-from skprivate.metric._grid_measure import GridMeasure
-from skprivate.metric._hierarchy_release import RANGE_SHARE, BinaryHierarchy, BoxedHierarchy
-from skprivate.metric._mixed import MixedMeasure, check_categories
-from skprivate.metric._private_bounds import PrivateBounds
-from skprivate.metric._score import distance_to_rows
+from skprivate.metric._domains import Ball, BallBox, Box, block_inside, block_to_unit, check_domain
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
 from skprivate.metric._warnings import diameter, warn_if_noise_fills_box
-from skprivate.partitions import as_partitions, is_partitioned
-from skprivate.partitions._blocks import BATCH_ROWS
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
-from skprivate.privacy._publish import fingerprint
+from skprivate.metric.grid._bounds import PrivateBounds
+from skprivate.metric.grid._flows import LaplaceFlow, check_nodes, choose_cells
+from skprivate.metric.grid._hierarchy import MAX_DEPTH, RANGE_SHARE, BinaryHierarchy, BoxedHierarchy
+from skprivate.metric.grid._measure import GridMeasure, distance_to_rows
+from skprivate.metric.grid._mixed import MixedMeasure, check_categories
+from skprivate.partitions import BATCH_ROWS, as_partitions, is_partitioned
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, fingerprint, public_generator
 
 _SIZE_IS_PUBLIC = "the number of rows is public"
 

@@ -6,7 +6,7 @@ pandas or polars column, the longest string of a NumPy array) may come from the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -14,14 +14,18 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from skprivate._bounds import column_label
 from skprivate._sklearn import _MISSING
-from skprivate._tables import DATES, any_table, column_kinds
 from skprivate._validation import (
     TEXT_ADVICE,
+    TIME_KINDS,
+    any_table,
+    code_numbers,
+    column_kinds,
+    column_label,
     columns_in_words,
+    entries,
     is_frame,
     learn_columns,
     refuse_other_columns,
@@ -190,7 +194,7 @@ def refuse_missing(table: FloatArray, names: Any, who: str, positions: Any = Non
 def refuse_dates(X: Any) -> None:
     """Refuse columns of dates: their unit and origin would have to be guessed."""
     for j, kind in enumerate(column_kinds(X)):
-        if kind in DATES:
+        if kind in TIME_KINDS:
             where = f"{columns_in_words(X, [j])} of X" if is_frame(X) else "X"
             raise TypeError(f"{where} holds dates or times ({kind}); {_AS_NUMBERS}")
 
@@ -268,3 +272,37 @@ def _column(
     if not all(isinstance(value, str) for value in listed):
         return series
     return series.cast(nw.Enum(listed) if dtype == _ENUM else nw.Categorical())
+
+
+def leaves_of(parents: Mapping[Any, Any]) -> list[Any]:
+    """Nodes that are nobody's parent, in the order of the mapping."""
+    inner = set(parents.values())
+    leaves = [node for node in parents if node not in inner]
+    if not leaves:
+        raise ValueError("parents must form a tree with at least one leaf.")
+    return leaves
+
+
+def state_numbers(values: NDArray[Any], states: NDArray[Any]) -> NDArray[np.int64]:
+    """Number of each value in ``states``; refuses others without quoting them."""
+    numbers = code_numbers(entries(values), list(states))
+    if (numbers == len(states)).any():
+        raise ValueError(
+            f"X has values that are not among the {len(states)} states; the public list of states must hold every "
+            "value that may occur."
+        )
+    return numbers
+
+
+def check_prior(prior: ArrayLike | None, n_states: int) -> NDArray[np.float64] | None:
+    """The prior as probabilities, or None."""
+    if prior is None:
+        return None
+    array = np.asarray(prior, dtype=np.float64)
+    if array.shape != (n_states,) or np.any(array < 0) or not np.isfinite(array).all() or not array.any():
+        raise ValueError(
+            f"prior must be nonnegative numbers, one per state ({n_states}), got shape {array.shape}."
+        )
+    array = array / array.max()  # the sum of huge weights is none
+    result: NDArray[np.float64] = array / array.sum()
+    return result

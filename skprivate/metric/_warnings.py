@@ -7,8 +7,8 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from skprivate.metric._grid_flows import GroundNorm, LaplaceFlow, choose_cells, edge_costs
-from skprivate.metric._sphere import degree_columns
+from skprivate.metric._domains import degree_columns
+from skprivate.metric.grid._flows import GroundNorm, LaplaceFlow, choose_cells, edge_costs
 from skprivate.privacy import warn_caller
 
 

@@ -13,8 +13,7 @@ from scipy.optimize import isotonic_regression
 
 from skprivate.mixture._geometry import Floats, PublicFrame
 from skprivate.mixture._problem import DrawRecord, Hypothesis, MixtureRows, Problem, margins
-from skprivate.privacy import Mechanism, PrivacyEvent, PureEvent, Release
-from skprivate.privacy._events import Events
+from skprivate.privacy import Events, Mechanism, PrivacyEvent, PureEvent, Release
 
 #: Bins on each side of the boundary.
 MOST_BINS = 5

@@ -24,6 +24,7 @@ from skprivate.mixture._selection import ErrorWeights, Integers
 from skprivate.privacy import (
     CONTRIBUTION_BITS,
     CONTRIBUTION_STEP,
+    Events,
     GaussianEvent,
     Mechanism,
     Release,
@@ -31,7 +32,6 @@ from skprivate.privacy import (
     exact_sum,
     gaussian_noise_multiplier,
 )
-from skprivate.privacy._events import Events
 
 #: Share of the Gaussian budget (in zCDP) that counts private rows where their number is not public.
 COUNT_SHARE = 0.03

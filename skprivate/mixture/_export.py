@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._labels import plain
+from skprivate._validation import plain
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._ppm_halfspace_classifier import PPMHalfspaceClassifier
 

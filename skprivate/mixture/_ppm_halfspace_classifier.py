@@ -13,9 +13,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._labels import PUBLIC_LABELS, plain
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate._validation import validate_data
+from skprivate._validation import PUBLIC_LABELS, plain, validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.mixture._planning import selection_loss
 from skprivate.mixture._problem import LinearConstraints, margins

@@ -12,8 +12,16 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._labels import encode_classes, kind_of, label_array, public_labels, read_labels
-from skprivate._validation import learn_columns, refuse_other_columns, validate_data
+from skprivate._validation import (
+    encode_classes,
+    kind_of,
+    label_array,
+    learn_columns,
+    public_labels,
+    read_labels,
+    refuse_other_columns,
+    validate_data,
+)
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._problem import MixtureRows, Problem, public_points
 from skprivate.mixture._roles import Roles, assign_roles, check_mask, error_weights

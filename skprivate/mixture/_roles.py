@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
-from skprivate._labels import check_classes, distinct, encode_classes, label_array, plain, together
+from skprivate._validation import check_classes, distinct_labels, encode_classes, label_array, plain, together
 from skprivate.mixture._selection import ErrorWeights, Integers
 from skprivate.privacy import warn_caller
 
@@ -129,7 +129,7 @@ def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str
                 "With adjacency='add-remove' it is not public whether any private row exists, so the labels cannot "
                 "be read off y: pass the label set as classes=(label, label)."
             )
-        label_set = distinct(y)
+        label_set = distinct_labels(y)
         if len(label_set) > 2:
             label = "label" if private_label is None else repr(private_label)
             # scikit-learn's common checks ask for the first two sentences.

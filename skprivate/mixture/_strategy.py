@@ -16,7 +16,7 @@ from skprivate.mixture._problem import Problem
 from skprivate.mixture._roles import Roles
 from skprivate.mixture._search import CUT_POINTS, HalfspaceSearch, plan_search, public_directions
 from skprivate.privacy import Mechanism, SelectionRule, public_generator
-from skprivate.privacy.noise._selection import MAX_FLIPS
+from skprivate.privacy.noise import MAX_FLIPS
 
 #: Halfspaces of a search, unless stated.
 MOST_HALFSPACES = 5

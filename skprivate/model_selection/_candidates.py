@@ -12,10 +12,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
-from skprivate._labels import two_or_more
-from skprivate.inspection import check_pipeline
-from skprivate.inspection._guarantee_of import walk
-from skprivate.inspection._steps import Place, Role, Step, check_widths
+from skprivate._validation import two_or_more
+from skprivate.inspection import Place, Role, Step, check_pipeline, check_widths, walk
 from skprivate.privacy import PrivacyLedger
 
 #: Candidates for each evaluation of the mean, where there are more to draw from.

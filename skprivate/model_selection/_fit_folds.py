@@ -6,13 +6,12 @@ from typing import Any
 
 from sklearn.base import clone
 
-from skprivate._folds import UserKFold
 from skprivate._messages import must_be, one_of
 from skprivate._sklearn import _safe_indexing
-from skprivate.inspection import quote
-from skprivate.inspection._quote import charged_to
+from skprivate.inspection import charged_to, quote
+from skprivate.partitions import UserKFold
 from skprivate.privacy import PrivacyLedger
-from skprivate.privacy.ledger._entries import dearest_part
+from skprivate.privacy.ledger import dearest_part
 
 #: Which folds a fit sees, and in words for the ledger's entry.
 _SEES = {

@@ -14,13 +14,17 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d
 
-from skprivate._best_model import BestModelMixin
-from skprivate._labels import distinct, label_array, public_labels, read_labels, read_targets
 from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
-from skprivate._validation import validate_data
-from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.inspection import guarantee_of
-from skprivate.inspection._leaves import is_private
+from skprivate._validation import (
+    distinct_labels,
+    label_array,
+    public_labels,
+    read_labels,
+    read_targets,
+    validate_data,
+)
+from skprivate.base import PRIVACY_CONSTRAINTS, BestModelMixin, PrivateEstimatorMixin
+from skprivate.inspection import guarantee_of, is_private
 from skprivate.model_selection._candidates import (
     Candidate,
     check_candidate,
@@ -28,10 +32,8 @@ from skprivate.model_selection._candidates import (
     private_steps,
     tell_apart,
 )
-from skprivate.model_selection._contained import Priced, released
-from skprivate.model_selection._fit_price import FitPrice
-from skprivate.model_selection._parts import Parts, Rows, deal
-from skprivate.model_selection._scoring import SCORES, private_score
+from skprivate.model_selection._inside import FitPrice, Priced, released
+from skprivate.model_selection._scoring import SCORES, Parts, Rows, deal, private_score
 from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
 from skprivate.partitions import is_partitioned
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit, plan_search
@@ -256,7 +258,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             )
         models = [candidate.estimator for candidate in candidates]
         # That it is the set of all labels, rather than of those on one part, keeps every score defined.
-        labels = label_array(distinct(rows.y)) if all(map(is_classifier, models)) else None
+        labels = label_array(distinct_labels(rows.y)) if all(map(is_classifier, models)) else None
         priced = Priced(candidates, parts.train, labels)
         mechanism, price = self._mechanism(candidates, priced, rows, parts)
         if user_ids is not None and price.unit is not PrivacyUnit.USER:

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from skprivate._labels import PUBLIC_LABELS
+from skprivate._validation import PUBLIC_LABELS
 from skprivate.inspection import check_pipeline
 from skprivate.model_selection._candidates import stated_classes
-from skprivate.model_selection._contained import Priced, fit_contained, with_budget
-from skprivate.model_selection._fit_price import FitPrice
-from skprivate.model_selection._parts import Parts
-from skprivate.model_selection._scoring import PrivateScore
-from skprivate.model_selection._unseen import unseen
+from skprivate.model_selection._inside import FitPrice, Priced, fit_contained, unseen, with_budget
+from skprivate.model_selection._scoring import Parts, PrivateScore
 from skprivate.privacy import (
+    KEEPS_IDENTIFIER,
+    KEEPS_PLACE,
+    TO_THE_LAST_BIT,
     Adjacency,
     ApproximateEvent,
     Mechanism,
@@ -22,11 +22,9 @@ from skprivate.privacy import (
     PrivacyUnit,
     PureEvent,
     SearchPlan,
+    count_events,
     select_repeatedly,
 )
-from skprivate.privacy._events import count_events
-from skprivate.privacy._guarantee import TO_THE_LAST_BIT
-from skprivate.privacy._identifiers import KEEPS_IDENTIFIER, KEEPS_PLACE
 
 
 class Searched(NamedTuple):

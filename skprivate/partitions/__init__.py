@@ -6,11 +6,17 @@ same ``random_state``, is the same to the last bit.
 """
 
 from skprivate.partitions._apply import OverBlocks, apply
-from skprivate.partitions._blocks import Blocks
-from skprivate.partitions._columns import Roles, split_columns
-from skprivate.partitions._kinds import as_partitions, is_partitioned
-from skprivate.partitions._linear import linear_rows
-from skprivate.partitions._partitions import InMemory, Partitions
+from skprivate.partitions._blocks import BATCH_ROWS, Blocks
+from skprivate.partitions._copies import (
+    NOT_PUBLISHED,
+    is_estimator,
+    is_known,
+    kept_attributes,
+    published_copy,
+)
+from skprivate.partitions._folds import UserKFold, check_cv, check_folds, fold_problem, key_bytes
+from skprivate.partitions._kinds import Roles, as_partitions, is_partitioned, split_columns
+from skprivate.partitions._partitions import OTHER_ROWS, InMemory, Partitions, linear_rows
 
 __all__ = [
     "Blocks",

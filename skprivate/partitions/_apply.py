@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._messages import unheard
 from skprivate._validation import validate_data
+from skprivate.partitions._copies import published_copy
 from skprivate.partitions._kinds import as_partitions, is_partitioned
-from skprivate.privacy._publish import published_copy
 
 #: Methods from rows to one result for each of them.
 ROW_METHODS = (

@@ -1,9 +1,15 @@
-"""Rows of any kind as `Partitions`."""
+"""Rows of any kind as `Partitions`, and their columns by role."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate._validation import column_array
 from skprivate.partitions._blocks import Blocks
 from skprivate.partitions._dask import DaskPartitions
 from skprivate.partitions._partitions import InMemory, Partitions
@@ -58,3 +64,87 @@ def as_partitions(X: Any) -> Partitions:
     if hasattr(X, "dask"):
         return DaskPartitions.of(X)
     return Blocks.from_arrow(X)
+
+
+class Roles(NamedTuple):
+    """A block of rows, by what its columns are for.
+
+    Attributes
+    ----------
+    X : table of shape (n_rows, n_features)
+        What is left, of the kind of the block.
+    of : dict of {str: ndarray of shape (n_rows,)}
+        The named columns by role.
+    """
+
+    X: Any
+    of: dict[str, NDArray[Any]]
+
+
+def split_columns(X: Any, **roles: Any) -> Partitions:
+    """Rows in blocks with some columns taken out by name: blocks are `Roles`.
+
+    Parameters
+    ----------
+    X : Partitions, Dask array or DataFrame, pyarrow dataset
+    **roles : column or None
+        ``y="income"``: a column of a frame by name, or of an array by number. Roles without a column are left out.
+
+    Returns
+    -------
+    Partitions
+
+    Raises
+    ------
+    TypeError
+        If a role is given values instead of a column: they could not be cut into the same blocks.
+    ValueError
+        If there is no such column, or a column has two roles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.partitions import Blocks, split_columns
+    >>> rows = split_columns(Blocks([np.array([[1.0, 2.0, 7.0], [3.0, 4.0, 9.0]])]), y=2, user_ids=None)
+    >>> rows.sum(lambda block: block.X.sum(axis=0).astype(int)), rows.empty.shape
+    (array([4, 6]), (0, 3))
+    """
+    source = as_partitions(X)
+    columns = {role: column for role, column in roles.items() if column is not None}
+    frame = _frame(source.empty)
+    there = list(range(source.empty.shape[1])) if frame is None else list(frame.columns)
+    for role, column in columns.items():
+        if not isinstance(column, str | int | np.integer):
+            raise TypeError(
+                f"{role} must name a column of X where X lies in blocks, got {type(column).__name__}: values apart "
+                "from the rows could not be cut into the same blocks."
+            )
+        if column not in there or (frame is None and isinstance(column, str)):
+            kind = "number" if frame is None else "name"
+            raise ValueError(f"{role} must be the {kind} of a column of X; X has no column {column!r}.")
+    if len(set(columns.values())) < len(columns):
+        raise ValueError(f"each role needs a column of its own, got {columns!r}.")
+    if len(columns) == len(there):
+        raise ValueError("no column of X is left for features.")
+    return source.map(partial(_split, columns=columns))
+
+
+def _frame(block: Any) -> nw.DataFrame[Any] | None:
+    frame = nw.from_native(block, eager_only=True, pass_through=True)
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _split(block: Any, columns: dict[str, Any]) -> Roles:
+    frame = _frame(block)
+    if frame is None:
+        kept = [j for j in range(block.shape[1]) if j not in columns.values()]
+        return Roles(block[:, kept], {role: block[:, column] for role, column in columns.items()})
+    missing = [column for column in columns.values() if column not in frame.columns]
+    if missing:
+        raise ValueError(
+            f"all blocks must have the columns of the first one; one has no column {missing[0]!r}."
+        )
+    return Roles(
+        frame.drop(*columns.values()).to_native(),
+        {role: column_array(frame[column]) for role, column in columns.items()},
+    )

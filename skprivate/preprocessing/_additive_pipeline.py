@@ -17,22 +17,25 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
-from skprivate._labels import public_labels, read_labels, read_numbers
 from skprivate._messages import delta_number, positive
 from skprivate._sklearn import _num_samples, quoting_no_entries
+from skprivate._validation import public_labels, read_labels, read_numbers
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
-from skprivate.preprocessing._budget import selection_price
+from skprivate.preprocessing._columns import selection_price
 from skprivate.preprocessing._private_spline_transformer import KNOTS, PrivateSplineTransformer
 from skprivate.privacy import (
     BoundedRangeEvent,
     GaussianEvent,
+    PaymentIsNext,
+    Whole,
     compose_epsilon,
     gaussian_noise_multiplier,
+    payment_gate,
+    price_of_plan,
     public_generator,
 )
-from skprivate.privacy._release import PaymentIsNext, Whole, payment_gate, price_of_plan
-from skprivate.privacy.draws._quantiles import quantile_levels
+from skprivate.privacy.draws import quantile_levels
 
 #: Share of ε for knots. On generated data .3 and .4 are level, and less is lost where there are too few units for any.
 KNOTS_SHARE = 0.3

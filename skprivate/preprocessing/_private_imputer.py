@@ -11,13 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._bounds import check_bounds
 from skprivate._messages import warn_if_too_few
 from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
-from skprivate._tables import any_table, in_own_type, missing_mask, plain_entry, refuse_other_kinds
+from skprivate._validation import (
+    any_table,
+    check_bounds,
+    in_own_type,
+    missing_mask,
+    plain_entry,
+    refuse_other_kinds,
+)
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.partitions import as_partitions, is_partitioned
-from skprivate.preprocessing._categories import check_categories
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
     numeric_table,
@@ -26,8 +31,8 @@ from skprivate.preprocessing._columns import (
     unit_assumptions,
     unit_name,
 )
-from skprivate.preprocessing._fill_values import ColumnMedians, ColumnModes
-from skprivate.preprocessing._moments import ColumnMoments
+from skprivate.preprocessing._public_encoders import check_categories
+from skprivate.preprocessing._statistics import ColumnMedians, ColumnModes, ColumnMoments
 from skprivate.privacy import Adjacency, PrivacyLedger
 
 

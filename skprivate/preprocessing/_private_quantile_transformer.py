@@ -12,9 +12,9 @@ from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._bounds import check_bounds
 from skprivate._messages import warn_if_too_few
 from skprivate._sklearn import Interval, StrOptions, _fit_context
+from skprivate._validation import check_bounds
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
@@ -27,7 +27,7 @@ from skprivate.preprocessing._columns import (
 )
 from skprivate.preprocessing._quantile_edges import ColumnQuantiles, outer_edges
 from skprivate.privacy import Adjacency, PrivacyLedger
-from skprivate.privacy.draws._quantiles import MOST_BINS
+from skprivate.privacy.draws import MOST_BINS
 
 
 class PrivateQuantileTransformer(

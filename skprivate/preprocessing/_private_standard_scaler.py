@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._bounds import check_bounds
 from skprivate._messages import warn_if_too_few
 from skprivate._sklearn import StrOptions, _fit_context
+from skprivate._validation import check_bounds
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.preprocessing._columns import (
     DELTA_OR_ZERO,
@@ -24,7 +24,7 @@ from skprivate.preprocessing._columns import (
     unit_assumptions,
     unit_name,
 )
-from skprivate.preprocessing._moments import ColumnMoments
+from skprivate.preprocessing._statistics import ColumnMoments
 from skprivate.privacy import Adjacency, PrivacyLedger
 
 

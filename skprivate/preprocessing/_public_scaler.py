@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
-from skprivate._bounds import in_order
 from skprivate._sklearn import Interval, _fit_context
-from skprivate._validation import validate_data
+from skprivate._validation import in_order, validate_data
 from skprivate.partitions import OverBlocks
 from skprivate.preprocessing._columns import by_position, kept_finite
-from skprivate.privacy._errors import Versioned
+from skprivate.privacy import Versioned
 
 
 class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from skprivate.preprocessing._budget import Plan, selection_price
-from skprivate.preprocessing._columns import Columns, Rows, column_cells
+from skprivate.preprocessing._columns import Columns, Plan, Rows, column_cells, selection_price
 from skprivate.privacy import Adjacency, BoundedRangeEvent, Mechanism
-from skprivate.privacy.draws._quantiles import (
+from skprivate.privacy.draws import (
     COARSE,
     FINE,
     ROW_WEIGHT,
@@ -22,7 +21,7 @@ from skprivate.privacy.draws._quantiles import (
     quantile_levels,
     units_for_median,
 )
-from skprivate.privacy.noise._lattice import FloatArray, IntArray
+from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Public range of every column, or None.
 Bounds = tuple[tuple[float, float], ...] | None

@@ -12,7 +12,7 @@ from scipy.interpolate import BSpline
 from scipy.linalg import eigh
 from sklearn.preprocessing import SplineTransformer
 
-from skprivate.privacy.noise._lattice import FloatArray
+from skprivate.privacy.noise import FloatArray
 
 #: An outermost quantile that is so many times farther out than all others span is no quantile: noise sent it beyond
 #: the data, and there every order of magnitude is as good as the next.

@@ -14,21 +14,47 @@ from skprivate.privacy._errors import (
     OtherVersionWarning,
     SimulatedNoiseError,
     SimulatedNoiseWarning,
+    Versioned,
     forbid_simulated_noise,
 )
 from skprivate.privacy._events import (
     ApproximateEvent,
     BoundedRangeEvent,
+    Events,
     GaussianEvent,
     LaplaceEvent,
     PrivacyEvent,
     PureEvent,
     ZeroConcentratedEvent,
+    count_events,
 )
-from skprivate.privacy._guarantee import Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy._guarantee import TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy._identifiers import (
+    KEEPS_IDENTIFIER,
+    KEEPS_PLACE,
+    N_KINDS,
+    encode_identifiers,
+    fingerprint,
+    hash_identifiers,
+    identifier_tags,
+    kind_of_identifiers,
+    kinds_in_words,
+    refuse_other_index,
+    several_kinds,
+)
 from skprivate.privacy._mechanism import Mechanism
-from skprivate.privacy._release import Branch, Release, open_branches, open_release
-from skprivate.privacy._risk import PrivacyRisk, epsilon_of_risk
+from skprivate.privacy._release import (
+    Branch,
+    PaymentIsNext,
+    Release,
+    Whole,
+    open_branches,
+    open_release,
+    payment_gate,
+    price_of_plan,
+)
+from skprivate.privacy._risk import PrivacyRisk, _percent, epsilon_of_risk
+from skprivate.privacy._understated import as_stated, understated
 from skprivate.privacy.accounting._composition import (
     compose_delta,
     compose_epsilon,
@@ -40,7 +66,7 @@ from skprivate.privacy.accounting._zcdp import epsilon_of_rho, rho_of_epsilon
 from skprivate.privacy.draws._draws import SelectionRule
 from skprivate.privacy.ledger._entries import DisjointParts, Quote
 from skprivate.privacy.ledger._ledger import DamagedLedgerError, LedgerEntry, PrivacyLedger
-from skprivate.privacy.noise._bits import public_generator
+from skprivate.privacy.noise._bits import GENERATORS, public_generator
 from skprivate.privacy.search._curve import Repetitions
 from skprivate.privacy.search._select import Selected, select_repeatedly
 from skprivate.privacy.search._stopping import SearchPlan, plan_search, search_epsilon

@@ -2,18 +2,22 @@
 
 from skprivate.user_level._classifier import UserLevelSGDClassifier
 from skprivate.user_level._losses import CustomLoss
-from skprivate.user_level._lower_bounds import user_level_lower_bound
 from skprivate.user_level._mean import UserLevelMean
-from skprivate.user_level._parameter_cover import parameter_cover
-from skprivate.user_level._planning import MeanErrors, user_level_mean_errors, user_level_sample_size
-from skprivate.user_level._private_range import private_range
 from skprivate.user_level._queries import UserLevelQueries
+from skprivate.user_level._ranges import private_range
 from skprivate.user_level._regressor import UserLevelSGDRegressor
 from skprivate.user_level._selector import UserLevelSelector
-from skprivate.user_level._settled import UnscaledFeaturesWarning
 from skprivate.user_level._sgd import TooFewUsersWarning
-from skprivate.user_level._upper_bounds import user_level_risk_bound
-from skprivate.user_level._winsorized_mean import winsorized_mean, winsorized_mean_1d
+from skprivate.user_level.descent._descent import UnscaledFeaturesWarning
+from skprivate.user_level.means._winsorized import winsorized_mean, winsorized_mean_1d
+from skprivate.user_level.theory._bounds import (
+    MeanErrors,
+    user_level_lower_bound,
+    user_level_mean_errors,
+    user_level_risk_bound,
+    user_level_sample_size,
+)
+from skprivate.user_level.theory._parameter_cover import parameter_cover
 
 __all__ = [
     "CustomLoss",

@@ -14,34 +14,37 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._labels import (
+from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
+from skprivate._validation import (
     PUBLIC_LABELS,
     check_classes,
-    distinct,
+    distinct_labels,
     encode_classes,
     label_array,
     public_labels,
     together,
     two_or_more,
+    validate_data,
 )
-from skprivate._sklearn import HasMethods, Interval, StrOptions, _fit_context
-from skprivate._validation import validate_data
 from skprivate.base import AdjacencyName
 from skprivate.partitions import linear_rows
 from skprivate.privacy import PrivacyLedger
-from skprivate.user_level._class_weights import ClassCounts, given_weights
 from skprivate.user_level._losses import (
+    LEAST_CLIP,
     CustomLoss,
     LogisticLoss,
     MultinomialLoss,
     SmoothedHingeLoss,
     check_custom_loss,
+    clip_noise,
+    first_residual,
+    noise_ridge,
 )
-from skprivate.user_level._noise_rules import LEAST_CLIP, clip_noise, first_residual, noise_ridge
 from skprivate.user_level._plan import STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
+from skprivate.user_level.descent._rules import ClassCounts, given_weights
 
 #: Length of the first step in units of the projection radius, with two classes that of one over the curvature of the
 #: logistic loss of rows that are clipped at half their norm. What a longer one overshoots in noise is not made good in
@@ -400,7 +403,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
 
 
 def _labels(rows: CheckedRows) -> list[Any]:
-    return distinct(rows.y)
+    return distinct_labels(rows.y)
 
 
 def _with_codes(rows: CheckedRows, classes: list[Any]) -> CheckedRows:

@@ -13,12 +13,11 @@ from skprivate.privacy import (
     BoundedRangeEvent,
     GaussianEvent,
     PrivacyEvent,
+    Whole,
     compose_epsilon,
     gaussian_noise_multiplier,
 )
-from skprivate.privacy._release import Whole
-from skprivate.user_level._clipping import tail_rank
-from skprivate.user_level._private_range import COARSE_SCALES, FINE_SCALES, SCALES, selection_epsilon
+from skprivate.user_level._ranges import COARSE_SCALES, FINE_SCALES, SCALES, selection_epsilon, tail_rank
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03

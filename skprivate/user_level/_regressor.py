@@ -16,13 +16,18 @@ from skprivate._validation import validate_data
 from skprivate.base import AdjacencyName
 from skprivate.partitions import linear_rows
 from skprivate.privacy import PrivacyLedger
-from skprivate.user_level._descent_rules import MOST_WHITENED
 from skprivate.user_level._losses import CustomLoss, HuberLoss, SquaredLoss, check_custom_loss
-from skprivate.user_level._moments import MOST_NUMBERS, MomentsRegression, n_moments, noise_is_negligible
 from skprivate.user_level._plan import MOST_MOMENTUM, STEP_NOISE, Terms
 from skprivate.user_level._problems import Objective
 from skprivate.user_level._rows import by_user, numeric_target, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
+from skprivate.user_level.descent._moments import (
+    MOST_NUMBERS,
+    MomentsRegression,
+    n_moments,
+    noise_is_negligible,
+)
+from skprivate.user_level.descent._rules import MOST_WHITENED
 
 #: Steps of a fit with hardly any and with ample budget.
 LEAST_STEPS, MOST_STEPS = 20, 50

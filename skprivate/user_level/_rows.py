@@ -10,18 +10,10 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
-from skprivate._labels import read_labels, read_numbers
-from skprivate._validation import validate_data
+from skprivate._validation import read_labels, read_numbers, validate_data
 from skprivate.partitions import InMemory, Partitions, Roles, as_partitions, is_partitioned, split_columns
-from skprivate.privacy._identifiers import (
-    N_KINDS,
-    encode_identifiers,
-    identifier_tags,
-    kinds_in_words,
-    several_kinds,
-)
-from skprivate.user_level._problems import UserData
-from skprivate.user_level._users import UserGroups, encode_users
+from skprivate.privacy import N_KINDS, encode_identifiers, identifier_tags, kinds_in_words, several_kinds
+from skprivate.user_level._problems import UserData, UserGroups, encode_users
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

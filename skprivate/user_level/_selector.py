@@ -13,26 +13,25 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._best_model import BestModelMixin
-from skprivate._labels import read_targets
 from skprivate._messages import unheard
 from skprivate._progress import gather
 from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate._validation import validate_data
-from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
-from skprivate.partitions import InMemory, Partitions, is_partitioned
+from skprivate._validation import read_targets, validate_data
+from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, BestModelMixin, PrivateEstimatorMixin
+from skprivate.partitions import InMemory, Partitions, is_partitioned, published_copy
 from skprivate.privacy import PrivacyLedger, PrivacyUnit
-from skprivate.privacy._publish import published_copy
-from skprivate.user_level._candidate_losses import (
+from skprivate.user_level._problems import UserData
+from skprivate.user_level._rows import CheckedRows, by_user, read_rows
+from skprivate.user_level._selection import (
+    DifferenceSelection,
+    MeanSelection,
+    VoteSelection,
     as_numbers,
     known_labels,
     named_labels,
+    number_of_users,
     user_losses,
 )
-from skprivate.user_level._difference_selection import DifferenceSelection
-from skprivate.user_level._problems import UserData
-from skprivate.user_level._rows import CheckedRows, by_user, read_rows
-from skprivate.user_level._user_selection import MeanSelection, VoteSelection, number_of_users
 
 
 class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin, BaseEstimator):

@@ -12,22 +12,18 @@ from sklearn.base import BaseEstimator
 from skprivate._sklearn import Interval, StrOptions
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import Partitions, is_partitioned
-from skprivate.privacy import Adjacency, PrivacyUnit, warn_caller
-from skprivate.privacy._release import Whole
-from skprivate.user_level._frame import identity
-from skprivate.user_level._functions import Function
-from skprivate.user_level._linear_descent import Descent
-from skprivate.user_level._linear_result import LinearResult
+from skprivate.privacy import Adjacency, PrivacyUnit, Whole, warn_caller
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
-from skprivate.user_level._paper import PaperPlan
-from skprivate.user_level._phased import PhasedDescent
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
-from skprivate.user_level._published import PublishedDescent
-from skprivate.user_level._row_bound import public_bound
-from skprivate.user_level._settled import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
-from skprivate.user_level._standard_plan import plan_standardisation
-from skprivate.user_level._standardise import Standardisation
+from skprivate.user_level.descent._descent import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
+from skprivate.user_level.descent._linear import Descent, PhasedDescent
+from skprivate.user_level.descent._result import LinearResult
+from skprivate.user_level.descent._rules import Function
+from skprivate.user_level.scaling._frame import identity, public_bound
+from skprivate.user_level.scaling._standard_plan import plan_standardisation
+from skprivate.user_level.scaling._standardise import Standardisation
+from skprivate.user_level.theory._published import PaperPlan, PublishedDescent
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}

@@ -13,7 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import beta
 
-from skprivate.privacy.noise import _samplers, _selection
+from skprivate.privacy.noise import (
+    exponential_select,
+    exponential_select_rows,
+    integer_noise,
+    permute_and_flip_select,
+)
 
 
 def epsilon_lower_bound(
@@ -140,16 +145,16 @@ def half_noise() -> Iterator[None]:
 
     A mutation for tests: what they claim to notice must fail in here.
     """
-    noise = _samplers.integer_noise
+    noise = "skprivate.privacy.noise"
 
     def halved(kind: str, scale: Any, size: int, source: Any) -> Any:
-        return noise(kind, Fraction(scale) / 2, size, source)
+        return integer_noise(kind, Fraction(scale) / 2, size, source)
 
     def sharper(select: Any) -> Any:
         return lambda costs, rate, *args, **kwargs: select(costs, 2 * Fraction(rate), *args, **kwargs)
 
-    selections = ("exponential_select", "exponential_select_rows", "permute_and_flip_select")
+    selections = (exponential_select, exponential_select_rows, permute_and_flip_select)
     with mock.patch.multiple(
-        _selection, **{name: sharper(getattr(_selection, name)) for name in selections}
-    ), mock.patch.object(_samplers, "integer_noise", halved):  # fmt: skip
+        f"{noise}._selection", **{select.__name__: sharper(select) for select in selections}
+    ), mock.patch(f"{noise}._samplers.integer_noise", halved):  # fmt: skip
         yield

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from skprivate._bounds import check_bounds
-from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit
-from skprivate.privacy._identifiers import KEEPS_IDENTIFIER
-from skprivate.utils._check_data import CheckData, private_rows
+from skprivate._validation import check_bounds
+from skprivate.privacy import KEEPS_IDENTIFIER, Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.utils._data import CheckData, private_rows
 
 _MOST = float(np.finfo(np.float64).max)
 #: Where float64 arithmetic breaks first: zeros of both signs, subnormals, squares that underflow or overflow, sums

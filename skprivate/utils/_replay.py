@@ -1,4 +1,4 @@
-"""Record the draws of a computation, and replay them on neighbouring data with the results frozen.
+"""Record the draws of a computation, replay them on neighbouring data, and compare them exactly.
 
 A draw is private if its law changes little between neighbours *given all that was released before*. So the second run
 sees the released values of the first one; everything else that it does must then be the same: the same draws, with the
@@ -11,20 +11,266 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from io import StringIO
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from skprivate.privacy.draws._tape import Draw, run_tape
-from skprivate.utils._draw_distance import excess, public_difference
-from skprivate.utils._leaves import equal_leaves, leaves
+from skprivate.privacy.draws import Draw, run_tape
+from skprivate.privacy.noise import as_integers, largest
+from skprivate.utils._data import equal_leaves, leaves
+
+#: Draws that add noise to a sum over units.
+NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
+
+
+def exact(statistic: Any) -> tuple[np.ndarray, bool]:
+    """The statistic as int64, Python integers or float64, flat, and whether it is one of integers."""
+    whole = as_integers(statistic)
+    if whole is not None:
+        return whole.ravel(), True
+    return np.asarray(statistic, dtype=np.float64).ravel(), False
+
+
+def change(first: Any, second: Any) -> dict[int, Fraction | int]:
+    """Coordinates in which two statistics of one shape differ, and by how much, exactly."""
+    (a, whole), (b, also_whole) = exact(first), exact(second)
+    small = object not in (a.dtype, b.dtype) and whole and also_whole and max(largest(a), largest(b)) < 2**62
+    if small:
+        steps = b - a
+        return {int(k): int(steps[k]) for k in np.flatnonzero(steps)}
+    number = int if whole and also_whole else Fraction
+    pairs = enumerate(zip(a.tolist(), b.tolist(), strict=True))
+    return {k: number(there) - number(here) for k, (here, there) in pairs if here != there}
+
+
+def expanded_change(first: Draw, second: Draw) -> list[tuple[int, Fraction | int]]:
+    """Changes of the scores of all candidates: the first candidate of each stretch with the same change, and it.
+
+    Runs may be encoded in different ways in the two draws: the score as a function of the candidate counts.
+    """
+    tracks = []
+    for draw in (first, second):
+        scores, whole = exact(draw.statistic)
+        number = int if whole else Fraction
+        ends = list(accumulate(int(count) for count in draw.options["multiplicity"]))
+        tracks.append(([number(score) for score in scores.tolist()], ends))
+    (a, a_ends), (b, b_ends) = tracks
+    found: list[tuple[int, Fraction | int]] = []
+    i = j = at = 0
+    while i < len(a) and j < len(b):
+        end = min(a_ends[i], b_ends[j])
+        if end > at:
+            found.append((at, b[j] - a[i]))
+            at = end
+        i, j = i + (a_ends[i] == end), j + (b_ends[j] == end)
+    return found
+
+
+def public_difference(first: Draw, second: Draw) -> str | None:
+    """What two draws differ in besides the statistic; None if nothing."""
+    for name in ("kind", "norm", "sensitivity", "step", "events"):
+        if getattr(first, name) != getattr(second, name):
+            return f"its {name} is {getattr(first, name)!r} on one and {getattr(second, name)!r} on the other"
+    if exact(first.statistic)[1] != exact(second.statistic)[1]:
+        return "its statistic is of integers on one and of floats on the other"
+    runs = first.options.get("multiplicity") is not None
+    if runs != (second.options.get("multiplicity") is not None):
+        return "only one of them has multiplicities"
+    if runs:
+        totals = [sum(int(count) for count in draw.options["multiplicity"]) for draw in (first, second)]
+        if totals[0] != totals[1]:
+            return f"there are {totals[0]} and {totals[1]} candidates"
+    elif first.statistic.shape != second.statistic.shape:
+        return f"its shape is {first.statistic.shape} on one and {second.statistic.shape} on the other"
+    for name in sorted({*first.options, *second.options} - {"multiplicity"}):
+        here, there = first.options.get(name), second.options.get(name)
+        if not np.array_equal(np.asarray(here), np.asarray(there)):
+            return f"its {name} differs"
+    return None
+
+
+def excess(first: Draw, second: Draw, distance: float | None) -> tuple[float, str | None]:
+    """Distance of two draws as a share of what was paid for, and what is wrong with it, if anything.
+
+    Parameters
+    ----------
+    first, second : Draw
+        Of neighbours, with the same public parameters.
+    distance : float or None
+        Of the neighbours, under metric adjacency. Draws on real values may add 2⁻³² / ε to it, for their lattice, and
+        those on integers one and a half steps along each axis.
+
+    Returns
+    -------
+    share : float
+        At most 1 if the draw keeps its sensitivity; 0 where nothing changed.
+    complaint : str or None
+    """
+    if first.options.get("multiplicity") is not None:
+        stretches = expanded_change(first, second)
+        steps = [step for _, step in stretches]
+        coordinates: list[int] = []
+    else:
+        found = change(first.statistic, second.statistic)
+        steps, coordinates = list(found.values()), list(found)
+    steps = [step for step in steps if step != 0]
+    if not steps:
+        return 0.0, None
+    norm = first.norm
+    if norm == "unit":
+        width = max(1, first.statistic.size // max(1, first.statistic.shape[0]))
+        rows = {k // width for k in coordinates}
+        if len(rows) > 1:
+            return np.inf, f"the rows of {len(rows)} units differ, although one unit changed"
+        norm = first.options.get("norm", "linf")
+        if first.kind == "channel":
+            moved, price = _log_ratio(first, second, coordinates[0])
+            share = float(moved / price) if price else float(np.inf if moved else 0.0)
+            return share, f"two states differ by {share:.6g} times their price" if moved > price else None
+    allowed = allowed_once = Fraction(first.sensitivity)
+    if distance is not None:
+        if exact(first.statistic)[1]:
+            # The promise is about rows snapped to a lattice, to which half a step and a rounding lead on either side.
+            # A step along an axis is one of mass along one edge: two in ℓ1.
+            # Categories are what they are.
+            edges = Fraction(3 * (first.statistic.ndim - len(first.options.get("stars", ()))), 2)
+            allowed = allowed * Fraction(distance) + (edges if norm == "flow" else 2 * edges)
+        else:
+            pure = min(event.pure_epsilon for event in first.events)
+            allowed = allowed * (Fraction(distance) + Fraction(1, 2**32) / Fraction(pure))
+    if norm == "flow":
+        stars = first.options.get("stars", ())
+        if stars:
+            found_cost = _transport_at_least(
+                first.statistic, second.statistic, [allowed_once / s for s in stars]
+            )
+        else:
+            found_cost = Fraction(_transport(first.statistic, second.statistic))
+    elif norm == "parts":
+        found_cost = _largest_by_part(first.options["parts"], stretches)
+    elif norm == "l1":
+        found_cost = Fraction(sum(abs(step) for step in steps))
+    elif norm == "l2":
+        found_cost, allowed = Fraction(sum(step * step for step in steps)), allowed * allowed
+    else:
+        found_cost = Fraction(max(abs(step) for step in steps))
+    share = float(found_cost / allowed) if allowed else np.inf
+    share = share**0.5 if norm == "l2" else share
+    if found_cost > allowed:
+        over = float(found_cost / allowed - 1) if allowed else np.inf
+        return max(share, np.nextafter(1.0, 2.0)), (
+            f"it moved by {share:.6g} times its sensitivity"
+            + (f" ({over:.2g} more than once, relative)" if over < 1e-3 else "")
+        )
+    if first.options.get("monotone") and min(steps) < 0 < max(steps):
+        return np.inf, "it is declared monotone, but some scores rose and others fell"
+    return share, None
+
+
+def _largest_by_part(sizes: list[int], stretches: list[tuple[int, Fraction | int]]) -> Fraction:
+    """Sum over the parts of the largest change of a score of their candidates."""
+    ends = list(accumulate(sizes))
+    most = [Fraction(0)] * len(ends)
+    starts = [start for start, _ in stretches] + [ends[-1]]
+    for (start, step), stop in zip(stretches, starts[1:], strict=True):
+        for part in range(bisect_right(ends, start), bisect_right(ends, stop - 1) + 1):
+            most[part] = max(most[part], Fraction(abs(step)))
+    return sum(most, Fraction(0))
+
+
+def _transport(first: np.ndarray, second: np.ndarray) -> int:
+    """Least ℓ1 norm of a flow along the edges of the grid that turns one integer mass into the other, exactly.
+
+    It is the largest Σ potential · change over potentials that differ by at most 1 along an edge. Linear programming
+    finds the best one; all are integers at a vertex, so rounding leaves it what it is, and the sum is one of integers.
+    """
+    changed = _changed(first, second)
+    if first.ndim == 1:
+        return sum(abs(flow) for flow in accumulate(changed))
+    edges, costs = _edges(first.shape, [])
+    potential = np.rint(_potentials(changed, edges, costs)).astype(np.int64)
+    assert np.abs(potential[edges[:, 0]] - potential[edges[:, 1]]).max(initial=0) <= 1
+    return sum(p * change for p, change in zip(potential.tolist(), changed, strict=True))
+
+
+def _transport_at_least(first: np.ndarray, second: np.ndarray, stars: list[Fraction]) -> Fraction:
+    """The same with edges to the first entry along the first axes, at these costs: a bound from below.
+
+    Potentials of any kind bound the least cost once their largest slope, over the cost of its edge, is divided out.
+    """
+    changed = _changed(first, second)
+    edges, costs = _edges(first.shape, [float(star) for star in stars])
+    potential = _potentials(changed, edges, costs)
+    steepest = float((np.abs(potential[edges[:, 0]] - potential[edges[:, 1]]) / costs).max(initial=1e-300))
+    total = sum(
+        (Fraction(p) * change for p, change in zip(potential.tolist(), changed, strict=True)), Fraction(0)
+    )
+    return abs(total) / Fraction(steepest) / (1 + Fraction(1, 2**48))
+
+
+def _changed(first: np.ndarray, second: np.ndarray) -> list[int]:
+    return [int(b) - int(a) for a, b in zip(first.ravel().tolist(), second.ravel().tolist(), strict=True)]
+
+
+def _edges(shape: tuple[int, ...], stars: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the edges of a grid, with stars along the first axes, and what a step along each costs."""
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    edges, costs = [], []
+    for axis in range(len(shape)):
+        to = np.delete(numbers, 0, axis)
+        star = axis < len(stars)
+        source = (
+            np.broadcast_to(np.take(numbers, [0], axis), to.shape) if star else np.delete(numbers, -1, axis)
+        )
+        edges.append(np.stack([source.ravel(), to.ravel()], 1))
+        costs.append(np.full(to.size, stars[axis] if star else 1.0))
+    return np.concatenate(edges), np.concatenate(costs)
+
+
+def _potentials(changed: list[int], edges: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """Those with the largest Σ potential · change that differ by at most its cost along every edge."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, vstack
+
+    rows = np.repeat(np.arange(len(edges)), 2)
+    shape = (len(edges), len(changed))
+    slope = coo_array((np.tile([-1.0, 1.0], len(edges)), (rows, edges.ravel())), shape=shape).tocsr()
+    net = np.array(changed, dtype=np.float64)
+    # Solvers take what is below 1e-7 for nothing: in units of the cheapest edge no cost is.
+    unit = costs.min()
+    solved = linprog(
+        -net / np.abs(net).max(),
+        A_ub=vstack([slope, -slope]),
+        b_ub=np.concatenate([costs, costs]) / unit,
+        bounds=[(0, 0), *[(None, None)] * (len(changed) - 1)],
+    )
+    return np.asarray(solved.x) * unit
+
+
+def _log_ratio(first: Draw, second: Draw, coordinate: int) -> tuple[Decimal, Decimal]:
+    """Largest log-ratio of the outputs of a channel for two states, and what it may be."""
+    here, there = (int(each.statistic.ravel()[coordinate]) for each in (first, second))
+    (event,) = first.events
+    with localcontext(prec=60):
+        pairs = zip(first.options["weights"][here], first.options["weights"][there], strict=True)
+        ratios = [
+            Decimal("inf") if not (a and b) else abs((Decimal(int(a)) / Decimal(int(b))).ln())
+            for a, b in pairs
+            if a or b
+        ]
+        return max(ratios), Decimal(event.pure_epsilon) * Decimal(
+            float(first.options["distances"][here, there])
+        )
 
 
 @dataclass(frozen=True)

@@ -11,34 +11,30 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from skprivate.utils._check_data import CheckData, MakeData, default_data
-from skprivate.utils._check_mechanism import check_mechanism
-from skprivate.utils._checks_budget import (
-    check_bad_input_spends_nothing,
-    check_events_within_budget,
-    check_fresh_noise,
-    check_ledger_is_asked_first,
-    check_simulated_noise_is_marked,
-)
-from skprivate.utils._checks_errors import check_errors_spend_nothing
-from skprivate.utils._checks_interface import (
-    check_copies_share_the_ledger,
-    check_metadata_is_carried,
-    check_parameters_untouched,
-)
-from skprivate.utils._checks_kept import (
-    check_events_independent_of_values,
-    check_no_training_value_kept,
-    check_no_unnoised_statistic,
-    check_size_independent_of_rows,
-)
-from skprivate.utils._checks_replay import (
+from skprivate.utils._checks_draws import (
+    check_mechanism,
     check_noise_has_its_price,
     check_replay,
     check_unit_isolation,
     isolation_failures,
     replay_estimator,
 )
+from skprivate.utils._checks_fit import (
+    check_bad_input_spends_nothing,
+    check_copies_share_the_ledger,
+    check_errors_spend_nothing,
+    check_events_independent_of_values,
+    check_events_within_budget,
+    check_fresh_noise,
+    check_ledger_is_asked_first,
+    check_metadata_is_carried,
+    check_no_training_value_kept,
+    check_no_unnoised_statistic,
+    check_parameters_untouched,
+    check_simulated_noise_is_marked,
+    check_size_independent_of_rows,
+)
+from skprivate.utils._data import CheckData, MakeData, default_data
 from skprivate.utils._lower_bound import check_epsilon_lower_bound, epsilon_lower_bound, half_noise
 from skprivate.utils._replay import Neighbour, ReplayReport, replay
 

@@ -517,8 +517,8 @@ def test_released_tables_are_paid_for_once_and_errors_cost_nothing():
 
 
 def test_a_mechanism_of_tables_draws_what_it_says():
-    from skprivate.aggregate._label_noise import LabelSensitivity, plan_label_noise
-    from skprivate.aggregate._release_frames import TableSums
+    from skprivate.aggregate.sources._release_frames import TableSums
+    from skprivate.aggregate.tables._labels import LabelSensitivity, plan_label_noise
 
     counts = np.array([[5], [4]])
     noise = plan_label_noise(LabelSensitivity(2), 2, epsilon=1.0, delta=0.0)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivate.aggregate import CuratedBagGAMClassifier, make_curated_bags
-from skprivate.aggregate._cells import index_cells, resolve_feature_sets
-from skprivate.aggregate._columns import BinnedColumn, CategoricalColumn, learn_columns
-from skprivate.aggregate._input import read_columns
+from skprivate.aggregate.tables._blocks import read_columns
+from skprivate.aggregate.tables._cells import index_cells, resolve_feature_sets
+from skprivate.aggregate.tables._columns import BinnedColumn, CategoricalColumn, learn_columns
 
 
 def learn(values, categorical=True, **arguments):

@@ -15,15 +15,25 @@ from skprivate.aggregate import (
     RandomBagClassifier,
     RandomBagRegressor,
 )
-from skprivate.aggregate._cells import index_cells
-from skprivate.aggregate._constant_check import guarded_fit, no_worse_than_constant, own_noise
-from skprivate.aggregate._constant_model import label_units, possible_sums
-from skprivate.aggregate._design import CellDesign
-from skprivate.aggregate._evidence import _flattery
-from skprivate.aggregate._filter import filtered_mode
-from skprivate.aggregate._label_noise import LabelNoise, LabelSensitivity
-from skprivate.aggregate._label_range import _guessed, _spanned, private_label_bounds, range_counts
-from skprivate.aggregate._solvers import constant_start, fit_tables
+from skprivate.aggregate.additive._constant import (
+    guarded_fit,
+    label_units,
+    no_worse_than_constant,
+    own_noise,
+    possible_sums,
+)
+from skprivate.aggregate.additive._design import CellDesign, constant_start, fit_tables
+from skprivate.aggregate.additive._evidence import _flattery
+from skprivate.aggregate.additive._filter import filtered_mode
+from skprivate.aggregate.tables._cells import index_cells
+from skprivate.aggregate.tables._labels import (
+    LabelNoise,
+    LabelSensitivity,
+    _guessed,
+    _spanned,
+    private_label_bounds,
+    range_counts,
+)
 
 
 def deviance(y, mean):
@@ -237,7 +247,7 @@ def test_the_filter_of_many_cells_knows_what_it_flatters(loss):
         with pytest.MonkeyPatch.context() as patch:
             draws = np.random.default_rng(seed)
             patch.setattr(
-                "skprivate.aggregate._constant_check.public_generator", lambda _, draws=draws: draws
+                "skprivate.aggregate.additive._constant.public_generator", lambda _, draws=draws: draws
             )
             coef, flattery = filtered_mode(
                 design, loss, sums, noise, np.zeros_like(linear), prior, 1.0, order

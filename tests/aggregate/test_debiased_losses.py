@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from skprivate.aggregate import RandomBags
-from skprivate.aggregate._bag_objective import class_objective, number_objective
-from skprivate.aggregate._bag_sums import BagSums
-from skprivate.aggregate._debiased_losses import RowProducts, easy_loss, square_loss
+from skprivate.aggregate.random._objective import (
+    RowProducts,
+    class_objective,
+    easy_loss,
+    number_objective,
+    square_loss,
+)
+from skprivate.aggregate.random._sums import BagSums
 
 N = 6
 #: Places of rows in bags: disjoint ones of all rows and of some, of unequal sizes, and bags that share rows.

@@ -9,13 +9,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor
-from skprivate.aggregate import _evidence as evidence_module
-from skprivate.aggregate import _filter as filter_module
-from skprivate.aggregate._cells import index_cells
-from skprivate.aggregate._design import CellDesign
-from skprivate.aggregate._evidence import _posterior, fit_evidence, total_sum
-from skprivate.aggregate._filter import filtered_mode, merge_rare
-from skprivate.aggregate._solvers import constant_start
+from skprivate.aggregate.additive import _evidence as evidence_module
+from skprivate.aggregate.additive import _filter as filter_module
+from skprivate.aggregate.additive._design import CellDesign, constant_start
+from skprivate.aggregate.additive._evidence import _posterior, fit_evidence, total_sum
+from skprivate.aggregate.additive._filter import filtered_mode, merge_rare
+from skprivate.aggregate.tables._cells import index_cells
 from skprivate.privacy import public_generator
 
 

@@ -18,8 +18,8 @@ from skprivate.aggregate import (
     make_curated_bags,
     make_random_bags,
 )
-from skprivate.aggregate import _label_sums as sums_module
-from skprivate.aggregate._labels import (
+from skprivate.aggregate.tables import _sums as sums_module
+from skprivate.aggregate.tables._labels import (
     LABEL_STEPS,
     check_bounds,
     encode_classes,

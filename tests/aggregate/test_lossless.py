@@ -10,11 +10,10 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from skprivate.aggregate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, make_curated_bags
-from skprivate.aggregate import _design as design_module
-from skprivate.aggregate._cells import index_cells
-from skprivate.aggregate._design import CellDesign
 from skprivate.aggregate._losses import curvature_product, partition, variance
-from skprivate.aggregate._solvers import fit_tables
+from skprivate.aggregate.additive import _design as design_module
+from skprivate.aggregate.additive._design import CellDesign, fit_tables
+from skprivate.aggregate.tables._cells import index_cells
 
 SETS = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
 
@@ -230,7 +229,7 @@ def test_supersets_of_the_models_sets_are_enough(table, loss):
 @pytest.mark.parametrize("shared", [False, True])
 def test_networks_have_the_gradients_of_individual_labels(table, loss, shared):
     torch = pytest.importorskip("torch")
-    from skprivate.aggregate._neural import DEFAULTS, aggregate_loss, make_submodels
+    from skprivate.aggregate.additive._neural import DEFAULTS, aggregate_loss, make_submodels
 
     X, score, rng = table
     targets = targets_for(loss, score, rng)

@@ -23,11 +23,15 @@ from skprivate.aggregate import (
     excess_risk_bound,
     make_random_bags,
 )
-from skprivate.aggregate._bag_likelihood import count_likelihood, mean_cross_entropy, noisy_count_likelihood
-from skprivate.aggregate._bag_sums import BagSums
-from skprivate.aggregate._random_bag_fit import _Problem
-from skprivate.aggregate._random_bag_quadratic import debiasing, fit_quadratic
-from skprivate.aggregate._random_bags import draw_members
+from skprivate.aggregate.random._bags import draw_members
+from skprivate.aggregate.random._fit import (
+    _Problem,
+    count_likelihood,
+    mean_cross_entropy,
+    noisy_count_likelihood,
+)
+from skprivate.aggregate.random._quadratic import debiasing, fit_quadratic
+from skprivate.aggregate.random._sums import BagSums
 from skprivate.privacy import public_generator
 
 

@@ -17,7 +17,7 @@ from skprivate.audit import (
     attack_report,
     epsilon_lower_bound,
 )
-from skprivate.audit._signals import true_label_probability
+from skprivate.audit.attacks._membership import true_label_probability
 
 
 def split(n, seed=0):

@@ -15,10 +15,11 @@ from skprivate.audit import (
     theorem3_gap,
     theorem_bound,
 )
-from skprivate.audit._concentration import LN2, binary_entropy
-from skprivate.audit._translation import (
+from skprivate.audit.certificates._concentration import (
+    LN2,
     accuracy_upper_bound,
     advantage_upper_bound,
+    binary_entropy,
     mse_from_entropy,
     mutual_information_upper_bound,
 )

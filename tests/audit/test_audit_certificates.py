@@ -12,8 +12,7 @@ from scipy.optimize import minimize
 from scipy.stats import binom
 
 from skprivate.audit import FiniteAdversaryAuditor
-from skprivate.audit._collinear import Turns, power_of_two_scale
-from skprivate.audit._concentration import (
+from skprivate.audit.certificates._concentration import (
     LN2,
     bernstein_lower_bound,
     binary_entropy,
@@ -22,10 +21,19 @@ from skprivate.audit._concentration import (
     inverse_binary_entropy,
     squared_loss_lower_bound,
 )
-from skprivate.audit._halfplanes import TurningLine
-from skprivate.audit._halfspace_bound import best_offset, largest_halfspace_sum
-from skprivate.audit._halfspaces import fit_halfspaces
-from skprivate.audit._variation import fit_bounded_variation, fit_bounded_variation_log, group_ties
+from skprivate.audit.certificates._halfplanes import (
+    TurningLine,
+    Turns,
+    best_offset,
+    largest_halfspace_sum,
+    power_of_two_scale,
+)
+from skprivate.audit.certificates._halfspaces import fit_halfspaces
+from skprivate.audit.certificates._variation import (
+    fit_bounded_variation,
+    fit_bounded_variation_log,
+    group_ties,
+)
 
 
 def weighted(n, rng):

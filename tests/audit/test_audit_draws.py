@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 
 from skprivate import MetricPrivatizer, RandomBagRegressor, UserLevelMean
 from skprivate.audit import DrawAudit, audit_draws, audit_estimator
-from skprivate.audit._draw_laws import law_tests_of, permute_and_flip_law, uniforms
-from skprivate.audit._draw_loss import pair_loss
+from skprivate.audit.claims._draw_laws import law_tests_of, permute_and_flip_law, uniforms
+from skprivate.audit.claims._draw_loss import pair_loss
 from skprivate.privacy import GaussianEvent, Repetitions, open_release, plan_search, select_repeatedly
 from skprivate.privacy.draws import _draws
 from skprivate.privacy.draws._tape import Draw, run_tape

@@ -6,11 +6,11 @@ from scipy.stats import norm
 from sklearn.base import BaseEstimator
 
 from skprivate.audit import audit_estimator
-from skprivate.audit._canaries import FitInput, canary_pairs
-from skprivate.audit._coins import designs
-from skprivate.audit._forecasts import N_EXPERTS, _views
-from skprivate.audit._released import released_values, stack_released
-from skprivate.audit._wagers import Forecast, Wagers, claimed_curve, delta_of_group, of_group, ratios
+from skprivate.audit.claims._canaries import FitInput, canary_pairs
+from skprivate.audit.claims._coins import designs
+from skprivate.audit.claims._forecasts import N_EXPERTS, _views
+from skprivate.audit.claims._released import released_values, stack_released
+from skprivate.audit.claims._wagers import Forecast, Wagers, claimed_curve, delta_of_group, of_group, ratios
 from skprivate.privacy import (
     Adjacency,
     BoundedRangeEvent,

@@ -11,14 +11,14 @@ from sklearn.linear_model import LogisticRegression
 
 from skprivate import CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassifier, RandomBagRegressor
 from skprivate.audit import audit_labels, epsilon_lower_bound
-from skprivate.audit._label_bound import (
+from skprivate.audit.claims._label_bound import (
     _sum_of_coins,
     allowed_accuracy,
     label_epsilon_bound,
     label_p_value,
     reconstruction_limit,
 )
-from skprivate.audit._label_evidence import _from_predictions, _from_probabilities
+from skprivate.audit.claims._label_evidence import _from_predictions, _from_probabilities
 from skprivate.privacy import PrivacyGuarantee
 from skprivate.utils.estimator_checks import half_noise
 

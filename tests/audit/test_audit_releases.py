@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from skprivate import cli
 from skprivate.audit import audit_function, audit_outputs
-from skprivate.audit._outputs import last_bit, table
+from skprivate.audit.claims._outputs import last_bit, table
 
 
 class Laplace:

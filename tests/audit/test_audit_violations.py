@@ -10,16 +10,16 @@ from scipy.stats import binom
 from sklearn.base import BaseEstimator
 
 from skprivate.audit import find_violation
-from skprivate.audit._violations_laws import (
+from skprivate.audit.claims._violations_laws import (
     _lattice_step,
     epsilon_bound,
     event_p_value,
     row_features,
     separation,
 )
-from skprivate.audit._violations_metric import halves, setting_variants, with_distance
-from skprivate.audit._violations_pairs import Pair, Recipes, Surroundings
-from skprivate.audit._violations_target import Claim, Inputs, Target, table
+from skprivate.audit.claims._violations_metric import halves, setting_variants, with_distance
+from skprivate.audit.claims._violations_pairs import Pair, Recipes, Surroundings
+from skprivate.audit.claims._violations_target import Claim, Inputs, Target, table
 
 
 class Sums(BaseEstimator):

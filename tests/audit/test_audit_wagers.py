@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from skprivate.audit._coins import Design
-from skprivate.audit._forecasts import N_EXPERTS, Forecaster, _steps
-from skprivate.audit._game import Fits, Game, Player, Stated
-from skprivate.audit._wagers import Forecast, Wagers, claimed_curve, ratios
+from skprivate.audit.claims._coins import Design
+from skprivate.audit.claims._forecasts import N_EXPERTS, Forecaster, _steps
+from skprivate.audit.claims._game import Fits, Game, Player, Stated
+from skprivate.audit.claims._wagers import Forecast, Wagers, claimed_curve, ratios
 from skprivate.privacy import GaussianEvent, PureEvent
 from skprivate.privacy.accounting._gaussian import gaussian_delta
 

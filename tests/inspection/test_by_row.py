@@ -56,8 +56,7 @@ from skprivate import (
     check_pipeline,
     guarantee_of,
 )
-from skprivate.inspection import privacy_report
-from skprivate.inspection._rows import BY_ITSELF
+from skprivate.inspection._single import BY_ITSELF
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.preprocessing import (
     PrivateImputer,
@@ -71,6 +70,7 @@ from skprivate.preprocessing import (
     RowByRow,
 )
 from skprivate.privacy import public_generator
+from skprivate.report import privacy_report
 
 RNG = public_generator(0)
 PUBLIC = RNG.normal(size=(300, 4)) * [1.0, 10.0, 1e-3, 1.0] + [0.0, 5.0, 0.0, 0.0]

@@ -22,11 +22,12 @@ from skprivate import (
     check_pipeline,
     guarantee_of,
 )
-from skprivate._report._ledger_facts import ledger_guarantee
-from skprivate.inspection import NoGuaranteeError, privacy_report
+from skprivate.inspection import NoGuaranteeError
 from skprivate.model_selection import UserKFold
 from skprivate.preprocessing import PublicScaler
 from skprivate.privacy import public_generator
+from skprivate.report import privacy_report
+from skprivate.report._other_facts import ledger_guarantee
 
 
 def test_a_report_reads():

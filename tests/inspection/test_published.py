@@ -40,7 +40,7 @@ from skprivate import (
     guarantee_of,
 )
 from skprivate.base import PrivateEstimatorMixin
-from skprivate.inspection import privacy_report, to_release
+from skprivate.inspection import to_release
 from skprivate.inspection._ensembles import ENSEMBLE_RULES
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.model_selection import PrivateSearchCV
@@ -61,7 +61,8 @@ from skprivate.privacy import (
     open_release,
     public_generator,
 )
-from skprivate.privacy._publish import understated
+from skprivate.privacy._understated import understated
+from skprivate.report import privacy_report
 from skprivate.utils.estimator_checks import default_data
 
 SECRET, NUMBER = "secret-hamlet-4711", 123456.7890625

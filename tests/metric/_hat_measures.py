@@ -2,7 +2,7 @@
 
 Level j has a grid of spacing 2^−j with piecewise linear hat functions, a partition of unity. Their moments change by
 at most 2·2^j·(ℓ1 distance) in ℓ1 when a unit mass moves, so Laplace noise on every level with a split of ε is
-metrically private by composition. `skprivate.metric._grid_flows` is the same idea without the levels, has a smaller
+metrically private by composition. `skprivate.metric.grid._flows` is the same idea without the levels, has a smaller
 error, and is what estimators use; this is the mechanism that the theory describes, kept for comparison.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from skprivate.metric._grid_flows import (
+from skprivate.metric.grid._flows import (
     GroundNorm,
     choose_cells,
     hat_bits,

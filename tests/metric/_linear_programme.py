@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, eye_array, kron
 
-from skprivate.metric._channels import affordable
+from skprivate.metric.net._spaces import affordable
 
 
 def programme(distances, epsilon, *, prior=None, loss=None):

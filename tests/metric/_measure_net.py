@@ -1,7 +1,7 @@
 """Lemma 4.1 as published, on all measures of a tiny space: the reference for the fast mechanisms.
 
 The net of all probability measures is exponential in the number of points; with five points and masses in steps of
-1/4 it has 70 elements. `skprivate.metric._grid_flows` is what is used on real data.
+1/4 it has 70 elements. `skprivate.metric.grid._flows` is what is used on real data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
-from skprivate.metric._exponential import best_exponential_channel
+from skprivate.metric.net._exponential import best_exponential_channel
 
 FloatArray = NDArray[np.float64]
 

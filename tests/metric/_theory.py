@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate.metric._finite_metric import distance_matrix, separated_net
-from skprivate.metric._scales import Bracket, _bisect
+from skprivate.metric.net._scales import Bracket, _bisect
+from skprivate.metric.net._spaces import distance_matrix, separated_net
 
 FloatArray = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.optimize import linear_sum_assignment, linprog, minimize
 
 from skprivate.metric import MetricPrivateSynthesizer, NoiseFillsBoxWarning
-from skprivate.metric._grid_flows import (
+from skprivate.metric.grid._flows import (
     LaplaceFlow,
     category_sums,
     choose_cells,
@@ -25,7 +25,7 @@ from skprivate.metric._grid_flows import (
 from skprivate.partitions import Blocks
 from skprivate.privacy import PureEvent, open_release, public_generator
 from skprivate.privacy.draws._tape import Draw, run_tape
-from skprivate.utils._draw_distance import _edges, _transport_at_least, excess
+from skprivate.utils._replay import _edges, _transport_at_least, excess
 from skprivate.utils.estimator_checks import Neighbour, check_mechanism
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")

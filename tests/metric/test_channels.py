@@ -8,17 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivate.metric import tree_distances
-from skprivate.metric._channels import (
-    expected_loss,
-    worst_error,
-)
-from skprivate.metric._exponential import (
+from skprivate.metric.net._exponential import (
     NetMechanism,
     best_exponential_channel,
     exponential_channel,
     relaxed_distances,
 )
-from skprivate.metric._finite_metric import check_metric, is_ultrametric, separated_net
+from skprivate.metric.net._spaces import (
+    check_metric,
+    expected_loss,
+    is_ultrametric,
+    separated_net,
+    worst_error,
+)
 from skprivate.privacy import public_generator
 from tests.metric._linear_programme import programme
 from tests.metric._measure_net import exponential_on_measures

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from skprivate.metric import _binary_hierarchy, _grid_flows
-from skprivate.metric._binary_hierarchy import HierarchyPlan, leaf_counts
-from skprivate.metric._box import Box
-from skprivate.metric._grid_flows import LaplaceFlow, hat_sums
-from skprivate.metric._hierarchy_release import BinaryHierarchy, BoxedHierarchy
-from skprivate.metric._private_bounds import PrivateBounds
+from skprivate.metric._domains import Box
+from skprivate.metric.grid import _flows as _grid_flows
+from skprivate.metric.grid import _hierarchy as _binary_hierarchy
+from skprivate.metric.grid._bounds import PrivateBounds
+from skprivate.metric.grid._flows import LaplaceFlow, hat_sums
+from skprivate.metric.grid._hierarchy import BinaryHierarchy, BoxedHierarchy, HierarchyPlan, leaf_counts
 from skprivate.privacy import open_release, public_generator
 from skprivate.privacy._events import count_events
 from skprivate.privacy.draws._tape import run_tape

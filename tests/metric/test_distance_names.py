@@ -18,7 +18,7 @@ from skprivate import MetricPrivateSynthesizer, MetricPrivatizer, NoGuaranteeErr
 from skprivate.metric import Ball
 from skprivate.preprocessing import PublicScaler, RowByRow
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
-from skprivate.privacy._publish import fingerprint
+from skprivate.privacy._identifiers import fingerprint
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning")
 LINE = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
-from skprivate.metric._grid_flows import (
+from skprivate.metric.grid._flows import (
     LaplaceFlow,
     choose_cells,
     graph_laplacian,

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from skprivate import MetricPrivateSynthesizer
-from skprivate.metric._binary_hierarchy import (
+from skprivate.metric.grid._hierarchy import (
+    PILOT_SHARE,
+    SIZE_SHARE,
+    BinaryHierarchy,
     HierarchyPlan,
     choose_depth,
     combined_variances,
@@ -24,7 +27,6 @@ from skprivate.metric._binary_hierarchy import (
     split_budget,
     to_tree_order,
 )
-from skprivate.metric._hierarchy_release import PILOT_SHARE, SIZE_SHARE, BinaryHierarchy
 from skprivate.privacy import PrivacyLedger, open_release, public_generator
 
 

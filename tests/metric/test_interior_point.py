@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from skprivate.metric import MetricPrivatizer
-from skprivate.metric import _interior_point as interior
-from skprivate.metric._channels import affordable, expected_loss, remapped
-from skprivate.metric._exponential import best_exponential_channel
-from skprivate.metric._interior_point import (
+from skprivate.metric.net import _interior_point as interior
+from skprivate.metric.net._exponential import best_exponential_channel
+from skprivate.metric.net._interior_point import (
     certified_bound,
     constant_bound,
     levelled_bound,
     optimal_channel,
 )
+from skprivate.metric.net._spaces import affordable, expected_loss, remapped
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
 from tests.metric._linear_programme import essential_pairs, programme
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from skprivate.metric import MetricPrivateSynthesizer
-from skprivate.metric._binary_hierarchy import HierarchyPlan, consistent_leaves, release_counts
-from skprivate.metric._mixed import check_categories
+from skprivate.metric.grid._hierarchy import HierarchyPlan, consistent_leaves, release_counts
+from skprivate.metric.grid._mixed import check_categories
 from skprivate.privacy import PrivacyLedger, public_generator
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivate.metric import GridMeasure, MetricPrivateSynthesizer, MetricPrivatizer
-from skprivate.metric._score import distance_to_rows
 from skprivate.metric._transport import wasserstein_grid
+from skprivate.metric.grid._measure import distance_to_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning"),

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from skprivate.metric import MetricPrivateSynthesizer
-from skprivate.metric._hierarchy_release import RANGE_SHARE, BinaryHierarchy
-from skprivate.metric._private_bounds import (
+from skprivate.metric.grid._bounds import (
     CENTRES,
     REACHES,
     PrivateBounds,
@@ -20,6 +19,7 @@ from skprivate.metric._private_bounds import (
     offset_counts,
     reach_costs,
 )
+from skprivate.metric.grid._hierarchy import RANGE_SHARE, BinaryHierarchy
 from skprivate.preprocessing import TooFewUnitsWarning
 from skprivate.privacy import PrivacyLedger, open_release, public_generator
 

@@ -11,7 +11,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skprivate.inspection import quote
 from skprivate.metric import MetricPrivatizer, is_ultrametric
-from skprivate.metric._channels import expected_loss, remapped
+from skprivate.metric.net._spaces import expected_loss, remapped
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, SimulatedNoiseWarning, public_generator
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")

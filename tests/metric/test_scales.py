@@ -16,9 +16,9 @@ from skprivate.metric import (
     predicted_accuracy,
     tree_distances,
 )
-from skprivate.metric._channels import worst_error
-from skprivate.metric._exponential import best_exponential_channel
-from skprivate.metric._scales import Bracket, lower_bound
+from skprivate.metric.net._exponential import best_exponential_channel
+from skprivate.metric.net._scales import Bracket, lower_bound
+from skprivate.metric.net._spaces import worst_error
 from skprivate.privacy import public_generator
 from tests.metric._linear_programme import programme
 from tests.metric._theory import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import haversine_distances
 
 from skprivate.metric import DegreesWarning, MetricPrivatizer
-from skprivate.metric._sphere import EARTH_RADIUS, latitude_column, sphere_map
+from skprivate.metric._domains import EARTH_RADIUS, latitude_column, sphere_map
 from skprivate.privacy import PrivacyLedger, public_generator
 from skprivate.privacy.draws._metric import norm_lattice
 

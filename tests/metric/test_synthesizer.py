@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skprivate.metric import GridMeasure, MetricPrivateSynthesizer, MetricPrivatizer, NoiseFillsBoxWarning
-from skprivate.metric._score import distance_to_rows
+from skprivate.metric.grid._measure import distance_to_rows
 from skprivate.privacy import PrivacyLedger, SimulatedNoiseWarning, public_generator
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")

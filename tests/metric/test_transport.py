@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from skprivate.metric._grid_measure import GridMeasure
-from skprivate.metric._score import distance_to_rows
 from skprivate.metric._transport import (
     wasserstein_1d,
     wasserstein_grid,
     wasserstein_samples,
 )
+from skprivate.metric.grid._measure import GridMeasure, distance_to_rows
 from skprivate.privacy import public_generator
 from tests.metric._measure_net import wasserstein_matrix
 

@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import linprog
 
 from skprivate.metric import MetricPrivatizer
-from skprivate.metric._channels import affordable, expected_loss
-from skprivate.metric._exponential import best_exponential_channel
-from skprivate.metric._tree_channels import Tree, loss_bound, optimal_tree_channel
+from skprivate.metric.net._exponential import best_exponential_channel
+from skprivate.metric.net._spaces import affordable, expected_loss
+from skprivate.metric.net._trees import Tree, loss_bound, optimal_tree_channel
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
 from tests.metric._linear_programme import programme
 
@@ -141,7 +141,7 @@ def test_a_programme_that_is_cut_short_keeps_its_bound_and_its_start(monkeypatch
     channel, bound = optimal_tree_channel(tree, losses, epsilon, start)
     assert (losses * channel).sum() - bound <= 3e-4 * bound
     for unknowns in (1, 100, 400, 800):
-        monkeypatch.setattr("skprivate.metric._tree_channels.MAX_UNKNOWNS", unknowns)
+        monkeypatch.setattr("skprivate.metric.net._trees.MAX_UNKNOWNS", unknowns)
         short, below = optimal_tree_channel(tree, losses, epsilon, start)
         assert below <= (losses * channel).sum()
         assert (

@@ -7,7 +7,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from skprivate.mixture import _cuts, _selection, _turns
+from skprivate.mixture import _cuts, _selection
+from skprivate.mixture import _search as _turns
 from skprivate.mixture._cuts import (
     CutCandidates,
     CutIntersections,
@@ -17,7 +18,7 @@ from skprivate.mixture._cuts import (
     without_repetition,
 )
 from skprivate.mixture._geometry import products
-from skprivate.mixture._turns import TurnedCuts, fans
+from skprivate.mixture._search import TurnedCuts, fans
 
 
 def family_and_naive(rng, n_rows, n_cuts, max_size, offset=0, resolution=1):

@@ -16,9 +16,8 @@ from sklearn.pipeline import make_pipeline
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.model_selection._candidates import Candidate
-from skprivate.model_selection._contained import Priced
-from skprivate.model_selection._fit_price import ContainedLedger, fit_price
-from skprivate.model_selection._parts import Rows
+from skprivate.model_selection._inside import ContainedLedger, Priced, fit_price
+from skprivate.model_selection._scoring import Rows
 from skprivate.privacy import (
     GaussianEvent,
     LaplaceEvent,

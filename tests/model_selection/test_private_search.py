@@ -32,9 +32,8 @@ from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_conte
 from skprivate.inspection import quote
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.model_selection._candidates import Candidate, draw_candidates
-from skprivate.model_selection._contained import Priced, with_budget
-from skprivate.model_selection._parts import Rows, deal
-from skprivate.model_selection._scoring import PrivateScore
+from skprivate.model_selection._inside import Priced, with_budget
+from skprivate.model_selection._scoring import PrivateScore, Rows, deal
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import (
     Adjacency,
@@ -51,7 +50,7 @@ from skprivate.privacy import (
     public_generator,
     search_epsilon,
 )
-from skprivate.utils._leaves import leaves
+from skprivate.utils._data import leaves
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
 
@@ -494,7 +493,7 @@ def test_what_cannot_be_private_is_refused_before_anything_is_spent(estimator, g
 
 def test_a_price_that_depends_on_the_data_is_noticed(monkeypatch):
     """In a trial and in earnest the labels are the same; here they are not."""
-    from skprivate.model_selection import _contained
+    from skprivate.model_selection import _inside as _contained
 
     real = _contained.fit_on
 

@@ -18,7 +18,6 @@ from sklearn.pipeline import make_pipeline
 
 from skprivate import PPMHalfspaceClassifier, UserLevelSGDClassifier
 from skprivate.cli import main
-from skprivate.inspection import privacy_report
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import (
@@ -30,6 +29,7 @@ from skprivate.privacy import (
     public_generator,
     select_repeatedly,
 )
+from skprivate.report import privacy_report
 
 RNG = public_generator(0)
 X = RNG.uniform(size=(120, 2))

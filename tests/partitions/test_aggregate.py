@@ -23,9 +23,8 @@ from skprivate import (
     make_curated_bags,
     make_random_bags,
 )
-from skprivate.aggregate import _block_columns
-from skprivate.aggregate._columns import learn_columns
-from skprivate.aggregate._spread import Spread
+from skprivate.aggregate.tables import _blocks as _block_columns
+from skprivate.aggregate.tables._columns import Spread, learn_columns
 from skprivate.partitions import Blocks
 from skprivate.privacy import PrivacyLedger, public_generator
 

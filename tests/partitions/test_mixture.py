@@ -13,9 +13,10 @@ import pytest
 from real_cluster import losing_one, real_cluster, slowly
 
 from skprivate import PrivacyLedger
-from skprivate.mixture import PPMHalfspaceClassifier, _families
+from skprivate.mixture import PPMHalfspaceClassifier
+from skprivate.mixture import _exact as _families
 from skprivate.mixture._cuts import KEPT_FRACTIONS, quantile_cuts
-from skprivate.mixture._families import StreamedFamily, cuts_of, pairs_of
+from skprivate.mixture._exact import StreamedFamily, cuts_of, pairs_of
 from skprivate.mixture._geometry import supporting_pairs
 from skprivate.mixture._problem import MixtureRows, Problem, public_points
 from skprivate.mixture._search import public_directions

@@ -7,7 +7,7 @@ import pytest
 from sklearn.compose import make_column_transformer
 
 from skprivate.preprocessing import PrivateImputer
-from skprivate.preprocessing._fill_values import ColumnModes
+from skprivate.preprocessing._statistics import ColumnModes
 
 SEEDS = range(5)
 

@@ -6,9 +6,9 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from skprivate import UserLevelSGDRegressor
-from skprivate.displays import GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
 from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, public_generator
+from skprivate.report import GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 pyplot.switch_backend("Agg")

@@ -17,10 +17,7 @@ from skprivate import (
     audit_estimator,
     guarantee_of,
 )
-from skprivate._html import rounded_down, small
-from skprivate._report._ledger_facts import spent_after_each
-from skprivate._report._words import percent
-from skprivate.inspection import REPORT_SCHEMA, PrivacyReport, privacy_report
+from skprivate._messages import rounded_down, small
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler
 from skprivate.privacy import (
     Adjacency,
@@ -30,6 +27,9 @@ from skprivate.privacy import (
     open_release,
     public_generator,
 )
+from skprivate.report import REPORT_SCHEMA, PrivacyReport, privacy_report
+from skprivate.report._facts import percent
+from skprivate.report._other_facts import spent_after_each
 
 X = public_generator(0).uniform(size=(600, 2))
 Y = X @ [1.0, -1.0]

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from skprivate.inspection import privacy_report
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release
+from skprivate.report import privacy_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NASTY = "</script><script>alert('x')</script><img src=http://evil.example/x onerror=alert(1)>\"&\ud800\u2028"

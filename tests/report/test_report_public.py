@@ -10,8 +10,8 @@ import pytest
 from convert_report import model_card, registry_entry
 
 from skprivate import UserLevelMean
-from skprivate.inspection import privacy_report
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, public_generator
+from skprivate.report import privacy_report
 
 BASIC = {
     "name": "Mean dose per patient",

@@ -11,9 +11,7 @@ from sklearn.ensemble import VotingRegressor
 from sklearn.pipeline import make_pipeline
 
 from skprivate import MetricPrivatizer, UserLevelMean, UserLevelSGDRegressor
-from skprivate._report._words import QUESTIONS, event_in_words, not_protected
 from skprivate.audit import EstimatorAudit, audit_draws, audit_outputs
-from skprivate.inspection import REPORT_SCHEMA, privacy_report
 from skprivate.preprocessing import PrivateStandardScaler
 from skprivate.privacy import (
     ApproximateEvent,
@@ -24,6 +22,8 @@ from skprivate.privacy import (
     open_release,
     public_generator,
 )
+from skprivate.report import REPORT_SCHEMA, privacy_report
+from skprivate.report._facts import QUESTIONS, event_in_words, not_protected
 
 X = public_generator(0).uniform(size=(600, 2))
 Y = X @ [1.0, -1.0]

@@ -16,12 +16,11 @@ from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy.draws._quantiles import FINE, WeightedCells, median_costs
 from skprivate.privacy.noise._bits import SeededBitSource
 from skprivate.privacy.noise._selection import exponential_select, permute_and_flip_select
-from skprivate.user_level._frame import identity
 from skprivate.user_level._losses import LogisticLoss
-from skprivate.user_level._problems import Objective, UserData
-from skprivate.user_level._standard_passes import bounded_data, drawn_in, mapped_rows
-from skprivate.user_level._users import UserGroups, user_magnitudes
-from skprivate.user_level._whitening import whiten
+from skprivate.user_level._problems import Objective, UserData, UserGroups, user_magnitudes
+from skprivate.user_level.scaling._frame import identity
+from skprivate.user_level.scaling._standardise import bounded_data, drawn_in, mapped_rows
+from skprivate.user_level.scaling._whitening import whiten
 
 N_USERS = 150
 
@@ -64,9 +63,9 @@ def test_no_digit_depends_on_the_size_of_blocks_or_the_layout(kind, options, mon
     expected = fitted(kind, X, y, users, **options)
     np.testing.assert_array_equal(fitted(kind, np.asfortranarray(X), y, users, **options), expected)
     for block in (5, 100):
-        for module in ("_users", "_problems"):
+        for module in ("_problems",):
             monkeypatch.setattr(f"skprivate.user_level.{module}.BLOCK_ROWS", block)
-        monkeypatch.setattr("skprivate.user_level._whitening._BLOCK", 8 * block)
+        monkeypatch.setattr("skprivate.user_level.scaling._whitening._BLOCK", 8 * block)
         # Users one after the other, and their rows among those of others.
         order = np.argsort(np.random.default_rng(block).random(len(users)))
         for user in range(N_USERS):
@@ -154,7 +153,7 @@ def test_vectors_of_users_go_on_in_batches_of_blocks(monkeypatch):
     whole, total = problem(data).user_gradients(w), problem(data).contribution_sum(w, 0.1)
     floats = UserData(X, np.sign(y), data.groups, data.names)
     np.testing.assert_array_equal(problem(floats).user_gradients(w), whole)
-    for module in ("_users", "_problems"):
+    for module in ("_problems",):
         monkeypatch.setattr(f"skprivate.user_level.{module}.BLOCK_ROWS", 64)
     found = [(users.start, users.stop) for users, _ in problem(data).gradient_blocks(w)]
     assert len(found) > 10 and [a for a, _ in found] == [0, *(b for _, b in found[:-1])]

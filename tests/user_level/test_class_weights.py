@@ -9,8 +9,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skprivate import UserLevelSGDClassifier
 from skprivate.privacy import PrivacyLedger, public_generator
-from skprivate.user_level._class_weights import WeightedLoss, balanced_weights, given_weights
 from skprivate.user_level._losses import LogisticLoss, MultinomialLoss
+from skprivate.user_level.descent._rules import WeightedLoss, balanced_weights, given_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
 

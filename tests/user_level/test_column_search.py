@@ -10,10 +10,9 @@ import pytest
 from skprivate import UserLevelSGDRegressor
 from skprivate.partitions import InMemory
 from skprivate.privacy import Adjacency, public_generator
-from skprivate.user_level._column_search import _counts, plan_search
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import UserData
-from skprivate.user_level._users import UserGroups
+from skprivate.user_level._problems import UserData, UserGroups
+from skprivate.user_level.scaling._column_search import _counts, plan_search
 
 
 def data_of(X, codes):
@@ -25,7 +24,7 @@ def data_of(X, codes):
 @pytest.mark.parametrize("folded", [True, False])
 def test_a_user_moves_histograms_by_what_is_promised(folded, monkeypatch):
     """Not negative, at most total a column, and the same whoever else is there."""
-    monkeypatch.setattr("skprivate.user_level._users.BLOCK_ROWS", 4)
+    monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", 4)
     rng = public_generator(0)
     codes = rng.permutation(np.repeat(np.arange(6), [1, 300, 2, 3, 1, 17]))
     extremes = [0.0, -0.0, 5e-324, 1.5, -1.5, 1.7e308, -1.7e308, 2.0**-1.5]

@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import gaussian_noise_multiplier, public_generator
-from skprivate.user_level._noise_rules import EXAGGERATION
+from skprivate.user_level._losses import EXAGGERATION
 
 HELD_OUT = 2000
 KINDS = ["plain", "units", "far", "heavy", "rare"]

@@ -21,18 +21,16 @@ from skprivate.privacy import (
     open_release,
 )
 from skprivate.privacy.draws._tape import run_tape
-from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor, _descent_rules
-from skprivate.user_level._descent import adaptive_descent, project
-from skprivate.user_level._linear_descent import Descent
+from skprivate.user_level import TooFewUsersWarning, UserLevelSGDRegressor
 from skprivate.user_level._losses import SquaredLoss
-from skprivate.user_level._moments import MomentsRegression
-from skprivate.user_level._paper import PaperPlan, winsorized_descent
-from skprivate.user_level._phased import PhasedDescent, assign_phases, n_phases
 from skprivate.user_level._plan import BudgetSplit, DescentPlan, Terms, split_budget
-from skprivate.user_level._problems import MeanProblem, Objective, UserData
-from skprivate.user_level._published import PublishedDescent
-from skprivate.user_level._user_mean import UserMean
-from skprivate.user_level._users import UserGroups
+from skprivate.user_level._problems import MeanProblem, Objective, UserData, UserGroups
+from skprivate.user_level.descent import _rules as _descent_rules
+from skprivate.user_level.descent._descent import adaptive_descent, project
+from skprivate.user_level.descent._linear import Descent, PhasedDescent, assign_phases, n_phases
+from skprivate.user_level.descent._moments import MomentsRegression
+from skprivate.user_level.means._user_mean import UserMean
+from skprivate.user_level.theory._published import PaperPlan, PublishedDescent, winsorized_descent
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 

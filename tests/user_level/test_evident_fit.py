@@ -9,15 +9,14 @@ import pytest
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.preprocessing import PrivateSplineTransformer
 from skprivate.privacy import open_release
-from skprivate.user_level import _descent, _linear_descent
-from skprivate.user_level._clipping import tail_factor
-from skprivate.user_level._descent import adaptive_descent
-from skprivate.user_level._descent_rules import MOST_MOMENTUM
 from skprivate.user_level._plan import DescentPlan, Terms, split_budget
-from skprivate.user_level._problems import MeanProblem
+from skprivate.user_level._problems import MeanProblem, UserGroups
+from skprivate.user_level._ranges import tail_factor
 from skprivate.user_level._regressor import MOST_MOMENTUM_RECORDS
-from skprivate.user_level._settled import average
-from skprivate.user_level._users import UserGroups
+from skprivate.user_level.descent import _descent
+from skprivate.user_level.descent import _linear as _linear_descent
+from skprivate.user_level.descent._descent import adaptive_descent, average
+from skprivate.user_level.descent._rules import MOST_MOMENTUM
 
 FUNCTIONS = (None, None, (0, 0.5), (0, 1 / 3), (1, 0.5), (1, 1 / 3))
 

@@ -15,20 +15,22 @@ from variant_data import AbsoluteLoss
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency, compose_epsilon, gaussian_noise_multiplier, public_generator
 from skprivate.privacy.draws._quantiles import OCTAVES, UNIT_WEIGHT
-from skprivate.user_level._column_reach import reach_of_column
-from skprivate.user_level._frame import Frame
-from skprivate.user_level._losses import LogisticLoss, MultinomialLoss, SmoothedHingeLoss, SquaredLoss
-from skprivate.user_level._noise_rules import (
+from skprivate.user_level._losses import (
     EXAGGERATION,
     LEAST_CLIP,
+    LogisticLoss,
+    MultinomialLoss,
+    SmoothedHingeLoss,
+    SquaredLoss,
     clip_noise,
     first_residual,
     noise_penalty,
     noise_ridge,
 )
 from skprivate.user_level._plan import DescentPlan, Terms, split_budget
-from skprivate.user_level._row_bound import bounded_columns, public_bound
-from skprivate.user_level._standard_plan import MOST_SHARE, NORM_SHARE, SHARE, plan_standardisation
+from skprivate.user_level.scaling._column_search import reach_of_column
+from skprivate.user_level.scaling._frame import Frame, bounded_columns, public_bound
+from skprivate.user_level.scaling._standard_plan import MOST_SHARE, NORM_SHARE, SHARE, plan_standardisation
 
 
 def fitted(model, *data, **options):

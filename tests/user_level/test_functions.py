@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from skprivate.user_level._functions import (
+from skprivate.user_level.descent._rules import (
     PRIOR,
     PRIOR_COUNT,
     Estimate,

@@ -26,8 +26,14 @@ from skprivate.user_level._losses import (
     SmoothedHingeLoss,
     SquaredLoss,
 )
-from skprivate.user_level._problems import MeanProblem, Objective, UserData, second_moments
-from skprivate.user_level._users import UserGroups, user_magnitudes
+from skprivate.user_level._problems import (
+    MeanProblem,
+    Objective,
+    UserData,
+    UserGroups,
+    second_moments,
+    user_magnitudes,
+)
 
 UNIT = 2**30
 #: Rows whose gradient at the origin is a rounding error, of either sign according to the order of operations.
@@ -138,7 +144,7 @@ def test_the_sum_is_what_each_user_contributes_alone(loss, data):
     radius = data.draw(st.sampled_from([0.0, 1e-200, 0.3, 1e200]))
     alpha = data.draw(st.sampled_from([0.0, 0.3]))
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        for module in ("_users", "_problems"):
+        for module in ("_problems",):
             block = data.draw(st.sampled_from([4, 5, 16, 8192]))  # a quarter of it holds users
             patch.setattr(f"skprivate.user_level.{module}.BLOCK_ROWS", block)
         assert_isolated(

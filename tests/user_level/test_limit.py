@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
-from skprivate.user_level._quasi_newton import QuasiNewton
+from skprivate.user_level.descent._descent import QuasiNewton
 
 EPSILONS = (1e4, 1e6)
 

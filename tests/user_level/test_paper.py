@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skprivate.privacy import open_release
 from skprivate.privacy.draws._tape import run_tape
-from skprivate.user_level._paper import PaperDescent, PaperPlan
+from skprivate.user_level.theory._published import PaperDescent, PaperPlan
 
 
 class Distances:

@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 
 from skprivate import UserLevelMean
 from skprivate.user_level import user_level_lower_bound, user_level_mean_errors, user_level_sample_size
-from skprivate.user_level._lower_bounds import _moved
+from skprivate.user_level.theory._bounds import _moved
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ from skprivate.user_level._losses import (
     SquaredLoss,
     check_custom_loss,
 )
-from skprivate.user_level._problems import MeanProblem, Objective, UserData
-from skprivate.user_level._users import UserGroups
+from skprivate.user_level._problems import MeanProblem, Objective, UserData, UserGroups
 
 
 class SquaredRows:

@@ -6,7 +6,7 @@ from scipy import stats
 
 from skprivate import PrivacyLedger, UserLevelMean
 from skprivate.privacy import Adjacency
-from skprivate.user_level._pure_mean import PureUserMean, pure_mean
+from skprivate.user_level.means._user_mean import PureUserMean, pure_mean
 
 
 def rows(n_users, d, seed=0):
@@ -44,7 +44,7 @@ def test_a_given_radius_is_algorithm_2():
 
 def test_a_mechanism_draws_what_it_prices_with_the_stated_sensitivity(recording_release):
     X, users, _ = rows(3000, 2)
-    from skprivate.user_level._users import UserGroups
+    from skprivate.user_level._problems import UserGroups
 
     for reach in (True, False):
         mechanism = PureUserMean(2.0, 3000, 2, reach, None, 1e4)

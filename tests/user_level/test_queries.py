@@ -17,7 +17,7 @@ from skprivate.privacy import (
 )
 from skprivate.privacy.draws._tape import run_tape
 from skprivate.user_level import UserLevelQueries
-from skprivate.user_level._query_answers import WinsorizedAnswers
+from skprivate.user_level._queries import WinsorizedAnswers
 from skprivate.utils._replay import replay
 from skprivate.utils.estimator_checks import check_mechanism
 

@@ -8,9 +8,8 @@ from skprivate import UserLevelSGDClassifier
 from skprivate.partitions import InMemory
 from skprivate.privacy import CONTRIBUTION_STEP, Adjacency, public_generator
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import UserData
-from skprivate.user_level._rare_values import _mean_squares, rare_scales
-from skprivate.user_level._users import UserGroups
+from skprivate.user_level._problems import UserData, UserGroups
+from skprivate.user_level.scaling._column_search import _mean_squares, rare_scales
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
 
@@ -39,7 +38,7 @@ def test_scales_are_roots_of_mean_squares_but_for_the_noise():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_user_contributes_alone_and_at_most_one(seed, monkeypatch):
-    monkeypatch.setattr("skprivate.user_level._users.BLOCK_ROWS", [8192, 4][seed % 2])
+    monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", [8192, 4][seed % 2])
     rng = public_generator(seed)
     codes = np.repeat(np.arange(7), [1, 300, 2, 1, 5, 1, 40])
     extremes = [0.0, -0.0, 1.0, 1 / 3, 5e-324, 1e154, -1e160, 1.7e308]

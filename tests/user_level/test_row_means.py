@@ -10,9 +10,8 @@ from skprivate.partitions import InMemory
 from skprivate.privacy import CONTRIBUTION_STEP, Adjacency, public_generator
 from skprivate.user_level._losses import LogisticLoss
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._problems import Objective, UserData
-from skprivate.user_level._row_means import _sum_of_means, norm_without, row_means, shifted
-from skprivate.user_level._users import UserGroups
+from skprivate.user_level._problems import Objective, UserData, UserGroups
+from skprivate.user_level.scaling._row_means import _sum_of_means, norm_without, row_means, shifted
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
 
@@ -31,7 +30,7 @@ def data(X, codes, y=None):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_user_contributes_alone_and_at_most_one(seed, monkeypatch):
-    monkeypatch.setattr("skprivate.user_level._users.BLOCK_ROWS", [8192, 4][seed % 2])
+    monkeypatch.setattr("skprivate.user_level._problems.BLOCK_ROWS", [8192, 4][seed % 2])
     rng = public_generator(seed)
     codes = np.repeat(np.arange(7), [1, 300, 2, 1, 5, 1, 40])
     X = rng.choice(EXTREMES, size=(len(codes), 5)) if seed < 2 else rng.normal(size=(len(codes), 5))

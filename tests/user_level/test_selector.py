@@ -18,8 +18,7 @@ from sklearn.linear_model import LinearRegression
 from skprivate.privacy import PrivacyLedger, PureEvent, open_release
 from skprivate.privacy.draws._tape import run_tape
 from skprivate.user_level import UserLevelSelector
-from skprivate.user_level._candidate_losses import user_losses
-from skprivate.user_level._user_selection import MeanSelection, VoteSelection, vote_counts
+from skprivate.user_level._selection import MeanSelection, VoteSelection, user_losses, vote_counts
 from skprivate.utils.estimator_checks import epsilon_lower_bound, half_noise
 
 

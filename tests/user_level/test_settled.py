@@ -14,7 +14,7 @@ from skprivate.user_level import (
     UserLevelSGDClassifier,
     UserLevelSGDRegressor,
 )
-from skprivate.user_level._settled import FALSE_ALARM, LEAST_STEPS, SMALL_VOTE, Course
+from skprivate.user_level.descent._descent import FALSE_ALARM, LEAST_STEPS, SMALL_VOTE, Course
 
 
 def test_drift_is_the_mean_direction_in_units_of_its_noise():

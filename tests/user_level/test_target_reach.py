@@ -12,11 +12,11 @@ from sklearn.linear_model import LinearRegression
 from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency
 from skprivate.privacy.draws._quantiles import EIGHTHS, OCTAVES, UNIT_WEIGHT
-from skprivate.user_level._column_reach import least_reach, reach_of_column
-from skprivate.user_level._frame import TARGET_REACH
 from skprivate.user_level._plan import Terms
-from skprivate.user_level._standard_plan import plan_standardisation
-from skprivate.user_level._standardise import NOISE_REACH
+from skprivate.user_level.scaling._column_search import least_reach, reach_of_column
+from skprivate.user_level.scaling._frame import TARGET_REACH
+from skprivate.user_level.scaling._standard_plan import plan_standardisation
+from skprivate.user_level.scaling._standardise import NOISE_REACH
 
 
 @pytest.mark.parametrize("n_users", [6_300_000, 50_000_000])

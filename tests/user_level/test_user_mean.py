@@ -12,19 +12,21 @@ from skprivate import UserLevelMean
 from skprivate.partitions import as_partitions
 from skprivate.privacy import Adjacency, gaussian_noise_multiplier
 from skprivate.user_level import user_level_mean_errors
-from skprivate.user_level._clipping import (
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import MeanProblem, UserGroups
+from skprivate.user_level._ranges import (
+    FINE_SCALES,
     clip_factor,
     followed_radius,
     heaviness,
     quiet_growth,
+    scale_counts,
+    select_upper_scale,
     tail_factor,
     tail_radius,
     tail_rank,
 )
-from skprivate.user_level._plan import Terms
-from skprivate.user_level._private_range import FINE_SCALES, scale_counts, select_upper_scale
-from skprivate.user_level._problems import MeanProblem
-from skprivate.user_level._tracked_centre import (
+from skprivate.user_level.means._tracked_centre import (
     BEYOND,
     DRAWS,
     FAR_BEYOND,
@@ -37,7 +39,6 @@ from skprivate.user_level._tracked_centre import (
     draw_multipliers,
     least_clip,
 )
-from skprivate.user_level._users import UserGroups
 
 
 @given(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skprivate.user_level._users import UserGroups, encode_users, user_magnitudes
+from skprivate.user_level._problems import UserGroups, encode_users, user_magnitudes
 
 
 @settings(deadline=None, max_examples=60)
@@ -18,7 +18,7 @@ def test_means_match_a_loop_over_users(ids, cap, block):
     groups = UserGroups(codes, cap)
     expected = np.array([rows[codes == u].mean(axis=0) for u in range(groups.n_users)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skprivate.user_level._users.BLOCK_ROWS", block)
+        patch.setattr("skprivate.user_level._problems.BLOCK_ROWS", block)
         np.testing.assert_allclose(groups.mean(rows), expected.T, atol=1e-12)
         np.testing.assert_allclose(groups.mean(rows[:, 0]), expected[:, 0], atol=1e-12)
     np.testing.assert_allclose(groups.weights, np.minimum(groups.sizes, cap) / cap)
@@ -32,7 +32,7 @@ def test_blocks_hold_every_row_of_every_user_once(ids, max_rows):
     codes, _ = encode_users(ids, len(ids))
     groups = UserGroups(codes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skprivate.user_level._users.BLOCK_ROWS", max_rows)
+        patch.setattr("skprivate.user_level._problems.BLOCK_ROWS", max_rows)
         blocks = list(groups.blocks())
         columns = groups.columns(np.column_stack([np.arange(len(ids)), codes]).astype(float))
     assert [users.start for users, _ in blocks] == [0, *(users.stop for users, _ in blocks[:-1])]

@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 
 from skprivate.privacy import open_release
 from skprivate.privacy.draws._tape import run_tape
-from skprivate.user_level._private_range import (
+from skprivate.user_level._ranges import (
     SCALES,
     _runs,
     n_bins,
@@ -25,7 +25,7 @@ from skprivate.user_level._private_range import (
     selection_epsilon,
     snap,
 )
-from skprivate.user_level._winsorized_mean import (
+from skprivate.user_level.means._winsorized import (
     RandomRotation,
     coordinate_epsilon,
     hadamard_transform,

@@ -8,7 +8,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skprivate.utils import estimator_checks as checks
-from skprivate.utils._leaves import leaves
+from skprivate.utils._data import leaves
 
 
 @parametrize_with_checks([fakes.NoisyMean()])

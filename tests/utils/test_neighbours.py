@@ -7,7 +7,7 @@ import pytest
 
 from skprivate.privacy import Adjacency, PrivacyUnit
 from skprivate.user_level import UserLevelMean
-from skprivate.utils._check_data import CheckData
+from skprivate.utils._data import CheckData
 from skprivate.utils._neighbours import EXTREMES, changes
 
 _UNITS = [(PrivacyUnit.ROW, {}), (PrivacyUnit.USER, {"user_ids": np.arange(len(EXTREMES))})]

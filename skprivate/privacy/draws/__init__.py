@@ -1,1 +1,27 @@
 """Draws: a statistic, its noise and its event in one call."""
+
+from skprivate.privacy.draws._channels import channel_price, quantise_channel
+from skprivate.privacy.draws._quantiles import (
+    COARSE,
+    EIGHTHS,
+    FINE,
+    MOST_BINS,
+    OCTAVES,
+    ROW_WEIGHT,
+    UNIT_WEIGHT,
+    USER_WEIGHT,
+    Grid,
+    WeightedCells,
+    merge_cells,
+    private_centre,
+    private_median,
+    private_quantiles,
+    private_reach,
+    quantile_levels,
+    reach_costs,
+    unit_means,
+    units_beyond,
+    units_for_median,
+    weigh,
+)
+from skprivate.privacy.draws._tape import Draw, run_tape

@@ -1,0 +1,192 @@
+"""Labels and targets of all packages: read entry by entry, and public labels compared with them by their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import numpy.typing as npt
+
+from skprivate._sklearn import check_class_labels
+from skprivate._validation._arrays import DATES, TIMES
+
+Labels = npt.NDArray[Any]
+#: For guarantees: what is read off y without being paid for.
+PUBLIC_LABELS = "the set of labels is public"
+_TEXT, _NUMBERS = "text", "numbers"
+_OF_DTYPE = {"U": _TEXT, **dict.fromkeys("biuf", _NUMBERS)}
+_MISSING = ("NoneType", "NAType", "NaTType")
+#: Who changes labels on their way to an estimator.
+ENCODED = (
+    "scikit-learn's meta-estimators (VotingClassifier, cross_val_predict(method='predict_proba'), …) encode labels as "
+    "0, 1, …"
+)
+_EXAMPLES = {
+    "classes": "classes=[0, 1]",
+    "private_label": "private_label=1",
+    "class_weight": "class_weight={0: 1.0, 1: 2.0}",
+}
+
+
+def read_labels(y: Any, **public: Any) -> Any:
+    """Labels as an array of a type that no entry decides: none missing, of one kind, that of the ``public`` ones."""
+    if y is None or isinstance(y, str) or hasattr(y, "toarray"):
+        return y
+    frame = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        labels = np.column_stack([_column(frame[name]) for name in frame.columns])
+    elif isinstance(frame, nw.Series):
+        labels = _column(frame)
+    else:
+        # A list has no type: NumPy would find one for all entries together.
+        labels = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+        _refuse_missing(np.ma.is_masked(y))
+    own = kind_of(labels)
+    for name, given in public.items():
+        if given is not None and own and own != (found := kind_of(given, name)):
+            example = _EXAMPLES.get(name)
+            advice = f" {ENCODED}: leave {name} out there, or encode y and give {example}." if example else ""
+            raise TypeError(f"y must hold {found}, as {name} does, got {own}.{advice}")
+    return labels
+
+
+def public_labels(estimator: Any) -> dict[str, Any]:
+    """The labels among an estimator's parameters, by their names."""
+    given = {name: getattr(estimator, name, None) for name in ("classes", "class_weight")}
+    given = {name: labels for name, labels in given.items() if not isinstance(labels, str)}
+    label = getattr(estimator, "private_label", None)
+    return given if label is None else {**given, "private_label": [label]}
+
+
+def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
+    """The one kind of labels, "text" or "numbers"; None if there are none. Refuses missing ones."""
+    if not isinstance(labels, np.ndarray):
+        labels = np.array([*labels, None], dtype=object)[:-1]
+    if labels.size == 0:
+        return None
+    if labels.dtype != object:
+        kinds = {labels.dtype.type: _OF_DTYPE.get(labels.dtype.kind)}
+    else:
+        kinds = {each: _kind(each) for each in set(map(type, labels.flat))}
+        _refuse_missing(any(each.__name__ in _MISSING for each in kinds), name)
+    odd = sorted(each.__name__ for each, kind in kinds.items() if kind is None)
+    if odd:
+        numbers = any("complex" in each for each in odd)
+        advice = "Complex data not supported" if numbers else DATES if TIMES & set(odd) else "Convert them"
+        raise (ValueError if numbers else TypeError)(
+            f"{name} must hold numbers or class labels (strings, integers, booleans), got {', '.join(odd)}. {advice}."
+        )
+    _refuse_missing(labels.dtype.kind in "fO" and bool(np.any(labels != labels)), name)
+    if len(set(kinds.values())) > 1:
+        raise TypeError(f"{name} must be all strings or all numbers, got several kinds.")
+    return kinds.popitem()[1]
+
+
+def read_numbers(y: Any) -> Any:
+    """Labels as the integers of their column, or as finite floats, each by itself."""
+    labels = read_labels(y)
+    if not isinstance(labels, np.ndarray) or labels.dtype.kind in "iu" or labels.size == 0:
+        return labels
+    if kind_of(labels) != _NUMBERS:
+        raise ValueError(
+            "y must hold numbers: could not convert a string to float. Pass classes for class labels."
+        )
+    try:
+        numbers = labels.astype(np.float64)
+    except OverflowError:
+        raise ValueError("y must hold numbers within the range of float64: use other units.") from None
+    if not np.all(np.isfinite(numbers)):
+        raise ValueError("Input y contains infinity.")
+    return numbers
+
+
+def read_targets(y: Any, *, numbers: bool = False, **public: Any) -> Any:
+    """Labels for models of any origin: numbers as float64, and text where ``numbers`` does not refuse it."""
+    labels = read_labels(y, **public)
+    if isinstance(labels, np.ndarray) and (numbers or kind_of(labels) == _NUMBERS):
+        return read_numbers(labels).astype(np.float64)
+    return labels
+
+
+def check_classes(classes: Any) -> list[Any]:
+    """At least two distinct public class labels of one kind, as plain Python values."""
+    found = [plain(label) for label in classes]
+    kind_of(found, "classes")
+    if len(found) < 2 or len(set(found)) < len(found):
+        raise ValueError(f"classes must hold at least two distinct labels, got {found!r}.")
+    return found
+
+
+def distinct_labels(labels: Labels) -> list[Any]:
+    """The different labels in order."""
+    return together([np.unique(labels).tolist() if labels.dtype != object else labels.ravel().tolist()])
+
+
+def together(parts: Iterable[Iterable[Any]]) -> list[Any]:
+    """The different labels of several blocks in order; all of one kind."""
+    found = list({plain(label) for part in parts for label in part})
+    if kind_of(
+        found
+    ):  # of the labels alone: how many there are beside how many rows is nobody's to be warned of
+        check_class_labels(np.repeat(label_array(found), 3))
+    return sorted(found)
+
+
+def two_or_more(found: Sequence[Any], estimator: Any) -> list[Any]:
+    """Classes, as many as a classifier needs."""
+    if len(found) < 2:
+        raise ValueError(
+            f"y has one class only: {type(estimator).__name__} can't train when only one class is present. Pass the "
+            "public classes if others may be absent."
+        )
+    return list(found)
+
+
+def label_array(labels: Sequence[Any]) -> Labels:
+    """An array of the labels as they are: no two of them become one."""
+    array = np.asarray(labels)
+    return array if array.tolist() == list(labels) else np.array(labels, dtype=object)
+
+
+def plain(label: Any) -> Any:
+    """A label as Python writes it."""
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def encode_classes(labels: Labels, classes: Sequence[Any], *, strict: bool) -> npt.NDArray[np.int64]:
+    """Position of every label in ``classes``; a label outside is -1, or an error if ``strict``.
+
+    An error would say that somebody's label is outside: a private release of labels does without.
+    """
+    index = {plain(value): code for code, value in enumerate(classes)}
+    if labels.dtype == object:
+        codes = np.array([index.get(plain(value), -1) for value in labels.tolist()], dtype=np.int64)
+    else:
+        values, place = np.unique(labels, return_inverse=True)
+        codes = np.array([index.get(value, -1) for value in values.tolist()], dtype=np.int64)[place]
+    if strict and np.any(codes < 0):
+        raise ValueError(f"y has labels that are not in classes={list(index)}. {ENCODED}.")
+    return codes
+
+
+def _column(series: nw.Series[Any]) -> Labels:
+    """A column of a frame, whose type is public: only missing entries would change what NumPy makes of it."""
+    _refuse_missing(bool(series.null_count()))
+    return np.asarray(series.to_numpy())
+
+
+def _kind(entry: type) -> str | None:
+    if issubclass(entry, str):
+        return _TEXT
+    return _NUMBERS if issubclass(entry, Real | Decimal | np.bool) else None
+
+
+def _refuse_missing(missing: bool, name: str = "y") -> None:
+    if missing:
+        raise ValueError(
+            f"{name} has missing labels (None, NaN or NA): leave these rows out by a public rule."
+        )

@@ -1,0 +1,248 @@
+"""Tables of any kind, read column by column and entry by entry: what becomes of an entry depends on no other row."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from numbers import Number
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_array
+
+from skprivate._validation._arrays import columns_in_words, is_frame, refuse_elsewhere, validate_data
+
+_EXACT = {str, int, bool, bytes, type(None)}
+#: What messages call the kinds of entries, by NumPy's letters; objects are looked at one by one.
+_KINDS = {**dict.fromkeys("biufc", "numbers"), "U": "text", "S": "bytes", "m": "durations"}
+_NAIVE, _ZONED = "times without a zone", "times with a zone"
+#: Kinds that are no numbers without a unit and an origin.
+TIME_KINDS = {"dates", "durations", "times of day", _NAIVE, _ZONED}
+
+
+def any_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
+    """Validate a table of entries of any kind, which may be missing: numbers of one type, or objects (`entries`)."""
+    if not is_frame(X):
+        rows = np.array(X, dtype=object) if isinstance(X, list | tuple) else X
+        return entries(validate_data(estimator, rows, dtype=None, ensure_all_finite=False, reset=reset))
+    validate_data(estimator, X, skip_check_array=True, reset=reset)
+    columns = frame_columns(X)
+    types = {column.dtype for column in columns}
+    table = np.empty(X.shape, dtype=types.pop() if len(types) == 1 else object, order="F")
+    for j, column in enumerate(columns):
+        table[:, j] = column
+        if table.dtype == object and column.dtype.kind == "f":
+            table[np.isnan(column), j] = None
+    checked: NDArray[Any] = check_array(table, dtype=None, ensure_all_finite=False, estimator=estimator)
+    return checked
+
+
+def frame_columns(X: Any) -> list[NDArray[Any]]:
+    """The columns of a frame, each read by its own type: as `entries` has them."""
+    return [entries(column_array(column), _zone(column.dtype)) for column in _series(X)]
+
+
+def column_array(column: nw.Series[Any]) -> NDArray[Any]:
+    """A column in its own type; integers and booleans beside a null are Python objects, and the null is None."""
+    dtype = column.dtype
+    if dtype.is_float() or isinstance(dtype, nw.Datetime | nw.Duration):
+        array = np.asarray(column.to_numpy())
+        return array.astype(np.float64) if dtype.is_float() and array.dtype == object else array
+    if (dtype.is_integer() and "128" not in str(dtype)) or dtype == nw.Boolean:
+        missing = np.asarray(column.is_null().to_numpy(), dtype=bool)
+        kind = np.bool_ if dtype == nw.Boolean else np.dtype(str(dtype).lower())
+        if not missing.any():
+            return np.asarray(column.to_numpy(), dtype=kind)
+        values = np.asarray(column.fill_null(False if dtype == nw.Boolean else 0).to_numpy()).astype(kind)
+        array = values.astype(object)
+        array[missing] = None
+        return array
+    array = np.empty(len(column), dtype=object)
+    array[:] = column.to_list()
+    return array
+
+
+def entries(values: NDArray[Any], zone: bool = False) -> NDArray[Any]:
+    """Numbers as they are, all else as plain Python objects: None where missing, times with a ``zone`` in UTC."""
+    if values.dtype.kind in "biufc":
+        return values
+    plain = np.empty(values.size, dtype=object)
+    if values.dtype.kind in "mM":
+        plain[:] = _times(values.ravel())
+        if zone:
+            plain[:] = list(map(_in_utc, plain))
+    else:
+        plain[:] = list(map(plain_entry, values.ravel().tolist()))
+    return plain.reshape(values.shape)
+
+
+def plain_entry(value: Any) -> Any:
+    """An entry as Python has it; None where it is missing (NaN, NaT, pandas.NA), UTC for a time with a zone."""
+    if type(value) in _EXACT:
+        return value
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _times(np.array([value]))[0]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, Number):
+        return None if value != value else value
+    if isinstance(value, datetime.datetime | datetime.timedelta) and hasattr(value, "to_numpy"):  # of pandas
+        (plain,) = _times(np.array([value.to_numpy()]))
+        return plain if getattr(value, "tzinfo", None) is None else _in_utc(plain)
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.UTC)
+    return value
+
+
+def _in_utc(value: Any) -> Any:
+    """NumPy's time in UTC with its zone; those finer than microseconds have none."""
+    return value.replace(tzinfo=datetime.UTC) if isinstance(value, datetime.datetime) else value
+
+
+def missing_mask(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which entries are missing, in an array as `entries` has it."""
+    if values.dtype != object:
+        return np.asarray(values != values)
+    return np.array([value is None for value in values.ravel().tolist()], dtype=bool).reshape(values.shape)
+
+
+def code_numbers(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
+    """Position of each entry among public values, of which all that is missing is one; their number for all others."""
+    numbers = {plain_entry(value): k for k, value in enumerate(listed)}
+    rest = len(listed)
+
+    def number(value: Any) -> int:
+        try:
+            return numbers.get(value, rest)
+        except TypeError:  # not hashable, hence not listed
+            return rest
+
+    codes = np.fromiter(map(number, values.tolist()), np.int64, values.size)
+    if values.dtype.kind in "fc" and None in numbers:
+        codes[np.isnan(values)] = numbers[None]
+    return codes
+
+
+def all_differ(listed: Sequence[Any]) -> bool:
+    """Whether public values differ from each other; all that is missing is one."""
+    return len({plain_entry(value) for value in listed}) == len(listed)
+
+
+def refuse_other_kinds(
+    X: Any, listed: Mapping[int, Sequence[Any]], *, entry_types: bool = False, name: str = "categories"
+) -> None:
+    """Refuse public values of a kind that their column does not have: no entry could match, and nobody would see it.
+
+    Types of columns are public. Of columns of objects, those of the entries are, where ``entry_types`` is set.
+    """
+    kinds = column_kinds(X)
+    table = None if any(kinds) or is_frame(X) or not entry_types else np.array(X, dtype=object)
+    columns = _series(X) if is_frame(X) and entry_types else ()
+    for j, values in listed.items():
+        kind = kinds[j] if len(kinds) > 1 or is_frame(X) else kinds[0]
+        found = {kind} if kind else set()
+        if not kind and entry_types:
+            objects = column_array(columns[j]) if columns else table[:, j]  # type: ignore[index]
+            found = _kinds_of(objects)
+        wanted = _kinds_of(values)
+        if found and wanted and not found & wanted:
+            raise TypeError(
+                f"{name} of {columns_in_words(X, [j])} are {' and '.join(sorted(wanted))}, but the column holds "
+                f"{' and '.join(sorted(found))}: no entry could be one of them. List values of the column's own kind, "
+                "or convert the column first."
+            )
+
+
+def in_own_type(X: Any, values: Sequence[Any]) -> list[Any]:
+    """One value for each column in the column's own type, a public one, where the type holds it."""
+    if is_frame(X):
+        types = [_python_type(column.dtype) for column in _series(X)]
+    else:
+        kind = getattr(getattr(X, "dtype", None), "kind", "O")
+        types = [{"b": bool, "i": int, "u": int, "f": float}.get(kind)] * len(values)
+    return [
+        of_type(value)
+        if of_type is not None and isinstance(value, Number) and of_type(value) == value
+        else value
+        for of_type, value in zip(types, map(plain_entry, values), strict=True)
+    ]
+
+
+def _python_type(dtype: nw.dtypes.DType) -> Any:
+    return bool if dtype == nw.Boolean else int if dtype.is_integer() else float if dtype.is_float() else None
+
+
+def _kinds_of(values: Any) -> set[str]:
+    """Kinds of the values that are there."""
+    return {_kind(value) for value in values if plain_entry(value) is not None}
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, datetime.datetime | np.datetime64):
+        return _ZONED if getattr(value, "tzinfo", None) is not None else _NAIVE
+    known = {
+        Number | np.bool_: "numbers",
+        str: "text",
+        bytes: "bytes",
+        datetime.date: "dates",
+        datetime.timedelta | np.timedelta64: "durations",
+        datetime.time: "times of day",
+    }
+    return next((name for kind, name in known.items() if isinstance(value, kind)), type(value).__name__)
+
+
+def column_kinds(X: Any) -> list[str | None]:
+    """Kinds of the columns of a frame, by their types alone; of an array the only one. None for objects."""
+    if is_frame(X):
+        return [_type_kind(column) for column in _series(X)]
+    dtype: Any = getattr(X, "dtype", np.dtype(object))
+    if dtype.kind == "M":
+        return ["dates" if np.datetime_data(dtype)[0] in "YMWD" else _NAIVE]
+    return [_KINDS.get(dtype.kind)]
+
+
+def _type_kind(column: nw.Series[Any]) -> str | None:
+    if str(getattr(column.to_native(), "dtype", "")) == "object":  # narwhals looks at entries
+        return None
+    dtype = column.dtype
+    if isinstance(dtype, nw.Datetime):
+        return _ZONED if _zone(dtype) else _NAIVE
+    known = {
+        nw.Boolean: "numbers",
+        nw.String: "text",
+        nw.Date: "dates",
+        nw.Duration: "durations",
+        nw.Time: "times of day",
+        nw.Binary: "bytes",
+    }
+    return (
+        "numbers"
+        if dtype.is_numeric()
+        else next((name for kind, name in known.items() if dtype == kind), None)
+    )
+
+
+def _zone(dtype: Any) -> bool:
+    return getattr(dtype, "time_zone", None) is not None
+
+
+def _series(X: Any) -> list[nw.Series[Any]]:
+    """Columns of a frame; those of pandas may have any names, one of them several times."""
+    refuse_elsewhere(X)
+    if nw.dependencies.is_pandas_dataframe(X):
+        return [nw.from_native(X.iloc[:, j], series_only=True) for j in range(X.shape[1])]
+    return list(nw.from_native(X, eager_only=True).iter_columns())
+
+
+def _times(values: NDArray[Any]) -> list[Any]:
+    """NumPy's times as Python's, exactly; those finer than microseconds stay."""
+    unit = np.datetime_data(values.dtype)[0]
+    if unit not in ("ns", "ps", "fs", "as"):
+        return list(values.tolist())
+    coarse = values.astype(f"{values.dtype.kind}8[us]")
+    kept = (coarse == values) | np.isnat(values)
+    return [one if same else value for one, same, value in zip(coarse.tolist(), kept, values, strict=True)]

@@ -1,0 +1,1 @@
+"""Additive models of the cells: design, penalties, solvers."""

@@ -1,0 +1,487 @@
+"""The one-hot design of several feature sets, applied without ever being formed.
+
+A model with one table of coefficients per feature set has the score ŷ(row) = intercept + Σ_sets table[cell(row)]. The
+training objective Σ b(ŷ) − Σ_cells (label sum)·(coefficient) + ridge and its gradient need two operations: *gather*
+the tables into row scores, and *scatter* row residuals back into cells. Two exact reductions make both cheap:
+
+* Feature sets over few joint value combinations form a group: their tables are first added up over those
+  combinations, then gathered once per row, and residuals are scattered once per row and then into each table.
+* Rows with the same combination in every group are merged and carry a multiplicity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.optimize import minimize
+
+from skprivate._progress import steps
+from skprivate.aggregate._losses import FloatArray, LossName, curvature_product, link, partition, variance
+from skprivate.aggregate.tables._cells import CellIndex, pack_codes
+from skprivate.aggregate.tables._columns import CodeArray
+
+#: Largest number of joint values of a group: codes fit uint16, and a table stays in the second-level cache.
+_GROUP_SPAN = 1 << 16
+#: A group's table must stay small against the rows that it serves.
+_ROWS_PER_JOINT_VALUE = 16
+#: Rows per block: block-sized temporaries stay in the first- and second-level caches.
+_BLOCK = 1 << 14
+#: Rows looked at to decide whether merging equal rows can pay.
+_MERGE_SAMPLE = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    codes: NDArray[Any]  # joint value of every row
+    span: int
+    members: tuple[
+        tuple[int, NDArray[np.intp] | None], ...
+    ]  # (set, cell of each joint value); None = identity
+
+
+class CellDesign:
+    """Gather and scatter between rows and the cells of feature sets.
+
+    Parameters
+    ----------
+    indexes : sequence of CellIndex
+    codes : sequence of ndarray of int32, each of shape (n_samples,)
+        Column codes, by position.
+    cells : sequence of ndarray of int32, each of shape (n_samples,), optional
+        Cell of every row in every set, if already located; none may be -1.
+
+    Attributes
+    ----------
+    n_samples : int
+    n_rows : int
+        Number of distinct rows.
+    multiplicity : ndarray of float64, shape (n_rows,), or None
+        Samples per distinct row; None if all are 1.
+    offsets : ndarray of int64, shape (n_sets + 1,)
+        Cells of set j are coefficients ``offsets[j]:offsets[j + 1]``; the intercept follows the last.
+    counts : ndarray of float64, shape (n_cells,)
+        Samples per cell.
+    """
+
+    def __init__(
+        self,
+        indexes: Sequence[CellIndex],
+        codes: Sequence[CodeArray],
+        cells: Sequence[CodeArray] | None = None,
+    ) -> None:
+        n = codes[0].size
+        self.n_samples = n
+        self.offsets = np.concatenate([[0], np.cumsum([index.n_cells for index in indexes], dtype=np.int64)])
+        groups = []
+        for members in _group_sets(indexes, min(_GROUP_SPAN, max(n // _ROWS_PER_JOINT_VALUE, 256))):
+            groups.append(_make_group(members, indexes, codes, cells))
+        self._groups, self.multiplicity = _merge_rows(groups, n)
+        self.n_rows = self._groups[0].codes.size if groups else n
+        self.counts = self.scatter(self._ones())[0, :-1]
+
+    @property
+    def n_cells(self) -> int:
+        return int(self.offsets[-1])
+
+    @property
+    def n_groups(self) -> int:
+        return len(self._groups)
+
+    def set_of_cell(self) -> NDArray[np.int64]:
+        """Number of the feature set of every cell."""
+        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+
+    def merged(self, cell_of_cell: NDArray[np.int64], offsets: NDArray[np.int64]) -> CellDesign:
+        """The design whose cells are unions of cells of the same set.
+
+        Parameters
+        ----------
+        cell_of_cell : ndarray of int64, shape (n_cells,)
+            New cell of every cell, numbered through all sets.
+        offsets : ndarray of int64, shape (n_sets + 1,)
+            As the attribute, of the new cells.
+        """
+        merged = copy(self)
+        merged.offsets = offsets
+        merged._groups = []
+        for group in self._groups:
+            cells = []
+            for j, sub in group.members:
+                local = (cell_of_cell[self.offsets[j] : self.offsets[j + 1]] - offsets[j]).astype(np.intp)
+                cells.append(local if sub is None else local[sub])
+            # Joint values that only merged cells told apart become one.
+            joint, renumber = np.unique(np.stack(cells), axis=1, return_inverse=True)
+            codes = _narrow(renumber.reshape(-1)[group.codes], joint.shape[1])
+            members = tuple((j, own) for (j, _), own in zip(group.members, joint, strict=True))
+            merged._groups.append(_Group(codes, joint.shape[1], members))
+        merged.counts = np.bincount(cell_of_cell, self.counts, int(offsets[-1])).astype(
+            np.float64, copy=False
+        )
+        return merged
+
+    def scores(self, coef: FloatArray) -> FloatArray:
+        """Scores of the distinct rows.
+
+        Parameters
+        ----------
+        coef : ndarray, shape (n_outputs, n_cells + 1)
+            The intercept comes last.
+
+        Returns
+        -------
+        ndarray, shape (n_outputs, n_rows)
+        """
+        tables = self._group_tables(coef)
+        out = np.empty((coef.shape[0], self.n_rows))
+        for rows in _blocks(self.n_rows):
+            self._gather(tables, coef[:, -1], rows, out[:, rows])
+        return out
+
+    def scatter(self, values: FloatArray) -> FloatArray:
+        """Sums over cells of row values, each row counted with its multiplicity already applied.
+
+        Parameters
+        ----------
+        values : ndarray, shape (n_outputs, n_rows)
+
+        Returns
+        -------
+        ndarray, shape (n_outputs, n_cells + 1)
+            The last column is the total.
+        """
+        out = np.empty((values.shape[0], self.n_cells + 1))
+        out[:, -1] = values.sum(axis=1)
+        for group in self._groups:
+            for k, row_values in enumerate(values):
+                joint = _sum_by_code(group.codes, row_values, group.span)
+                for j, sub in group.members:
+                    cells = slice(self.offsets[j], self.offsets[j + 1])
+                    size = int(self.offsets[j + 1] - self.offsets[j])
+                    out[k, cells] = joint if sub is None else np.bincount(sub, weights=joint, minlength=size)
+        return out
+
+    def value_and_gradient(
+        self, coef: FloatArray, loss: LossName, linear: FloatArray, ridge: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """The training objective and its gradient, from label sums alone.
+
+        F(coef) = Σ_rows b(score) − Σ linear·coef + ½ Σ ridge·coef².
+
+        Parameters
+        ----------
+        coef, linear : ndarray, shape (n_outputs, n_cells + 1)
+            Coefficients, and label sums per cell with the total last.
+        ridge : ndarray, shape (n_cells + 1,)
+
+        Returns
+        -------
+        value : float
+        gradient : ndarray, shape (n_outputs, n_cells + 1)
+        """
+        tables = self._group_tables(coef)
+        mean = np.empty((coef.shape[0], self.n_rows))
+        value = 0.0
+        for rows in _blocks(self.n_rows):
+            scores = np.empty((coef.shape[0], rows.stop - rows.start))
+            self._gather(tables, coef[:, -1], rows, scores)
+            row_value, row_mean = partition(loss, scores)
+            if self.multiplicity is None:
+                value += float(row_value.sum())
+                mean[:, rows] = row_mean
+            else:
+                value += float(self.multiplicity[rows] @ row_value)
+                np.multiply(row_mean, self.multiplicity[rows], out=mean[:, rows])
+        penalty = ridge * coef
+        value += float(np.sum((0.5 * penalty - linear) * coef))
+        gradient = self.scatter(mean)
+        gradient -= linear
+        gradient += penalty
+        return value, gradient
+
+    def curvature(self, mean: FloatArray, loss: LossName, direction: FloatArray) -> FloatArray:
+        """Hessian of Σ b at row means times a direction of shape (n_outputs, n_cells + 1)."""
+        product = curvature_product(loss, mean, self.scores(direction))
+        return self.scatter(product if self.multiplicity is None else product * self.multiplicity)
+
+    def gram(self, weight: FloatArray) -> FloatArray:
+        """Aᵀ diag(weight) A of the cells (no intercept), dense; ``weight`` of shape (n_rows,) per sample."""
+        if self.multiplicity is not None:
+            weight = weight * self.multiplicity
+        out = np.zeros((self.n_cells, self.n_cells))
+        spread = [self._spread(group) for group in self._groups]
+        for a, first in enumerate(self._groups):
+            for b in range(a, len(self._groups)):
+                second = self._groups[b]
+                if a == b:
+                    joint: Any = sparse.diags_array(_sum_by_code(first.codes, weight, first.span))
+                elif first.span * second.span <= _ROWS_PER_JOINT_VALUE * self.n_rows:
+                    pair_codes = first.codes.astype(np.intp) * second.span + second.codes
+                    joint = np.bincount(pair_codes, weight, first.span * second.span)
+                    joint = joint.reshape(first.span, second.span)
+                else:
+                    pair = (first.codes.astype(np.int32), second.codes.astype(np.int32))
+                    joint = sparse.coo_array((weight, pair), shape=(first.span, second.span)).tocsr()
+                (left, left_cells), (right, right_cells) = spread[a], spread[b]
+                block: Any = left.T @ (joint @ right)
+                block = block if isinstance(block, np.ndarray) else block.toarray()
+                out[np.ix_(left_cells, right_cells)] = block
+                out[np.ix_(right_cells, left_cells)] = block.T
+        return out
+
+    def _spread(self, group: _Group) -> tuple[Any, NDArray[np.intp]]:
+        rows, columns, cells = [], [], []
+        start = 0
+        for j, sub in group.members:
+            size = int(self.offsets[j + 1] - self.offsets[j])
+            rows.append(np.arange(group.span))
+            columns.append((np.arange(size) if sub is None else sub) + start)
+            cells.append(np.arange(self.offsets[j], self.offsets[j + 1]))
+            start += size
+        row, column = np.concatenate(rows), np.concatenate(columns)
+        matrix = sparse.coo_array((np.ones(row.size), (row, column)), shape=(group.span, start)).tocsr()
+        return matrix, np.concatenate(cells)
+
+    def _ones(self) -> FloatArray:
+        ones = np.ones(self.n_rows) if self.multiplicity is None else self.multiplicity
+        return ones[np.newaxis]
+
+    def _group_tables(self, coef: FloatArray) -> list[FloatArray]:
+        tables = []
+        for group in self._groups:
+            table = np.zeros((coef.shape[0], group.span))
+            for j, sub in group.members:
+                part = coef[:, self.offsets[j] : self.offsets[j + 1]]
+                table += part if sub is None else part[:, sub]
+            tables.append(table)
+        return tables
+
+    def _gather(self, tables: list[FloatArray], intercept: FloatArray, rows: slice, out: FloatArray) -> None:
+        out[...] = intercept[:, np.newaxis]
+        for group, table in zip(self._groups, tables, strict=True):
+            index = group.codes[rows].astype(np.intp)
+            for k in range(table.shape[0]):
+                # mode="clip" skips the bounds check, which the codes' construction makes superfluous.
+                out[k] += np.take(table[k], index, mode="clip")
+
+
+def _group_sets(indexes: Sequence[CellIndex], largest: int) -> list[list[int]]:
+    """Greedy cover: each set joins the group whose joint span grows least, as long as it stays below ``largest``."""
+    radix = {c: r for index in indexes for c, r in zip(index.columns, index.radices, strict=True)}
+    order = sorted(range(len(indexes)), key=lambda j: (-math.prod(indexes[j].radices), j))
+    groups: list[tuple[set[int], list[int]]] = []
+    for j in order:
+        own = set(indexes[j].columns)
+        best: tuple[int, int] | None = None
+        for number, (columns, _) in enumerate(groups):
+            span = math.prod(radix[c] for c in columns | own)
+            if span <= largest and (best is None or span < best[0]):
+                best = (span, number)
+        if best is not None:
+            groups[best[1]][0].update(own)
+            groups[best[1]][1].append(j)
+        else:
+            groups.append((own, [j]))
+    return [members for _, members in groups]
+
+
+def _make_group(
+    members: list[int],
+    indexes: Sequence[CellIndex],
+    codes: Sequence[CodeArray],
+    cells: Sequence[CodeArray] | None,
+) -> _Group:
+    if len(members) == 1:
+        (j,) = members
+        size = indexes[j].n_cells
+        own = indexes[j].locate(codes) if cells is None else cells[j]
+        return _Group(_narrow(own, size), size, ((j, None),))
+    radix = {c: r for j in members for c, r in zip(indexes[j].columns, indexes[j].radices, strict=True)}
+    columns = sorted(radix)
+    packed = pack_codes([codes[c] for c in columns], [radix[c] for c in columns])
+    span = math.prod(radix.values())
+    # Any row represents its joint value: all of them are in the same cell of every member.
+    representative = np.full(span, -1, dtype=np.int64)
+    representative[packed] = np.arange(packed.size)
+    present = np.flatnonzero(representative >= 0)
+    renumber = np.zeros(span, dtype=np.int32)
+    renumber[present] = np.arange(present.size, dtype=np.int32)
+    rows = representative[present]
+    if cells is None:
+        some = {c: codes[c][rows] for c in columns}
+        parts = tuple((j, indexes[j].locate(some).astype(np.intp)) for j in members)
+    else:
+        parts = tuple((j, cells[j][rows].astype(np.intp)) for j in members)
+    return _Group(_narrow(renumber[packed], present.size), int(present.size), parts)
+
+
+def _merge_rows(groups: list[_Group], n: int) -> tuple[list[_Group], FloatArray | None]:
+    if not groups:
+        return groups, None
+    if n > 2 * _MERGE_SAMPLE:
+        stride = n // _MERGE_SAMPLE
+        sample = _joint_codes([group.codes[::stride] for group in groups], [group.span for group in groups])
+        if np.unique(sample).size > 0.7 * sample.size:
+            return groups, None
+    joint = _joint_codes([group.codes for group in groups], [group.span for group in groups])
+    _, first, counts = np.unique(joint, return_index=True, return_counts=True)
+    if counts.size > 0.8 * n:
+        return groups, None
+    merged = [_Group(group.codes[first], group.span, group.members) for group in groups]
+    return merged, counts.astype(np.float64)
+
+
+def _joint_codes(codes: Sequence[NDArray[Any]], spans: Sequence[int]) -> NDArray[np.int64]:
+    joint = codes[0].astype(np.int64)
+    reach = spans[0]
+    for group_codes, span in zip(codes[1:], spans[1:], strict=True):
+        if reach * span >= 1 << 62:
+            values, joint = np.unique(joint, return_inverse=True)
+            reach = values.size
+        joint = joint * span + group_codes
+        reach *= span
+    return joint
+
+
+def _narrow(codes: NDArray[Any], span: int) -> NDArray[Any]:
+    return np.ascontiguousarray(codes, dtype=np.uint16 if span <= 1 << 16 else np.uint32)
+
+
+def _blocks(n: int, size: int = _BLOCK) -> list[slice]:
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def _sum_by_code(codes: NDArray[Any], values: FloatArray, span: int) -> FloatArray:
+    # Blocks keep bincount's integer copy of the codes small; they stay long against the table they add up to.
+    block = max(_BLOCK, 8 * span)
+    if codes.size <= block:
+        return np.bincount(codes, weights=values, minlength=span).astype(np.float64, copy=False)
+    out = np.zeros(span)
+    for rows in _blocks(codes.size, block):
+        out += np.bincount(codes[rows], weights=values[rows], minlength=span)
+    return out
+
+
+#: Rough costs that decide whether a dense factor pays: one floating-point operation of a Cholesky factorisation, one
+#: gather and scatter of a row, and the passes over the rows that the factor saves.
+_SECONDS_PER_FLOP = 1e-10
+_SECONDS_PER_GATHER = 1e-8
+_PASSES_SAVED = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Coefficients of shape (n_outputs, n_cells + 1), the objective there, and how it was reached."""
+
+    coef: FloatArray
+    objective: float
+    n_passes: int
+    converged: bool
+
+
+def constant_start(design: CellDesign, loss: LossName, linear: FloatArray) -> FloatArray:
+    """Coefficients of the constant model with the right mean."""
+    start = np.zeros_like(linear)
+    start[:, -1] = link(loss, linear[:, -1] / max(design.n_samples, 1))
+    return start
+
+
+def fit_tables(
+    design: CellDesign,
+    loss: LossName,
+    linear: FloatArray,
+    ridge: FloatArray,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    start: FloatArray | None = None,
+) -> Solution:
+    """Minimise F(coef) = Σ b(score) − Σ linear·coef + ½ Σ ridge·coef² by preconditioned L-BFGS.
+
+    The variables are transformed by the Hessian at the constant model. Where its Cholesky factor costs less than the
+    passes it saves, the whole matrix is used (the sets of overlapping feature sets are strongly collinear);
+    otherwise its diagonal, which at least brings cells of one row and of a hundred thousand to the same curvature.
+
+    Parameters
+    ----------
+    design : CellDesign
+    loss : {"squared", "log", "multinomial", "poisson"}
+    linear : ndarray, shape (n_outputs, n_cells + 1)
+        Label sums per cell, the total last.
+    ridge : ndarray, shape (n_cells + 1,)
+        Zero for the intercept.
+    tol : float
+        Largest entry of the scaled gradient of the mean objective at the solution.
+    max_iter : int
+    start : ndarray, optional
+    """
+    n = max(design.n_samples, 1)
+    first = constant_start(design, loss, linear) if start is None else start
+    change = _change_of_variables(design, loss, first, ridge)
+    passes = 0
+
+    def objective(flat: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal passes
+        passes += 1
+        step()
+        coef = first + change.to_coef(flat.reshape(first.shape))
+        value, gradient = design.value_and_gradient(coef, loss, linear, ridge)
+        return value / n, change.to_gradient(gradient / n).ravel()
+
+    with steps("coefficients", 2 * max_iter) as step:
+        result = minimize(
+            objective,
+            np.zeros(first.size),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0.0, "maxcor": 20},
+        )
+    coef = first + change.to_coef(result.x.reshape(first.shape))
+    return Solution(coef, float(result.fun), passes, bool(np.max(np.abs(result.jac)) <= tol))
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """coef = R⁻¹ u for an upper triangular R with RᵀR ≈ Hessian; a vector stands for a diagonal R."""
+
+    factor: FloatArray
+
+    def to_coef(self, u: FloatArray) -> FloatArray:
+        if self.factor.ndim == 1:
+            return u / self.factor
+        return solve_triangular(self.factor, u.T, check_finite=False).T
+
+    def to_gradient(self, gradient: FloatArray) -> FloatArray:
+        if self.factor.ndim == 1:
+            return gradient / self.factor
+        return solve_triangular(self.factor, gradient.T, trans="T", check_finite=False).T
+
+
+def _change_of_variables(design: CellDesign, loss: LossName, start: FloatArray, ridge: FloatArray) -> _Change:
+    n = max(design.n_samples, 1)
+    size = design.n_cells + 1
+    _, mean = partition(loss, start[:, -1:])
+    weight = float(np.mean(variance(loss, mean)))
+    counts = np.append(design.counts, n)
+    floor = 1e-10 * n
+    if (
+        size**3 / 3 * _SECONDS_PER_FLOP
+        < _PASSES_SAVED * design.n_rows * design.n_groups * _SECONDS_PER_GATHER + 0.1
+    ):
+        hessian = np.empty((size, size))
+        hessian[:-1, :-1] = design.gram(np.ones(design.n_rows))
+        hessian[-1, :] = hessian[:, -1] = counts
+        hessian *= weight
+        hessian[np.diag_indices(size)] += ridge + floor
+        try:
+            return _Change(cholesky(hessian / n, overwrite_a=True, check_finite=False))
+        except LinAlgError:
+            pass
+    return _Change(np.sqrt((weight * counts + ridge + floor) / n))

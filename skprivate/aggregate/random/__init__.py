@@ -1,0 +1,1 @@
+"""Random bags: how they are made, and models fitted to their sums."""

@@ -1,0 +1,553 @@
+"""Random bags: rows drawn without replacement, labels known in aggregate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate._validation import PUBLIC_LABELS, read_numbers, together
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.random._sums import BagSums, IntArray
+from skprivate.aggregate.tables._blocks import label_column
+from skprivate.aggregate.tables._curated_bags import no_privacy
+from skprivate.aggregate.tables._labels import Bounds, check_bounds, check_label_privacy, number_targets
+from skprivate.aggregate.tables._sums import ClassSums, Labelled, NumberSums, ReleasedSums
+from skprivate.partitions import InMemory, Partitions, Roles, is_partitioned
+from skprivate.privacy import (
+    PrivacyGuarantee,
+    PrivacyLedger,
+    Versioned,
+    open_release,
+    public_generator,
+    refuse_other_index,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PublicRows:
+    """Rows that bags are drawn from.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Rows of each block.
+    X : ndarray of shape (n_rows, n_features) or None
+        None where features are not asked for.
+    keys : ndarray of shape (n_rows,) or None
+        Identifiers.
+    labels : sequence
+        Distinct ones, where classes are to be found.
+    """
+
+    sizes: tuple[int, ...]
+    X: FloatArray | None = None
+    keys: NDArray[Any] | None = None
+    labels: Sequence[Any] = ()
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.sizes)
+
+    def order(self) -> IntArray | None:
+        """Rows by increasing identifier, an order that does not depend on where rows are; None without identifiers."""
+        if self.keys is None:
+            return None
+        keys = self.keys
+        if keys.shape != (self.n_rows,):
+            raise ValueError(
+                f"row_keys must hold one identifier for each of the {self.n_rows} rows, got shape {keys.shape}."
+            )
+        try:
+            if np.any(keys != keys):  # NaN and NaT, in a column of objects too, have no place in an order
+                raise TypeError
+            order = np.argsort(keys, kind="stable")
+        except TypeError:
+            raise ValueError(
+                "row_keys must be numbers, or all of them text, and none may be missing."
+            ) from None
+        ordered = keys[order]
+        if np.any(ordered[1:] == ordered[:-1]):
+            raise ValueError("row_keys must be distinct: an identifier names one row.")
+        return order
+
+    def bags(self, members: IntArray, sizes: IntArray) -> BagSums:
+        """Bags of the rows of these numbers."""
+        return BagSums(members, sizes, self.n_rows, self.sizes)
+
+
+class NumberTable(NamedTuple):
+    """A block of rows of numbers.
+
+    Attributes
+    ----------
+    size : range
+        As long as there are rows.
+    X : ndarray of shape (n_rows, n_features) or None
+    labels : ndarray of shape (n_rows,)
+    keys : ndarray of shape (n_rows,) or None
+    """
+
+    size: range
+    X: FloatArray | None
+    labels: NDArray[Any]
+    keys: NDArray[Any] | None
+
+
+def number_blocks(
+    X: Any,
+    y: Any,
+    row_keys: Any,
+    *,
+    read: Callable[[Any], FloatArray] | None,
+    read_labels: Callable[[Any], NDArray[Any]],
+) -> Partitions:
+    """Rows in blocks as `NumberTable`.
+
+    Parameters
+    ----------
+    X : Partitions, Dask array or DataFrame, pyarrow dataset
+    y, row_keys : str, int or None
+        Columns of labels and of identifiers.
+    read : callable or None
+        From the features of a block to checked numbers; None leaves them out.
+    read_labels : callable
+        From the labels of a block to checked ones.
+    """
+    rows = label_column(X, y, row_keys=row_keys)
+    return rows.map(partial(_read_block, read=read, read_labels=read_labels))
+
+
+def gather_rows(rows: Partitions, look_at_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
+    """What is public of all rows, in their order, and what is asked of labels."""
+    public: PublicRows = rows.gather(partial(_gather, look_at_labels=look_at_labels), _together)
+    return public
+
+
+def labelled_blocks(rows: Partitions, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Partitions:
+    """Blocks that are `NumberTable` as `Labelled`; ``targets`` is from labels to what is added up."""
+    return rows.map(partial(_label, targets=targets))
+
+
+def no_labels(labels: NDArray[Any]) -> list[Any]:
+    """Nothing of the labels."""
+    return []
+
+
+def _read_block(
+    block: Roles,
+    *,
+    read: Callable[[Any], FloatArray] | None,
+    read_labels: Callable[[Any], NDArray[Any]],
+) -> NumberTable:
+    labels = np.asarray(block.of["y"])
+    keys = block.of.get("row_keys")
+    keys = None if keys is None else np.asarray(keys)
+    size = range(labels.size)
+    if not size:  # types of nothing are anything
+        return NumberTable(size, None if read is None else np.empty((0, block.X.shape[1])), labels, keys)
+    return NumberTable(size, None if read is None else read(block.X), read_labels(labels), keys)
+
+
+def _gather(block: NumberTable, *, look_at_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
+    return PublicRows((len(block.size),), block.X, block.keys, look_at_labels(block.labels))
+
+
+def _together(parts: Sequence[PublicRows]) -> PublicRows:
+    filled = [part for part in parts if part.n_rows] or list(parts[:1])
+    X = [part.X for part in filled if part.X is not None]
+    keys = [part.keys for part in filled if part.keys is not None]
+    return PublicRows(
+        tuple(size for part in parts for size in part.sizes),
+        np.concatenate(X) if X else None,
+        np.concatenate(keys) if keys else None,
+        together(part.labels for part in parts),
+    )
+
+
+def _label(block: NumberTable, *, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Labelled:
+    return Labelled(block.size, targets(block.labels))
+
+
+LabelRelease = Literal["mean", "bernoulli", "laplace"]
+RELEASES = ("mean", "bernoulli", "laplace")
+THEOREM = (
+    "Chen, Fu, Karbasi and Mirrokni (2023), section 4, with Laplace noise on the integer label sums of the bags; "
+    "fitting is post-processing"
+)
+ASSUMPTIONS = (
+    "features and bag membership are public; membership is drawn independently of the labels",
+    PUBLIC_LABELS,
+    "labels of different rows belong to different people",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RandomBags(Versioned):
+    """Labels as aggregates of random bags: all that a fit learns about the labels.
+
+    Parameters
+    ----------
+    members : ndarray of int64, shape (n_memberships,)
+        Rows of the first bag, then of the second, …
+    sizes : ndarray of int64, shape (n_bags,)
+    label_sums : ndarray of float64, shape (n_bags, n_outputs)
+        Label sums, noisy for "laplace"; the drawn bits for "bernoulli".
+    n_samples : int
+        Number N of rows that the bags were drawn from.
+    label_release : {"mean", "bernoulli", "laplace"}
+    noise_variance : float
+        Of each sum.
+    classes : tuple or None
+        Of the labels; None for numbers and for multilabel indicators.
+    guarantee : PrivacyGuarantee
+    label_bounds : (float, float) or None
+        Interval that numbers were clipped to.
+    """
+
+    members: IntArray
+    sizes: IntArray
+    label_sums: FloatArray
+    n_samples: int
+    label_release: LabelRelease = "mean"
+    noise_variance: float = 0.0
+    classes: tuple[Any, ...] | None = None
+    guarantee: PrivacyGuarantee = field(default_factory=lambda: no_privacy(ASSUMPTIONS, THEOREM))
+    label_bounds: Bounds | None = None
+
+    def __post_init__(self) -> None:
+        if self.sizes.ndim != 1 or self.sizes.size == 0 or np.any(self.sizes < 1):
+            raise ValueError("bag sizes must be at least 1, and there must be a bag.")
+        if int(self.sizes.sum()) != self.members.size:
+            raise ValueError(
+                f"sizes add up to {int(self.sizes.sum())}, but {self.members.size} members are listed."
+            )
+        if np.any(self.members < 0) or np.any(self.members >= self.n_samples):
+            raise ValueError(f"members must be rows between 0 and {self.n_samples - 1}.")
+        if self.label_sums.ndim != 2 or self.label_sums.shape[0] != self.sizes.size:
+            raise ValueError(f"label_sums must have shape (n_bags, n_outputs), got {self.label_sums.shape}.")
+        if not np.all(np.isfinite(self.label_sums)):
+            raise ValueError("label_sums must be finite.")
+        if self.label_release not in RELEASES:
+            raise ValueError(f"label_release must be one of {RELEASES}, got {self.label_release!r}.")
+
+    @property
+    def n_bags(self) -> int:
+        return int(self.sizes.size)
+
+    @property
+    def structure(self) -> BagSums:
+        """The bags without their labels."""
+        return BagSums(self.members, self.sizes, self.n_samples)
+
+    def means(self) -> FloatArray:
+        """Aggregate label of every bag: mean, noisy mean, or bit; shape (n_bags, n_outputs)."""
+        return (
+            self.label_sums
+            if self.label_release == "bernoulli"
+            else self.label_sums / self.sizes[:, np.newaxis]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings, ready for JSON."""
+        return {
+            "members": [part.tolist() for part in np.split(self.members, np.cumsum(self.sizes)[:-1])],
+            "label_sums": self.label_sums.tolist(),
+            "n_samples": self.n_samples,
+            "label_release": self.label_release,
+            "noise_variance": self.noise_variance,
+            "classes": None if self.classes is None else list(self.classes),
+            "guarantee": self.guarantee.to_dict(),
+            "label_bounds": None if self.label_bounds is None else list(self.label_bounds),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> RandomBags:
+        """Inverse of `to_dict`; ``guarantee`` and ``label_bounds`` may be left out."""
+        said = plain.get("guarantee")
+        sums = np.asarray(plain["label_sums"], dtype=np.float64)
+        classes, bounds = plain.get("classes"), plain.get("label_bounds")
+        return cls(
+            members=np.concatenate([np.asarray(bag, dtype=np.int64) for bag in plain["members"]]),
+            sizes=np.array([len(bag) for bag in plain["members"]], dtype=np.int64),
+            label_sums=sums[:, np.newaxis] if sums.ndim == 1 else sums,
+            n_samples=int(plain["n_samples"]),
+            label_release=plain.get("label_release", "mean"),
+            noise_variance=float(plain.get("noise_variance", 0.0)),
+            classes=None if classes is None else tuple(classes),
+            label_bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
+            **({"guarantee": PrivacyGuarantee.from_dict(said)} if said else {}),
+        )
+
+    def __repr__(self) -> str:
+        low, high = self.sizes.min(), self.sizes.max()
+        sizes = f"{low}" if low == high else f"{low}-{high}"
+        return (
+            f"RandomBags({self.n_bags} bags of {sizes} out of {self.n_samples} rows, {self.label_release!r})"
+        )
+
+
+def as_random_bags(bags: Any) -> RandomBags:
+    """A report as it came: itself, or the plain form of one."""
+    if isinstance(bags, Mapping):
+        absent = [key for key in ("members", "label_sums", "n_samples") if key not in bags]
+        if absent:
+            raise ValueError(
+                f"bags must be RandomBags or its to_dict(), got a dict without {', '.join(map(repr, absent))}."
+            )
+        return RandomBags.from_dict(bags)
+    if not isinstance(bags, RandomBags):
+        raise TypeError(f"bags must be RandomBags or its to_dict(), got {type(bags).__name__}.")
+    return bags
+
+
+def draw_members(
+    n_samples: int, bag_size: int, n_bags: int | None, *, disjoint: bool, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Members and sizes of random bags.
+
+    Parameters
+    ----------
+    n_samples, bag_size : int
+    n_bags : int or None
+        None: as many as rows allow, ``n_samples // bag_size``.
+    disjoint : bool
+        Whether bags share no row; otherwise each bag is drawn from all rows.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    members, sizes : ndarray of int64
+    """
+    if not 1 <= bag_size <= n_samples:
+        raise ValueError(f"bag_size must be between 1 and n_samples={n_samples}, got {bag_size}.")
+    most = n_samples // bag_size
+    count = most if n_bags is None else n_bags
+    if count < 1:
+        raise ValueError(f"n_bags must be at least 1, got {n_bags}.")
+    if disjoint:
+        if count > most:
+            raise ValueError(
+                f"n_bags={count} disjoint bags of {bag_size} need {count * bag_size} rows, n_samples={n_samples}."
+            )
+        members = rng.permutation(n_samples)[: count * bag_size]
+    elif bag_size**2 <= n_samples:
+        # Ordered draws with replacement, redrawn until distinct, are uniform draws without replacement.
+        rows = rng.integers(n_samples, size=(count, bag_size))
+        while bag_size > 1:
+            ordered = np.sort(rows, axis=1)
+            again = np.flatnonzero(np.any(ordered[:, 1:] == ordered[:, :-1], axis=1))
+            if not again.size:
+                break
+            rows[again] = rng.integers(n_samples, size=(again.size, bag_size))
+        members = rows.ravel()
+    else:
+        members = np.concatenate([rng.permutation(n_samples)[:bag_size] for _ in range(count)])
+    return members.astype(np.int64), np.full(count, bag_size, dtype=np.int64)
+
+
+def exact_bags(
+    structure: BagSums,
+    sums: FloatArray,
+    label_release: LabelRelease,
+    classes: tuple[Any, ...] | None,
+    rng: np.random.Generator,
+) -> RandomBags:
+    """Bags of exact label sums, or of one bit per bag with the mean label as probability; no privacy is promised."""
+    if label_release == "bernoulli":
+        means = sums / structure.sizes[:, np.newaxis]
+        if np.any(means < 0) or np.any(means > 1):
+            raise ValueError("label_release='bernoulli' is for labels in [0, 1].")
+        sums = (rng.random(means.shape) < means).astype(np.float64)
+    return RandomBags(
+        structure.members, structure.sizes, sums, structure.n_samples, label_release, classes=classes
+    )
+
+
+def noisy_bags(
+    structure: BagSums,
+    released: ReleasedSums,
+    classes: tuple[Any, ...] | None,
+    guarantee: PrivacyGuarantee,
+) -> RandomBags:
+    """Bags of released label sums."""
+    return RandomBags(
+        structure.members,
+        structure.sizes,
+        released.sums,
+        structure.n_samples,
+        "laplace",
+        released.noise_variance,
+        classes,
+        guarantee,
+        released.label_bounds,
+    )
+
+
+def indicator_sums(
+    structure: BagSums, n_outputs: int, moved: int, epsilon: float | None, classes: tuple[Any, ...] = ()
+) -> ClassSums:
+    """Counts per bag of indicators of which replacing a row's labels changes ``moved``."""
+    return ClassSums.plan(
+        structure,
+        n_outputs,
+        moved,
+        epsilon=epsilon,
+        delta=0.0,
+        mechanism="laplace",
+        classes=classes,
+        theorem=THEOREM,
+        assumptions=ASSUMPTIONS,
+    )
+
+
+def number_sums(
+    structure: BagSums, n_outputs: int, label_bounds: Bounds | None, epsilon: float | None
+) -> NumberSums:
+    """Sums per bag of ``n_outputs`` numbers per row, all of which may be replaced."""
+    return NumberSums.plan(
+        structure,
+        n_outputs,
+        label_bounds,
+        epsilon=epsilon,
+        delta=0.0,
+        mechanism="laplace",
+        theorem=THEOREM,
+        assumptions=(ASSUMPTIONS[0], ASSUMPTIONS[2]),
+    )
+
+
+def check_label_release(label_release: Any, epsilon: float | None) -> LabelRelease:
+    """The release that ``label_release`` and ``epsilon`` ask for together, or a clear refusal."""
+    if label_release == "auto":
+        return "mean" if epsilon is None else "laplace"
+    if label_release not in RELEASES:
+        raise ValueError(f"label_release must be 'auto' or one of {RELEASES}, got {label_release!r}.")
+    if label_release == "laplace" and epsilon is None:
+        raise ValueError("label_release='laplace' needs a number for epsilon, got None.")
+    if label_release != "laplace" and epsilon is not None:
+        raise ValueError(
+            f"label_release={label_release!r} adds no noise and keeps no budget: pass epsilon=None, got {epsilon!r}."
+        )
+    chosen: LabelRelease = label_release
+    return chosen
+
+
+def make_random_bags(
+    X: Any,
+    y: Any,
+    bag_size: int,
+    n_bags: int | None = None,
+    *,
+    disjoint: bool = False,
+    label_release: Literal["auto", "mean", "bernoulli", "laplace"] = "auto",
+    epsilon: float | None = None,
+    numbers: bool = False,
+    label_bounds: tuple[float, float] | None = None,
+    row_keys: Any = None,
+    random_state: Any = None,
+    ledger: PrivacyLedger | None = None,
+) -> RandomBags:
+    """Draw bags of rows at random and release their labels in aggregate.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame with n_samples rows, or rows in blocks
+        Public features; only their number of rows is used.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs), or column of X
+        0/1 labels or multilabel indicators; numbers with ``numbers=True``. Private. Where X lies in blocks
+        (`skprivate.partitions`), its column of labels.
+    bag_size : int
+        Rows per bag, drawn without replacement.
+    n_bags : int, optional
+        By default ``n_samples // bag_size``.
+    disjoint : bool, default=False
+        False: bags are drawn independently of each other, as in the paper, and a row may be in several. True: no row
+        is in two bags, which needs less noise.
+    label_release : {"auto", "mean", "bernoulli", "laplace"}, default="auto"
+        "mean": exact sums; "bernoulli": one bit per bag with the bag's mean as probability (the theory's model; no
+        privacy guarantee); "laplace": sums with discrete Laplace noise (Laplace for numbers). "auto" is "mean" for
+        ``epsilon=None``, else "laplace".
+    epsilon : float or None, default=None
+        Privacy loss bound of the labels of one row, for all bags together.
+    numbers : bool, default=False
+        Whether labels are numbers.
+    label_bounds : (float, float), optional
+        Public interval that all numbers are clipped to, within ±1e50; otherwise a tenth of the budget, or up to a
+        half where n·ε is below 500, finds one.
+    row_keys : array-like of shape (n_samples,), or column of X where it lies in blocks, optional
+        Public identifiers, one for each row, that say nothing about labels. Bags are then drawn from rows in the
+        order of these: however rows are ordered, the same ones share a bag. By default numbers of rows are drawn.
+    random_state : None, int or RandomState
+    ledger : PrivacyLedger, optional
+
+    Returns
+    -------
+    RandomBags
+
+    Notes
+    -----
+    ε-label differential privacy, replace-one, of all labels of a row together. The sensitivity is the largest number
+    of bags that one row is in times what its labels move: 1 for each output, or the width of ``label_bounds`` for each
+    number; membership is independent of the labels, hence public. Contributions are integers and their sums exact.
+
+    Examples
+    --------
+    >>> from skprivate import make_random_bags
+    >>> bags = make_random_bags([[0]] * 8, [0, 1, 0, 1, 0, 1, 0, 1], bag_size=4, disjoint=True, random_state=0)
+    >>> bags
+    RandomBags(2 bags of 4 out of 8 rows, 'mean')
+    >>> float(bags.label_sums.sum())
+    4.0
+    """
+    refuse_other_index(X, y, row_keys=row_keys)
+    check_label_privacy(epsilon, 0.0)
+    chosen = check_label_release(label_release, epsilon)
+    bounds = check_bounds(label_bounds)
+    rows: Partitions
+    if is_partitioned(X):
+        blocks = number_blocks(X, y, row_keys, read=None, read_labels=partial(_check_labels, numbers=numbers))
+        public, rows, outputs = gather_rows(blocks, no_labels), labelled_blocks(blocks, number_targets), 1
+    else:
+        labels = _check_labels(y, numbers=numbers)
+        targets = labels[:, np.newaxis] if labels.ndim == 1 else labels
+        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        if targets.ndim != 2 or targets.shape[0] != n:
+            raise ValueError(f"y must have one row per row of X ({n}), got shape {labels.shape}.")
+        public = PublicRows((n,), keys=None if row_keys is None else np.asarray(row_keys))
+        rows, outputs = InMemory(Labelled.of(np.ascontiguousarray(targets.T))), targets.shape[1]
+    order = public.order()
+    rng = public_generator(random_state)
+    members, sizes = draw_members(public.n_rows, bag_size, n_bags, disjoint=disjoint, rng=rng)
+    structure = public.bags(members if order is None else order[members], sizes)
+    sums: ClassSums | NumberSums = (
+        number_sums(structure, outputs, bounds, epsilon)
+        if numbers
+        else indicator_sums(structure, outputs, outputs, epsilon)
+    )
+    if epsilon is None:
+        return exact_bags(structure, sums.exact(rows).sums, chosen, None, rng)
+    with open_release(
+        epsilon=epsilon,
+        unit="label",
+        adjacency="replace-one",
+        random_state=random_state,
+        ledger=ledger,
+        label="make_random_bags",
+        theorem=sums.theorem,
+        assumptions=sums.assumptions,
+        plan=sums.events,
+    ) as release:
+        released = sums.run(rows, release)
+    return noisy_bags(structure, released, None, release.close())
+
+
+def _check_labels(labels: Any, *, numbers: bool) -> NDArray[Any]:
+    found = np.asarray(read_numbers(labels))
+    if not numbers and np.any((found != 0) & (found != 1)):
+        raise ValueError("y must hold 0 and 1 only; pass numbers=True for numbers.")
+    return found

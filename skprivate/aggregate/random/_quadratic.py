@@ -1,0 +1,324 @@
+"""Linear models from random bags by least squares, and the features they are linear in.
+
+Features are public, so that any of these costs nothing. Which of them serves is told by the marginal likelihood of the
+released aggregates, which is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import eigh
+
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.additive._constant import ANY, ESTIMATED, share_to_keep
+from skprivate.aggregate.additive._filter import intercept_prior
+from skprivate.aggregate.random._bags import RandomBags
+from skprivate.aggregate.random._fit import LARGEST_ALPHA, LinearFit
+from skprivate.aggregate.tables._columns import Spread
+
+Quadratic = Literal["squared", "debiased"]
+
+
+def debiasing(sizes: ArrayLike, n_samples: int) -> FloatArray:
+    """c = (m − 1)N / (m(N − 1)) of Theorem 2, for every bag size; below 1 for m < N."""
+    if n_samples <= 1:
+        return np.zeros_like(np.asarray(sizes, dtype=np.float64))
+    m: FloatArray = np.asarray(sizes, dtype=np.float64)
+    return (m - 1) * n_samples / (m * (n_samples - 1))
+
+
+def fit_quadratic(
+    bags: RandomBags,
+    X: FloatArray,
+    *,
+    loss: Quadratic,
+    alpha: float | None,
+    fit_intercept: bool,
+    label_bounds: tuple[float, float] | None = None,
+) -> LinearFit:
+    """Minimise Σ_i (m_i/m̄)‖r_i‖² − c n‖r̄‖² + α‖w‖² over linear h, r_i = mean of h over bag i − aggregate label.
+
+    c is 0 for "squared", `debiasing` for "debiased". With a free intercept both have the same minimiser: the intercept
+    makes r̄ zero, whatever its weight. The quadratic is positive semidefinite, as ‖r̄‖² ≤ mean ‖r_i‖² and c < 1.
+
+    Parameters
+    ----------
+    bags : RandomBags
+    X : ndarray, shape (n_samples, n_features)
+    loss : {"squared", "debiased"}
+    alpha : float or None
+        None maximises the marginal likelihood, for each output.
+    fit_intercept : bool
+    label_bounds : (float, float), optional
+        Interval of the labels: noise does not place the intercept far outside.
+    """
+    structure = bags.structure
+    means, labels = structure.means(X), bags.means()
+    weight = structure.sizes / structure.sizes.mean()
+    n = float(weight.sum())
+    centre, label_centre = weight @ means / n, weight @ labels / n
+    if fit_intercept:
+        correction = 1.0
+    else:
+        correction = (
+            0.0 if loss == "squared" else float(weight @ debiasing(structure.sizes, bags.n_samples)) / n
+        )
+    # Written around the centre for accuracy: Σr² − cn r̄² = Σ(r − r̄)² + (1 − c) n r̄².
+    about, label_about = means - centre, labels - label_centre
+    rest = (1.0 - correction) * n
+    gram = (about * weight[:, np.newaxis]).T @ about + rest * np.outer(centre, centre)
+    pull = (about * weight[:, np.newaxis]).T @ label_about + rest * np.outer(centre, label_centre)
+    energy = weight @ label_about**2 + rest * label_centre**2
+    values, vectors = eigh(gram)
+    values = np.maximum(values, 0.0)
+    rotated = vectors.T @ pull
+    floor = 1e-10 * max(float(values[-1]), 1.0)
+    # What labels of an interval leave for all coefficients of standardised features is known, as is their noise.
+    prior = intercept_prior("squared", label_bounds)
+    widest = math.inf if prior is None else prior[1] / max(float(X.var(axis=0).sum()), 1e-300)
+    known = bags.noise_variance / float(structure.sizes.mean()) ** 2
+    # Centring takes one. Counted as free, it lets more features than bags explain everything with a narrow prior.
+    freedom = max(structure.n_bags - (1 if fit_intercept else 0), 1)
+    alphas = np.array(
+        [
+            alpha
+            if alpha is not None
+            else _ridge_evidence(values, rotated[:, k], float(energy[k]), freedom, known, widest)
+            for k in range(labels.shape[1])
+        ]
+    )
+    fits = [
+        _Ridge(values, rotated[:, k], float(energy[k]), freedom, known, max(float(a), floor))
+        for k, a in enumerate(alphas)
+    ]
+    coef = np.stack([vectors @ fit.coef for fit in fits])
+    if known > 0.0:
+        most = (
+            math.inf if prior is None else 4.0 * prior[1] * structure.n_bags / float(structure.sizes.mean())
+        )
+        coef = np.stack(
+            [
+                fit.share(most, ANY if alpha is not None else ESTIMATED) * own
+                for fit, own in zip(fits, coef, strict=True)
+            ]
+        )
+    intercept = np.zeros(labels.shape[1])
+    if fit_intercept:
+        intercept = mean_label(bags, label_centre, label_bounds) - coef @ centre
+    smallest = float(values[0]) + max(float(alphas.min()), floor)
+    return LinearFit(
+        coef,
+        intercept,
+        alphas,
+        (float(values[-1]) + float(alphas.max())) / smallest,
+        1,
+        sum(fit.evidence() for fit in fits),
+    )
+
+
+def mean_label(bags: RandomBags, found: FloatArray, label_bounds: tuple[float, float] | None) -> FloatArray:
+    """Mean of the labels: as found, or with noise as far from where it is a priori as the noise allows."""
+    prior = intercept_prior("squared", label_bounds)
+    noise = bags.structure.n_bags * bags.noise_variance / float(bags.sizes.sum()) ** 2
+    if prior is None or noise == 0.0:
+        return found
+    middle, variance = prior
+    return np.asarray(middle + (found - middle) * (variance / (variance + noise)))
+
+
+def _ridge_evidence(
+    values: FloatArray,
+    rotated: FloatArray,
+    energy: float,
+    freedom: int,
+    known: float = 0.0,
+    widest: float = math.inf,
+) -> float:
+    """λ = noise variance / prior variance by MacKay's fixed point, in the eigenbasis of the Gram matrix.
+
+    The noise is at least the ``known`` one where the prior is as wide as it may be (``widest``): a fit to noise alone
+    finds a prior that explains it now and then.
+    """
+    least = 1e-8 if math.isinf(widest) else max(1e-8, known / widest)
+    if not np.any(rotated):
+        return LARGEST_ALPHA
+    ratio = max(1.0, least)
+    for _ in range(200):
+        coef = rotated / (values + ratio)
+        effective = float(np.sum(values / (values + ratio)))
+        residual = max(energy - 2 * float(coef @ rotated) + float(values @ coef**2), 1e-12 * energy)
+        noise = max(residual / max(freedom - effective, 1e-6 * freedom), known)
+        prior = max(float(coef @ coef), 1e-300) / max(effective, 1e-12)
+        new = float(np.clip(noise / prior, least, max(least, LARGEST_ALPHA)))
+        if abs(math.log(new / ratio)) < 1e-4:
+            return new
+        ratio = new
+    return ratio
+
+
+@dataclass(frozen=True, eq=False)
+class _Ridge:
+    """A ridge fit in the eigenbasis of the Gram matrix of bags, by their degrees of freedom before it, the variance of
+    the known noise, and the penalty.
+    """
+
+    values: FloatArray
+    rotated: FloatArray
+    energy: float
+    freedom: int
+    known: float
+    alpha: float
+
+    @property
+    def coef(self) -> FloatArray:
+        return self.rotated / (self.values + self.alpha)
+
+    def evidence(self) -> float:
+        """Logarithm of the marginal likelihood, but for what all features share."""
+        squares = max(self.energy - float(self.rotated @ self.coef), 1e-12 * self.energy)
+        noise = max(squares / self.freedom, self.known, 1e-300)
+        volume = float(np.sum(np.log1p(self.values / self.alpha)))
+        return -0.5 * (self.freedom * math.log(noise) + volume + squares / noise)
+
+    def share(self, most: float, doubt: float) -> float:
+        """How far to go to the fit from the constant, 0; ``most`` is what any model may explain of the energy."""
+        coef = self.coef
+        explained, pull = float(self.values @ coef**2), float(coef @ self.rotated)
+        effective = float(np.sum(self.values / (self.values + self.alpha)))
+        residual = max(self.energy - 2.0 * pull + explained, 0.0)
+        noise = max(residual / max(self.freedom - effective, 0.05 * self.freedom), self.known)
+        flattery = 2.0 * noise * effective
+
+        def estimate(share: float) -> float:
+            return share**2 * explained + share * (flattery - 2.0 * pull)
+
+        error = 2.0 * math.sqrt(noise) * math.sqrt(explained + flattery)
+        advice = "use a larger epsilon, more bags, label_bounds or a stronger penalty."
+        return share_to_keep(estimate, error, most, doubt=doubt, advice=advice)
+
+
+#: Buckets of a column, about.
+_N_BUCKETS = 16
+#: Buckets are tried where all columns together, and all their numbers, are no more than this.
+_MOST_COLUMNS = 600
+_MOST_NUMBERS = 5e7
+#: Directions of less than this share of the largest variance are left out of the prior that follows variance.
+_FLAT = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Public centring and scaling of features: unit variance, except for columns of two values 0 and 1."""
+
+    centre: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def of(cls, X: FloatArray) -> Scaling:
+        """Scaling of the columns of X.
+
+        Indicators keep their scale: a ridge on standardised indicators would let rare categories vary most.
+        """
+        scale = X.std(axis=0)
+        indicator = np.all((X == 0) | (X == 1), axis=0)
+        return cls(X.mean(axis=0), np.where(indicator | ~(scale > 0), 1.0, scale))
+
+    def apply(self, X: FloatArray) -> FloatArray:
+        return (X - self.centre) / self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class BagFeatures:
+    """Features as a fit sees them.
+
+    Parameters
+    ----------
+    edges : tuple of ndarray
+        Where each column is cut; empty for one that is not.
+    scaling : Scaling
+        Of columns and indicators of buckets.
+    turn : ndarray of shape (n_scaled, n_fitted) or None
+        From fitted coefficients to those of scaled features.
+    """
+
+    edges: tuple[FloatArray, ...]
+    scaling: Scaling
+    turn: FloatArray | None = None
+
+    def coef(self, fitted: FloatArray) -> FloatArray:
+        """Coefficients (n_outputs, n_expanded) of columns and indicators, from fitted ones."""
+        scaled = fitted if self.turn is None else fitted @ self.turn.T
+        found: FloatArray = scaled / self.scaling.scale
+        return found
+
+
+def with_buckets(X: FloatArray, edges: tuple[FloatArray, ...]) -> FloatArray:
+    """Columns of X, and an indicator of every bucket of those that are cut."""
+    parts = [X]
+    for column, cuts in zip(X.T, edges, strict=True):
+        if cuts.size:
+            place = np.searchsorted(cuts, column, side="right")
+            parts.append((place[:, np.newaxis] == np.arange(cuts.size + 1)).astype(np.float64))
+    return np.ascontiguousarray(np.concatenate(parts, axis=1))
+
+
+def bucket_edges(X: FloatArray) -> tuple[FloatArray, ...]:
+    """Cuts of each column into buckets of like frequency; a column of one or two numbers is not cut."""
+    cuts = []
+    for column in X.T:
+        found = np.asarray(Spread.of(np.ascontiguousarray(column)).edges(_N_BUCKETS), dtype=np.float64)
+        cuts.append(found if found.size > 1 else np.empty(0))
+    return tuple(cuts)
+
+
+def candidates(
+    X: FloatArray, *, buckets: bool | None, prior: str | None, centred: bool
+) -> Iterator[tuple[BagFeatures, FloatArray]]:
+    """Features that are to be compared, and X in each.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    buckets : bool or None
+        None tries both, where columns and rows are not too many.
+    prior : {"ridge", "spread"} or None
+        None tries both.
+    centred : bool
+        False leaves features where they are, for models without an intercept.
+    """
+    plain = tuple(np.empty(0) for _ in range(X.shape[1]))
+    choices = [plain]
+    if buckets is not False:
+        cut = bucket_edges(X)
+        width = X.shape[1] + sum(one.size + 1 for one in cut if one.size)
+        if buckets:
+            choices = [cut]
+        elif X.shape[1] < width <= _MOST_COLUMNS and width * X.shape[0] <= _MOST_NUMBERS:
+            choices.append(cut)
+    for edges in choices:
+        wide = with_buckets(X, edges)
+        scaling = Scaling.of(wide)
+        if not centred:
+            scaling = Scaling(np.zeros(wide.shape[1]), scaling.scale)
+        scaled = scaling.apply(wide)
+        if prior != "spread":
+            yield BagFeatures(edges, scaling), scaled
+        if prior != "ridge":
+            turn = _spread_root(scaled)
+            yield BagFeatures(edges, scaling, turn), scaled @ turn
+
+
+def _spread_root(scaled: FloatArray) -> FloatArray:
+    """Σ^(1/4), but for a rotation: independent coefficients in these directions have the covariance Σ^(1/2)."""
+    values, vectors = np.linalg.eigh(scaled.T @ scaled / max(len(scaled), 1))
+    kept = values > _FLAT * max(float(values[-1]), 1e-300)
+    kept[-1] = True  # constant columns alone have no direction
+    values = np.maximum(values, 0.0)
+    root: FloatArray = vectors[:, kept] * values[kept] ** 0.25
+    return root

@@ -1,0 +1,1 @@
+"""Sources: curated bags of databases and of GROUP BY tables."""

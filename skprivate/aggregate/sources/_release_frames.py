@@ -1,0 +1,348 @@
+"""Exact GROUP BY tables, released with noise on their label sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate._validation import plain_entry
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables._cells import BagTable, IntArray
+from skprivate.aggregate.tables._columns import CodeArray, Column
+from skprivate.aggregate.tables._curated_bags import (
+    ASSUMPTIONS,
+    COUNT,
+    NUMBER_ASSUMPTIONS,
+    SUM,
+    THEOREM,
+    CuratedBags,
+)
+from skprivate.aggregate.tables._group_tables import (
+    GroupTable,
+    SumColumns,
+    code_group_tables,
+    read_group_tables,
+)
+from skprivate.aggregate.tables._labels import (
+    LabelNoise,
+    LabelSensitivity,
+    NoiseName,
+    check_bounds,
+    check_label_privacy,
+    plan_label_noise,
+    warn_of_absent,
+)
+from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyLedger, Release, open_release
+
+#: Sums and noise stay within int64.
+_LARGEST_SUM = 1 << 61
+
+
+@dataclass(frozen=True, eq=False)
+class TableSums(Mechanism):
+    """Integer label sums of groups, all tables one below the other.
+
+    Parameters
+    ----------
+    lowest, highest : ndarray of int64, shape (n_groups, 1)
+        What sums can be at all, by the groups' public counts; sums are clipped to it.
+    n_outputs : int
+    noise : LabelNoise
+    assumptions : tuple of str
+        For the guarantee.
+    """
+
+    lowest: IntArray
+    highest: IntArray
+    n_outputs: int
+    noise: LabelNoise
+    assumptions: tuple[str, ...] = ()
+    theorem = THEOREM
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        return [(self.noise.event(self.lowest.size * self.n_outputs), 1)]
+
+    def run(self, sums: Any, release: Release) -> FloatArray:
+        """Noisy sums of integer sums, both of shape (n_groups, n_outputs)."""
+        # As Python integers: what does not fit int64 is clipped, not wrapped.
+        clipped = np.minimum(np.maximum(sums.astype(object), self.lowest.astype(object)), self.highest)
+        return self.noise.draw(clipped.astype(np.int64), release)
+
+
+def release_frames(
+    tables: Any,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    count: str = COUNT,
+    sums: str | Sequence[str] | Mapping[Any, str] = SUM,
+    classes: Sequence[Any] | None = None,
+    label_bounds: tuple[int, int] | None = None,
+    keys: Sequence[str] | None = None,
+    mechanism: NoiseName = "auto",
+    table: str | None = None,
+    rare: str | None = None,
+    columns: Sequence[Column] | None = None,
+    bin_edges: Mapping[str, Sequence[float]] | None = None,
+    random_state: Any = None,
+    ledger: PrivacyLedger | None = None,
+) -> CuratedBags:
+    """Add noise to the label sums of exact GROUP BY tables, all in one release.
+
+    Parameters
+    ----------
+    tables : pandas, polars or pyarrow table, or sequence or mapping of such
+        As in `CuratedBags.from_frames`; private are the sums and nothing else. All tables must group the same rows.
+    epsilon : float
+        Privacy loss bound, ε > 0, of the label of one row, for all tables together.
+    delta : float, default=0.0
+        With ``delta > 0``, Gaussian noise may be used.
+    count : str, default="count"
+    sums : str, sequence of str, or mapping from class to str, default="label_sum"
+        Columns of an integer type. SUM in floating point is not exact, and its noise would not cover how it rounds.
+        NULL, the SUM of a group without labels, is 0; pandas makes floats of integers beside it: COALESCE it there.
+    classes : sequence, optional
+        Public class labels of 0/1 sums; None for sums of whole numbers.
+    label_bounds : (int, int), optional
+        For numbers: public interval that every label is in (clip the labels in the query).
+    keys : sequence of str, optional
+        The grouping columns of all tables, whose values are released as they are; all other columns are left out. None
+        takes every column that no other parameter names, and refuses tables in which one of them is determined by
+        the others, as an average that the query computed from labels is.
+    mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
+    table, rare, columns, bin_edges
+        As in `CuratedBags.from_frames`.
+    random_state : None, int or RandomState
+        Not None: simulated noise, not valid for release.
+    ledger : PrivacyLedger, optional
+
+    Returns
+    -------
+    CuratedBags
+
+    Raises
+    ------
+    TypeError
+        If a table is none, or not in memory.
+    ValueError
+        If keys or counts are refused by `CuratedBags.from_frames`, sums are no integers, ``label_bounds`` are
+        missing or no integers, or it is in doubt which columns are keys or whether
+        groups are subtotals of others. Messages do not depend on the sums, and
+        nothing is spent.
+
+    Notes
+    -----
+    (ε, δ)-label differential privacy, replace-one. A row is in one group of each of the k tables. Replacing its label
+    moves one sum of each by at most 1 for two classes (ℓ1 = k, ℓ2 = √k), two by at most 1 for several (2k, √(2k)), and
+    one by at most w = high − low for numbers (kw, √k·w). Sums are clipped to what their counts allow, which moves
+    no two of them apart. That labels were within their bounds, and every row in one group of every table, cannot be
+    seen in sums: it is an assumption.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skprivate.aggregate import release_frames
+    >>> by_age = pd.DataFrame({"age": ["old", "young"], "n": [300, 500], "bought": [200, 100]})
+    >>> by_site = pd.DataFrame({"site": ["a", "b"], "n": [350, 450], "bought": [120, 180]})
+    >>> bags = release_frames(
+    ...     [by_age, by_site], count="n", sums="bought", classes=(0, 1), epsilon=1.0, random_state=0
+    ... )
+    >>> round(bags.tables[0].noise_variance, 1)  # scale 2: two tables
+    7.8
+    """
+    check_label_privacy(epsilon, delta)
+    if epsilon is None:
+        raise ValueError(
+            "epsilon must be a positive number, got None: from_frames takes exact tables as they are."
+        )
+    found = SumColumns.of(sums, classes)
+    bounds = label_interval(label_bounds, found)
+    groups = read_group_tables(tables, count=count, others=found.names, table=table, rare=rare, keys=keys)
+    coding, codes, orders = code_group_tables(groups, columns, bin_edges)
+    if keys is None and columns is None:
+        _refuse_results(groups, codes, orders)
+    _refuse_subtotals(groups)
+    exact = np.concatenate(
+        [
+            np.stack([_integers(group, name)[order] for name in found.used], axis=1)
+            for group, order in zip(groups, orders, strict=True)
+        ]
+    )
+    return release_groups(
+        groups,
+        coding,
+        codes,
+        orders,
+        exact,
+        found,
+        bounds,
+        said="every row is in one group of each table, and every sum adds up "
+        + ("0/1 labels" if found.classes is not None else f"whole numbers from {bounds[0]} to {bounds[1]}"),
+        plan={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
+        door={"random_state": random_state, "ledger": ledger, "label": "release_frames"},
+    )
+
+
+def release_groups(
+    groups: Sequence[GroupTable],
+    coding: tuple[Column, ...],
+    codes: Sequence[CodeArray],
+    orders: Sequence[NDArray[np.intp]],
+    exact: Any,
+    sums: SumColumns,
+    bounds: tuple[int, int],
+    *,
+    said: str,
+    plan: Mapping[str, Any],
+    door: Mapping[str, Any],
+) -> CuratedBags:
+    """Noise on the integer sums of coded groups, all in one release.
+
+    Parameters
+    ----------
+    groups, coding, codes, orders
+        From `code_group_tables`.
+    exact : integer ndarray, shape (n_groups of all tables, n_outputs)
+        In the order of the codes.
+    sums : SumColumns
+    bounds : (int, int)
+        Of one label.
+    said : str
+        What is assumed of the rows and their labels.
+    plan : mapping
+        ``epsilon``, ``delta`` and ``mechanism``.
+    door : mapping
+        ``random_state``, ``ledger`` and ``label`` of `open_release`.
+    """
+    counts = np.concatenate([group.counts[order] for group, order in zip(groups, orders, strict=True)])
+    check_largest_sum(bounds, int(groups[0].counts.sum()))
+    moved = len(groups) * (1 if len(sums.used) == 1 else 2)
+    mechanism = TableSums(
+        counts[:, np.newaxis] * bounds[0],
+        counts[:, np.newaxis] * bounds[1],
+        len(sums.used),
+        plan_label_noise(LabelSensitivity(moved, bounds[1] - bounds[0]), exact.size, **plan),
+        assumptions=(
+            *(NUMBER_ASSUMPTIONS if sums.classes is None else ASSUMPTIONS),
+            f"the grouping columns {', '.join(repr(column.name) for column in coding)} are public",
+            said,
+        ),
+    )
+    with open_release(
+        epsilon=plan["epsilon"],
+        delta=plan["delta"],
+        unit="label",
+        adjacency="replace-one",
+        theorem=mechanism.theorem,
+        assumptions=mechanism.assumptions,
+        plan=mechanism.events,
+        **door,
+    ) as release:
+        noisy = mechanism.run(exact, release)
+    warn_of_absent(sums.classes, noisy, counts, mechanism.noise.variance)
+    return CuratedBags(
+        coding,
+        group_bags(groups, codes, orders, noisy, mechanism.noise.variance),
+        int(groups[0].counts.sum()),
+        sums.classes,
+        None,
+        None if sums.classes is not None else (float(bounds[0]), float(bounds[1])),
+        release.close(),
+    )
+
+
+def check_largest_sum(bounds: tuple[int, int], n_rows: int) -> None:
+    """Refuse label bounds, by the public number of rows, whose sums and noise would leave int64."""
+    if n_rows * max(abs(bounds[0]), abs(bounds[1])) > _LARGEST_SUM:
+        raise ValueError(f"label_bounds={bounds} times the number of rows exceeds 2⁶¹: use other units.")
+
+
+def group_bags(
+    groups: Sequence[GroupTable],
+    codes: Sequence[CodeArray],
+    orders: Sequence[NDArray[np.intp]],
+    sums: FloatArray,
+    noise_variance: float,
+) -> tuple[BagTable, ...]:
+    """Bag tables of the sums of all groups."""
+    ends = np.cumsum([group.counts.size for group in groups])[:-1]
+    return tuple(
+        BagTable(group.feature_set, key, group.counts[order], part, noise_variance)
+        for group, key, order, part in zip(groups, codes, orders, np.split(sums, ends), strict=True)
+    )
+
+
+def _refuse_results(
+    groups: Sequence[GroupTable], codes: Sequence[CodeArray], orders: Sequence[NDArray[np.intp]]
+) -> None:
+    """Refuse a column that may be a result of the query: with or without it the groups are the same.
+
+    True keys alone tell groups apart, so that whatever is in such a column, it is found, and the message is the same.
+    """
+    for group, key, order in zip(groups, codes, orders, strict=True):
+        known = key[~group.rest[order]]
+        others = [np.delete(known, j, axis=1) for j in range(known.shape[1])]
+        if len(others) > 1 and any(len(np.unique(other, axis=0)) == len(known) for other in others):
+            raise ValueError(
+                f"{group.title}: are all of {list(group.feature_set)} grouping columns? One of them is determined by "
+                "the others, as a result of the query is, an average say; it would be released as it is. Name the "
+                "grouping columns by keys=[…]: other columns are left out."
+            )
+
+
+def _refuse_subtotals(groups: Sequence[GroupTable]) -> None:
+    """Refuse GROUP BY ROLLUP and CUBE: their subtotals, with NULL for a key, count every row once more."""
+    for group in groups:
+        rows = [tuple(row) for row in zip(*(key.tolist() for key in group.keys), strict=True)]
+        for j, name in enumerate(group.feature_set):
+            inner: dict[tuple[Any, ...], int] = {}
+            outer: dict[tuple[Any, ...], int] = {}
+            for row, count, rest in zip(rows, group.counts.tolist(), group.rest.tolist(), strict=True):
+                if rest:
+                    continue
+                # NaN is how pandas writes NULL, and is no other NaN.
+                others = tuple(None if v is None or v != v else v for k, v in enumerate(row) if k != j)
+                found = outer if row[j] is None or row[j] != row[j] else inner
+                found[others] = found.get(others, 0) + count
+            both = inner.keys() & outer.keys()
+            if both and all(inner[others] == outer[others] for others in both):
+                raise ValueError(
+                    f"{group.title}: where {name!r} is NULL, counts are those of all its other groups together, as in "
+                    "ROLLUP and CUBE. A row must be in one group of each table: give each grouping as a table of its "
+                    f"own. If NULL is a value here, name it: COALESCE({name}, 'missing')."
+                )
+
+
+def label_interval(label_bounds: Any, sums: SumColumns) -> tuple[int, int]:
+    if sums.classes is not None:
+        if label_bounds is not None:
+            raise ValueError(
+                "label_bounds are for numbers; labels of classes are 0 or 1. Leave out one of the two."
+            )
+        return 0, 1
+    bounds = check_bounds(label_bounds)
+    if bounds is None or not all(isinstance(bound, Integral) for bound in bounds):
+        raise ValueError(
+            "label_bounds must be two integers that every label is between: they are what one label can move a sum by, "
+            f"and cannot be found in sums. Got {label_bounds!r}. For 0/1 labels pass classes."
+        )
+    return int(bounds[0]), int(bounds[1])
+
+
+def _integers(group: GroupTable, name: str) -> Any:
+    column = group.frame[name]
+    kind = column.dtype
+    whole = kind.is_integer() or (isinstance(kind, nw.Decimal) and getattr(kind, "scale", 1) == 0)
+    if not whole:
+        raise ValueError(
+            f"{group.title}: column {name!r} must be of an integer type, got {kind}. In the query: "
+            f"CAST(COALESCE(SUM(label), 0) AS BIGINT), of labels that are whole numbers (cents, not euros)."
+        )
+    return np.array([int(plain_entry(value) or 0) for value in column.to_list()], dtype=object)

@@ -1,0 +1,438 @@
+"""Curated bags of a table in a database, which groups and adds up; rows never leave it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate._validation import check_classes
+from skprivate.aggregate.sources._release_frames import (
+    check_largest_sum,
+    group_bags,
+    label_interval,
+    release_groups,
+)
+from skprivate.aggregate.tables._cells import resolve_feature_sets
+from skprivate.aggregate.tables._columns import BinnedColumn, default_bins, learn_columns
+from skprivate.aggregate.tables._curated_bags import ASSUMPTIONS, NUMBER_ASSUMPTIONS, CuratedBags, no_privacy
+from skprivate.aggregate.tables._group_tables import GroupTable, SumColumns, code_group_tables
+from skprivate.aggregate.tables._labels import NoiseName, check_label_privacy
+from skprivate.privacy import PrivacyLedger
+
+#: Types of columns in DuckDB that are cut into bins.
+_WHOLE = (
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+)
+_REALS = ("FLOAT", "DOUBLE", "REAL", "DECIMAL")
+#: Columns of one query that tells its sets apart: GROUPING_ID is a number of 64 bits.
+_MOST_KEYS = 60
+
+
+@dataclass(frozen=True)
+class Query:
+    """One SELECT that groups a table by several sets of columns.
+
+    Parameters
+    ----------
+    table : str
+        What stands after FROM.
+    keys : mapping from str to str
+        SQL of every grouping column.
+    value : str
+        SQL of what a row's label says.
+    sums : sequence of str
+        SQL of what is added up, integers, from that as ``value``.
+    sets : sequence of tuple of str
+        The grouping columns of each table.
+    """
+
+    table: str
+    keys: Mapping[str, str]
+    value: str
+    sums: Sequence[str]
+    sets: Sequence[tuple[str, ...]]
+
+    @property
+    def used(self) -> list[str]:
+        """Grouping columns of some set."""
+        return list(dict.fromkeys(name for one in self.sets for name in one))
+
+    def __str__(self) -> str:
+        # Own names: those of a table may be any, and its columns are looked up in it first.
+        key = {name: f"key{j}" for j, name in enumerate(self.used)}
+        coded = [*(f"{self.keys[name]} AS {key[name]}" for name in self.used), f"{self.value} AS value"]
+        keys = ", ".join(key.values())
+        sets = ", ".join("(" + ", ".join(key[name] for name in one) + ")" for one in self.sets)
+        totals = ", ".join(f"SUM({sql})" for sql in self.sums)
+        mark = f"GROUPING_ID({keys})" if len(self.sets) > 1 else "0"
+        return (
+            f"SELECT {mark}, {keys}, COUNT(*), {totals} FROM "
+            f"(SELECT {', '.join(coded)} FROM {self.table}) AS coded GROUP BY GROUPING SETS ({sets})"
+        )
+
+    def marks(self) -> dict[int, int]:
+        """Which set each GROUPING_ID belongs to: a bit of it is 1 where a column is not grouped by."""
+        used = self.used
+        return {
+            sum(1 << (len(used) - 1 - j) for j, name in enumerate(used) if name not in one): k
+            for k, one in enumerate(self.sets)
+        }
+
+
+def quoted(name: str) -> str:
+    """A name of a column as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: Any) -> str:
+    """A public value as SQL writes it; floats by their digits, which read back as the same."""
+    if isinstance(value, (bool, np.bool_)):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        return f"CAST('{float(value)!r}' AS DOUBLE)"
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def bin_key(name: str, edges: Sequence[float]) -> str:
+    """The lower edge of a number's bin, −∞ of the first; NULL for what is missing."""
+    number = f"CAST({quoted(name)} AS DOUBLE)"
+    lower = [-math.inf, *edges]
+    steps = "".join(
+        f" WHEN {number} < {literal(edge)} THEN {literal(low)}"
+        for low, edge in zip(lower, edges, strict=False)
+    )
+    return f"CASE WHEN {number} IS NULL OR isnan({number}) THEN NULL{steps} ELSE {literal(lower[-1])} END"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Messages of a database quote values."""
+    try:
+        yield
+    except (ValueError, TypeError):
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"the database refused the query ({type(error).__name__}): check the names of table and columns, and that "
+            "the label is of the type of classes, or a whole number within label_bounds."
+        ) from None
+
+
+@contextmanager
+def _snapshot(connection: Any) -> Iterator[None]:
+    """One transaction for all queries: rows that come in between would be in some tables only."""
+    with _quiet():
+        first, second = (connection.execute("SELECT txid_current()").fetchone() for _ in range(2))
+    if first == second:  # the caller's own transaction is one
+        yield
+        return
+    connection.execute("BEGIN TRANSACTION")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def bags_from_sql(
+    connection: Any,
+    table: str,
+    columns: Sequence[str] | None,
+    label: str,
+    feature_sets: Any = "pairs",
+    *,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    classes: Sequence[Any] | None = None,
+    label_bounds: tuple[int, int] | None = None,
+    categorical_features: Sequence[str] | None = None,
+    n_bins: int | None = None,
+    bin_edges: Mapping[str, Sequence[float]] | None = None,
+    mechanism: NoiseName = "auto",
+    random_state: Any = None,
+    ledger: PrivacyLedger | None = None,
+) -> CuratedBags:
+    """Group and add up in DuckDB, and release the sums with noise: `make_curated_bags` of a table of any size.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+    table : str
+        What may stand after FROM: a table, a view, ``read_parquet('folder/*.parquet')``.
+    columns : sequence of str or None
+        Public features. None: all columns but the label.
+    label : str
+        Column of the labels; private.
+    feature_sets : {"singles", "pairs"}, int, or iterable, default="pairs"
+        As in `make_curated_bags`.
+    epsilon : float or None, default=None
+        Privacy loss bound of the label of one row, for all tables together. None adds no noise.
+    delta : float, default=0.0
+        With ``delta > 0``, Gaussian noise may be used.
+    classes : sequence, optional
+        Public class labels; a label outside counts as none of them. None: whole numbers, with ``label_bounds``.
+    label_bounds : (int, int), optional
+        For numbers: public interval that they are clipped to; what is missing counts as 0.
+    categorical_features : sequence of str, optional
+        Numeric columns that are taken as they are; columns of other types always are.
+    n_bins : int, optional
+        As in `make_curated_bags`. A column that is cut is read once, alone: 8 bytes a row.
+    bin_edges : mapping from column name to increasing floats, optional
+    mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}, default="auto"
+    random_state : None, int or RandomState
+        Not None: simulated noise, not valid for release.
+    ledger : PrivacyLedger, optional
+
+    Returns
+    -------
+    CuratedBags
+        Those of `make_curated_bags` for classes; with the same ``random_state``, to the last bit.
+
+    Raises
+    ------
+    ValueError
+        If columns are not there, classes and label_bounds are both missing, or the database refuses a query. No
+        message quotes a value, and nothing is spent.
+
+    Notes
+    -----
+    (ε, δ)-label differential privacy, replace-one, as in `make_curated_bags`. The sums that the database adds up
+    are of integers, hence exact, and all come from one snapshot.
+
+    Examples
+    --------
+    >>> import duckdb  # doctest: +SKIP
+    >>> from skprivate.aggregate import bags_from_sql
+    >>> with duckdb.connect() as connection:  # doctest: +SKIP
+    ...     visits = "read_parquet('visits/*.parquet')"
+    ...     bags = bags_from_sql(connection, visits, ["age", "site"], "ill", classes=(0, 1), epsilon=1.0)
+    """
+    check_label_privacy(epsilon, delta)
+    known = None if classes is None else tuple(check_classes(classes))
+    sums = SumColumns(("label",) if known is None or len(known) == 2 else tuple(map(str, known)), known)
+    bounds = label_interval(label_bounds, sums)
+    with _snapshot(connection):
+        types = _types(connection, table)
+        names = _checked_names(types, columns, label)
+        _check_label_type(label, types[label], known)
+        n_rows = _count(connection, table)
+        if epsilon is not None:  # before the database converts what does not fit
+            check_largest_sum(bounds, n_rows)
+        n_cuts = default_bins(n_rows) if n_bins is None else n_bins
+        edges = _edges(connection, table, names, types, categorical_features, n_cuts, bin_edges)
+        keys = {name: bin_key(name, edges[name]) if name in edges else quoted(name) for name in names}
+        sets = _feature_sets(connection, table, names, keys, feature_sets)
+        added = _contributions(label, types[label], known, bounds)
+        groups: list[GroupTable] = []
+        totals: list[NDArray[Any]] = []
+        for some in _batches(sets):
+            query = Query(table, keys, *added, some)
+            with _quiet():
+                rows = connection.execute(str(query)).fetchall()
+            own_groups, own_totals = _groups(rows, query)
+            groups += own_groups
+            totals += own_totals
+    used = {name for one in sets for name in one}
+    coding, codes, orders = code_group_tables(
+        groups, None, {name: edges[name] for name in edges if name in used}
+    )
+    exact = np.concatenate([part[order] for part, order in zip(totals, orders, strict=True)])
+    if epsilon is None:
+        return CuratedBags(
+            coding,
+            group_bags(groups, codes, orders, exact.astype(np.float64), 0.0),
+            n_rows,
+            known,
+            None,
+            None if known is not None else (float(bounds[0]), float(bounds[1])),
+            no_privacy(NUMBER_ASSUMPTIONS if known is None else ASSUMPTIONS),
+        )
+    return release_groups(
+        groups,
+        coding,
+        codes,
+        orders,
+        exact,
+        sums,
+        bounds,
+        said="one row of the table holds one label; labels outside classes count as none, others are clipped",
+        plan={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
+        door={"random_state": random_state, "ledger": ledger, "label": "CuratedBags.from_sql"},
+    )
+
+
+def _types(connection: Any, table: str) -> dict[str, str]:
+    with _quiet():
+        found = connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()
+    return {str(row[0]): str(row[1]).upper() for row in found}
+
+
+def _checked_names(types: Mapping[str, str], columns: Sequence[str] | None, label: str) -> list[str]:
+    if isinstance(columns, str):
+        raise ValueError(f"columns must be a list of names, got the string {columns!r}.")
+    asked = [name for name in types if name != label] if columns is None else list(columns)
+    absent = [name for name in [*asked, label] if name not in types]
+    if absent:
+        raise ValueError(
+            f"the table has no column {', '.join(map(repr, absent))}; its columns are {list(types)}."
+        )
+    if label in asked or len(set(asked)) < len(asked) or not asked:
+        raise ValueError(
+            f"columns must be distinct features, at least one, without the label {label!r}; got {asked}."
+        )
+    return asked
+
+
+def _check_label_type(label: str, kind: str, classes: tuple[Any, ...] | None) -> None:
+    """Types are public. Where they differ, the database would convert labels one by one, and fail at somebody's."""
+    if classes is None:
+        fits, wanted = (
+            kind in _WHOLE,
+            "of an integer type, as of CAST(ROUND(100 * price) AS BIGINT) in a view",
+        )
+    elif all(isinstance(value, str) for value in classes):
+        fits, wanted = kind.startswith(("VARCHAR", "ENUM")), "text, as the classes are"
+    elif all(isinstance(value, (bool, np.bool_)) for value in classes):
+        fits, wanted = kind == "BOOLEAN", "BOOLEAN, as the classes are"
+    else:
+        numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in classes)
+        fits, wanted = numbers and kind.startswith((*_WHOLE, *_REALS)), "of one type with all classes"
+    if not fits:
+        raise ValueError(
+            f"the label {label!r} must be {wanted}; it is of type {kind}, classes is {classes!r}."
+        )
+
+
+def _count(connection: Any, table: str) -> int:
+    with _quiet():
+        n_rows = int(connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
+    if n_rows == 0:
+        raise ValueError("the table has no rows.")
+    return n_rows
+
+
+def _edges(
+    connection: Any,
+    table: str,
+    names: Sequence[str],
+    types: Mapping[str, str],
+    categorical_features: Iterable[str] | None,
+    n_bins: int,
+    bin_edges: Mapping[str, Sequence[float]] | None,
+) -> dict[str, tuple[float, ...]]:
+    """Edges of the columns that are cut: those given, and those that the column, read alone, asks for."""
+    given, apart = dict(bin_edges or {}), list(categorical_features or ())
+    unknown = sorted({*given, *apart} - set(names))
+    if unknown:
+        raise ValueError(f"bin_edges and categorical_features name columns that are no features: {unknown}.")
+    edges = {}
+    for name in names:
+        number = types[name].startswith((*_WHOLE, *_REALS))
+        if name not in given and (name in apart or not number):
+            continue
+        column: NDArray[Any] = np.zeros(0)
+        if name not in given:
+            with _quiet():
+                read = connection.execute(
+                    f"SELECT CAST({quoted(name)} AS DOUBLE) AS x FROM {table}"
+                ).fetchnumpy()["x"]
+            column = np.ma.filled(read.astype(np.float64), np.nan)
+        (learned,), _ = learn_columns(
+            [column],
+            [name],
+            categorical=[False],
+            n_bins=n_bins,
+            bin_edges={name: given[name]} if name in given else None,
+        )
+        assert isinstance(learned, BinnedColumn)
+        edges[name] = learned.edges
+    return edges
+
+
+def _feature_sets(
+    connection: Any, table: str, names: Sequence[str], keys: Mapping[str, str], feature_sets: Any
+) -> list[tuple[str, ...]]:
+    def count(asked: list[tuple[int, ...]]) -> list[NDArray[np.int64]]:
+        found = []
+        for (j,) in asked:
+            with _quiet():
+                rows = connection.execute(
+                    f"SELECT COUNT(*) FROM {table} GROUP BY {keys[names[j]]} ORDER BY {keys[names[j]]}"
+                ).fetchall()
+            found.append(np.array([row[0] for row in rows], dtype=np.int64))
+        return found
+
+    sets, _ = resolve_feature_sets(feature_sets, names, count)
+    return [tuple(names[j] for j in one) for one in sets]
+
+
+def _batches(sets: Sequence[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
+    """Sets in their order, as many together as one query can tell apart."""
+    batches: list[list[tuple[str, ...]]] = []
+    used: set[str] = set()
+    for one in sets:
+        if not batches or len(used | set(one)) > _MOST_KEYS:
+            batches.append([])
+            used = set()
+        batches[-1].append(one)
+        used |= set(one)
+    return batches
+
+
+def _contributions(
+    label: str, kind: str, classes: tuple[Any, ...] | None, bounds: tuple[int, int]
+) -> tuple[str, list[str]]:
+    """What a label says, a function of it alone, and the integers of one row from that.
+
+    A label has the number of one class or none, of the first that it equals: a collation, or a type that rounds, may
+    make it equal to several, and still it counts once. Or it is the clipped number itself.
+    """
+    name = quoted(label)
+    if classes is None:
+        low, high = bounds
+        clipped = f"LEAST(GREATEST({name}, {literal(low)}), {literal(high)})"
+        missing = literal(min(max(0, low), high))
+        return f"CAST(CASE WHEN {name} IS NULL THEN {missing} ELSE {clipped} END AS BIGINT)", ["value"]
+    written = [literal(one) for one in classes]
+    if kind == "FLOAT":  # in the precision of the label
+        written = [f"CAST({one} AS FLOAT)" for one in written]
+    # A list forms all comparisons for every row, so that one that fails does so whatever the labels are.
+    value = f"list_position([{', '.join(f'{name} = {one}' for one in written)}], TRUE)"
+    counted = range(1 if len(classes) == 2 else 0, len(classes))
+    return value, [f"CASE WHEN value = {j + 1} THEN 1 ELSE 0 END" for j in counted]
+
+
+def _groups(rows: Sequence[tuple[Any, ...]], query: Query) -> tuple[list[GroupTable], list[NDArray[Any]]]:
+    marks, used = query.marks(), query.used
+    parts: list[list[tuple[Any, ...]]] = [[] for _ in query.sets]
+    for row in rows:
+        parts[marks[int(row[0])]].append(row)
+    groups, totals = [], []
+    for one, part in zip(query.sets, parts, strict=True):
+        keys = [_keys([row[1 + used.index(name)] for row in part]) for name in one]
+        counts = np.array([row[1 + len(used)] for row in part], dtype=np.int64)
+        rest = np.zeros(len(part), dtype=bool)
+        groups.append(GroupTable(f"the groups of {list(one)}", one, keys, rest, counts, None))
+        totals.append(np.array([row[2 + len(used) :] for row in part], dtype=object))
+    return groups, totals
+
+
+def _keys(values: list[Any]) -> NDArray[Any]:
+    keys = np.empty(len(values), dtype=object)
+    keys[:] = values
+    return keys

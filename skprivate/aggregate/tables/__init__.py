@@ -1,0 +1,1 @@
+"""Tables: columns, cells, curated bags and their label sums."""

@@ -1,0 +1,374 @@
+"""Tables of any kind, in memory or in blocks, as columns and their codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate._validation import entries, frame_columns, is_frame, learn_columns, refuse_elsewhere
+from skprivate.aggregate.tables._columns import (
+    MOST_CELLS,
+    BinnedColumn,
+    CategoricalColumn,
+    CodeArray,
+    Column,
+    Interval,
+    Spread,
+    as_numbers,
+    checked_bins,
+    default_bins,
+    encode_known,
+    in_order,
+    is_numeric,
+    plain_values,
+)
+from skprivate.aggregate.tables._sums import Labelled
+from skprivate.partitions import OTHER_ROWS, Partitions, Roles, split_columns
+
+
+class Table(NamedTuple):
+    """A block of rows, column by column.
+
+    Attributes
+    ----------
+    size : range
+        As long as there are rows.
+    values : list of ndarray of shape (n_rows,)
+        Features as they came.
+    labels : ndarray of shape (n_rows,)
+    """
+
+    size: range
+    values: list[NDArray[Any]]
+    labels: NDArray[Any]
+
+
+def label_column(X: Any, y: Any, **roles: Any) -> Partitions:
+    """Rows in blocks, their column of labels (and others) taken out; see `split_columns`."""
+    if y is None:
+        raise ValueError("y must name the column of X that holds the labels, got None.")
+    return split_columns(X, y=y, **roles)
+
+
+def learn_names(estimator: Any, X: Any, y: Any, **roles: Any) -> Any:
+    """Let an estimator learn names and number of the features; returns one that knows nothing else, and may travel."""
+    return learn_columns(estimator, label_column(X, y, **roles).empty_block.X)[0]
+
+
+def table_blocks(
+    X: Any,
+    y: Any,
+    read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]],
+    read_labels: Callable[[Any], Any],
+) -> tuple[list[str], Partitions]:
+    """Names of the features, and rows in blocks as `Table`.
+
+    Parameters
+    ----------
+    X : Partitions, Dask array or DataFrame, pyarrow dataset
+    y : str or int
+        The column of the labels.
+    read : callable
+        From the features of a block to their names and columns.
+    read_labels : callable
+        From the labels of a block to checked ones.
+    """
+    rows = label_column(X, y)
+    names, _ = read_columns(rows.empty_block.X, tighten=False)
+    return names, rows.map(partial(_read_block, names=names, read=read, read_labels=read_labels))
+
+
+def _read_block(
+    block: Roles,
+    *,
+    names: list[str],
+    read: Callable[[Any], tuple[list[str], list[NDArray[Any]]]],
+    read_labels: Callable[[Any], Any],
+) -> Table:
+    labels = np.asarray(block.of["y"])
+    if labels.size == 0:  # types of nothing are anything
+        return Table(range(0), [np.zeros(0)] * len(names), labels)
+    found, values = read(block.X)
+    if found != names:
+        raise ValueError(
+            "blocks must all have the columns of the first one, in its order and by the same names."
+        )
+    return Table(range(labels.size), values, read_labels(labels))
+
+
+def read_columns(X: Any, *, tighten: bool = True) -> tuple[list[str], list[NDArray[Any]]]:
+    """Names and columns of a pandas, polars or pyarrow table, an array, or a list of rows.
+
+    Parameters
+    ----------
+    X : table, array or list
+    tighten : bool
+        Whether a column of objects that are all numbers becomes one of numbers: what is true of a block may not be
+        of others.
+
+    Returns
+    -------
+    names : list of str
+        "x0", "x1", … where X has none.
+    columns : list of ndarray of shape (n_samples,)
+        As `skprivate._validation._tables.entries` has them.
+    """
+    refuse_elsewhere(X)
+    if is_frame(X):
+        columns, names = frame_columns(X), getattr(X, "column_names", X.columns)
+    else:
+        array = entries(np.array(X, dtype=object) if isinstance(X, list | tuple) else np.asarray(X))
+        if array.ndim != 2:
+            raise ValueError(f"X must be two-dimensional, got shape {array.shape}. Reshape your data.")
+        columns, names = list(array.T), [f"x{j}" for j in range(array.shape[1])]
+    return list(map(str, names)), [_tightened(one) for one in columns] if tighten else columns
+
+
+def categorical_mask(
+    categorical_features: Any,
+    names: Sequence[str],
+    values: Sequence[NDArray[Any]],
+    bin_edges: Mapping[str, Any] | None = None,
+) -> list[bool]:
+    """Which columns are taken as they are."""
+    if isinstance(categorical_features, str):
+        if categorical_features == "all":
+            return [True] * len(names)
+        if categorical_features == "from_dtype":
+            edges = bin_edges or {}
+            return [name not in edges and not is_numeric(v) for name, v in zip(names, values, strict=True)]
+        raise ValueError(
+            f"categorical_features must be 'from_dtype', 'all' or a list of columns, got {categorical_features!r}."
+        )
+    chosen = np.asarray(list(categorical_features))
+    if chosen.dtype == bool:
+        if chosen.size != len(names):
+            raise ValueError(
+                f"categorical_features is a mask of length {chosen.size}, X has {len(names)} columns."
+            )
+        return [bool(flag) for flag in chosen]
+    mask = [False] * len(names)
+    for column in chosen.tolist():
+        if isinstance(column, str) and column in names:
+            mask[list(names).index(column)] = True
+        elif isinstance(column, int) and 0 <= column < len(names):
+            mask[column] = True
+        else:
+            raise ValueError(
+                f"categorical_features names column {column!r}; X has the columns {list(names)}."
+            )
+    return mask
+
+
+def _tightened(column: NDArray[Any]) -> NDArray[Any]:
+    """Floats, or integers that none is missing of, in place of objects that are just those."""
+    if column.dtype != object or not is_numeric(column):
+        return column
+    if any(isinstance(value, float) for value in column):
+        return column.astype(np.float64)
+    try:
+        return column if any(value is None for value in column) else column.astype(np.int64)
+    except OverflowError:
+        return column
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What is known of a column of some blocks: its distinct values, or how its numbers are spread; or neither."""
+
+    numeric: bool = True
+    floats: bool = False
+    values: dict[Any, None] | None = None
+    spread: Spread | None = None
+
+
+def learn_blocks(
+    rows: Partitions,
+    names: Sequence[str],
+    *,
+    categorical_features: Any,
+    n_bins: int | None,
+    bin_edges: Mapping[str, Sequence[float]] | None,
+    look_at_labels: Callable[[NDArray[Any]], Any],
+    labels_together: Callable[[list[Any]], Any],
+) -> tuple[tuple[Column, ...], int, Any]:
+    """The columns that `learn_columns` finds, from one pass over the rows, or a few more for numbers.
+
+    Parameters
+    ----------
+    rows : Partitions
+        Blocks are `Table`.
+    names : sequence of str
+    categorical_features, n_bins, bin_edges
+        As in `make_curated_bags`.
+    look_at_labels, labels_together : callable
+        What is to be known of labels: of one block, and of several.
+
+    Returns
+    -------
+    columns : tuple of Column
+    n_rows : int
+    labels : object
+        What `labels_together` made of all.
+    """
+    given = checked_bins(names, 2 if n_bins is None else n_bins, bin_edges)
+    most = max(MOST_CELLS, 8 * (n_bins or 0))
+    mask: list[bool | None] = [None] * len(names)
+    if not (isinstance(categorical_features, str) and categorical_features == "from_dtype"):
+        mask = list(categorical_mask(categorical_features, names, [], bin_edges))
+    look = partial(_look, names=names, given=tuple(given), most=most)
+    together = partial(_together, most=most)
+    parts, n_rows, labels = rows.gather(
+        partial(_look_at_all, look=partial(look, mask=mask), look_at_labels=look_at_labels),
+        partial(_all_together, together=together, labels_together=labels_together),
+    )
+    mask = [
+        bool(name not in given and not part.numeric) if known is None else known
+        for name, part, known in zip(names, parts, mask, strict=True)
+    ]
+    if any(part.spread is not None and taken for part, taken in zip(parts, mask, strict=True)):
+        # Numbers in some blocks, something else in others.
+        parts = rows.gather(partial(look, mask=mask), together)
+    cuts = {name: part.spread for name, part in zip(names, parts, strict=True) if part.spread is not None}
+    edges = given | _edges(rows, names, cuts, default_bins(n_rows) if n_bins is None else n_bins, most)
+    columns = tuple(
+        BinnedColumn(name, edges.get(name, ()))
+        if name in given or not taken
+        else CategoricalColumn(name, _categories(part))
+        for name, part, taken in zip(names, parts, mask, strict=True)
+    )
+    return columns, n_rows, labels
+
+
+def encode_blocks(
+    rows: Partitions, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
+) -> Partitions:
+    """Blocks that are `Table` as `Labelled`; ``targets`` is from labels to what is added up."""
+    return rows.map(partial(_encode, columns=columns, targets=targets))
+
+
+def gather_codes(rows: Partitions, columns: tuple[Column, ...]) -> list[CodeArray]:
+    """Codes of all columns, which are public, in the order of the rows; in as few bytes as they fit."""
+    dtypes = [np.min_scalar_type(max(column.n_codes - 1, 0)) for column in columns]
+    codes: list[CodeArray] = rows.gather(partial(_narrow_codes, dtypes=dtypes), _join_codes)
+    return codes
+
+
+def _encode(
+    block: Table, *, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
+) -> Labelled:
+    return Labelled(block.size, targets(block.labels), encode_known(block.values, columns))
+
+
+def _narrow_codes(block: Labelled, *, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
+    return [own.astype(dtype) for own, dtype in zip(block.codes, dtypes, strict=True)]
+
+
+def _join_codes(blocks: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
+    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+
+
+def _look_at_all(
+    block: Table,
+    *,
+    look: Callable[[Table], list[_Part]],
+    look_at_labels: Callable[[NDArray[Any]], Any],
+) -> tuple[list[_Part], int, Any]:
+    return look(block), len(block.size), look_at_labels(block.labels)
+
+
+def _all_together(
+    blocks: list[tuple[list[_Part], int, Any]],
+    *,
+    together: Callable[[list[list[_Part]]], list[_Part]],
+    labels_together: Callable[[list[Any]], Any],
+) -> tuple[list[_Part], int, Any]:
+    parts, sizes, labels = zip(*blocks, strict=True)
+    return together(list(parts)), sum(sizes), labels_together(list(labels))
+
+
+def _look(
+    block: Table, *, names: Sequence[str], given: tuple[str, ...], mask: Sequence[bool | None], most: int
+) -> list[_Part]:
+    if not block.size:
+        return [_Part()] * len(names)
+    parts = []
+    for name, values, taken in zip(names, block.values, mask, strict=True):
+        numeric = is_numeric(values)
+        part = _Part(numeric, values.dtype.kind == "f" or any(isinstance(value, float) for value in values))
+        if name in given:
+            pass
+        elif not numeric if taken is None else taken:
+            distinct = values if values.dtype == object else np.unique(values)
+            part = replace(part, values=dict.fromkeys(plain_values(distinct)))
+        else:
+            part = replace(part, spread=Spread.of(as_numbers(values, name)).at_most(most))
+        parts.append(part)
+    return parts
+
+
+def _together(blocks: list[list[_Part]], *, most: int) -> list[_Part]:
+    return [_one_column(parts, most) for parts in zip(*blocks, strict=True)]
+
+
+def _one_column(parts: Sequence[_Part], most: int) -> _Part:
+    values = [part.values for part in parts if part.values is not None]
+    spreads = [part.spread for part in parts if part.spread is not None]
+    return _Part(
+        all(part.numeric for part in parts),
+        any(part.floats for part in parts),
+        {value: None for one in values for value in one} if values else None,
+        Spread.together(spreads, most) if spreads else None,
+    )
+
+
+def _categories(part: _Part) -> tuple[Any, ...]:
+    values = list(part.values or {})
+    if part.numeric and part.floats:  # a whole column of numbers would be one of floats
+        values = [None if value is None else float(value) for value in values]
+    return tuple(in_order(dict.fromkeys(values)))
+
+
+def _edges(
+    rows: Partitions, names: Sequence[str], spreads: dict[str, Spread], n_bins: int, most: int
+) -> dict[str, tuple[float, ...]]:
+    """Edges of columns, after as many passes as it takes to see the wanted numbers themselves."""
+    edges: dict[str, tuple[float, ...]] = {}
+    spreads = dict(spreads)
+    while spreads:
+        again = {}
+        for name, spread in list(spreads.items()):
+            found = spread.edges(n_bins)
+            if isinstance(found, tuple):
+                edges[name] = found
+                del spreads[name]
+            else:
+                again[name] = found
+        if not again:
+            break
+        within = {names.index(name): spreads[name].cells(which) for name, which in again.items()}
+        form = partial(_look_closer, names=names, within=within, most=most)
+        finer = rows.gather(form, partial(_finer_together, most=most))
+        for (name, which), found in zip(again.items(), finer, strict=True):
+            if found.counts.sum() != spreads[name].counts[which].sum():
+                raise RuntimeError(OTHER_ROWS)
+            spreads[name] = spreads[name].refined(which, found)
+    return edges
+
+
+def _look_closer(
+    block: Table, *, names: Sequence[str], within: dict[int, Interval], most: int
+) -> list[Spread]:
+    return [
+        Spread.of(as_numbers(block.values[j], names[j]), interval).at_most(most)
+        for j, interval in within.items()
+    ]
+
+
+def _finer_together(blocks: list[list[Spread]], *, most: int) -> list[Spread]:
+    return [Spread.together(parts, most) for parts in zip(*blocks, strict=True)]

@@ -1,0 +1,342 @@
+"""Feature sets, their cells, and the bags of one set: counts and label sums by key.
+
+A feature set is a tuple of columns; its cells are the value combinations that occur. Rare cells are merged into one
+rest cell by their public counts. Nothing here sees a label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables._columns import UNKNOWN, CodeArray
+
+IntArray = NDArray[np.int64]
+#: Packed keys up to this range may be looked up in a dense array, beyond it by bisection.
+_DENSE_LOOKUP = 1 << 22
+_LARGEST_KEY = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class CellIndex:
+    """The cells of one feature set.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        Positions of the columns.
+    radices : tuple of int
+        Number of codes of each column.
+    keys : ndarray of int32, shape (n_cells, len(columns))
+        Column codes of each cell in increasing order; a last row of -1 is the rest cell.
+    """
+
+    columns: tuple[int, ...]
+    radices: tuple[int, ...]
+    keys: CodeArray
+
+    @property
+    def n_cells(self) -> int:
+        return int(self.keys.shape[0])
+
+    @property
+    def has_rest(self) -> bool:
+        return self.n_cells > 0 and bool(self.keys[-1, 0] == UNKNOWN)
+
+    def locate(self, codes: Sequence[CodeArray] | Mapping[int, CodeArray]) -> CodeArray:
+        """Cell of every row.
+
+        Parameters
+        ----------
+        codes : sequence or mapping of ndarray of int32
+            Codes of the columns, by position.
+
+        Returns
+        -------
+        ndarray of int32
+            A combination without a cell of its own is in the rest cell if there is one; -1 where there is none, and
+            where a column's value is unknown.
+        """
+        packed = pack_codes([codes[c] for c in self.columns], self.radices)
+        n_keys = self.n_cells - self.has_rest
+        known_keys = pack_codes(list(self.keys[:n_keys].T), self.radices)
+        other = n_keys if self.has_rest else UNKNOWN
+        span = math.prod(self.radices)
+        if _is_small(span, packed.size):
+            lookup = np.full(span + 1, other, dtype=np.int32)
+            lookup[known_keys] = np.arange(n_keys, dtype=np.int32)
+            lookup[span] = UNKNOWN
+            packed[packed < 0] = span
+            return lookup[packed]
+        place = np.minimum(np.searchsorted(known_keys, packed), max(n_keys - 1, 0))
+        hit = known_keys[place] == packed if n_keys else np.zeros(packed.shape, dtype=bool)
+        return np.where(packed < 0, UNKNOWN, np.where(hit, place, other)).astype(np.int32)
+
+
+class KeyCounts(NamedTuple):
+    """The value combinations of a feature set that occur, packed and increasing, and how many rows have each."""
+
+    keys: IntArray
+    counts: IntArray
+
+
+def count_keys(codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tuple[int, ...]) -> KeyCounts:
+    """Count the value combinations of a feature set."""
+    radices = tuple(n_codes[c] for c in columns)
+    packed = pack_codes([codes[c] for c in columns], radices)
+    span = math.prod(radices)
+    if _is_small(span, packed.size):
+        all_counts = np.bincount(packed, minlength=span)
+        keys = np.flatnonzero(all_counts)
+        return KeyCounts(keys, all_counts[keys].astype(np.int64, copy=False))
+    keys, counts = np.unique(packed, return_counts=True)
+    return KeyCounts(keys, counts.astype(np.int64, copy=False))
+
+
+def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
+    """Counts of all rows from those of blocks."""
+    keys, place = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
+    counts = np.zeros(keys.size, dtype=np.int64)
+    np.add.at(counts, place, np.concatenate([part.counts for part in parts]))
+    return KeyCounts(keys, counts)
+
+
+def make_cells(
+    found: KeyCounts, n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
+) -> tuple[CellIndex, IntArray, NDArray[np.int64]]:
+    """The cells of a feature set.
+
+    Parameters
+    ----------
+    found : KeyCounts
+    n_codes : sequence of int
+    columns : tuple of int
+    min_size : int
+        Cells of fewer rows are merged into the rest cell, and so are the smallest others until that one has
+        ``min_size`` rows as well.
+
+    Returns
+    -------
+    index : CellIndex
+        Without cells if all rows would be in the rest cell.
+    counts : ndarray of int64, shape (n_cells,)
+    cell_of_key : ndarray of int64, shape (n_keys,)
+        Of each combination that occurs.
+    """
+    radices = tuple(n_codes[c] for c in columns)
+    keep = _kept(found.counts, min_size)
+    n_kept = int(keep.sum())
+    cell_of_key = np.where(keep, np.cumsum(keep) - 1, n_kept)
+    unpacked = _unpack(found.keys, radices)
+    if keep.all():
+        return CellIndex(columns, radices, unpacked), found.counts, cell_of_key
+    if n_kept == 0:
+        nothing = np.empty((0, len(columns)), dtype=np.int32)
+        return CellIndex(columns, radices, nothing), np.empty(0, dtype=np.int64), cell_of_key
+    rest_key = np.full((1, len(columns)), UNKNOWN, dtype=np.int32)
+    merged = np.append(found.counts[keep], found.counts[~keep].sum())
+    index = CellIndex(columns, radices, np.concatenate([unpacked[keep], rest_key]))
+    return index, merged, cell_of_key
+
+
+def index_cells(
+    codes: Sequence[CodeArray], n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
+) -> tuple[CellIndex, CodeArray, IntArray]:
+    """The cells of a feature set, the cell of every row, and the rows of every cell."""
+    found = count_keys(codes, n_codes, columns)
+    index, counts, _ = make_cells(found, n_codes, columns, min_size=min_size)
+    return index, index.locate(codes), counts
+
+
+def resolve_feature_sets(
+    feature_sets: Any, names: Sequence[str], count: Callable[[list[tuple[int, ...]]], Sequence[IntArray]]
+) -> tuple[list[tuple[int, ...]], bool]:
+    """Feature sets as tuples of column positions.
+
+    Parameters
+    ----------
+    feature_sets : {"singles", "pairs"}, int, or iterable
+        "singles": every column; "pairs": every column and every pair; an int q: every column and q pairs, those with
+        the most values (the product of the effective numbers of values, exp of the entropy) among the pairs whose
+        average bag keeps ten rows, then the coarsest of the others; else the sets themselves, each a column or an
+        iterable of columns, by name or position.
+    names : sequence of str
+        Of the columns.
+    count : callable
+        From feature sets to the numbers of rows of each of their cells; asked for single columns if pairs are chosen.
+
+    Returns
+    -------
+    sets : list of tuple of int
+    given : bool
+        Whether the caller listed the sets, so that none may be left out.
+    """
+    singles: list[tuple[int, ...]] = [(j,) for j in range(len(names))]
+    if isinstance(feature_sets, str):
+        if feature_sets == "singles":
+            return singles, False
+        if feature_sets == "pairs":
+            return singles + list(combinations(range(len(names)), 2)), False
+        raise ValueError(
+            f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}."
+        )
+    if isinstance(feature_sets, (int, np.integer)) and not isinstance(feature_sets, bool):
+        return singles + _widest_pairs(int(feature_sets), len(names), count), False
+    if not isinstance(feature_sets, Iterable):
+        raise ValueError(
+            f"feature_sets must be 'singles', 'pairs', an int or a list of sets, got {feature_sets!r}."
+        )
+    sets = [_positions(one, names) for one in feature_sets]
+    if not sets:
+        raise ValueError("feature_sets is empty: give at least one set of columns.")
+    if len(set(sets)) < len(sets):
+        raise ValueError("feature_sets lists the same set of columns twice.")
+    return sets, True
+
+
+def _positions(one: Any, names: Sequence[str]) -> tuple[int, ...]:
+    members = [one] if isinstance(one, (str, int, np.integer)) else list(one)
+    positions = []
+    for member in members:
+        if isinstance(member, (int, np.integer)) and not isinstance(member, bool):
+            if not -len(names) <= member < len(names):
+                raise ValueError(f"feature_sets names column {member}, but X has {len(names)} columns.")
+            positions.append(int(member) % len(names))
+        elif member in names:
+            positions.append(list(names).index(str(member)))
+        else:
+            raise ValueError(f"feature_sets names column {member!r}, but X has the columns {list(names)}.")
+    if not positions or len(set(positions)) < len(positions):
+        raise ValueError(f"feature_sets must hold sets of distinct columns, got {one!r}.")
+    return tuple(sorted(positions))
+
+
+def _widest_pairs(
+    q: int, n_columns: int, count: Callable[[list[tuple[int, ...]]], Sequence[IntArray]]
+) -> list[tuple[int, ...]]:
+    every = list(combinations(range(n_columns), 2))
+    if q < 0 or q > len(every):
+        raise ValueError(f"feature_sets={q} pairs were asked for, but there are {len(every)}.")
+    if not every:
+        return []
+    counts = count([(j,) for j in range(n_columns)])
+    shares = [own[own > 0] / max(int(own.sum()), 1) for own in counts]
+    entropy = [float(-np.sum(share * np.log(share))) for share in shares]
+    limit = math.log(max(int(counts[0].sum()) / 10, 1))
+    width = {pair: entropy[pair[0]] + entropy[pair[1]] for pair in every}
+
+    def preference(pair: tuple[int, int]) -> tuple[bool, float, tuple[int, int]]:
+        fits = width[pair] <= limit
+        return (not fits, -width[pair] if fits else width[pair], pair)
+
+    return [*sorted(sorted(every, key=preference)[:q])]
+
+
+def _is_small(span: int, n_rows: int) -> bool:
+    """Whether an array of all combinations is soon filled, against looking each row's up; the result is the same."""
+    return span <= min(_DENSE_LOOKUP, max(1 << 14, 4 * n_rows))
+
+
+def _kept(counts: IntArray, min_size: int) -> NDArray[np.bool_]:
+    keep = counts >= min_size
+    missing = min_size - int(counts[~keep].sum())
+    if keep.all() or missing <= 0:
+        return keep
+    # The rest cell is itself too small: it takes the smallest kept cells until it is not.
+    for cell in np.argsort(np.where(keep, counts, np.iinfo(np.int64).max), kind="stable"):
+        if missing <= 0 or not keep[cell]:
+            break
+        keep[cell] = False
+        missing -= int(counts[cell])
+    return keep
+
+
+def pack_codes(codes: Sequence[CodeArray], radices: Sequence[int]) -> IntArray:
+    """One integer per row for its codes of several columns; `UNKNOWN` where one of them is."""
+    if math.prod(radices) >= _LARGEST_KEY:
+        raise ValueError(
+            f"a feature set with {radices} values per column has too many combinations to index."
+        )
+    packed = codes[0].astype(np.int64)
+    unknown = codes[0] < 0
+    for column_codes, radix in zip(codes[1:], radices[1:], strict=True):
+        packed *= radix
+        packed += column_codes
+        unknown = unknown | (column_codes < 0)
+    if unknown.any():
+        packed[unknown] = UNKNOWN
+    return packed
+
+
+def _unpack(packed: IntArray, radices: Sequence[int]) -> CodeArray:
+    columns = []
+    rest = packed
+    for radix in reversed(radices[1:]):
+        rest, code = np.divmod(rest, radix)
+        columns.append(code)
+    columns.append(rest)
+    return np.stack(columns[::-1], axis=1).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class BagTable:
+    """The bags of one feature set.
+
+    Parameters
+    ----------
+    feature_set : tuple of str
+        Names of the columns.
+    keys : ndarray of int32, shape (n_bags, len(feature_set))
+        Codes of the column values that the bag's rows share (their meaning is in `CuratedBags.columns`), in
+        increasing order. A last row of -1 is the bag of all rare combinations.
+    counts : ndarray of int64, shape (n_bags,)
+        Rows per bag; public.
+    label_sums : ndarray of float64, shape (n_bags, n_outputs)
+        Sum of the labels: of the positive class of two, per class of several, or of numbers.
+    noise_variance : float
+        Variance of the label-privacy noise in each sum.
+    """
+
+    feature_set: tuple[str, ...]
+    keys: CodeArray
+    counts: IntArray
+    label_sums: FloatArray
+    noise_variance: float = 0.0
+
+    @property
+    def n_bags(self) -> int:
+        return int(self.counts.size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, ready for JSON."""
+        return {
+            "feature_set": list(self.feature_set),
+            "keys": self.keys.tolist(),
+            "counts": self.counts.tolist(),
+            "label_sums": self.label_sums.tolist(),
+            "noise_variance": self.noise_variance,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> BagTable:
+        """Inverse of `to_dict`, with checks of the shapes."""
+        name = tuple(str(column) for column in plain["feature_set"])
+        counts = np.asarray(plain["counts"], dtype=np.int64).reshape(-1)
+        keys = np.asarray(plain["keys"], dtype=np.int32).reshape(counts.size, -1)
+        sums = np.asarray(plain["label_sums"], dtype=np.float64)
+        sums = sums[:, np.newaxis] if sums.ndim == 1 else sums
+        if keys.shape[1] != len(name) or sums.shape[0] != counts.size:
+            raise ValueError(
+                f"bag table {name}: keys {keys.shape}, counts {counts.shape} and label_sums {sums.shape} do not fit "
+                "together."
+            )
+        if not np.all(np.isfinite(sums)):
+            raise ValueError(f"bag table {name}: label_sums must be finite.")
+        return cls(name, keys, counts, sums, float(plain.get("noise_variance", 0.0)))

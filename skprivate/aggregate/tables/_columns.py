@@ -1,0 +1,402 @@
+"""Columns of any type as dense integer codes, by public rules only.
+
+Features are public in the aggregated-label model, so categories and bucket edges may be read off the features. Labels
+are never looked at.
+
+What is found from it is exact: cells that hold a wanted number are looked at again, in one more pass over the rows.
+Numbers are ordered as unsigned integers, their keys; a cell of width w is 2ʷ keys. The width is the least that leaves
+so many cells as may be held, a function of the numbers alone: any blocks, put together in any order, give the same.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate._validation import entries
+
+#: Cells of a column that are held at a time.
+MOST_CELLS = 1 << 16
+_SIGN = np.uint64(1 << 63)
+
+KeyArray = NDArray[np.uint64]
+Interval = tuple[KeyArray, KeyArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How numbers are spread.
+
+    Parameters
+    ----------
+    keys : ndarray of uint64, shape (n_cells,)
+        Lowest key of each cell, increasing.
+    counts : ndarray of int64, shape (n_cells,)
+    widths : ndarray of uint8, shape (n_cells,)
+        Logarithm of the number of keys of each cell to base 2; 0 is a single number.
+    """
+
+    keys: KeyArray
+    counts: NDArray[np.int64]
+    widths: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, numbers: NDArray[np.float64], within: Interval | None = None) -> Spread:
+        """Of the finite ones of some numbers, of all or of those in ``within``: first and last keys of intervals."""
+        # -0.0 is 0.0.
+        bits = (numbers[np.isfinite(numbers)] + 0.0).view(np.uint64)
+        keys = np.where(bits & _SIGN, ~bits, bits | _SIGN)
+        if within is not None:
+            place = np.searchsorted(within[0], keys, side="right") - 1
+            keys = keys[(place >= 0) & (keys <= within[1][place])]
+        keys, counts = np.unique(keys, return_counts=True)
+        return cls(keys, counts.astype(np.int64), np.zeros(keys.size, dtype=np.uint8))
+
+    def at_most(self, most: int) -> Spread:
+        """The same in no more than so many cells, all of one width; that of its cells is one width already."""
+        keys, counts = self.keys, self.counts
+        width = int(self.widths.max(initial=0))
+        if keys.size > most:
+            # Neighbours are in one cell if they differ in its lowest bits only: so many of them may differ in others.
+            apart = keys[1:] ^ keys[:-1]
+            width = int(np.partition(apart, apart.size - most)[apart.size - most]).bit_length()
+            keys, counts = _merged(keys, counts, width)
+        return Spread(keys, counts, np.full(keys.size, width, dtype=np.uint8))
+
+    @staticmethod
+    def together(parts: Sequence[Spread], most: int) -> Spread:
+        """Of the numbers of all parts."""
+        width = max(int(part.widths.max(initial=0)) for part in parts)
+        keys = np.concatenate([part.keys for part in parts])
+        order = np.argsort(keys, kind="stable")
+        counts = np.concatenate([part.counts for part in parts])[order]
+        keys, counts = _merged(keys[order], counts, width)
+        return Spread(keys, counts, np.full(keys.size, width, dtype=np.uint8)).at_most(most)
+
+    def cells(self, which: NDArray[np.bool_]) -> Interval:
+        """First and last keys of some cells."""
+        first = self.keys[which]
+        return first, first | ((np.uint64(1) << self.widths[which].astype(np.uint64)) - np.uint64(1))
+
+    def refined(self, which: NDArray[np.bool_], finer: Spread) -> Spread:
+        """With what was found in some cells in their place."""
+        joined = [
+            np.concatenate([old[~which], new])
+            for old, new in (
+                (self.keys, finer.keys),
+                (self.counts, finer.counts),
+                (self.widths, finer.widths),
+            )
+        ]
+        order = np.argsort(joined[0], kind="stable")
+        return Spread(*(one[order] for one in joined))
+
+    def edges(self, n_bins: int) -> tuple[float, ...] | NDArray[np.bool_]:
+        """Where to cut the numbers into about ``n_bins`` bins, or the cells to look at again first.
+
+        Distinct numbers are cut between each other if there are at most ``n_bins``. Else each number that at least one
+        in ``n_bins`` rows has is a bin of its own, and the others are cut at their quantiles.
+        """
+        n = self.keys.size
+        if n <= 1 and not self.widths.any():
+            return ()
+        if n <= n_bins and not self.widths.any():
+            distinct = _numbers(self.keys)
+            # Halving first keeps the midpoint of two huge numbers finite. That of neighbours may be the lower one.
+            middle = distinct[1:] / 2 + distinct[:-1] / 2
+            return tuple(np.where(middle > distinct[:-1], middle, distinct[1:]).tolist())
+        # A number of many rows is a bin of its own: quantiles alone put a column that is mostly zero into one bin.
+        heavy: NDArray[np.bool_] = self.counts * n_bins >= self.counts.sum()
+        unclear: NDArray[np.bool_] = heavy & (self.widths > 0)
+        if unclear.any():
+            return unclear
+        wanted = heavy.copy()
+        wanted[1:] |= heavy[:-1]
+        others = np.cumsum(np.where(heavy, 0, self.counts))
+        if others[-1]:
+            n_cuts = max(n_bins - int(heavy.sum()), n_bins // 2)
+            ranks = np.floor((others[-1] - 1) * np.linspace(0, 1, n_cuts + 1)[1:-1]).astype(np.int64)
+            wanted[np.searchsorted(others, ranks, side="right")] = True
+        unclear = wanted & (self.widths > 0)
+        if unclear.any():
+            return unclear
+        # An edge at the least number would leave the first bin empty.
+        wanted[0] = False
+        return tuple(_numbers(self.keys[wanted]).tolist())
+
+
+def _merged(keys: KeyArray, counts: NDArray[np.int64], width: int) -> tuple[KeyArray, NDArray[np.int64]]:
+    """Cells of one width from sorted keys."""
+    if keys.size == 0:
+        return keys, counts
+    coarse = keys & ~((np.uint64(1) << np.uint64(width)) - np.uint64(1))
+    first = np.flatnonzero(np.append(True, coarse[1:] != coarse[:-1]))
+    return coarse[first], np.add.reduceat(counts, first)
+
+
+def _numbers(keys: KeyArray) -> NDArray[np.float64]:
+    return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float64)
+
+
+CodeArray = NDArray[np.int32]
+#: Code of a value that was not there when the column was learned.
+UNKNOWN = -1
+
+_EXACT_TYPES = (str, bool, int, float, type(None))
+
+
+@dataclass(frozen=True)
+class CategoricalColumn:
+    """A column whose values are taken as they are.
+
+    Parameters
+    ----------
+    name : str
+    categories : tuple
+        Distinct values in code order; ``None`` stands for a missing value.
+    """
+
+    name: str
+    categories: tuple[Any, ...]
+
+    @property
+    def n_codes(self) -> int:
+        return len(self.categories)
+
+    def encode(self, values: NDArray[Any]) -> CodeArray:
+        """Codes of ``values``; -1 where a value is unknown."""
+        if values.dtype.kind in "biuf" and not any(isinstance(c, str) for c in self.categories):
+            return self._encode_numbers(values)
+        index = {category: code for code, category in enumerate(self.categories)}
+        plain = plain_values(values)
+        return np.fromiter((index.get(value, UNKNOWN) for value in plain), np.int32, len(plain))
+
+    def _encode_numbers(self, values: NDArray[Any]) -> CodeArray:
+        known = np.array([c for c in self.categories if c is not None])
+        own_codes = np.array([i for i, c in enumerate(self.categories) if c is not None], dtype=np.int32)
+        missing = self.categories.index(None) if None in self.categories else UNKNOWN
+        # Integers may be beyond what floats tell apart.
+        if values.dtype.kind not in "iu" or known.dtype.kind not in "iu":
+            known, values = known.astype(np.float64), values.astype(np.float64)
+        if not known.size:
+            return np.where(np.isnan(values), missing, UNKNOWN).astype(np.int32)
+        order = np.argsort(known)
+        place = np.minimum(np.searchsorted(known[order], values), known.size - 1)
+        hit = order[place]
+        codes = np.where(known[hit] == values, own_codes[hit], UNKNOWN)
+        return np.where(np.isnan(values), missing, codes).astype(np.int32)
+
+    def label_of(self, code: int) -> str:
+        """Readable value of a code."""
+        return "missing" if self.categories[code] is None else str(self.categories[code])
+
+
+@dataclass(frozen=True)
+class BinnedColumn:
+    """A numeric column cut at public edges: code i holds ``edges[i-1] <= value < edges[i]``.
+
+    Parameters
+    ----------
+    name : str
+    edges : tuple of float
+        Increasing. The last code, ``len(edges) + 1``, holds missing values.
+    """
+
+    name: str
+    edges: tuple[float, ...]
+
+    @property
+    def n_codes(self) -> int:
+        return len(self.edges) + 2
+
+    def encode(self, values: NDArray[Any]) -> CodeArray:
+        """Codes of ``values``; every number has one."""
+        numbers = np.asarray(values, dtype=np.float64)
+        codes = np.searchsorted(np.array(self.edges, dtype=np.float64), numbers, side="right")
+        return np.where(np.isnan(numbers), len(self.edges) + 1, codes).astype(np.int32)
+
+    def label_of(self, code: int) -> str:
+        """Readable interval of a code."""
+        if code == len(self.edges) + 1:
+            return "missing"
+        low = f"{self.edges[code - 1]:.4g}" if code else "-inf"
+        high = f"{self.edges[code]:.4g}" if code < len(self.edges) else "inf"
+        return f"[{low}, {high})"
+
+
+Column = CategoricalColumn | BinnedColumn
+
+
+def default_bins(n_samples: int) -> int:
+    """Buckets per numeric column: the cube root of the number of rows, between 2 and 16."""
+    return int(np.clip(round(n_samples ** (1 / 3)), 2, 16))
+
+
+def learn_columns(
+    values: Sequence[NDArray[Any]],
+    names: Sequence[str],
+    *,
+    categorical: Sequence[bool],
+    n_bins: int,
+    bin_edges: Mapping[str, Sequence[float]] | None = None,
+) -> tuple[tuple[Column, ...], list[CodeArray]]:
+    """Learn the codes of every column and encode it.
+
+    Parameters
+    ----------
+    values : sequence of ndarray of shape (n_samples,)
+    names : sequence of str
+    categorical : sequence of bool
+        Whether each column is taken as it is. Other columns must be numeric; they are cut at the ``bin_edges`` given
+        for their name, else between their distinct values if there are at most ``n_bins``. Else each value that at
+        least one in ``n_bins`` rows has is a bucket of its own, and the others are cut at their quantiles.
+    n_bins : int
+        About as many buckets; up to two and a half times as many where frequent values cut others apart.
+    bin_edges : mapping from str to increasing floats, optional
+
+    Returns
+    -------
+    columns : tuple of Column
+    codes : list of ndarray of int32
+    """
+    given = checked_bins(names, n_bins, bin_edges)
+    columns: list[Column] = []
+    codes: list[CodeArray] = []
+    for column_values, name, is_categorical in zip(values, names, categorical, strict=True):
+        column: Column
+        if name in given:
+            column = BinnedColumn(name, given[name])
+            codes.append(column.encode(as_numbers(column_values, name)))
+        elif is_categorical:
+            column, column_codes = _learn_categories(column_values, name)
+            codes.append(column_codes)
+        else:
+            numbers = as_numbers(column_values, name)
+            column = BinnedColumn(name, _all_edges(numbers, n_bins))
+            codes.append(column.encode(numbers))
+        columns.append(column)
+    return tuple(columns), codes
+
+
+def checked_bins(
+    names: Sequence[str], n_bins: Any, bin_edges: Mapping[str, Sequence[float]] | None
+) -> dict[str, tuple[float, ...]]:
+    """Edges that were given, by column; refuses those of no column, and less than two bins."""
+    if not isinstance(n_bins, (int, np.integer)) or isinstance(n_bins, bool) or n_bins < 2:
+        raise ValueError(f"n_bins must be an int of at least 2, got {n_bins!r}.")
+    given = dict(bin_edges or {})
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise ValueError(
+            f"bin_edges names columns that X does not have: {unknown}; columns are {list(names)}."
+        )
+    return {name: _checked_edges(edges, name) for name, edges in given.items()}
+
+
+def encode_columns(values: Sequence[NDArray[Any]], columns: Sequence[Column]) -> list[CodeArray]:
+    """Encode columns with codes learned before."""
+    return [
+        column.encode(as_numbers(v, column.name) if isinstance(column, BinnedColumn) else v)
+        for v, column in zip(values, columns, strict=True)
+    ]
+
+
+def encode_known(values: Sequence[NDArray[Any]], columns: Sequence[Column]) -> list[CodeArray]:
+    """Encode columns with codes learned before, all of whose values must be known."""
+    codes = encode_columns(values, columns)
+    for column, own in zip(columns, codes, strict=True):
+        if np.any(own < 0):
+            raise ValueError(
+                f"column {column.name!r} of X has values that were not among the categories that it was read for at "
+                f"first, in {int(np.sum(own < 0))} rows."
+            )
+    return codes
+
+
+def column_to_dict(column: Column) -> dict[str, Any]:
+    """Plain form of a column for JSON."""
+    if isinstance(column, BinnedColumn):
+        return {"name": column.name, "edges": list(column.edges)}
+    return {"name": column.name, "categories": list(column.categories)}
+
+
+def column_from_dict(plain: Mapping[str, Any]) -> Column:
+    """Inverse of `column_to_dict`."""
+    if "edges" in plain:
+        return BinnedColumn(plain["name"], tuple(float(edge) for edge in plain["edges"]))
+    return CategoricalColumn(plain["name"], tuple(plain["categories"]))
+
+
+def is_numeric(values: NDArray[Any]) -> bool:
+    """Whether a column holds numbers (booleans count as categories)."""
+    if values.dtype.kind in "iuf":
+        return True
+    if values.dtype.kind != "O":
+        return False
+    return all(
+        value is None or (isinstance(value, (int, float, np.number)) and not isinstance(value, bool))
+        for value in values
+    )
+
+
+def _learn_categories(values: NDArray[Any], name: str) -> tuple[CategoricalColumn, CodeArray]:
+    if values.dtype.kind in "biu":
+        found, inverse = np.unique(values, return_inverse=True)
+        return CategoricalColumn(name, tuple(found.tolist())), inverse.astype(np.int32)
+    plain = plain_values(values)
+    index: dict[Any, int] = {}
+    first_codes = np.fromiter((index.setdefault(value, len(index)) for value in plain), np.int32, len(plain))
+    ordered = in_order(index)
+    rank = np.empty(len(index), dtype=np.int32)
+    for code, value in enumerate(ordered):
+        rank[index[value]] = code
+    return CategoricalColumn(name, tuple(ordered)), rank[first_codes]
+
+
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Categories in an order that does not depend on rows; several types sort by type first, missing goes last."""
+    return sorted(values, key=lambda v: (v is None, isinstance(v, str), v if v is not None else 0))
+
+
+def plain_values(values: NDArray[Any]) -> list[Any]:
+    """Hashable Python values; every kind of missing value becomes None, anything exotic its repr."""
+    if values.dtype.kind == "f":
+        return [None if value != value else value for value in values.tolist()]
+    return [value if isinstance(value, _EXACT_TYPES) else _text(value) for value in entries(values).tolist()]
+
+
+def _text(value: Any) -> str:
+    """An exotic value as text; a date is the midnight that it begins at, as in SQL."""
+    if type(value) is datetime.date:
+        value = datetime.datetime(value.year, value.month, value.day)
+    return repr(value)
+
+
+def as_numbers(values: NDArray[Any], name: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(
+            [np.nan if v is None else v for v in values] if values.dtype == object else values, float
+        )
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"column {name!r} was to be cut into bins but holds values that are not numbers; declare it in "
+            "categorical_features."
+        ) from None
+
+
+def _checked_edges(edges: Sequence[float], name: str) -> tuple[float, ...]:
+    array = np.asarray(edges, dtype=np.float64)
+    if array.ndim != 1 or not np.all(np.isfinite(array)) or np.any(np.diff(array) <= 0):
+        raise ValueError(f"bin_edges[{name!r}] must be finite and increasing, got {edges!r}.")
+    return tuple(array.tolist())
+
+
+def _all_edges(numbers: NDArray[np.float64], n_bins: int) -> tuple[float, ...]:
+    edges = Spread.of(numbers).edges(n_bins)
+    assert isinstance(edges, tuple)  # where all numbers are held, none has to be looked at again
+    return edges

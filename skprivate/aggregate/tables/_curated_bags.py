@@ -1,0 +1,526 @@
+"""Curated bags (Algorithms 1 and 2): rows grouped by feature values, labels known as sums per bag."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from skprivate._validation import PUBLIC_LABELS
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables._cells import BagTable
+from skprivate.aggregate.tables._columns import (
+    UNKNOWN,
+    BinnedColumn,
+    Column,
+    column_from_dict,
+    column_to_dict,
+)
+from skprivate.aggregate.tables._group_tables import (
+    GroupTable,
+    SumColumns,
+    code_group_tables,
+    join_names,
+    read_group_tables,
+)
+from skprivate.aggregate.tables._labels import check_bounds
+from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, Versioned
+
+BACKENDS = ("pandas", "polars", "pyarrow")
+#: Columns of a long frame, besides keys and sums.
+TABLE, RARE, COUNT, SUM, NOISE = "table", "rare", "count", "label_sum", "noise_variance"
+#: Sums of the same labels in another order differ by rounding only.
+_ROUNDING = 1e-9
+
+
+def frames_to_tables(
+    tables: Any,
+    sums: SumColumns,
+    *,
+    count: str,
+    noise_variance: Any,
+    table: str | None,
+    rare: str | None,
+    columns: Sequence[Column] | None,
+    bin_edges: Mapping[str, Sequence[float]] | None,
+) -> tuple[tuple[Column, ...], tuple[BagTable, ...]]:
+    """Columns and bag tables; see `CuratedBags.from_frames`."""
+    others = [*sums.names, *([noise_variance] if isinstance(noise_variance, str) else [])]
+    groups = read_group_tables(tables, count=count, others=others, table=table, rare=rare)
+    coding, keys, orders = code_group_tables(groups, columns, bin_edges)
+    noise = _noise_of(noise_variance, groups)
+    found = []
+    for group, key, order, own in zip(groups, keys, orders, noise, strict=True):
+        values = {name: _sums(group, name)[order] for name in sums.names}
+        counts = group.counts[order]
+        if own == 0.0 and sums.classes is not None:
+            _check_class_counts(group, values, counts[:, np.newaxis], sums)
+        kept = np.stack([values[name] for name in sums.used], axis=1)
+        found.append(BagTable(group.feature_set, key, counts, kept, own))
+    _check_totals(groups, found, sums)
+    return coding, tuple(found)
+
+
+def tables_to_frame(
+    columns: Sequence[Column], tables: Sequence[BagTable], classes: tuple[Any, ...] | None, backend: Any
+) -> Any:
+    """One long frame of all bags; see `CuratedBags.to_frame`."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}.")
+    sums = sum_names(tables[0].label_sums.shape[1], classes)
+    used = [column for column in columns if any(column.name in table.feature_set for table in tables)]
+    names = [TABLE, *(column.name for column in used), RARE, COUNT, *sums, NOISE]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"to_frame writes columns {', '.join(map(repr, twice))} of its own, and X or classes have such names too: "
+            "rename those, or use to_dict()."
+        )
+    data: dict[str, list[Any]] = {name: [] for name in names}
+    for table in tables:
+        rest = table.keys[:, 0] == UNKNOWN
+        data[TABLE] += [join_names(table.feature_set)] * table.n_bags
+        for column in used:
+            if column.name in table.feature_set:
+                codes = table.keys[:, table.feature_set.index(column.name)].tolist()
+                data[column.name] += [None if code == UNKNOWN else _key(column, code) for code in codes]
+            else:
+                data[column.name] += [None] * table.n_bags
+        data[RARE] += rest.tolist()
+        data[COUNT] += table.counts.tolist()
+        for name, values in zip(sums, table.label_sums.T, strict=True):
+            data[name] += values.tolist()
+        data[NOISE] += [float(table.noise_variance)] * table.n_bags
+    schema = {TABLE: nw.String(), RARE: nw.Boolean(), COUNT: nw.Int64(), NOISE: nw.Float64()}
+    schema |= {name: nw.Float64() for name in sums}
+    schema |= {column.name: _key_type(column) for column in used}
+    if backend == "pandas":
+        # Its integers know no missing value: keys stay what they are.
+        keys = {column.name for column in used}
+        arrays = {name: _as_objects(data[name]) if name in keys else np.array(data[name]) for name in names}
+        arrays[TABLE] = _as_objects(data[TABLE])
+        return nw.from_dict(arrays, backend=backend).to_native()
+    return nw.from_dict(data, schema={name: schema[name] for name in names}, backend=backend).to_native()
+
+
+def sum_names(n_outputs: int, classes: tuple[Any, ...] | None) -> list[str]:
+    """Names of the columns of sums in a long frame: one, or one for each of several classes."""
+    return [SUM] if n_outputs == 1 or classes is None else [f"{SUM}_{label}" for label in classes]
+
+
+def _key(column: Column, code: int) -> Any:
+    """A value that has the code: the category, or the lower end of the bin."""
+    if not isinstance(column, BinnedColumn):
+        return column.categories[code]
+    if code == len(column.edges) + 1:
+        return None
+    return column.edges[code - 1] if code else -math.inf
+
+
+def _key_type(column: Column) -> Any:
+    if isinstance(column, BinnedColumn):
+        return nw.Float64()
+    types = {type(value) for value in column.categories if value is not None}
+    for plain, kind in ((str, nw.String()), (bool, nw.Boolean()), (int, nw.Int64()), (float, nw.Float64())):
+        if types <= {plain} and not (
+            plain is int and any(abs(v) >= 2**63 for v in column.categories if v is not None)
+        ):
+            return kind
+    raise ValueError(
+        f"column {column.name!r} holds values that one column of a frame cannot hold "
+        f"({', '.join(sorted(kind.__name__ for kind in types))}): use to_dict()."
+    )
+
+
+def _as_objects(values: Sequence[Any]) -> Any:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _noise_of(said: Any, groups: Sequence[GroupTable]) -> list[float]:
+    if isinstance(said, str):
+        each = []
+        for group in groups:
+            distinct = set(group.frame[said].to_list())
+            if len(distinct) != 1:
+                raise ValueError(
+                    f"{group.title}: column {said!r} must hold one noise variance per table, got {len(distinct)}."
+                )
+            each.append(distinct.pop())
+    elif np.ndim(said) == 0:
+        each = [said] * len(groups)
+    else:
+        each = list(said)
+        if len(each) != len(groups):
+            raise ValueError(f"noise_variance has {len(each)} numbers for {len(groups)} tables.")
+    try:
+        numbers = [float(one) for one in each]
+    except (TypeError, ValueError):
+        numbers = [math.nan]
+    if not all(0 <= number < math.inf for number in numbers):
+        raise ValueError(
+            "noise_variance must be the variance of the noise in each sum, finite and at least 0 (2b² of Laplace noise "
+            f"of scale b, σ² of Gaussian noise, 0 of exact sums), got {said!r}."
+        )
+    return numbers
+
+
+def _sums(group: GroupTable, name: str) -> FloatArray:
+    values = group.frame[name].to_numpy()
+    try:
+        numbers = np.asarray([np.nan if v is None else float(v) for v in values.tolist()], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{group.title}: column {name!r} must hold numbers, the sums of labels.") from None
+    if not np.all(np.isfinite(numbers)):
+        raise ValueError(
+            f"{group.title}: column {name!r} is NULL, NaN or infinite for {int(np.sum(~np.isfinite(numbers)))} groups "
+            "with rows. SUM is NULL where all labels are: keep rows with a label only, in counts and sums alike."
+        )
+    return numbers
+
+
+def _check_class_counts(group: GroupTable, values: Any, counts: Any, sums: SumColumns) -> None:
+    found = np.stack([values[name] for name in sums.names], axis=1)
+    advice = "Exact sums of 0/1 labels do; for noisy ones state noise_variance=, for numbers leave classes at None."
+    if np.any(found < 0) or np.any(found > counts) or np.any(found != np.floor(found)):
+        raise ValueError(
+            f"{group.title}: {_said(sums.names)} must hold whole numbers between 0 and the group's count. {advice}"
+        )
+    if len(sums.names) > 1 and np.any(found.sum(axis=1) != counts[:, 0]):
+        raise ValueError(f"{group.title}: {_said(sums.names)} must add up to the group's count. {advice}")
+
+
+def _check_totals(groups: Sequence[GroupTable], tables: Sequence[BagTable], sums: SumColumns) -> None:
+    exact = [(group, table) for group, table in zip(groups, tables, strict=True) if not table.noise_variance]
+    totals = np.array([table.label_sums.sum(axis=0) for _, table in exact])
+    scale = np.array([np.abs(table.label_sums).sum() for _, table in exact])
+    if totals.size and np.any(np.ptp(totals, axis=0) > _ROUNDING * scale.max()):
+        raise ValueError(
+            f"{' and '.join(group.title for group, _ in exact)}: {_said(sums.used)} add up to different totals, though "
+            "the tables group the same rows. For noisy sums state noise_variance=."
+        )
+
+
+def _said(names: Sequence[str]) -> str:
+    return f"column {names[0]!r}" if len(names) == 1 else f"columns {', '.join(map(repr, names))}"
+
+
+NO_PRIVACY = "labels are released in aggregates without noise"
+THEOREM = (
+    "Chen, Fu, Karbasi and Mirrokni (2023), Algorithms 1 and 2, with noise on the label sums; fitting is "
+    "post-processing of the bags (Theorem 1)"
+)
+STATED = "the guarantee is stated by the supplier of the tables, not computed here"
+NOTHING_STATED = "the supplier of the tables stated no guarantee: none is promised"
+ASSUMPTIONS = (
+    "features, and with them bag membership and counts, are public",
+    PUBLIC_LABELS,
+    "labels of different rows belong to different people",
+)
+_FROM_FRAMES = (
+    "GROUP BY tables become bags by CuratedBags.from_frames(tables, count='...', sums='...', classes=...)."
+)
+#: Of numbers, which have no classes.
+NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
+
+
+def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEOREM) -> PrivacyGuarantee:
+    """The guarantee of a release without noise: none, said plainly."""
+    return PrivacyGuarantee(
+        epsilon=np.inf,
+        delta=0.0,
+        unit=PrivacyUnit.LABEL,
+        adjacency=Adjacency.REPLACE_ONE,
+        assumptions=(*assumptions, NO_PRIVACY),
+        theorem=theorem,
+    )
+
+
+def stated_guarantee(
+    guarantee: PrivacyGuarantee | Mapping[str, Any] | None, assumptions: tuple[str, ...] = ASSUMPTIONS
+) -> PrivacyGuarantee:
+    """What the supplier of tables says about them, marked as such; without a word, no privacy."""
+    if guarantee is None:
+        return replace(no_privacy(assumptions, ""), assumptions=(*assumptions, NOTHING_STATED))
+    if isinstance(guarantee, Mapping):
+        guarantee = PrivacyGuarantee.from_dict(guarantee)
+    if not isinstance(guarantee, PrivacyGuarantee):
+        raise TypeError(
+            "guarantee must be a PrivacyGuarantee, its to_dict(), or None where none was stated, got "
+            f"{type(guarantee).__name__}."
+        )
+    said = tuple(dict.fromkeys((*guarantee.assumptions, *assumptions, STATED)))
+    return replace(guarantee, stated=True, assumptions=said)
+
+
+def _refuse_exact_sums(promise: PrivacyGuarantee, tables: Sequence[BagTable]) -> None:
+    if np.isfinite(promise.epsilon) and any(table.noise_variance == 0.0 for table in tables):
+        raise ValueError(
+            f"guarantee promises ε = {promise.epsilon:.6g}, but noise_variance is 0: exact sums keep none. "
+            "State the variance of the noise, or no guarantee."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CuratedBags(Versioned):
+    """Labels as sums per bag, for several feature sets: all that a fit learns about the labels.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+        What the codes in the keys mean: categories or bin edges of every column.
+    tables : tuple of BagTable
+    n_samples : int
+    classes : tuple or None
+        Class labels; None for numbers.
+    square_sum : float or None
+        Sum of the squared numbers, if it was released; it estimates the residual variance.
+    label_bounds : (float, float) or None
+        Interval that numbers were clipped to.
+    guarantee : PrivacyGuarantee
+        Of the release of all tables together.
+    """
+
+    columns: tuple[Column, ...]
+    tables: tuple[BagTable, ...]
+    n_samples: int
+    classes: tuple[Any, ...] | None = None
+    square_sum: float | None = None
+    label_bounds: tuple[float, float] | None = None
+    guarantee: PrivacyGuarantee = field(default_factory=no_privacy)
+
+    @property
+    def n_outputs(self) -> int:
+        return int(self.tables[0].label_sums.shape[1])
+
+    def readable_keys(self, table: BagTable) -> list[tuple[str, ...]]:
+        """Keys of a table with values or intervals in place of codes."""
+        column = {c.name: c for c in self.columns}
+        return [
+            tuple(
+                "(rare)" if code < 0 else column[name].label_of(int(code))
+                for name, code in zip(table.feature_set, key, strict=True)
+            )
+            for key in table.keys
+        ]
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """All that `to_frame` leaves out, as keywords of `from_frames`."""
+        return {
+            "count": COUNT,
+            "sums": sum_names(self.n_outputs, self.classes),
+            "table": TABLE,
+            "rare": RARE,
+            "noise_variance": NOISE,
+            "columns": self.columns,
+            "classes": self.classes,
+            "square_sum": self.square_sum,
+            "label_bounds": self.label_bounds,
+            "guarantee": self.guarantee,
+        }
+
+    def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
+        """All bags in one long frame.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+            Library of the frame.
+
+        Returns
+        -------
+        DataFrame or Table
+            One row per bag, with the columns ``table`` (names of the grouping columns, separated by commas), one per
+            grouping column (missing where the table does not group by it; the lower edge of a bin, −∞ of the first),
+            ``rare`` (whether it is the bag of all rare combinations), ``count``, ``label_sum`` (for several classes
+            ``label_sum_…`` of each) and ``noise_variance``. `from_frames` of it with ``**bags.terms`` is the same
+            bags to the last bit, and their guarantee is then a stated one.
+
+        Raises
+        ------
+        ValueError
+            If a column of the features has one of these names, or holds values of several types.
+
+        Examples
+        --------
+        >>> from skprivate import make_curated_bags
+        >>> bags = make_curated_bags([["a", 0], ["b", 1], ["a", 1]], [0, 1, 1], [(0,)], categorical_features="all")
+        >>> bags.to_frame("polars").columns
+        ['table', 'x0', 'rare', 'count', 'label_sum', 'noise_variance']
+        """
+        return tables_to_frame(self.columns, self.tables, self.classes, backend)
+
+    @classmethod
+    def from_frames(
+        cls,
+        tables: Any,
+        *,
+        count: str = COUNT,
+        sums: str | Sequence[str] | Mapping[Any, str] = SUM,
+        classes: Sequence[Any] | None = None,
+        noise_variance: float | Sequence[float] | str = 0.0,
+        guarantee: PrivacyGuarantee | Mapping[str, Any] | None = None,
+        table: str | None = None,
+        rare: str | None = None,
+        columns: Sequence[Column] | None = None,
+        bin_edges: Mapping[str, Sequence[float]] | None = None,
+        label_bounds: tuple[float, float] | None = None,
+        square_sum: float | None = None,
+    ) -> CuratedBags:
+        """Bags of GROUP BY tables, as ``SELECT age, sex, COUNT(*), SUM(label) … GROUP BY age, sex`` gives them.
+
+        Parameters
+        ----------
+        tables : pandas, polars or pyarrow table, or sequence or mapping of such
+            One table per feature set, one row per group. Every column that no other parameter names is a grouping
+            column; NULL is a group of its own, and a combination without a row is an empty bag.
+        count : str, default="count"
+            Column of the number of rows; public and exact.
+        sums : str, sequence of str, or mapping from class to str, default="label_sum"
+            Column of the label sums: of numbers, of 0/1 labels (with ``classes``), or one for each class.
+        classes : sequence, optional
+            Public class labels; None for numbers. The one column of two classes counts the second.
+        noise_variance : float, sequence of float, or str, default=0.0
+            Variance of the noise in each sum: 2b² of Laplace noise of scale b, σ² of Gaussian noise; one for all
+            tables, one for each, or the column that holds it. 0: exact sums.
+        guarantee : PrivacyGuarantee or mapping, optional
+            What the supplier promises about the labels. It cannot be checked and is marked so
+            (``guarantee.stated``). None: nothing is promised (ε = ∞).
+        table : str, optional
+            For one long frame (`to_frame`): column with the names of each row's grouping columns.
+        rare : str, optional
+            Column that is true for the one group of all combinations that have none of their own.
+        columns : sequence of Column, optional
+            A coding of the grouping columns, as `CuratedBags.columns`. By default the values that occur.
+        bin_edges : mapping from str to increasing floats, optional
+            Grouping columns whose number stands for a bin: any number in it, its lower edge say.
+        label_bounds : (float, float), optional
+            Interval of the numbers.
+        square_sum : float, optional
+            Sum of the squared numbers.
+
+        Returns
+        -------
+        CuratedBags
+            For ``fit_bags(X, bags)`` with the rows X that were grouped. X must hold the grouping columns, in any order.
+
+        Raises
+        ------
+        TypeError
+            If a table is none, or not in memory.
+        ValueError
+            If a group is listed twice, counts are not whole numbers of at least 0, the tables count different rows,
+            exact class counts are impossible, or a guarantee is stated for sums without noise.
+
+        Notes
+        -----
+        Guarantee: what ``guarantee`` says, which is the supplier's. Counts are taken as public. Noise in counts is
+        refused: rows in X would tell the exact ones anyway.
+
+        See Also
+        --------
+        skprivate.aggregate.release_frames : Adds noise to exact tables.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skprivate import CuratedBags
+        >>> by_age = pd.DataFrame({"age": ["old", "young"], "n": [3, 5], "bought": [2, 1]})
+        >>> bags = CuratedBags.from_frames(by_age, count="n", sums="bought", classes=(0, 1))
+        >>> bags
+        CuratedBags(1 feature sets, 2 bags, 8 rows, 2 classes)
+        >>> print(bags.guarantee)
+        no privacy for a label
+        """
+        found = SumColumns.of(sums, classes)
+        coding, parts = frames_to_tables(
+            tables,
+            found,
+            count=count,
+            noise_variance=noise_variance,
+            table=table,
+            rare=rare,
+            columns=columns,
+            bin_edges=bin_edges,
+        )
+        promise = stated_guarantee(guarantee, NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS)
+        _refuse_exact_sums(promise, parts)
+        bounds = check_bounds(label_bounds)
+        return cls(
+            coding,
+            parts,
+            int(parts[0].counts.sum()),
+            found.classes,
+            None if square_sum is None else float(square_sum),
+            None if bounds is None else (float(bounds[0]), float(bounds[1])),
+            promise,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings: ``json.dumps`` of it is a report that another process can learn from."""
+        return {
+            "columns": [column_to_dict(column) for column in self.columns],
+            "tables": [table.to_dict() for table in self.tables],
+            "n_samples": self.n_samples,
+            "classes": None if self.classes is None else list(self.classes),
+            "square_sum": self.square_sum,
+            "label_bounds": None if self.label_bounds is None else list(self.label_bounds),
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> CuratedBags:
+        """Inverse of `to_dict`; ``guarantee`` may be left out, and then nothing is promised.
+
+        Raises
+        ------
+        ValueError
+            If what is given is no such dict, or promises a finite ε for sums without noise.
+        """
+        absent = [key for key in ("columns", "tables", "n_samples") if key not in plain]
+        if absent or not all(isinstance(table, Mapping) for table in plain["tables"]):
+            wrong = f"without {', '.join(map(repr, absent))}" if absent else "whose 'tables' are no dicts"
+            raise ValueError(f"bags must be CuratedBags or its to_dict(), got a dict {wrong}. {_FROM_FRAMES}")
+        classes, bounds = plain.get("classes"), plain.get("label_bounds")
+        said = plain.get("guarantee")
+        promise = (
+            stated_guarantee(None, NUMBER_ASSUMPTIONS if classes is None else ASSUMPTIONS)
+            if said is None
+            else PrivacyGuarantee.from_dict(said)
+        )
+        tables = tuple(BagTable.from_dict(table) for table in plain["tables"])
+        _refuse_exact_sums(promise, tables)
+        return cls(
+            columns=tuple(column_from_dict(column) for column in plain["columns"]),
+            tables=tables,
+            n_samples=int(plain["n_samples"]),
+            classes=None if classes is None else tuple(classes),
+            square_sum=plain.get("square_sum"),
+            label_bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
+            guarantee=promise,
+        )
+
+    def __repr__(self) -> str:
+        kind = "numbers" if self.classes is None else f"{len(self.classes)} classes"
+        bags = sum(table.n_bags for table in self.tables)
+        return f"CuratedBags({len(self.tables)} feature sets, {bags} bags, {self.n_samples} rows, {kind})"
+
+
+def as_curated_bags(bags: Any) -> CuratedBags:
+    """A report as it came: itself, or the plain form of one."""
+    if isinstance(bags, Mapping):
+        bags = CuratedBags.from_dict(bags)
+    if not isinstance(bags, CuratedBags):
+        what = type(bags).__name__
+        if isinstance(bags, Sequence) and bags:
+            what += f" of {type(bags[0]).__name__}"
+        raise TypeError(f"bags must be CuratedBags or its to_dict(), got {what}. {_FROM_FRAMES}")
+    if not bags.tables:
+        raise ValueError("bags holds no tables: give at least one.")
+    return bags

@@ -1,0 +1,369 @@
+"""GROUP BY tables as data frames of any library: read, checked and coded."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate._validation import check_classes, frame_columns, refuse_elsewhere
+from skprivate.aggregate.tables._cells import IntArray
+from skprivate.aggregate.tables._columns import (
+    UNKNOWN,
+    BinnedColumn,
+    CodeArray,
+    Column,
+    encode_columns,
+    learn_columns,
+)
+
+
+@dataclass(frozen=True)
+class SumColumns:
+    """Which columns hold the label sums, and of what.
+
+    Parameters
+    ----------
+    names : tuple of str
+    classes : tuple or None
+        None for numbers.
+    """
+
+    names: tuple[str, ...]
+    classes: tuple[Any, ...] | None
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Those that a report keeps: of two classes that of the second."""
+        return self.names[-1:] if self.classes is not None and len(self.classes) == 2 else self.names
+
+    @classmethod
+    def of(cls, sums: Any, classes: Any) -> SumColumns:
+        """Names and classes from a name, a sequence of names, or {class: name}."""
+        if isinstance(sums, Mapping):
+            found = check_classes(list(sums))
+            order = found if classes is None else check_classes(classes)
+            if set(order) != set(found):
+                raise ValueError(f"sums has columns for the classes {found}, but classes is {order}.")
+            return cls(tuple(str(sums[c]) for c in order), tuple(order))
+        names = (sums,) if isinstance(sums, str) else tuple(sums)
+        if classes is None:
+            if len(names) != 1:
+                raise ValueError(
+                    f"sums names {len(names)} columns, {list(names)}: say of which classes, by {{class: column}}."
+                )
+            return cls(names, None)
+        order = check_classes(classes)
+        if len(names) != len(order) and not (len(names) == 1 and len(order) == 2):
+            raise ValueError(
+                f"sums names {len(names)} columns, {list(names)}, for the {len(order)} classes {order}: give one for "
+                "each class, or for two classes the one with the rows of the second."
+            )
+        return cls(names, tuple(order))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTable:
+    """One GROUP BY table without its empty groups.
+
+    Parameters
+    ----------
+    title : str
+        What messages call it.
+    feature_set : tuple of str
+        Its grouping columns.
+    keys : list of ndarray of shape (n_groups,)
+        Values of the grouping columns.
+    rest : ndarray of bool, shape (n_groups,)
+        The group of all rare combinations.
+    counts : ndarray of int64, shape (n_groups,)
+    frame : narwhals.DataFrame
+        The groups as they came, with the sums.
+    """
+
+    title: str
+    feature_set: tuple[str, ...]
+    keys: list[NDArray[Any]]
+    rest: NDArray[np.bool_]
+    counts: IntArray
+    frame: Any
+
+
+def read_group_tables(
+    tables: Any,
+    *,
+    count: str,
+    others: Iterable[str],
+    table: str | None = None,
+    rare: str | None = None,
+    keys: Sequence[str] | None = None,
+) -> list[GroupTable]:
+    """Tables of one frame, several frames, or one long frame whose column ``table`` names the grouping columns.
+
+    Parameters
+    ----------
+    tables : frame, iterable of frames or mapping from names to frames
+    count : str
+        Column of the number of rows.
+    others : iterable of str
+        Columns that hold neither keys nor counts.
+    table, rare : str, optional
+        Columns of the grouping columns' names and of the mark of the rest group.
+    keys : sequence of str, optional
+        The grouping columns of all tables; columns that nothing names are then left out.
+
+    Returns
+    -------
+    list of GroupTable
+
+    Raises
+    ------
+    TypeError
+        If something is not a frame in memory.
+    ValueError
+        If columns are missing, counts are none, or tables disagree about the number of rows.
+    """
+    apart = [count, *others, *([rare] if rare else []), *([table] if table else [])]
+    found = []
+    frames = _named_frames(tables)
+    unknown = sorted(set(keys or ()) - {name for _, frame in frames for name in frame.columns})
+    if unknown or (keys and set(keys) & set(apart)):
+        raise ValueError(
+            f"keys must be grouping columns of the tables, and no column of counts or sums, got {list(keys or ())}."
+        )
+    for title, frame in frames:
+        absent = [name for name in dict.fromkeys(apart) if name not in frame.columns]
+        if absent:
+            raise ValueError(
+                f"{title} has no column {', '.join(map(repr, absent))}; its columns are {list(frame.columns)}. Name "
+                "them by count=, sums=, table=, rare= and noise_variance=."
+            )
+        own = [name for name in frame.columns if name not in apart and (keys is None or name in keys)]
+        if table is None:
+            found.append(_read_group_table(title, frame, own, count, rare))
+            continue
+        for name in dict.fromkeys(frame[table].to_list()):
+            columns = _split_names(name, own, f"{title}: column {table!r}")
+            part = frame.filter(nw.col(table) == name)
+            found.append(_read_group_table(f"{title}, {name!r}", part, columns, count, rare))
+    if not found:
+        raise ValueError("tables holds no table: give at least one GROUP BY table.")
+    _check_together(found)
+    return found
+
+
+def code_group_tables(
+    tables: Sequence[GroupTable],
+    columns: Sequence[Column] | None = None,
+    bin_edges: Mapping[str, Sequence[float]] | None = None,
+) -> tuple[tuple[Column, ...], list[CodeArray], list[NDArray[np.intp]]]:
+    """Codes of the keys.
+
+    Parameters
+    ----------
+    tables : sequence of GroupTable
+    columns : sequence of Column, optional
+        A coding that is known. By default the values that occur are the categories.
+    bin_edges : mapping from str to increasing floats, optional
+        Columns whose keys are numbers that stand for their bin.
+
+    Returns
+    -------
+    columns : tuple of Column
+    keys : list of ndarray of int32, shape (n_groups, n_columns of the table)
+        In increasing order, the rest last.
+    orders : list of ndarray
+        Which group of the table each key is.
+    """
+    names = list(dict.fromkeys(name for table in tables for name in table.feature_set))
+    codes: dict[tuple[int, str], CodeArray] = {}
+    coding: dict[str, Column] = {}
+    given = _given_columns(columns, names, bin_edges)
+    for name in names:
+        places = [j for j, table in enumerate(tables) if name in table.feature_set]
+        parts = [
+            tables[j].keys[tables[j].feature_set.index(name)][~tables[j].rest].astype(object) for j in places
+        ]
+        values = np.concatenate(parts)
+        if given is None:
+            in_bins = name in (bin_edges or {})
+            edges = {name: bin_edges[name]} if in_bins and bin_edges is not None else None
+            learned, (part_codes,) = learn_columns(
+                [values], [name], categorical=[not in_bins], n_bins=2, bin_edges=edges
+            )
+            coding[name] = learned[0]
+            if not isinstance(learned[0], BinnedColumn):
+                _check_one_type(name, learned[0].categories)
+        else:
+            coding[name] = given[name]
+            (part_codes,) = encode_columns([values], [given[name]])
+            if np.any(part_codes < 0):
+                unknown = sorted({repr(v) for v in values[part_codes < 0].tolist()})[:5]
+                raise ValueError(
+                    f"tables have values of column {name!r} that its coding in columns= does not know: "
+                    f"{', '.join(unknown)}."
+                )
+        ends = np.cumsum([part.size for part in parts])[:-1]
+        codes.update({(j, name): part for j, part in zip(places, np.split(part_codes, ends), strict=True)})
+    all_keys, orders = [], []
+    for j, table in enumerate(tables):
+        keys = np.full((table.counts.size, len(table.feature_set)), UNKNOWN, dtype=np.int32)
+        keys[~table.rest] = np.stack([codes[j, name] for name in table.feature_set], axis=1)
+        # The rest, of codes -1, is last.
+        order = np.lexsort([*keys.T[::-1], table.rest])
+        _check_distinct(table, keys[order], order)
+        all_keys.append(keys[order])
+        orders.append(order)
+    kept = tuple(coding[name] for name in names) if columns is None else tuple(columns)
+    return kept, all_keys, orders
+
+
+def whole_numbers(frame: Any, name: str, title: str) -> IntArray:
+    """A column of public whole numbers of at least 0."""
+    values = frame[name].to_numpy()
+    try:
+        numbers = np.asarray([np.nan if v is None else float(v) for v in values.tolist()], dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.full(values.shape, np.nan)
+    bad = ~((numbers >= 0) & (numbers == np.floor(numbers)) & (numbers < 2**53))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"{title}: column {name!r} must hold numbers of rows, whole and at least 0, got {values[row]!r} in row "
+            f"{row}. Counts are public and exact; noise belongs on the sums only."
+        )
+    return numbers.astype(np.int64)
+
+
+def flags(frame: Any, name: str, title: str) -> NDArray[np.bool_]:
+    """A column of true and false."""
+    values = frame[name].to_list()
+    if any(not isinstance(value, (bool, np.bool_)) for value in values):
+        raise ValueError(f"{title}: column {name!r} must hold true or false in every row.")
+    return np.array(values, dtype=bool)
+
+
+def join_names(feature_set: Sequence[str]) -> str:
+    """Names of columns in one string; what holds a comma is quoted, as in a CSV file."""
+    return ",".join(
+        f'"{name.replace(chr(34), chr(34) * 2)}"' if any(c in name for c in ',"\r\n') or not name else name
+        for name in feature_set
+    )
+
+
+def _split_names(joined: Any, known: Sequence[str], where: str) -> list[str]:
+    names = next(csv.reader([joined], strict=True), []) if isinstance(joined, str) else []
+    if not names or any(name not in known for name in names):
+        raise ValueError(
+            f"{where} must name the grouping columns of each row's table, separated by commas, got {joined!r}; the "
+            f"columns are {list(known)}."
+        )
+    return names
+
+
+def _named_frames(tables: Any) -> list[tuple[str, Any]]:
+    alone = _frame(tables, "tables", required=False)
+    if alone is not None:
+        return [("tables", alone)]
+    if isinstance(tables, Mapping):
+        return [(f"tables[{name!r}]", _frame(one, f"tables[{name!r}]")) for name, one in tables.items()]
+    if isinstance(tables, Iterable) and not isinstance(tables, (str, bytes)):
+        return [(f"tables[{j}]", _frame(one, f"tables[{j}]")) for j, one in enumerate(tables)]
+    _frame(tables, "tables")
+    raise AssertionError
+
+
+def _frame(one: Any, title: str, *, required: bool = True) -> Any:
+    if nw.dependencies.is_pandas_dataframe(one) and any(name is not None for name in one.index.names):
+        one = one.reset_index()  # the keys of groupby(...).agg(...)
+    if type(one).__name__ == "RecordBatchReader" and hasattr(
+        one, "read_all"
+    ):  # of pyarrow, DuckDB's .arrow()
+        one = one.read_all()
+    refuse_elsewhere(one, title)
+    frame = nw.from_native(one, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return frame
+    if required:
+        raise TypeError(
+            f"{title} must be a pandas, polars or pyarrow table with one row per group, got {type(one).__name__}."
+        )
+    return None
+
+
+def _read_group_table(
+    title: str, frame: Any, keys: Sequence[str], count: str, rare: str | None
+) -> GroupTable:
+    if not keys:
+        raise ValueError(
+            f"{title} has no grouping column: besides the columns of counts and sums it must have those of GROUP BY."
+        )
+    counts = whole_numbers(frame, count, title)
+    if not counts.any():
+        raise ValueError(f"{title} has no rows: column {count!r} is 0 throughout, or the table is empty.")
+    # A combination that no row has is not there in GROUP BY, and needs no bag where a join lists it.
+    frame = frame.filter((counts > 0).tolist())
+    rest = np.zeros(int(np.sum(counts > 0)), dtype=bool) if rare is None else flags(frame, rare, title)
+    if rest.sum() > 1:
+        raise ValueError(f"{title}: column {rare!r} marks {int(rest.sum())} groups, at most one is the rest.")
+    if rest.all():
+        raise ValueError(f"{title} has no group but the rest.")
+    values = frame_columns(frame.select(keys).to_native())
+    return GroupTable(title, tuple(keys), values, rest, counts[counts > 0], frame)
+
+
+def _check_together(tables: Sequence[GroupTable]) -> None:
+    totals = {table.title: int(table.counts.sum()) for table in tables}
+    if len(set(totals.values())) > 1:
+        said = ", ".join(f"{title}: {total}" for title, total in totals.items())
+        raise ValueError(
+            f"tables count different numbers of rows ({said}). They must group the same rows: the same WHERE, NULL as "
+            "a group of its own, and groups that were left out for their size as one more row (rare=)."
+        )
+    sets = [frozenset(table.feature_set) for table in tables]
+    twice = next((table for table, one in zip(tables, sets, strict=True) if sets.count(one) > 1), None)
+    if twice is not None:
+        raise ValueError(f"tables holds two tables grouped by {list(twice.feature_set)}: give each once.")
+
+
+def _given_columns(
+    columns: Sequence[Column] | None, names: Sequence[str], bin_edges: Mapping[str, Any] | None
+) -> dict[str, Column] | None:
+    unknown = sorted(set(bin_edges or {}) - set(names))
+    if unknown:
+        raise ValueError(
+            f"bin_edges names columns that no table groups by: {unknown}; grouping columns are {list(names)}."
+        )
+    if columns is None:
+        return None
+    if bin_edges:
+        raise ValueError("columns and bin_edges both say how keys are coded: give one of them.")
+    given = {column.name: column for column in columns}
+    absent = [name for name in names if name not in given]
+    if absent:
+        raise ValueError(f"columns has no coding of {absent}; it has {list(given)}.")
+    return given
+
+
+def _check_one_type(name: str, categories: tuple[Any, ...]) -> None:
+    if len({isinstance(value, str) for value in categories if value is not None}) > 1:
+        raise ValueError(f"column {name!r} holds text in some groups and numbers in others: use one type.")
+
+
+def _check_distinct(table: GroupTable, keys: CodeArray, order: NDArray[np.intp]) -> None:
+    again = np.flatnonzero(np.all(keys[1:] == keys[:-1], axis=1))
+    if again.size:
+        group = int(order[again[0]])
+        said = ", ".join(
+            f"{n}={v[group].item() if isinstance(v[group], np.generic) else v[group]!r}"
+            for n, v in zip(table.feature_set, table.keys, strict=True)
+        )
+        raise ValueError(
+            f"{table.title} lists the group {said} more than once: group by {list(table.feature_set)} alone, and give "
+            "numbers that are cut by bin_edges one row per bin."
+        )

@@ -1,0 +1,444 @@
+"""Labels as what is added up, a private range of them, and the noise that covers one.
+
+A label is in one bag of every one of k feature sets, or in at most k random bags, and contributes an integer to each
+output of each. Replacing it moves at most ``moved`` sums by at most ``steps`` each: (k, 1) for the counts of one
+class of two, (2k, 1) for one-hot counts, (kK, 1) for K indicators, (kK, 2³⁰) for K numbers from an interval of 2³⁰
+steps. All sums are released as one vector of sensitivity moved·steps in ℓ1 and √moved·steps in ℓ2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from skprivate._validation import ENCODED, encode_classes, read_numbers
+from skprivate.aggregate._losses import FloatArray
+from skprivate.privacy import (
+    CONTRIBUTION_BITS,
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyEvent,
+    PureEvent,
+    Release,
+    ZeroConcentratedEvent,
+    gaussian_noise_multiplier,
+    interval_contributions,
+    rho_of_epsilon,
+    upper_root,
+    warn_caller,
+)
+
+Bounds = tuple[float, float]
+#: The interval of a number has this many steps: 2³⁰.
+LABEL_STEPS = 1 << CONTRIBUTION_BITS
+#: Bounds no further from 0 and no closer together: squares of sums neither overflow nor underflow.
+_LARGEST_BOUND, _SMALLEST_WIDTH = 1e50, 1e-50
+#: Standard errors of noise that are no more taken for noise.
+_CLEAR = 4.0
+#: Integers are subtracted as integers in intervals up to this width.
+_WIDEST_EXACT = 1 << 62
+
+
+def check_label_privacy(epsilon: float | None, delta: float) -> None:
+    """Refuse an ε or δ outside its range."""
+    if epsilon is not None and not (np.isfinite(epsilon) and epsilon > 0):
+        raise ValueError(f"epsilon must be a positive number, or None for no label privacy, got {epsilon!r}.")
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must be in [0, 1), got {delta!r}.")
+
+
+def check_bounds(bounds: Any) -> Bounds | None:
+    """(low, high) with low < high, integers where integers were given, or None."""
+    if bounds is None:
+        return None
+    try:
+        low, high = (int(b) if isinstance(b, Integral) else float(b) for b in bounds)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"label_bounds must be (low, high), got {bounds!r}.") from None
+    if not (-math.inf < low < high < math.inf):
+        raise ValueError(f"label_bounds must be finite with low < high, got {bounds!r}.")
+    if max(abs(low), abs(high)) > _LARGEST_BOUND or high - low < _SMALLEST_WIDTH:
+        raise ValueError(
+            f"label_bounds must be within ±{_LARGEST_BOUND:g} and at least {_SMALLEST_WIDTH:g} apart, got "
+            f"{bounds!r}: use other units."
+        )
+    return low, high
+
+
+def one_hot(codes: NDArray[Any], n_classes: int) -> FloatArray:
+    """Indicator of the second class of two, shape (1, n), or of every class, shape (n_classes, n)."""
+    shown = np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
+    indicator: FloatArray = (codes == shown[:, np.newaxis]).astype(np.float64)
+    return indicator
+
+
+def class_targets(labels: NDArray[Any], *, classes: Sequence[Any], strict: bool) -> FloatArray:
+    """What is added up of class labels (n,); see `encode_classes` and `one_hot`."""
+    return one_hot(encode_classes(labels, classes, strict=strict), len(classes))
+
+
+def warn_of_absent(
+    classes: Sequence[Any] | None, sums: NDArray[Any], sizes: NDArray[Any], variance: float
+) -> None:
+    """Warn of classes whose released counts in all bags are noise, where those of others would stand out."""
+    total, error = float(sizes.sum()), 1.0 + _CLEAR * math.sqrt(sizes.size * variance)
+    if not classes or _CLEAR * len(classes) * error > total:
+        return
+    found = sums.sum(axis=0, dtype=np.float64)
+    counts = [total - found[0], found[0]] if len(classes) == 2 else found.tolist()
+    absent = [label for label, count in zip(classes, counts, strict=True) if count <= error]
+    if absent:
+        warn_caller(
+            f"by the released counts no more rows than noise hides have labels among {absent!r} of classes="
+            f"{list(classes)!r}: give the labels that y holds. {ENCODED}.",
+            UserWarning,
+        )
+
+
+def number_targets(labels: NDArray[Any]) -> NDArray[Any]:
+    """What is added up of numbers (n,): finite ones, shape (1, n)."""
+    found: NDArray[Any] = read_numbers(labels)[np.newaxis]
+    return found
+
+
+def number_contributions(labels: NDArray[Any], low: float, high: float) -> FloatArray:
+    """Numbers from [low, high] about its middle, as integers of at most `LABEL_STEPS` / 2 in absolute value.
+
+    Exchanging one label moves its integer by at most `LABEL_STEPS`, however far the interval is from zero: a number
+    near its lower bound is subtracted first, without rounding where labels are integers. Labels outside are clipped.
+
+    Returns
+    -------
+    ndarray of float64, same shape
+        Integers.
+    """
+    width = Fraction(high) - Fraction(low)
+    base = math.floor(low) if width >= 1 else low
+    if labels.dtype.kind in "iu" and 1 <= width <= _WIDEST_EXACT:
+        offsets = _integer_offsets(labels, int(base), math.ceil(high))
+    else:
+        base = float(base)
+        offsets = labels.astype(np.float64, copy=False) - base
+    bounds = (float(Fraction(bound) - Fraction(base)) for bound in (low, high))
+    return interval_contributions(offsets, *bounds, bits=CONTRIBUTION_BITS)
+
+
+def _integer_offsets(labels: NDArray[Any], base: int, most: int) -> FloatArray:
+    """Integers clipped to [base, most], minus base: each the float64 nearest to the exact difference."""
+    wide = np.uint64 if labels.dtype.kind == "u" else np.int64
+    limits = np.iinfo(wide)
+    low, high = max(base, limits.min), min(most, limits.max)
+    if low > high:  # the interval has no integer of this type
+        return np.full(labels.shape, 0.0 if base > limits.max else float(most - base))
+    whole = np.clip(labels.astype(wide), low, high)
+    # Differences below 2⁶⁴ are exact in arithmetic modulo 2⁶⁴.
+    return (whole.view(np.uint64) - np.uint64(base % 2**64)).astype(np.float64)
+
+
+def square_contributions(contributions: FloatArray) -> NDArray[np.int64]:
+    """Squares of `number_contributions`, in steps of (half the interval)²/`LABEL_STEPS`: from 0 to `LABEL_STEPS`."""
+    whole = contributions.astype(np.int64)
+    return (whole * whole) >> (CONTRIBUTION_BITS - 2)
+
+
+NoiseName = Literal["auto", "laplace", "gaussian", "discrete_gaussian"]
+MECHANISMS = ("auto", "laplace", "gaussian", "discrete_gaussian")
+#: Integer noise beyond this scale is not sampled.
+_LARGEST_SCALE = 2.0**51
+
+
+@dataclass(frozen=True)
+class LabelSensitivity:
+    """One label moves at most ``moved`` sums by at most ``steps`` each; public."""
+
+    moved: int
+    steps: int = 1
+
+    @property
+    def l1(self) -> int:
+        return self.moved * self.steps
+
+    @property
+    def l2(self) -> float:
+        return upper_root(self.moved * self.steps**2)
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """Planned noise of one vector of integer label sums.
+
+    Parameters
+    ----------
+    mechanism : {"laplace", "discrete_laplace", "gaussian", "discrete_gaussian"}
+    sensitivity : LabelSensitivity
+        Of the whole vector under replacement of one label.
+    price : float
+        ε of the two Laplace mechanisms, the noise multiplier of "gaussian", ρ of "discrete_gaussian".
+    """
+
+    mechanism: str
+    sensitivity: LabelSensitivity
+    price: float
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise in each sum, in steps²; public."""
+        if self.mechanism == "gaussian":
+            return (self.sensitivity.l2 * self.price) ** 2
+        if self.mechanism == "discrete_gaussian":
+            return self.sensitivity.l2**2 / (2 * self.price)
+        scale = self.sensitivity.l1 / self.price
+        if self.mechanism == "laplace":
+            return 2 * scale**2
+        return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
+
+    def exceeded(self, probability: float) -> float:
+        """A number, in steps, that the noise in one sum exceeds with about this probability."""
+        if "gaussian" in self.mechanism:
+            return float(math.sqrt(self.variance) * -ndtri(probability))
+        return float(self.sensitivity.l1 / self.price * -math.log(2 * probability))
+
+    def event(self, size: int) -> PrivacyEvent:
+        """What drawing noise for ``size`` sums will cost."""
+        if self.mechanism == "gaussian":
+            return GaussianEvent(self.price, size)
+        if self.mechanism == "discrete_gaussian":
+            return ZeroConcentratedEvent(self.price, "discrete Gaussian")
+        if self.mechanism == "discrete_laplace":
+            return PureEvent(self.price, "discrete Laplace")
+        return LaplaceEvent(self.price) if size == 1 else PureEvent(self.price, "Laplace")
+
+    def draw(self, sums: NDArray[Any], release: Release) -> FloatArray:
+        """Noisy sums of integer ``sums``, of the same shape, as float64, in steps."""
+        l1, l2 = self.sensitivity.l1, self.sensitivity.l2
+        if self.mechanism == "gaussian":
+            noisy = release.gaussian(sums, sensitivity=l2, noise_multiplier=self.price)
+        elif self.mechanism == "discrete_gaussian":
+            noisy = release.discrete_gaussian(sums, sensitivity=l2, rho=self.price)
+        elif self.mechanism == "discrete_laplace":
+            noisy = release.discrete_laplace(sums, sensitivity=l1, epsilon=self.price)
+        else:
+            noisy = release.laplace(sums, sensitivity=l1, epsilon=self.price)
+        return np.asarray(noisy).astype(np.float64, copy=False)
+
+
+def plan_label_noise(
+    sensitivity: LabelSensitivity,
+    size: int,
+    *,
+    epsilon: float,
+    delta: float,
+    mechanism: NoiseName = "auto",
+    share: float = 1.0,
+) -> LabelNoise:
+    """Choose noise for label sums from public numbers.
+
+    Parameters
+    ----------
+    sensitivity : LabelSensitivity
+    size : int
+        Number of sums.
+    epsilon, delta : float
+        Budget of the whole release.
+    mechanism : {"auto", "laplace", "gaussian", "discrete_gaussian"}
+        "auto" takes the smaller variance of "laplace" and, if ``delta > 0``, "gaussian". Laplace noise on counts is
+        discrete. The two Gaussian mechanisms differ in the accounting only: "gaussian" is drawn on a fine lattice and
+        priced by the exact curve of the Gaussian, "discrete_gaussian" is integer and priced by zero-concentrated
+        privacy.
+    share : float
+        Part of the budget, in (0, 1]; draws of the same mechanism whose shares add up to 1 are within it.
+
+    Raises
+    ------
+    ValueError
+        If the mechanism is unknown, needs ``delta > 0``, or would need noise of a scale that cannot be drawn.
+    """
+    if mechanism not in MECHANISMS:
+        raise ValueError(f"mechanism must be one of {MECHANISMS}, got {mechanism!r}.")
+    if "gaussian" in mechanism and not delta > 0:
+        raise ValueError(f"mechanism={mechanism!r} needs delta > 0, got {delta!r}.")
+    # Sums of prices, in floating point, must not pass the budget.
+    margin = 1.0 if share == 1.0 else 1.0 - 2.0**-30
+    candidates = []
+    if mechanism in ("auto", "laplace"):
+        # Steps of numbers are so fine that the lattice of the noise may be coarser; counts stay integers.
+        name = "discrete_laplace" if sensitivity.steps < 1 << 20 else "laplace"
+        candidates.append(LabelNoise(name, sensitivity, epsilon * share * margin))
+    if mechanism == "gaussian" or (mechanism == "auto" and delta > 0):
+        multiplier = gaussian_noise_multiplier(epsilon, delta, size=size) / (math.sqrt(share) * margin)
+        candidates.append(LabelNoise("gaussian", sensitivity, multiplier))
+    if mechanism == "discrete_gaussian":
+        rho = share * margin * rho_of_epsilon(epsilon, delta)
+        candidates.append(LabelNoise("discrete_gaussian", sensitivity, rho))
+    chosen = min(candidates, key=lambda noise: noise.variance)
+    if "discrete" in chosen.mechanism and chosen.variance > _LARGEST_SCALE**2:
+        raise ValueError(f"epsilon={epsilon!r} is too small for mechanism={mechanism!r}: use a larger one.")
+    return chosen
+
+
+#: Powers of two between which absolute labels are counted: cell 0 is up to the first, the last one beyond the last.
+_EXPONENTS = np.arange(-30, 41)
+_CELLS = _EXPONENTS.size
+#: A count stands out if noise alone would let one of all cells do so in one fit of a thousand.
+_FALSE_CELLS = 1e-3
+#: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
+_HIDDEN = 0.05
+#: By how much less probable a priori each power of two away from (-2, 2) is, in the logarithm.
+_NATS = 0.75
+#: A guessed interval is too wide with about this probability, at most.
+_CAUTION = 0.1
+#: Share of the budget: so much divided by n·ε, within limits. Few rows need more to be seen.
+_SHARE, _LEAST_SHARE, _LARGEST_SHARE = 50.0, 0.1, 0.5
+
+
+def range_share(n_rows: int, epsilon: float) -> float:
+    """Share of the budget that finds an interval, by public numbers."""
+    return min(max(_SHARE / max(n_rows * epsilon, 1.0), _LEAST_SHARE), _LARGEST_SHARE)
+
+
+def plan_range_noise(
+    n_outputs: int, *, epsilon: float, delta: float, mechanism: str, share: float
+) -> LabelNoise:
+    """Noise of the counts that `private_label_bounds` looks at, by the mechanism of the sums themselves.
+
+    All numbers of a row may leave one count together and enter another one: two counts move by ``n_outputs``.
+    """
+    name: Any = mechanism
+    return plan_label_noise(
+        LabelSensitivity(2, n_outputs),
+        2 * _CELLS + 1,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=name,
+        share=share,
+    )
+
+
+def range_event(noise: LabelNoise) -> PrivacyEvent:
+    """What finding the range with that noise will cost."""
+    return noise.event(2 * _CELLS + 1)
+
+
+def range_counts(labels: NDArray[Any], *, nonnegative: bool = False) -> NDArray[np.int64]:
+    """Private: how many labels (n_outputs, n_samples) there are between powers of two, of both signs."""
+    numbers = labels.astype(np.float64).ravel()
+    place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
+    signed = np.where(numbers < 0, 0 if nonnegative else -place, place)
+    return np.bincount(signed + _CELLS, minlength=2 * _CELLS + 1).astype(np.int64, copy=False)
+
+
+def private_label_bounds(
+    counts: NDArray[np.int64],
+    n_rows: int,
+    noise: LabelNoise,
+    release: Release,
+    *,
+    nonnegative: bool = False,
+) -> Bounds:
+    """The interval between powers of two that spans the counts which stand out of the noise.
+
+    Where none of either sign does, counts of absolute labels are tried, and give a symmetric interval. What lies beyond
+    has fewer rows than the noise can hide. Where none of those stands out either, a symmetric interval is guessed from
+    how probable it makes the counts, sizes near 1 being more probable a priori; a warning says so.
+
+    Parameters
+    ----------
+    counts : ndarray of int64
+        From `range_counts`.
+    n_rows : int
+    noise : LabelNoise
+        From `plan_range_noise`.
+    release : Release
+    nonnegative : bool
+        Whether the interval is to begin at 0.
+
+    Returns
+    -------
+    (low, high)
+        Between ±2⁴¹.
+    """
+    noisy = noise.draw(counts, release)
+    # From here on everything is released.
+    low, high = _spanned(noisy, noise, n_rows)
+    return (0.0 if nonnegative else low), high
+
+
+def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
+    least = noise.exceeded(_FALSE_CELLS / noisy.size)
+    cells = np.flatnonzero(noisy > least) - _CELLS
+    if not cells.size:
+        least *= math.sqrt(2.0)
+        either = noisy[_CELLS + 1 :] + noisy[_CELLS - 1 :: -1]
+        cells = np.flatnonzero(either > least) + 1
+        cells = np.concatenate([-cells, cells])
+    if not cells.size:
+        n_numbers = n_rows * noise.sensitivity.steps
+        guess = _guessed(np.append(noisy[_CELLS], either), noise, n_numbers)
+        warn_caller(
+            f"no interval of the labels stands out of the noise; {guess:.3g} was guessed as their largest size: give "
+            "label_bounds, or use more rows or a larger epsilon.",
+            UserWarning,
+        )
+        return -guess, guess
+    first, last = int(cells.min()), int(cells.max())
+    first, last = _with_hidden(noisy, first, last, noise, n_rows)
+    if least > _HIDDEN * n_rows:
+        first, last = max(first - (first != 0), -_CELLS), min(last + (last != 0), _CELLS)
+    return -_largest(-first), _largest(last)
+
+
+def _with_hidden(noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int) -> tuple[int, int]:
+    """The cells first to last, and more where what they leave of all labels is too much to be noise.
+
+    Many labels of one number, zero for example, stand out where as many others are spread over several cells.
+    """
+    n_numbers = n_rows * noise.sensitivity.steps
+    inside = slice(first + _CELLS, last + _CELLS + 1)
+    rest = n_numbers - float(noisy[inside].sum())
+    error = math.sqrt(noise.variance * (last - first + 1))
+    if rest <= max(_HIDDEN * n_numbers, _CLEAR * error):
+        return first, last
+    others = noisy.copy()
+    others[inside] = 0.0
+    sizes = np.append(others[_CELLS], others[_CELLS + 1 :] + others[_CELLS - 1 :: -1])
+    most = int(np.searchsorted(np.exp2(_EXPONENTS), _guessed(sizes, noise, rest, 0.5), side="left"))
+    near = np.arange(max(most - 3, 1), most + 2)
+    near = near[near <= _CELLS]
+    above, below = float(others[_CELLS + near].sum()), float(others[_CELLS - near].sum())
+    # Neither side tells: labels of both signs.
+    clear = _CLEAR * math.sqrt(2.0 * noise.variance * near.size)
+    return (
+        min(first, 0 if above - below > clear else -most),
+        max(last, 0 if below - above > clear else most),
+    )
+
+
+def _guessed(sizes: FloatArray, noise: LabelNoise, n_numbers: float, caution: float = _CAUTION) -> float:
+    """A low quantile of the largest size of labels a posteriori, were labels spread over three powers of two evenly.
+
+    Predictions within too narrow an interval are no worse than 0, those within too wide a one are noise.
+    """
+    variance = np.full(sizes.size, 2.0 * noise.variance)
+    variance[0] /= 2.0
+    sizes = np.clip(sizes, -n_numbers, n_numbers)
+    known = -_NATS * np.abs(np.arange(sizes.size) + _EXPONENTS[0] - 1.0)
+    for cell in range(sizes.size):
+        own = slice(max(cell - 2, 0), cell + 1)
+        mean = n_numbers / (own.stop - own.start)
+        known[cell] += np.sum(mean * (sizes[own] - mean / 2) / variance[own])
+    share = np.cumsum(np.exp(known - known.max()))
+    return _largest(int(np.searchsorted(share, caution * share[-1])))
+
+
+def _largest(cell: int) -> float:
+    """Largest label of a cell: 2^(k − 30) for the k-th above zero, minus the lower end of the mirrored one below."""
+    exponent = int(_EXPONENTS[0]) + cell
+    return math.ldexp(1.0, exponent) if cell >= 0 else -math.ldexp(1.0, int(_EXPONENTS[0]) - cell - 1)

@@ -1,0 +1,430 @@
+"""Label sums over public bags, exact or released.
+
+A label becomes integers that depend on nothing else (0/1 indicators, or a number in steps of its public interval);
+integers are added exactly over bags; integer noise is added to the sums. What comes back is in real units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables._labels import (
+    LABEL_STEPS,
+    Bounds,
+    LabelNoise,
+    LabelSensitivity,
+    NoiseName,
+    number_contributions,
+    plan_label_noise,
+    plan_range_noise,
+    private_label_bounds,
+    range_counts,
+    range_event,
+    range_share,
+    square_contributions,
+    warn_of_absent,
+)
+from skprivate.partitions import Partitions
+from skprivate.privacy import Mechanism, PrivacyEvent, Release, exact_sum
+
+#: Bits of each integer, and integers of a number: what is below 2⁻⁹⁰ of the largest one is left out.
+_BITS, _PARTS = 30, 3
+#: Of zeros, in 0 = 0·2ᵉ.
+_LEAST_EXPONENT = -1100
+
+
+def exact_number_sums(
+    rows: Partitions, bags: Any, n_outputs: int, bounds: Bounds | None, *, with_squares: bool
+) -> tuple[FloatArray, float | None]:
+    """Sums (n_bags, n_outputs) of numbers, clipped to an interval if there is one, and that of all squares.
+
+    Parameters
+    ----------
+    rows : Partitions
+        Blocks are `Labelled`.
+    bags : LabelBags
+    n_outputs : int
+    bounds : (float, float) or None
+    with_squares : bool
+    """
+    exponent = rows.gather(partial(_exponent, bounds=bounds), max)
+    known = {"bounds": bounds, "exponent": exponent}
+    further = partial(_split_squares, **known) if with_squares else None
+    found = bags.add_up(rows, partial(_split, **known), further)
+    size = bags.n_bags * n_outputs * _PARTS
+    sums = _join(found[:size].reshape(bags.n_bags, -1), exponent)
+    return sums, float(_join(found[size:], 2 * exponent)[0]) if with_squares else None
+
+
+def _exponent(block: Any, *, bounds: Bounds | None) -> int:
+    """e such that all numbers are below 2ᵉ."""
+    largest = float(np.max(np.abs(_clipped(block.targets, bounds)), initial=0.0))
+    return int(math.frexp(largest)[1]) if largest else _LEAST_EXPONENT
+
+
+def _clipped(numbers: NDArray[Any], bounds: Bounds | None) -> FloatArray:
+    floats: FloatArray = numbers.astype(np.float64)
+    return floats if bounds is None else np.clip(floats, *bounds)
+
+
+def _split(block: Any, *, bounds: Bounds | None, exponent: int) -> FloatArray:
+    return _integers(np.ldexp(_clipped(block.targets, bounds), -exponent))
+
+
+def _split_squares(block: Any, _: FloatArray, *, bounds: Bounds | None, exponent: int) -> NDArray[np.int64]:
+    scaled = np.ldexp(_clipped(block.targets, bounds), -exponent)
+    return exact_sum(_integers(scaled * scaled).astype(np.int64))
+
+
+def _integers(numbers: FloatArray) -> FloatArray:
+    """Integers of numbers (n_outputs, n_rows) in (-1, 1), of shape (3·n_outputs, n_rows)."""
+    parts = []
+    for _ in range(_PARTS):
+        scaled = numbers * (1 << _BITS)
+        whole = np.trunc(scaled)
+        parts.append(whole)
+        numbers = scaled - whole
+    return np.concatenate(parts)
+
+
+def _join(sums: NDArray[Any], exponent: int) -> FloatArray:
+    """Sums of numbers from those of their integers, along the last axis."""
+    total: Any = 0.0
+    for part in reversed(np.split(sums.astype(np.float64), _PARTS, axis=-1)):
+        total = (total + part) / (1 << _BITS)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.ldexp(total, exponent))
+
+
+#: Rows that are added up in float64 at a time: 2²² integers of at most 2³⁰ stay below 2⁵³.
+_EXACT_ROWS = 1 << 22
+
+
+def add_integers(bag_of_row: NDArray[Any], integers: FloatArray, n_bags: int) -> NDArray[np.int64]:
+    """Exact sums per bag of integers of at most 2³⁰, held as float64, in any order of the rows."""
+    total = np.zeros(n_bags, dtype=np.int64)
+    for start in range(0, integers.size, _EXACT_ROWS):
+        rows = slice(start, start + _EXACT_ROWS)
+        total += np.bincount(bag_of_row[rows], integers[rows], n_bags).astype(np.int64)
+    return total
+
+
+class Labelled(NamedTuple):
+    """A block of rows with their labels.
+
+    Attributes
+    ----------
+    size : range
+        As long as there are rows.
+    targets : ndarray of shape (n_outputs, n_rows)
+        Indicators of classes, or numbers.
+    codes : sequence of ndarray of int32, shape (n_rows,)
+        Of the columns, for curated bags.
+    """
+
+    size: range
+    targets: NDArray[Any]
+    codes: Sequence[NDArray[Any]] = ()
+
+    @classmethod
+    def of(cls, targets: NDArray[Any], codes: Sequence[NDArray[Any]] = ()) -> Labelled:
+        """Rows of these targets."""
+        return cls(range(targets.shape[-1]), targets, codes)
+
+
+#: From a block to integers of at most 2³⁰, as float64, of shape (n_outputs, n_rows); a function of each row alone.
+Integers = Callable[[Labelled], FloatArray]
+#: From a block and its integers to sums of other integers over all of its rows.
+Further = Callable[[Labelled, FloatArray], NDArray[np.int64]]
+
+
+class LabelBags(Protocol):
+    """The public half of label sums: which rows are in which bag."""
+
+    @property
+    def n_bags(self) -> int: ...
+
+    @property
+    def bag_sizes(self) -> NDArray[np.int64]:
+        """Rows per bag, shape (n_bags,)."""
+        ...
+
+    def appearances(self) -> int:
+        """Largest number of bags that one row is in."""
+        ...
+
+    def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
+        """Private: exact sums per bag, (n_bags, n_outputs) row by row, and ``further`` ones behind them; one pass."""
+        ...
+
+
+def block_sums(
+    block: Labelled,
+    members: Iterable[tuple[NDArray[Any], NDArray[Any] | None, int]],
+    integers: Integers,
+    further: Further | None,
+) -> NDArray[np.int64]:
+    """Sums of one block for `LabelBags.add_up`.
+
+    Parameters
+    ----------
+    block : Labelled
+    members : iterable of (bags, rows, n_bags)
+        For each table: the bag of each of these rows, all of them for None.
+    integers, further : callable
+    """
+    found = integers(block)
+    parts = [
+        np.stack([add_integers(bags, one if rows is None else one[rows], n_bags) for one in found], axis=1)
+        for bags, rows, n_bags in members
+    ]
+    sums = [part.ravel() for part in parts]
+    return np.concatenate(sums if further is None else [*sums, further(block, found)])
+
+
+def indicators(block: Labelled) -> FloatArray:
+    """Targets that are 0 or 1, as they are."""
+    return block.targets
+
+
+def as_steps(bounds: Bounds) -> Integers:
+    """From numbers to steps of an interval."""
+    return partial(_steps, low=bounds[0], high=bounds[1])
+
+
+def _steps(block: Labelled, *, low: float, high: float) -> FloatArray:
+    return number_contributions(block.targets, low, high)
+
+
+def squares(block: Labelled, steps: FloatArray) -> NDArray[np.int64]:
+    """Sum of the squares of steps."""
+    return np.atleast_1d(exact_sum(square_contributions(steps).ravel()))
+
+
+def _range_counts(block: Labelled, *, nonnegative: bool) -> NDArray[np.int64]:
+    return range_counts(block.targets, nonnegative=nonnegative)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedSums:
+    """Label sums (n_bags, n_outputs), variance of the noise in each, and for numbers interval and Σy²."""
+
+    sums: FloatArray
+    noise_variance: float = 0.0
+    label_bounds: Bounds | None = None
+    square_sum: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSums(Mechanism):
+    """Counts of labels per bag and class.
+
+    Parameters
+    ----------
+    bags : LabelBags
+    n_outputs : int
+        1 for two classes, else one per class or indicator.
+    noise : LabelNoise or None
+        None for exact counts.
+    classes : tuple
+        Those that were given; nobody is warned of others that have no rows.
+    theorem, assumptions
+        For the guarantee.
+    """
+
+    bags: LabelBags
+    n_outputs: int
+    noise: LabelNoise | None
+    classes: tuple[Any, ...] = ()
+    theorem: str = ""
+    assumptions: tuple[str, ...] = ()
+
+    @classmethod
+    def plan(
+        cls,
+        bags: LabelBags,
+        n_outputs: int,
+        moved: int,
+        *,
+        epsilon: float | None,
+        delta: float,
+        mechanism: NoiseName,
+        **said: Any,
+    ) -> ClassSums:
+        """Counts of which one label moves ``moved`` per bag by 1; ``epsilon=None`` for exact ones."""
+        noise = None
+        if epsilon is not None:
+            noise = plan_label_noise(
+                LabelSensitivity(bags.appearances() * moved),
+                bags.n_bags * n_outputs,
+                epsilon=epsilon,
+                delta=delta,
+                mechanism=mechanism,
+            )
+        return cls(bags, n_outputs, noise, **said)
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        return [] if self.noise is None else [(self.noise.event(self.bags.n_bags * self.n_outputs), 1)]
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in each count; 0 for exact ones."""
+        return 0.0 if self.noise is None else self.noise.variance
+
+    def integers(self, rows: Partitions) -> NDArray[Any]:
+        """Private: counts of indicators, (n_bags, n_outputs)."""
+        return self.bags.add_up(rows, indicators).reshape(self.bags.n_bags, self.n_outputs)
+
+    def exact(self, rows: Partitions) -> ReleasedSums:
+        """Counts without noise of indicators."""
+        return ReleasedSums(self.integers(rows).astype(np.float64))
+
+    def run(self, rows: Partitions, release: Release) -> ReleasedSums:
+        """Noisy counts of indicators, zeros and ones."""
+        return self.noisy(self.integers(rows), release)
+
+    def noisy(self, counts: NDArray[Any], release: Release) -> ReleasedSums:
+        """Counts (n_bags, n_outputs) with noise."""
+        assert self.noise is not None
+        sums = self.noise.draw(counts, release)
+        warn_of_absent(self.classes, sums, self.bags.bag_sizes, self.noise.variance)
+        return ReleasedSums(sums, self.noise.variance)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberSums(Mechanism):
+    """Sums of numbers per bag, clipped to an interval that is given or found privately.
+
+    Parameters
+    ----------
+    bags : LabelBags
+    n_outputs : int
+        Numbers per row; replacing a row's labels may replace all of them.
+    label_bounds : (float, float) or None
+        Public. With None and noise, a tenth of the budget finds an interval, up to a half for few rows.
+    noise, finding : LabelNoise or None
+        Of the sums, in steps of the interval, and of the counts that find it.
+    nonnegative : bool
+        Whether numbers are at least 0; others count as 0.
+    with_squares : bool
+        Whether the sum of squares is released too, for one output whose every row is in equally many bags.
+    theorem, assumptions
+        For the guarantee.
+    """
+
+    bags: LabelBags
+    n_outputs: int
+    label_bounds: Bounds | None
+    noise: LabelNoise | None = None
+    finding: LabelNoise | None = None
+    nonnegative: bool = False
+    with_squares: bool = False
+    theorem: str = ""
+    assumptions: tuple[str, ...] = ()
+
+    @classmethod
+    def plan(
+        cls,
+        bags: LabelBags,
+        n_outputs: int,
+        label_bounds: Bounds | None,
+        *,
+        epsilon: float | None,
+        delta: float,
+        mechanism: NoiseName,
+        with_squares: bool = False,
+        **said: Any,
+    ) -> NumberSums:
+        """Choose the noise from public numbers; ``epsilon=None`` for exact sums."""
+        noise = finding = None
+        if epsilon is not None:
+            # Rows that are in no bag make this a lower bound of their number.
+            n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
+            finding_share = 0.0 if label_bounds is not None else range_share(n_rows, epsilon)
+            # In steps of the interval: the price does not depend on it.
+            noise = plan_label_noise(
+                LabelSensitivity(bags.appearances() * n_outputs + with_squares, LABEL_STEPS),
+                bags.n_bags * n_outputs + with_squares,
+                epsilon=epsilon,
+                delta=delta,
+                mechanism=mechanism,
+                share=1.0 - finding_share,
+            )
+            if label_bounds is None:
+                finding = plan_range_noise(
+                    n_outputs, epsilon=epsilon, delta=delta, mechanism=noise.mechanism, share=finding_share
+                )
+        return cls(bags, n_outputs, label_bounds, noise, finding, with_squares=with_squares, **said)
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        if self.noise is None:
+            return []
+        found = [] if self.finding is None else [(range_event(self.finding), 1)]
+        return [(self.noise.event(self.bags.n_bags * self.n_outputs + self.with_squares), 1), *found]
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise in each sum, in squares of the width of the interval; 0 for exact ones."""
+        return 0.0 if self.noise is None else self.noise.variance / LABEL_STEPS**2
+
+    def integers(self, rows: Partitions, bounds: Bounds) -> NDArray[Any]:
+        """Private: sums of numbers in steps of the interval, (n_bags, n_outputs) row by row, and of squares."""
+        return self.bags.add_up(rows, as_steps(bounds), squares if self.with_squares else None)
+
+    def exact(self, rows: Partitions) -> ReleasedSums:
+        """Sums without noise, in float64, whatever the order of the rows."""
+        sums, squares = exact_number_sums(
+            rows, self.bags, self.n_outputs, self.label_bounds, with_squares=self.with_squares
+        )
+        return ReleasedSums(sums, 0.0, self._reported(self.label_bounds), squares)
+
+    def run(self, rows: Partitions, release: Release) -> ReleasedSums:
+        """Noisy sums of labels, floats or integers."""
+        bounds = self.label_bounds
+        if self.finding is not None:
+            counts = rows.sum(partial(_range_counts, nonnegative=self.nonnegative))
+            n_rows = int(counts.sum()) // self.n_outputs
+            bounds = private_label_bounds(counts, n_rows, self.finding, release, nonnegative=self.nonnegative)
+        assert bounds is not None
+        return self.noisy(self.integers(rows, bounds), bounds, release)
+
+    def noisy(self, sums: NDArray[Any], bounds: Bounds, release: Release) -> ReleasedSums:
+        """What `integers` gave, with noise, as sums of numbers."""
+        assert self.noise is not None
+        shape = (self.bags.n_bags, self.n_outputs)
+        noisy = self.noise.draw(sums if self.with_squares else sums.reshape(shape), release)
+        # From here on everything is released. Σy = Σ(y − middle) + (rows)·middle.
+        low, width = Fraction(bounds[0]), Fraction(bounds[1]) - Fraction(bounds[0])
+        middle, step = float(low + width / 2), float(width / LABEL_STEPS)
+        about = (noisy[:-1].reshape(shape) if self.with_squares else noisy) * step
+        square_sum = None
+        if self.with_squares:
+            total = float(about.sum()) / self.bags.appearances()
+            square_sum = self._square_sum(float(noisy[-1]) / LABEL_STEPS, float(width / 2), middle, total)
+        return ReleasedSums(
+            about + self.bags.bag_sizes[:, np.newaxis] * middle,
+            self.noise.variance * step**2,
+            self._reported(bounds),
+            square_sum,
+        )
+
+    def _square_sum(self, share: float, half: float, middle: float, total: float) -> float:
+        """Σy² from Σ(y − middle)² in units of half² and Σ(y − middle)."""
+        n = int(self.bags.bag_sizes.sum()) // self.bags.appearances()
+        around = min(max(share, 1e-3 * n), float(n)) * half**2
+        return around + 2 * middle * total + n * middle**2
+
+    @staticmethod
+    def _reported(bounds: Sequence[float] | None) -> Bounds | None:
+        return None if bounds is None else (float(bounds[0]), float(bounds[1]))

@@ -1,0 +1,1 @@
+"""Certificates: bounds on every adversary."""

@@ -1,0 +1,219 @@
+"""From audited pairs (T, S) to a lower bound on the loss of every adversary, one function per setting."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import isotonic_regression
+
+from skprivate.audit.certificates._concentration import (
+    LN2,
+    chernoff_entropy_lower_bound,
+    squared_loss_lower_bound,
+)
+from skprivate.audit.certificates._halfspaces import fit_halfspaces
+from skprivate.audit.certificates._variation import (
+    fit_bounded_variation,
+    fit_bounded_variation_log,
+    group_ties,
+)
+
+__all__ = [
+    "Adversary",
+    "AuditOutcome",
+    "certify_labels",
+    "certify_representation",
+    "confidence_bound",
+    "inside_support",
+    "support_diameter",
+]
+
+Array = npt.NDArray[np.float64]
+
+
+class Adversary(Protocol):
+    """A fitted attack: real values in the direction of S = 1, roughly in [−1, 1]."""
+
+    def predict(self, points: Array) -> Array: ...
+
+
+class StepFunction(NamedTuple):
+    """A function of one variable that is constant between ``edges``; ``values`` has one entry more."""
+
+    edges: Array
+    values: Array
+
+    def predict(self, points: Array) -> Array:
+        return self.values[np.searchsorted(self.edges, points[:, 0], side="right")]
+
+
+class LookupTable(NamedTuple):
+    """One value for each code 0 … d − 1; the last entry stands for codes never seen."""
+
+    values: Array
+
+    def predict(self, points: Array) -> Array:
+        return self.values[points[:, 0].astype(np.intp)]
+
+
+class AuditOutcome(NamedTuple):
+    """The attack, its empirical loss, and what is known about the minimum.
+
+    ``minimum`` is a lower bound on the smallest empirical loss over the class.
+    """
+
+    adversary: Any
+    empirical_loss: float
+    minimum: float
+    n: int
+    converted: bool = False  # a squared-loss minimum that stands for a log loss
+    caveats: tuple[str, ...] = ()
+
+
+#: Boxes of normals that are bounded; in the plane only where there are too many rows for an exact bound.
+_BOXES, _BOXES_IN_THE_PLANE = 9000, 3000
+#: A duality gap that readers are told of.
+_LOOSE = 0.02
+
+
+def _loose_caveat(gap: float, q: int) -> str:
+    return (
+        f"The bound is proven but {gap:.2g} below the attack's loss: the best half-space in {q} dimensions is NP-hard "
+        "to find in general, and boxes of normals bound it only so far. Fewer columns give a tighter bound."
+    )
+
+
+def _log_loss(h: Array, s: Array) -> float:
+    p = np.clip(0.5 * (1.0 + s * h), 1e-12, 1.0)
+    return float(-np.log(p).mean())
+
+
+def _step_function(positions: Array, values: Array) -> StepFunction:
+    jumps = np.flatnonzero(np.diff(values) != 0.0)
+    edges = 0.5 * (positions[jumps] + positions[jumps + 1])
+    return StepFunction(edges, np.append(values[jumps], values[-1]))
+
+
+def _certify_scalar(
+    t: Array, s: Array, *, assumption: str, variation: float, loss: str, increasing: Any
+) -> AuditOutcome:
+    """One-dimensional T: isotonic or total-variation-constrained regression, solved to a certified gap."""
+    positions, y, w, _ = group_ties(t, s)
+    within = float(1.0 - w @ (y * y))  # part of the squared loss that no function of t can remove
+    if assumption == "monotone":
+        directions = {True: [True], False: [False], "auto": [True, False]}[increasing]
+        fits = [isotonic_regression(y, weights=w, increasing=direction).x for direction in directions]
+
+        # The isotonic mean minimises the log loss over monotone functions as well (every Bregman loss shares
+        # it).
+        def empirical(f: Array) -> float:
+            if loss == "squared":
+                return float(w @ (y - f) ** 2) + within
+            plus, minus = w * (1.0 + y) / 2.0, w * (1.0 - y) / 2.0
+            with np.errstate(divide="ignore", invalid="ignore"):
+                terms = np.where(plus > 0.0, -plus * np.log((1.0 + f) / 2.0), 0.0)
+                terms += np.where(minus > 0.0, -minus * np.log((1.0 - f) / 2.0), 0.0)
+            return max(float(terms.sum()), 0.0)
+
+        best = min(fits, key=empirical)
+        value = empirical(best)
+        return AuditOutcome(_step_function(positions, best), value, value * (1.0 - 1e-12), t.size)
+    if loss == "log":
+        fit = fit_bounded_variation_log(y, w, variation)
+        return AuditOutcome(_step_function(positions, fit.values), fit.loss, fit.lower_bound, t.size)
+    fit = fit_bounded_variation(y, w, variation)
+    return AuditOutcome(
+        _step_function(positions, fit.values), fit.loss + within, fit.lower_bound + within, t.size
+    )
+
+
+def certify_representation(
+    points: Array,
+    s: Array,
+    *,
+    assumption: str,
+    variation: float,
+    loss: str,
+    increasing: Any,
+    rng: np.random.Generator,
+) -> AuditOutcome:
+    """T in R^q: the certified minimum over the convex class.
+
+    Parameters
+    ----------
+    points : array of shape (n, q)
+    s : array of shape (n,)
+        Values ±1.
+    assumption : {"barron", "total_variation", "monotone"}
+    variation : float
+        D: bound on the total variation (q = 1) or the mass over half-spaces (q ≥ 2) of η.
+    loss : {"squared", "log"}
+    increasing : {"auto", True, False}
+        Direction of a monotone η.
+    rng : numpy.random.Generator
+        Public randomness for search directions.
+    """
+    n, q = points.shape
+    if q == 1:
+        return _certify_scalar(
+            points[:, 0], s, assumption=assumption, variation=variation, loss=loss, increasing=increasing
+        )
+    fit = fit_halfspaces(points, s, variation, rng, max_nodes=_BOXES if q > 2 else _BOXES_IN_THE_PLANE)
+    empirical = fit.loss if loss == "squared" else _log_loss(np.clip(fit.values, -0.999, 0.999), s)
+    apart = fit.loss - fit.lower_bound
+    caveats = (_loose_caveat(apart, q),) if apart > _LOOSE else ()
+    return AuditOutcome(fit, empirical, fit.lower_bound, n, loss == "log", caveats)
+
+
+def certify_labels(codes: npt.NDArray[np.intp], s: Array, n_values: int, *, loss: str) -> AuditOutcome:
+    """T in a finite alphabet: the mean per value is the exact minimiser of either loss."""
+    n = s.size
+    counts = np.bincount(codes, minlength=n_values).astype(float)
+    means = np.bincount(codes, weights=s, minlength=n_values) / np.maximum(counts, 1.0)
+    table = LookupTable(np.append(means, s.mean()))
+    if loss == "squared":
+        value = float(np.sum(counts * (1.0 - means**2)) / n)
+    else:
+        p = np.clip((1.0 + means) / 2.0, 0.0, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropy = -np.where(p > 0, p * np.log(p), 0.0) - np.where(p < 1, (1 - p) * np.log1p(-p), 0.0)
+        value = float(np.sum(counts * entropy) / n)
+    return AuditOutcome(table, value, value, n)
+
+
+def confidence_bound(outcome: AuditOutcome, *, loss: str, confidence: float, concentration: str) -> float:
+    """Lower bound on the loss of every adversary with the given confidence."""
+    if loss == "squared" or outcome.converted:
+        bound = squared_loss_lower_bound(outcome.minimum, outcome.n, confidence, concentration)
+        return bound * LN2 if loss == "log" else bound
+    return chernoff_entropy_lower_bound(outcome.minimum, outcome.n, confidence)
+
+
+def _cube(support: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(edge) for edge in support)
+    except (TypeError, ValueError):
+        raise ValueError(f"support must be a radius or (low, high); got {support!r}.") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"support must be a radius or finite (low, high) with low < high; got {support!r}.")
+    return low, high
+
+
+def support_diameter(support: Any, n_features: int) -> float:
+    """Diameter of the ball of radius ``support`` or of the cube ``[low, high]^q``."""
+    if isinstance(support, Real):
+        return 2.0 * float(support)
+    low, high = _cube(support)
+    return (high - low) * math.sqrt(n_features)
+
+
+def inside_support(points: Array, support: Any) -> npt.NDArray[np.bool_]:
+    """Which rows of ``points`` lie in the support."""
+    if isinstance(support, Real):
+        return np.asarray(np.linalg.norm(points, axis=1) <= float(support))
+    low, high = _cube(support)
+    return np.asarray(((points >= low) & (points <= high)).all(axis=1))

@@ -1,0 +1,1 @@
+"""Claims: tests of stated guarantees by replay, by fits and by search."""

@@ -1,0 +1,449 @@
+"""The declared law of a draw: numbers that are uniform on [0, 1] if what came out has it, and tests of that.
+
+Every result is put through the distribution function of its declared law, randomised where the law is discrete. Then
+all tests below are exact for every kind of draw alike: sums of exponential and of squared normal scores, signs, the
+Kolmogorov-Smirnov distance, and products of signs, which are fair coins if coordinates and repetitions are independent.
+The law is worked out from the price of the draw and its sensitivity alone, apart from the code that draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betainc, gammainc, gammaincc, ndtr, ndtri
+from scipy.stats import binom, kstest
+
+from skprivate.privacy.draws import Draw
+from skprivate.utils import _size, exact
+
+Array = npt.NDArray[np.float64]
+#: Beyond this share of a statistic its float64 sum with the noise has too few digits of the noise left.
+_DIGITS = 2.0**-40
+#: Discrete laws up to this scale are tabulated; wider ones are their continuous limits, up to 1/(24 · scale²).
+_TABLED = 2000.0
+#: Most categories of a selection by permute-and-flip whose law is worked out.
+_MOST_CATEGORIES = 4096
+_NOISE = ("laplace", "gaussian", "discrete_laplace", "discrete_gaussian")
+
+
+@dataclass(frozen=True)
+class LawTest:
+    """One test of the results of one draw, or of all draws of the transcript together.
+
+    Attributes
+    ----------
+    draw : str
+        What was drawn.
+    test : str
+        "less noise", "more noise", "variance", "centre", "law", "coordinates", "repetitions", or how often it is "less
+        often unlike the likeliest" or "more often".
+    n : int
+        Numbers that it rests on.
+    p_value : float
+        Exact under the declared law.
+    z : float
+        The p-value as standard deviations of a normal variable.
+    """
+
+    draw: str
+    test: str
+    n: int
+    p_value: float
+
+    @property
+    def z(self) -> float:
+        return float(-ndtri(min(max(self.p_value, 1e-300), 1.0)))
+
+    def __str__(self) -> str:
+        return f"{self.draw}: {self.test} (z = {self.z:.1f}, {self.n} numbers)"
+
+
+def uniforms(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> list[Array]:
+    """Independent uniform numbers, if the results have the declared law of the draw.
+
+    Parameters
+    ----------
+    draw : Draw
+    results : sequence
+        Of repetitions of the draw; categories (`categories_of`) for selections.
+    rng : numpy.random.Generator
+        Public randomness.
+
+    Returns
+    -------
+    list of ndarray of shape (n_repetitions, n_coordinates)
+        Empty where the law is not known here.
+    """
+    if draw.kind in _NOISE:
+        return _of_noise(draw, results, rng)
+    if draw.kind in ("select", "select_parts"):
+        return _of_selection(draw, np.asarray(results), rng)
+    if draw.kind == "k_norm":
+        return _of_k_norm(draw, np.asarray(results, dtype=np.float64))
+    if draw.kind == "nearest":
+        return _of_nearest(draw, np.asarray(results), rng)
+    if draw.kind == "channel":
+        weights = np.asarray(draw.options["weights"], dtype=np.float64)[np.asarray(draw.statistic)]
+        return [_categorical(weights / weights.sum(axis=1, keepdims=True), np.asarray(results), rng)]
+    if draw.kind == "flow_laplace":
+        return _of_flow(draw, results, rng)
+    return _of_repetitions(draw, results, rng) if draw.kind == "repetitions" else []
+
+
+def rare_values(draw: Draw, results: Sequence[Any]) -> list[tuple[int, int, float]]:
+    """How often results of coarse laws are not the likeliest ones: (count, of how many, probability).
+
+    Noise far below one step, and choices between candidates far apart, are nearly always the same. The numbers of
+    `uniforms` then hardly depend on the law, but this count does.
+
+    Parameters
+    ----------
+    draw : Draw
+    results : sequence
+        As for `uniforms`.
+
+    Returns
+    -------
+    list of (int, int, float)
+    """
+    if draw.kind.startswith("discrete") and (scale := _size(draw)) < 8.0:
+        values, _ = exact(draw.statistic)
+        moved = sum(step != 0 for one in results for step in _difference(one, values))
+        if draw.kind == "discrete_laplace":
+            chance = 2.0 * math.exp(-1.0 / scale) / (1.0 + math.exp(-1.0 / scale))
+        else:
+            law = _gaussian_table(scale)
+            chance = 2.0 * float(law[law.size // 2 + 1 :].sum())
+        return [(moved, len(results) * values.size, chance)]
+    if draw.kind in ("select", "select_parts"):
+        laws = selection_laws(draw) or []
+        chosen = np.asarray(results)
+        return [
+            (
+                int((column != int(law.argmax())).sum()),
+                len(results),
+                float(np.delete(law, law.argmax()).sum()),
+            )
+            for law, column in zip(laws, chosen.T, strict=False)
+        ]
+    return []
+
+
+def categories_of(draw: Draw, result: Any) -> Any:
+    """The category (of each part) that a result stands in; None where only a candidate is known."""
+    if draw.kind == "select" and draw.options["multiplicity"] is None:
+        return [int(result)]
+    if draw.kind == "select" and not draw.options["located"]:
+        return [int(result[0])]
+    return None
+
+
+def law_tests_of(
+    name: str, parts: list[Array], *, repeated: bool, rare: Sequence[tuple[int, int, float]] = ()
+) -> list[LawTest]:
+    """Tests that numbers are uniform and independent.
+
+    Parameters
+    ----------
+    name : str
+        What was drawn.
+    parts : list of ndarray of shape (n_repetitions, n_coordinates)
+    repeated : bool
+        Whether rows are repetitions of one draw.
+    rare : sequence of (int, int, float)
+        From `rare_values`.
+
+    Returns
+    -------
+    list of LawTest
+    """
+    found = []
+    for count, n, chance in rare:
+        found += [
+            LawTest(name, "less often unlike the likeliest", n, float(binom.cdf(count, n, chance))),
+            LawTest(name, "more often unlike the likeliest", n, float(binom.sf(count - 1, n, chance))),
+        ]
+    for part in parts:
+        part = np.clip(part, 1e-15, 1.0 - 1e-15)
+        flat = part.ravel()
+        n = flat.size
+        if n < 8:
+            continue
+        # |2U − 1| is uniform as well; −log(1 − it) is exponential, large where the noise was large.
+        sizes = float(-np.log1p(-np.abs(2.0 * flat - 1.0)).sum())
+        squares = float((ndtri(flat) ** 2).sum())
+        above = int((flat > 0.5).sum())
+        values = {
+            "less noise": float(gammainc(n, sizes)),
+            "more noise": float(gammaincc(n, sizes)),
+            "variance": 2.0 * float(min(gammainc(n / 2, squares / 2), gammaincc(n / 2, squares / 2))),
+            "centre": _coins(above, n),
+            "law": float(kstest(flat, "uniform").pvalue),
+        }
+        signs = part > 0.5
+        if part.shape[1] > 1:
+            values["coordinates"] = _coins(int((signs[:, 1:] == signs[:, :-1]).sum()), signs[:, 1:].size)
+        if repeated and part.shape[0] > 1:
+            values["repetitions"] = _coins(int((signs[1:] == signs[:-1]).sum()), signs[1:].size)
+        found += [LawTest(name, test, n, min(1.0, p)) for test, p in values.items()]
+    return found
+
+
+def _coins(heads: int, n: int) -> float:
+    """Two-sided p-value of a number of heads among fair coins."""
+    return 2.0 * float(min(binom.cdf(heads, n, 0.5), binom.sf(heads - 1, n, 0.5)))
+
+
+# --- noise on numbers -----------------------------------------------------------------------------------------------
+
+
+def _of_noise(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> list[Array]:
+    values, whole = exact(draw.statistic)
+    scale = _size(draw)
+    if draw.kind.startswith("discrete"):
+        steps = [_difference(one, values) for one in results]
+        noise = np.array(steps, dtype=np.float64).reshape(len(results), values.size)
+        kind = draw.kind.removeprefix("discrete_")
+        return [integer_uniforms(kind, noise, scale, rng)]
+    step = draw.step if whole and draw.step is not None else 1.0
+    centre = np.array([float(value) for value in values.tolist()]) * step
+    kept = np.abs(centre) * _DIGITS < scale * step
+    real = np.asarray([np.asarray(one, dtype=np.float64).ravel() for one in results])
+    noise = ((real - centre) / step)[:, kept]
+    return [real_uniforms(draw.kind, noise, scale)] if noise.size else []
+
+
+def _difference(result: Any, values: npt.NDArray[Any]) -> list[int]:
+    return [
+        int(a) - int(b) for a, b in zip(np.asarray(result).ravel().tolist(), values.tolist(), strict=True)
+    ]
+
+
+def real_uniforms(kind: str, noise: Array, scale: float) -> Array:
+    """Continuous noise through its distribution function."""
+    if kind == "gaussian":
+        return np.asarray(ndtr(noise / scale))
+    tail = 0.5 * np.exp(-np.abs(noise) / scale)
+    return np.where(noise > 0, 1.0 - tail, tail)
+
+
+def integer_uniforms(kind: str, noise: Array, scale: float, rng: np.random.Generator) -> Array:
+    """Integer noise through its distribution function, with a uniform part of each step."""
+    part = rng.random(noise.shape)
+    if kind == "laplace":
+        # P(K ≥ k) = q^k/(1 + q) for k ≥ 0, and each next tail is q times the one before.
+        q = math.exp(-1.0 / scale)
+        tail = np.exp(-np.abs(noise) / scale) / (1.0 + q) * (q - math.expm1(-1.0 / scale) * part)
+        return np.where(noise >= 0, 1.0 - tail, tail)
+    if scale > _TABLED:
+        return np.asarray(ndtr((noise - 0.5 + part) / scale))
+    pmf = _gaussian_table(scale)
+    return _from_table(pmf, noise, part)
+
+
+@lru_cache(maxsize=16)
+def _gaussian_table(scale: float) -> Array:
+    reach = max(8, math.ceil(40 * scale))
+    points = np.arange(-reach, reach + 1)
+    pmf = np.exp(-0.5 * (points / scale) ** 2)
+    return np.asarray(pmf / pmf.sum())
+
+
+def _from_table(pmf: Array, noise: Array, part: Array) -> Array:
+    reach = pmf.size // 2
+    place = np.clip(noise, -reach, reach).astype(np.int64) + reach
+    below = np.concatenate([[0.0], np.cumsum(pmf)])
+    return np.asarray(below[place] + part * pmf[place])
+
+
+# --- choices --------------------------------------------------------------------------------------------------------
+
+
+def _categorical(probabilities: Array, chosen: npt.NDArray[Any], rng: np.random.Generator) -> Array:
+    """Choices (…, n_rows) through the distribution functions of the rows, in their order of columns."""
+    ends = np.cumsum(probabilities, axis=1)
+    rows = np.arange(probabilities.shape[0])
+    mass = probabilities[rows, chosen]
+    return np.asarray(ends[rows, chosen] - mass * rng.random(chosen.shape))
+
+
+def _of_selection(draw: Draw, chosen: npt.NDArray[Any], rng: np.random.Generator) -> list[Array]:
+    """Categories of shape (n_repetitions, n_parts)."""
+    laws = selection_laws(draw)
+    if laws is None:
+        return []
+    columns = []
+    for law, column in zip(laws, chosen.T, strict=True):
+        if law.max() > 1.0 - 1e-9:
+            continue  # nothing is left to chance: whatever drew it would look the same
+        order = np.argsort(-law, kind="stable")  # likely ones first: a sharper choice moves the numbers down
+        place = np.empty(law.size, dtype=np.int64)
+        place[order] = np.arange(law.size)
+        columns.append(_categorical(law[order][None, :], place[column][:, None], rng)[:, 0])
+    return [np.stack(columns, axis=1)] if columns else []
+
+
+def selection_laws(draw: Draw) -> list[Array] | None:
+    """Probability of each category, one array for each part; None where it is not worked out."""
+    values, _ = exact(draw.statistic)
+    scores = values - values.max() if values.dtype == object else values
+    real = np.array([float(score) for score in scores.tolist()])
+    counts = draw.options.get("multiplicity")
+    members = np.ones(real.size) if counts is None else np.array([float(count) for count in counts])
+    (event,) = draw.events
+    rate = event.pure_epsilon / (float(draw.sensitivity) * (1 if draw.options["monotone"] else 2))
+    if draw.kind == "select_parts":
+        laws, ends = [], np.cumsum(members)
+        for size, end in zip(draw.options["parts"], np.cumsum(draw.options["parts"]), strict=True):
+            inside = (ends <= end) & (ends > end - size) & (members > 0)
+            law = _exponential(rate * real[inside], members[inside])
+            # Categories are numbered within their part, those without members included.
+            laws.append((np.flatnonzero(inside), law))
+        return _by_part(draw, laws, members)
+    if draw.options["rule"] == "exponential":
+        return [_exponential(rate * real, members)]
+    if real.size > _MOST_CATEGORIES:
+        return None
+    best = real[members > 0].max()
+    return [permute_and_flip_law(np.exp(np.minimum(rate * (real - best), 0.0)), members)]
+
+
+def _by_part(draw: Draw, laws: list[Any], members: Array) -> list[Array] | None:
+    if not members.all():  # which part an empty category stands in is not recorded
+        return None
+    return [law for _, law in laws]
+
+
+def _exponential(exponents: Array, members: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        logs = exponents + np.log(members)
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
+
+
+@lru_cache(maxsize=1)
+def _panels() -> tuple[Array, Array]:
+    """Nodes and weights on (0, 1): Gauss-Legendre on halves of halves, for integrands that fall at any rate."""
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    ends = np.concatenate([[0.0], 2.0 ** np.arange(-40, 1)])
+    width = np.diff(ends)[:, None]
+    return (ends[:-1, None] + width * (nodes + 1) / 2).ravel(), (width * weights / 2).ravel()
+
+
+def permute_and_flip_law(heads: Array, members: Array) -> Array:
+    """Probability of each category, given the probability of heads of each of its members.
+
+    The winner is uniform among those that show heads: p_i·E[1/(1 + others)] = p_i·∫ Π_{j≠i}(1 − p_j·s) ds over s in
+    (0, 1).
+    """
+    s, weights = _panels()
+    with np.errstate(divide="ignore"):
+        logs = np.log1p(-np.outer(s, heads))
+    total = logs @ members
+    inner = np.exp(total[:, None] - np.maximum(logs, -1e300))
+    law = heads * members * (weights @ inner)
+    return np.asarray(law / law.sum())
+
+
+def _of_nearest(draw: Draw, chosen: npt.NDArray[Any], rng: np.random.Generator) -> list[Array]:
+    lower, upper = draw.options["bounds"]
+    rows = np.clip(np.asarray(draw.statistic, dtype=np.float64), lower, upper)
+    points = np.asarray(draw.options["points"], dtype=np.float64)
+    gap = rows[:, None, :] - points[None, :, :]
+    order = {"l1": 1, "l2": 2, "linf": np.inf}[draw.options["norm"]]
+    cost = np.linalg.norm(gap, ord=order, axis=2)
+    (event,) = draw.events
+    log = -0.5 * event.pure_epsilon * (cost - cost.min(axis=1, keepdims=True))
+    law = np.exp(log)
+    law /= law.sum(axis=1, keepdims=True)
+    ranks = np.argsort(cost, axis=1, kind="stable")
+    place = np.argsort(ranks, axis=1)
+    rows_at = np.arange(len(rows))
+    return [_categorical(np.take_along_axis(law, ranks, axis=1), place[rows_at, chosen], rng)]
+
+
+def _of_repetitions(draw: Draw, results: Sequence[Sequence[int]], rng: np.random.Generator) -> list[Array]:
+    """How many evaluations, and of which candidates: these are uniform whatever their number."""
+    law, n_candidates = draw.options["repetitions"], len(draw.options["plans"])
+    found = []
+    if n_candidates > 1:
+        chosen = np.array([[candidate] for one in results for candidate in one])
+        found.append((chosen + rng.random(chosen.shape)) / n_candidates)
+    if law.rate > 0:
+        counts = np.array([len(one) for one in results])
+        later = np.arange(2.0, counts.max() + 1.0)
+        # P(K = 1) = f′(0) = E[K]·w(1), and each next probability by its ratio to the one before.
+        first = math.log(law.mean) + float(law.log_weight(np.asarray(1.0)))
+        ratio = law.rate if law.eta is None else law.rate / (1.0 + law.rate) * (later - 1.0 + law.eta)
+        probability = np.exp(first + np.concatenate([[0.0], np.cumsum(np.log(ratio / later))]))
+        ends = np.minimum(np.cumsum(probability), 1.0)
+        place = counts[:, None] - 1
+        found.append(np.maximum(ends[place] - probability[place] * rng.random(place.shape), 0.0))
+    return found
+
+
+# --- noise shaped by a norm, and flows -------------------------------------------------------------------------------
+
+
+def _of_k_norm(draw: Draw, results: Array) -> list[Array]:
+    rows = np.asarray(draw.statistic, dtype=np.float64)
+    (event,) = draw.events
+    scale = 1.0 / event.pure_epsilon
+    kept = np.abs(rows).max(axis=1) * _DIGITS < scale
+    noise = (results - rows)[:, kept]
+    d = rows.shape[1]
+    if not noise.size:
+        return []
+    if draw.options["norm"] == "l1" or d == 1:
+        return [real_uniforms("laplace", noise.reshape(len(noise), -1), scale)]
+    order = 2 if draw.options["norm"] == "l2" else np.inf
+    norms = np.linalg.norm(noise, ord=order, axis=2)
+    found = [np.asarray(gammainc(d, norms / scale))]
+    if order == 2:
+        # One coordinate of a uniform direction: its square has a beta law, independent of the length.
+        share = np.divide(noise[:, :, 0], norms, out=np.zeros_like(norms), where=norms > 0)
+        found.append(0.5 + 0.5 * np.sign(share) * betainc(0.5, (d - 1) / 2, np.minimum(share**2, 1.0)))
+    return found
+
+
+def _of_flow(draw: Draw, results: Sequence[Any], rng: np.random.Generator) -> list[Array]:
+    mass = np.asarray(draw.statistic)
+    scale = _size(draw)
+    noise = np.array([_difference(one, mass.ravel()) for one in results], dtype=np.float64)
+    noise = noise.reshape(len(results), *mass.shape)
+    if mass.ndim == 1:
+        flows = -np.cumsum(noise, axis=1)[:, :-1]
+        return [integer_uniforms("laplace", flows, scale, rng)] if flows.size else []
+    axes = sum(size > 1 for size in mass.shape)
+    if not 1 <= axes <= 3:
+        return []
+    flat = noise.reshape(len(results), -1)
+    corners = [flat[:, 0]]
+    if min(size for size in mass.shape if size > 1) > 2:  # else both corners would share an edge
+        corners.append(flat[:, -1])
+    values = np.stack(corners, axis=1)
+    part = rng.random(values.shape)
+    if scale <= _TABLED:
+        return [_from_table(_sum_table(scale, axes), values, part)]
+    x = np.abs(values - 0.5 + part) / scale
+    tail = np.exp(-x) * {1: 0.5, 2: (2 + x) / 4, 3: (8 + 5 * x + x * x) / 16}[axes]
+    return [np.where(values - 0.5 + part > 0, 1.0 - tail, tail)]
+
+
+@lru_cache(maxsize=16)
+def _sum_table(scale: float, count: int) -> Array:
+    """Law of the sum of discrete Laplace variables."""
+    reach = max(8, math.ceil(45 * scale))
+    one = np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale)
+    one /= one.sum()
+    law = one
+    for _ in range(count - 1):
+        size = law.size + one.size - 1
+        law = np.fft.irfft(np.fft.rfft(law, size) * np.fft.rfft(one, size), size)
+    return np.asarray(np.maximum(law, 0.0) / np.maximum(law, 0.0).sum())

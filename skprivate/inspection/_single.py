@@ -1,0 +1,404 @@
+"""Single estimators: which map every row by itself, which look at private rows, and which cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.feature_selection import (
+    GenericUnivariateSelect,
+    SelectFdr,
+    SelectFpr,
+    SelectFromModel,
+    SelectFwe,
+    SelectKBest,
+    SelectPercentile,
+    VarianceThreshold,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import AdditiveChi2Sampler
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
+
+from skprivate.base import PrivateEstimatorMixin
+from skprivate.inspection._steps import Place, Role, Step
+from skprivate.metric import MetricPrivatizer
+from skprivate.partitions import is_known
+from skprivate.preprocessing import (
+    PrivateImputer,
+    PrivateKBinsDiscretizer,
+    PrivateQuantileTransformer,
+    PrivateSplineTransformer,
+    PrivateStandardScaler,
+    PublicOneHotEncoder,
+    PublicOrdinalEncoder,
+    PublicScaler,
+    RowByRow,
+)
+from skprivate.privacy import TO_THE_LAST_BIT, PrivacyGuarantee
+from skprivate.user_level import UserLevelSGDClassifier, UserLevelSGDRegressor
+
+__all__ = [
+    "BY_ITSELF",
+    "declares_itself",
+    "inner_models",
+    "is_private",
+    "leaf",
+    "needs_fit",
+    "releases_when_transforming",
+    "seen_by_private",
+    "speaks_of_rows",
+]
+
+
+def _always(model: Any) -> bool:
+    return True
+
+
+def speaks_of_rows(encoder: Any) -> str:
+    """Why an encoder of scikit-learn would say that a row has a category that is not listed, or nothing."""
+    silent = "ignore" if isinstance(encoder, OneHotEncoder) else "use_encoded_value"
+    if encoder.handle_unknown != silent:
+        return (
+            f"handle_unknown={encoder.handle_unknown!r} warns, or raises an error, where a row has a category that is "
+            f"not listed: set handle_unknown={silent!r}, or use a public encoder of skprivate.preprocessing"
+        )
+    if getattr(encoder, "drop", None) is not None:
+        return "warns, with drop, where a row has a category that is not listed: set drop=None"
+    listed = (
+        getattr(encoder, "categories_", ()) if isinstance(encoder.categories, str) else encoder.categories
+    )
+    if any(isinstance(value, Real) and abs(float(value)) >= 2**53 for values in listed for value in values):
+        return (
+            "has numbers of 2**53 and more among its categories: with one missing entry in a frame, all integers of "
+            "its column become floats, which merge some of them. Use a public encoder of skprivate.preprocessing"
+        )
+    return ""
+
+
+def _is_silent(encoder: Any) -> bool:
+    return not speaks_of_rows(encoder)
+
+
+#: Exact classes, and with which parameters. Each has its property test in tests/inspection/test_by_row.py: results do
+#: not change with the other rows, their number and order, or the layout of memory. `Normalizer` fails it with sums.
+BY_ITSELF: dict[type, Callable[[Any], bool]] = {
+    **dict.fromkeys(
+        (
+            *(
+                PublicOneHotEncoder,
+                PublicOrdinalEncoder,
+                PublicScaler,
+                PrivateImputer,
+                PrivateKBinsDiscretizer,
+            ),
+            *(PrivateQuantileTransformer, PrivateSplineTransformer, PrivateStandardScaler, MetricPrivatizer),
+            *(UserLevelSGDClassifier, UserLevelSGDRegressor),
+            *(
+                Binarizer,
+                KBinsDiscretizer,
+                MaxAbsScaler,
+                MinMaxScaler,
+                PolynomialFeatures,
+                QuantileTransformer,
+            ),
+            *(RobustScaler, RowByRow, StandardScaler),
+            *(GenericUnivariateSelect, SelectFdr, SelectFpr, SelectFromModel, SelectFwe, SelectKBest),
+            *(SelectPercentile, VarianceThreshold),
+        ),
+        _always,
+    ),
+    FunctionTransformer: lambda model: model.func is None and not model.validate,
+    Normalizer: lambda model: model.norm == "max",
+    OneHotEncoder: _is_silent,
+    OrdinalEncoder: _is_silent,
+    # With an integer, whether a column has a missing entry would decide its type. A float does not go into integers.
+    SimpleImputer: lambda model: model.strategy == "constant" and isinstance(model.fill_value, float),
+}
+
+#: Of scikit-learn: ``transform`` iterates over all rows together.
+_COUPLING = ("LatentDirichletAllocation", "MiniBatchNMF", "NMF")
+
+
+def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
+    """Steps whose rows a private step sees, with what has to be true of each for its guarantee to carry over."""
+    for step in found:
+        model, place, name = step.model, step.place, step.place.name(step.model)
+        maps = step.role in (Role.NO_DATA, Role.BEFORE, Role.PRIVATE) and not place.chooses
+        # Rows that were released may be mapped in any way; a column transformer's parts have steps of their own.
+        if not maps or place.released or (type(model) is ColumnTransformer and step.role is Role.NO_DATA):
+            yield step
+        elif place.alone:
+            ours = type(model).__module__.startswith(("sklearn.", "skprivate."))
+            keeps = (
+                ()
+                if ours and type(model) is not FunctionTransformer
+                else (f"{name} keeps nothing from one call to the next",)
+            )
+            yield replace(step, of_rows=keeps)
+        elif all(type(part) in BY_ITSELF and BY_ITSELF[type(part)](part) for part in _parts(model)):
+            yield step
+        elif any(map(_couples, _parts(model))):
+            why = (
+                "transforms all rows together, until they converge: one row moves what becomes of the others. Wrap it "
+                "in skprivate.preprocessing.RowByRow"
+            )
+            yield replace(step, role=Role.UNPROTECTED if place.target else Role.FEATURES, why=why)
+        else:
+            text = f"{name} treats every row by itself, {TO_THE_LAST_BIT}, and warns of no row"
+            yield replace(step, of_rows=(f"{text}: wrapped in RowByRow it does",))
+
+
+def _parts(model: Any) -> Iterator[Any]:
+    """What a public model maps rows by: of composites that put columns beside each other, their parts."""
+    if type(model) is FrozenEstimator:
+        found = [model.estimator]
+    elif type(model) is Pipeline:
+        found = [part for _, part in model.steps]
+    elif type(model) is FeatureUnion:
+        found = [part for _, part in model.transformer_list]
+    elif type(model) is ColumnTransformer:
+        found = [part for _, part, _ in getattr(model, "transformers_", model.transformers)]
+    else:
+        yield model
+        return
+    for part in found:
+        if not (part is None or isinstance(part, str)):
+            yield from _parts(part)
+
+
+def _couples(model: Any) -> bool:
+    inside = () if type(model) is RowByRow else model.get_params(deep=True).values()
+    return any(
+        kind.__module__.startswith("sklearn.") and kind.__name__ in _COUPLING
+        for part in (model, *inside)
+        for kind in type(part).__mro__
+    )
+
+
+#: What a class may define, besides ``predict…`` and names that Python itself adds, that no fit calls.
+_HARMLESS = frozenset(("__init__", "score", "_abc_impl", "__annotate__", "__annotate_func__"))
+_DESCRIPTORS = (property, classmethod, staticmethod)
+#: Methods that see rows.
+_LOOKING = frozenset(("fit", "fit_transform", "partial_fit", "transform"))
+_NOTHING_ELSE = "knows nothing else that is private"
+
+
+def _encoder(model: Any) -> str:
+    if isinstance(model.categories, str):
+        return "learns the categories that occur: give them by categories=[...], from what is publicly known"
+    if model.min_frequency is not None or model.max_categories is not None:
+        return "counts how often categories occur (min_frequency, max_categories): leave both at None"
+    return speaks_of_rows(model)
+
+
+def _imputer(model: Any) -> str:
+    if model.strategy != "constant":
+        return (
+            "learns its fill values from private rows: use strategy='constant', or impute within the budget "
+            "(skprivate.preprocessing.PrivateImputer)"
+        )
+    if model.add_indicator or not model.keep_empty_features:
+        return (
+            "the columns it drops or adds say where values are missing: set keep_empty_features=True and "
+            "add_indicator=False"
+        )
+    return ""
+
+
+def _nothing(model: Any) -> str:
+    return ""
+
+
+def _chi2(model: Any) -> str:
+    return "raises an error where a row holds a negative number"
+
+
+#: scikit-learn's transformers that look at no data with the right parameters; the functions say what is wrong else.
+#: Exact classes: what a subclass does is not known. The tag ``requires_fit=False`` is no proof (a Gaussian process
+#: has it, and learns).
+_NO_DATA: dict[type, Callable[[Any], str]] = {
+    **dict.fromkeys(
+        (
+            Binarizer,
+            FeatureHasher,
+            FunctionTransformer,
+            HashingVectorizer,
+            Normalizer,
+            PolynomialFeatures,
+        ),
+        _nothing,
+    ),
+    AdditiveChi2Sampler: _chi2,
+    OneHotEncoder: _encoder,
+    OrdinalEncoder: _encoder,
+    SimpleImputer: _imputer,
+}
+
+_SCALE = (
+    "its fit takes statistics of private rows without noise: scale by public numbers (PublicScaler), or within the "
+    "budget"
+)
+_PLAIN = "its fit takes statistics of private rows without noise"
+#: scikit-learn's estimators that learn from X and ignore y.
+_FEATURES_ONLY: dict[str, str] = {
+    **dict.fromkeys((
+        "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "QuantileTransformer", "PowerTransformer",
+    ), _SCALE),
+    **dict.fromkeys((
+        "CountVectorizer", "DictVectorizer", "FactorAnalysis", "FastICA", "GaussianMixture", "IncrementalPCA",
+        "IsolationForest", "IterativeImputer", "KBinsDiscretizer", "KMeans", "KNNImputer", "KernelCenterer",
+        "KernelPCA", "MiniBatchKMeans", "MissingIndicator", "NMF", "Nystroem", "OneHotEncoder", "OrdinalEncoder",
+        "PCA", "RBFSampler", "SimpleImputer", "SplineTransformer", "TfidfTransformer", "TfidfVectorizer",
+        "TruncatedSVD", "VarianceThreshold",
+    ), _PLAIN),
+}  # fmt: skip
+
+
+def is_private(model: Any) -> bool:
+    """Whether a model promises something of its own, by its class, its parameters or by what it says after `fit`."""
+    if isinstance(model, PrivateEstimatorMixin):
+        return True
+    if isinstance(getattr(model, "privacy_guarantee_", None), PrivacyGuarantee):
+        return True
+    return hasattr(model, "get_params") and {"epsilon", "ledger"} <= set(model.get_params(deep=False))
+
+
+def releases_when_transforming(model: Any) -> bool:
+    """Whether a single estimator randomises the rows that it transforms."""
+    return bool(getattr(model, "releases_in", None) == "transform")
+
+
+def inner_models(model: Any) -> list[tuple[str, Any]]:
+    """Estimators among the parameters of a model, with what to call them."""
+    found: list[tuple[str, Any]] = []
+    for name, value in model.get_params(deep=False).items():
+        if hasattr(value, "fit") and not isinstance(value, type):
+            found.append((name, value))
+        elif isinstance(value, (list, tuple)):
+            pairs = [pair for pair in value if isinstance(pair, tuple) and len(pair) >= 2]
+            found += [(f"{name} {pair[0]!r}", pair[1]) for pair in pairs if hasattr(pair[1], "fit")]
+    return found
+
+
+def leaf(model: Any, place: Place) -> Step:
+    """What a single estimator does with the rows that arrive."""
+    if is_private(model):
+        return _private(model, place)
+    if getattr(model, "looks_at_no_data", False) is True:
+        if declares_itself(model, "looks_at_no_data"):
+            return place.step(model, Role.NO_DATA)
+        why = (
+            "inherits looks_at_no_data from a class whose methods it replaces: if it holds for the new ones too, let "
+            "the class declare looks_at_no_data = True itself"
+        )
+        return place.step(model, Role.UNPROTECTED, why)
+    problem = _NO_DATA[type(model)](model) if type(model) in _NO_DATA else None
+    if problem == "":
+        if isinstance(model, FunctionTransformer) and not (model.func is None and model.inverse_func is None):
+            checked = model.check_inverse and model.func is not None and model.inverse_func is not None
+            texts = [inverse_is_checked(place.name(model))] if checked and not place.alone else []
+            text = f"the function of {place.name(model)} {_NOTHING_ELSE}"
+            return place.step(model, Role.NO_DATA, "", text, *texts)
+        if isinstance(model, SimpleImputer) and isinstance(model.fill_value, float):
+            text = f"the columns of {place.name(model)} can hold its fill_value, whether an entry is missing or not"
+            return place.step(model, Role.NO_DATA, "", text)
+        return place.step(model, Role.NO_DATA)
+    of_scikit_learn = type(model).__module__.startswith("sklearn.")
+    features_only = of_scikit_learn and type(model).__name__ in _FEATURES_ONLY
+    if place.released and features_only:
+        return place.step(model, Role.RELEASED, "", *_no_weights(place, model))
+    if place.released:
+        why = "the rows that it sees are randomised, but it may learn from the targets, which are not"
+        return place.step(model, Role.UNPROTECTED, why)
+    if features_only:
+        why = problem or _FEATURES_ONLY[type(model).__name__]
+        role = Role.UNPROTECTED if place.target else Role.FEATURES
+        return place.step(model, role, why, *_no_weights(place, model))
+    if not of_scikit_learn and hasattr(model, "transform") and not needs_fit(model):
+        text = f"{place.name(model)} needs no fit: it {_NOTHING_ELSE}"
+        return place.step(model, Role.NO_DATA, "", text)
+    if inner_models(model):
+        why = "is a composite that is not known here: what it does with private rows is not known"
+        return place.step(model, Role.UNPROTECTED, why)
+    return place.step(model, Role.UNPROTECTED, problem or "learns from private rows without a guarantee")
+
+
+def inverse_is_checked(name: str) -> str:
+    """scikit-learn compares some private rows with themselves there and back, and warns where they differ."""
+    return f"nobody is told whether {name} warned that its inverse does not fit (check_inverse=True)"
+
+
+def declares_itself(model: Any, name: str) -> bool:
+    """Whether a class attribute was declared beside the methods that it is about, or after them."""
+    for kind in type(model).__mro__:
+        if name in vars(kind):
+            return True
+        if not _LOOKING.isdisjoint(vars(kind)):
+            return False
+    return True
+
+
+def _no_weights(place: Place, model: Any) -> tuple[str, ...]:
+    """Weights come past the randomiser, and nothing in a fitted model tells of them."""
+    if not has_fit_parameter(model, "sample_weight"):
+        return ()
+    return (f"{place.name(model)} was given no sample_weight that says something about rows",)
+
+
+def _private(model: Any, place: Place) -> Step:
+    guarantee = getattr(model, "privacy_guarantee_", None)
+    if not place.fitted:
+        return place.step(model, Role.PRIVATE)
+    if guarantee is None:
+        raise NotFittedError(f"{place.name(model)} is not fitted yet.")
+    if guarantee.epsilon == float("inf"):
+        return place.step(
+            model, Role.UNPROTECTED, "its own guarantee has an infinite epsilon: it promises nothing"
+        )
+    if own := _defined_elsewhere(model):
+        names = ", ".join(own[:3]) + (", …" if own[3:] else "")
+        text = f"{place.name(model)} learns from private rows what its guarantee counts and nothing else: {names} of it"
+        return place.step(model, Role.PRIVATE, "", f"{text} are not this package's")
+    return place.step(model, Role.PRIVATE)
+
+
+def _defined_elsewhere(model: Any) -> list[str]:
+    """What a model or its classes from elsewhere define that a fit may call: not construction, prediction and texts."""
+    found = {name for name in vars(model) if callable(getattr(type(model), name, None))}
+    for base in type(model).__mro__:
+        if not is_known(base) and base.__module__ not in ("builtins", "abc", "typing"):
+            found |= {
+                name
+                for name, value in vars(base).items()
+                if callable(value) or isinstance(value, _DESCRIPTORS) or not name.startswith("__")
+            }
+    return sorted(name for name in found - _HARMLESS if not re.fullmatch("predict.*|set_.*_request", name))
+
+
+def needs_fit(model: Any) -> bool:
+    """Whether an estimator has to be fitted before it transforms."""
+    return bool(get_tags(model).requires_fit)

@@ -1,0 +1,1 @@
+"""Measures on a grid: bounds, hierarchies of counts, flows."""

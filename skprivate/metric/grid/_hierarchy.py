@@ -1,0 +1,511 @@
+"""Counts on a binary hierarchy of boxes, and how their budget is split.
+
+Level j of the hierarchy splits coordinate j mod d of every box in two, so that level r has 2^r boxes. Levels are
+counted with discrete Laplace noise, made consistent by weighted least squares and turned into a nonnegative measure.
+The budget split is optimised for the error in W1 rather than fixed: see `split_budget`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from skprivate.metric._domains import Box
+from skprivate.metric.grid._bounds import PrivateBounds
+from skprivate.partitions import Partitions, as_partitions
+from skprivate.privacy import Events, Mechanism, PureEvent, Release
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+#: No hierarchy is deeper: 2^22 boxes.
+MAX_DEPTH = 22
+#: What is added to the depth for data in one, two, and more columns.
+FURTHER_SPLITS = {1: -0.7, 2: 1.0, 3: 2.35}
+#: Depth added for every split of the list of combinations of categories.
+GROUP_SHARE = 0.3
+#: Levels with a smaller share of the budget than this are not counted at all.
+_LEAST_SHARE = 0.02
+#: About the sum of the integer weights of all levels.
+_WEIGHTS = 1000
+_BLOCK = 1 << 18
+
+
+@dataclass(frozen=True)
+class HierarchyPlan:
+    """Public plan of one release: the boxes and the weights of the levels.
+
+    Parameters
+    ----------
+    n_features : int
+    depth : int
+        Number of splits; 2**depth leaf boxes.
+    group_bits : int
+        The first splits halve the list of 2**group_bits combinations of categories instead of a coordinate.
+    """
+
+    n_features: int
+    depth: int
+    group_bits: int = 0
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Integer weights of the levels 0 … depth (`split_budget`)."""
+        return split_budget(self.depth, self.n_features, self.group_bits)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Leaf boxes per coordinate."""
+        splits = self.depth - self.group_bits + self.n_features - 1
+        return tuple(1 << ((splits - i) // self.n_features) for i in range(self.n_features))
+
+    def count(self, unit_rows: FloatArray, groups: IntArray | None = None) -> IntArray:
+        """Number of rows in every leaf box; with ``groups``, the combination comes first."""
+        if groups is None:
+            return leaf_counts(unit_rows, self.shape)
+        size = 1 << self.group_bits
+        return leaf_counts(np.column_stack([(groups + 0.5) / size, unit_rows]), (size, *self.shape))
+
+    def flatten(self, counts: IntArray) -> IntArray:
+        """Counts in tree order."""
+        parts = counts.reshape(1 << self.group_bits, *self.shape)
+        return np.concatenate([np.asarray(to_tree_order(part), dtype=np.int64) for part in parts])
+
+    def unflatten(self, flat: FloatArray) -> FloatArray:
+        """Inverse of `flatten`, the combination first."""
+        parts = flat.reshape(1 << self.group_bits, -1)
+        return np.stack([from_tree_order(part, self.shape) for part in parts])
+
+
+def choose_depth(n_rows: float, epsilon: float, n_features: int) -> int:
+    """Depth at which the mean leaf count is still worth its noise, from public numbers only.
+
+    Parameters
+    ----------
+    n_rows : float
+        A *released* (noisy) number of rows.
+    epsilon : float
+        Budget of the hierarchy.
+    n_features : int
+
+    Returns
+    -------
+    int
+        The largest r with r · 2^r ≤ n_rows · epsilon · √2, at least 1 and at most `MAX_DEPTH`.
+    """
+    budget = max(float(n_rows), 0.0) * epsilon * math.sqrt(2)
+    depth = 1
+    while depth < MAX_DEPTH and (depth + 1) * 2.0 ** (depth + 1) <= budget:
+        depth += 1
+    return depth
+
+
+@functools.lru_cache(maxsize=256)
+def split_budget(depth: int, n_features: int, group_bits: int = 0) -> tuple[int, ...]:
+    """Weights of the levels 0 … depth that nearly minimise the predicted W1 error.
+
+    A split of a level-(j−1) box misplaces the error of its two counts by one box diameter, 2^(−(j−1)/d). With the
+    standard deviation sd_j of that split after weighted least squares over the whole tree the error is
+    Σ_j 2^(j−1) 2^(−(j−1)/d) sd_j; sd_j follows from the weights in closed form. Few levels are worth counting: in the
+    best splits the finest one and another every four to eight levels.
+
+    Parameters
+    ----------
+    depth, n_features : int
+    group_bits : int
+        Number of first splits that leave the diameter at 1, because they split categories.
+
+    Returns
+    -------
+    tuple of int, length depth + 1
+        Weights, 0 where a level is not counted; level j gets the share weight_j / Σ weights of the budget.
+    """
+    if depth == 0:
+        return (1,)
+    level = np.arange(depth)
+    price = 2.0 ** (level - np.maximum(level - group_bits, 0) / max(n_features, 1))
+
+    def log_error(logits: FloatArray) -> float:
+        shares = np.exp(logits - logits.max())
+        shares /= shares.sum()
+        return float(np.log(price @ np.sqrt(combined_variances(2 / shares**2)[1:])))
+
+    best = (math.inf, np.zeros(depth + 1))
+    for gap in sorted({max(depth // parts, 1) for parts in range(1, 5)} | {depth + 1}):
+        start = np.full(depth + 1, -5.0)
+        start[depth::-gap] = 0.0
+        found = minimize(
+            log_error, start, method="L-BFGS-B", bounds=[(-10.0, 3.0)] * (depth + 1), options={"maxiter": 40}
+        )
+        best = min(best, (float(found.fun), found.x), key=lambda pair: pair[0])
+    shares = np.exp(best[1] - best[1].max())
+    shares[shares < _LEAST_SHARE * shares.sum()] = 0.0
+    weights = [round(float(share)) for share in shares / shares.sum() * _WEIGHTS]
+    return tuple(weights) if sum(map(bool, weights)) > 1 else (0,) * depth + (1,)
+
+
+def combined_variances(variances: FloatArray) -> FloatArray:
+    """Variance of each level's counts after combining them with everything below (``inf``: not counted)."""
+    combined = np.array(variances, dtype=np.float64)
+    for level in range(combined.size - 2, -1, -1):
+        below = 2 * combined[level + 1]
+        own = combined[level]
+        combined[level] = below if math.isinf(own) or own + below == 0 else own * below / (own + below)
+    return combined
+
+
+def leaf_counts(unit_rows: FloatArray, shape: tuple[int, ...]) -> IntArray:
+    """Number of rows in every leaf box.
+
+    Parameters
+    ----------
+    unit_rows : ndarray of shape (n, d)
+        Rows in the unit cube; 1.0 belongs to the last box.
+    shape : tuple of int
+        Boxes per coordinate.
+
+    Returns
+    -------
+    ndarray of int64 of the given shape
+    """
+    total = math.prod(shape)
+    counts = np.zeros(total, dtype=np.int64)
+    for start in range(0, unit_rows.shape[0], _BLOCK):
+        block = unit_rows[start : start + _BLOCK]
+        index = np.zeros(block.shape[0], dtype=np.int64)
+        for column, size in enumerate(shape):
+            if size > 1:
+                box = np.minimum((block[:, column] * size).astype(np.int64), size - 1)
+                index = index * size + box
+        counts += np.bincount(index, minlength=total)
+    return counts.reshape(shape)
+
+
+def to_tree_order(grid: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Flatten a leaf grid so that siblings at every level are neighbours (bits of the coordinates interleaved)."""
+    return _interleaved(grid.reshape(_binary_shape(grid.shape)), grid.shape).ravel()
+
+
+def from_tree_order(flat: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Inverse of `to_tree_order`."""
+    order = _bit_order(shape)
+    bits = flat.reshape((2,) * len(order))
+    return np.transpose(bits, np.argsort(order)).reshape(shape)
+
+
+def _bit_order(shape: tuple[int, ...]) -> list[int]:
+    """Axes of the binary array in the order in which the levels split them."""
+    bits = [size.bit_length() - 1 for size in shape]
+    first = np.concatenate([[0], np.cumsum(bits)[:-1]]).astype(int)
+    order = []
+    for depth in range(max(bits, default=0)):
+        order += [int(first[i] + depth) for i in range(len(shape)) if depth < bits[i]]
+    return order
+
+
+def _binary_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (2,) * sum(size.bit_length() - 1 for size in shape)
+
+
+def _interleaved(bits: NDArray[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic]:
+    return np.transpose(bits, _bit_order(shape))
+
+
+def release_counts(
+    counts: IntArray, plan: HierarchyPlan, release: Release, *, epsilon: float
+) -> list[FloatArray | None]:
+    """Noisy counts of the levels that have a weight, from one draw.
+
+    Counts of level j are multiplied by the weight w_j, put side by side and released with discrete Laplace noise
+    of ℓ1 sensitivity Σ w_j: one row more or less changes one count of every level by 1. The noise of level j is what
+    ε w_j / Σ w_i would buy it alone, and the shares add up to ε exactly.
+    """
+    level = plan.flatten(counts)
+    levels = [level]
+    for _ in range(plan.depth):
+        level = level.reshape(-1, 2).sum(axis=1)
+        levels.append(level)
+    weighted = [
+        (j, weight, exact)
+        for j, (weight, exact) in enumerate(zip(plan.weights, reversed(levels), strict=True))
+        if weight
+    ]
+    flat = np.concatenate([weight * exact for _, weight, exact in weighted])
+    noisy = release.discrete_laplace(flat, sensitivity=sum(plan.weights), epsilon=epsilon)
+    result: list[FloatArray | None] = [None] * (plan.depth + 1)
+    start = 0
+    for j, weight, exact in weighted:
+        result[j] = noisy[start : start + exact.size] / weight
+        start += exact.size
+    return result
+
+
+def level_variances(plan: HierarchyPlan, epsilon: float) -> FloatArray:
+    """Noise variance of the counts of each level (``inf``: not counted)."""
+    total = sum(plan.weights)
+    lattice = discrete_laplace_variance(epsilon / total)
+    return np.array([lattice / weight**2 if weight else math.inf for weight in plan.weights])
+
+
+def discrete_laplace_variance(epsilon: float) -> float:
+    """Variance of P(k) ∝ exp(−ε|k|)."""
+    sinh = math.sinh(min(0.5 * epsilon, 700.0))
+    return 0.5 / sinh / sinh  # its square alone would overflow
+
+
+def consistent_leaves(
+    noisy: list[FloatArray | None],
+    variances: FloatArray,
+    *,
+    nonnegative: bool = True,
+    n_leaves: int | None = None,
+) -> FloatArray:
+    """Leaf values closest to all noisy counts in weighted least squares, in two passes over the tree.
+
+    Upwards, each count is averaged with the sum of its children; downwards, the children's excess over their
+    parent is split evenly (Hay et al. 2010; exact for level-wise variances). With ``nonnegative`` every pair of
+    children is projected onto {a + b = parent, a, b ≥ 0} on the way down.
+
+    Parameters
+    ----------
+    noisy : list of ndarray or None
+        Counts of level j in tree order, 2^j each; None where a level was not counted. The last one is present.
+    variances : ndarray
+        Noise variance per level.
+    nonnegative : bool
+    n_leaves : int, optional
+        Leaves from here on do not exist and get nothing.
+
+    Returns
+    -------
+    ndarray of shape (2^depth,)
+    """
+    depth = len(noisy) - 1
+    combined = combined_variances(
+        np.array([v if y is not None else math.inf for v, y in zip(variances, noisy, strict=True)])
+    )
+    leaves = noisy[depth]
+    assert leaves is not None
+    upward = [leaves]
+    for level in range(depth - 1, -1, -1):
+        own, below = noisy[level], upward[-1].reshape(-1, 2).sum(axis=1)
+        if own is not None:
+            # Weight of the level's own count; two exact values need no averaging.
+            spread = 2 * combined[level + 1] + variances[level]
+            weight = 2 * combined[level + 1] / spread if spread > 0 else 0.5
+            below = weight * own + (1 - weight) * below
+        upward.append(below)
+    values = upward.pop()
+    if nonnegative:
+        values = np.maximum(values, 0.0)
+    while upward:
+        children = upward.pop().reshape(-1, 2)
+        first = 0.5 * (values + children[:, 0] - children[:, 1])
+        if nonnegative:
+            first = np.clip(first, 0.0, values)
+        if n_leaves is not None:
+            leaves_below = leaves.size // children.size
+            absent = (2 * np.arange(first.size) + 1) * leaves_below >= n_leaves
+            first = np.where(absent, values, first)
+        values = np.stack([first, values - first], axis=1).ravel()
+    return values
+
+
+def extra_depth(pilot: FloatArray, n_features: int, group_bits: int = 0) -> int:
+    """Further splits that concentrated data are worth, from a released pilot measure.
+
+    `choose_depth` counts on data that fill the cube. Real rows fill a part of it: with D bits of entropy less than the
+    uniform measure has on the pilot's boxes, empty boxes are cut off by nonnegativity and the rest is worth finer
+    ones. Splits of categories use depth up that the numeric columns need as well.
+
+    Parameters
+    ----------
+    pilot : ndarray
+        Nonnegative leaf values of a coarse hierarchy.
+    n_features : int
+    group_bits : int
+        Splits of the list of combinations of categories.
+
+    Returns
+    -------
+    int
+        0.6·D + c + `GROUP_SHARE`·``group_bits``, rounded, at least 0, with c from `FURTHER_SPLITS`. Fitted
+        (benchmarks/metric_depth.py, benchmarks/metric_mixed.py).
+    """
+    total = float(pilot.sum())
+    if total <= 0:
+        return 0
+    share = pilot[pilot > 0] / total
+    deficit = math.log2(pilot.size) + float(share @ np.log2(share))
+    constant = FURTHER_SPLITS[min(max(n_features, 1), 3)] + GROUP_SHARE * group_bits
+    return max(round(0.6 * deficit + constant), 0)
+
+
+#: Share of the budget for the bounds, where they are private.
+RANGE_SHARE = 0.1
+#: Share of the budget for the number of rows, which sets the depth and scales nothing else.
+SIZE_SHARE = 0.05
+#: Share of the budget for coarse counts, which tell how much of the cube the rows fill.
+PILOT_SHARE = 0.1
+#: Below this price the noise, about 1200/epsilon in units of a weighted count, would pass 2⁵².
+LEAST_EPSILON = 2.0**-41
+
+
+@dataclass(frozen=True)
+class BinaryHierarchy(Mechanism):
+    """ε-differentially private measure on the boxes of a binary hierarchy of the unit cube, for one row more or less.
+
+    Without ``depth``, the number of rows and a coarse pilot are released first; they choose the depth, and the pilot's
+    counts take part in the least squares. The three prices are fixed shares of ``epsilon``.
+
+    Parameters
+    ----------
+    epsilon : float
+        Price of everything drawn.
+    n_features : int
+    depth : int, optional
+        Number of splits.
+    n_groups : int, optional
+        Number of combinations of categories, which are split first.
+    """
+
+    epsilon: float
+    n_features: int
+    depth: int | None = None
+    n_groups: int | None = None
+    theorem = "discrete Laplace noise on the counts of a binary hierarchy (docs/metric.md, proposition 3)"
+
+    def __post_init__(self) -> None:
+        # What the sampler cannot draw is refused before anything is paid for.
+        if self.epsilon < LEAST_EPSILON:
+            raise ValueError(
+                f"epsilon must leave at least {LEAST_EPSILON:.3g} for the counts, got {self.epsilon:.3g}: more noise "
+                "than that cannot be drawn."
+            )
+
+    @property
+    def prices(self) -> list[float]:
+        """Of the number of rows, the pilot and the counts; of the counts alone if the depth is given."""
+        if self.depth is not None:
+            return [self.epsilon]
+        size, pilot = SIZE_SHARE * self.epsilon, PILOT_SHARE * self.epsilon
+        return [size, pilot, self.epsilon - size - pilot]
+
+    @property
+    def events(self) -> Events:
+        return [(PureEvent(price, "discrete Laplace"), 1) for price in self.prices]
+
+    @property
+    def bits(self) -> int:
+        """Splits of the list of combinations."""
+        return ((self.n_groups or 1) - 1).bit_length()
+
+    def run(self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release) -> FloatArray:
+        """The measure of `measure_and_size` alone."""
+        return self.measure_and_size(data, release)[0]
+
+    def measure_and_size(
+        self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release
+    ) -> tuple[FloatArray, float]:
+        """Measure of (rows in the unit cube, number of the combination of each or None), or of blocks of such pairs.
+
+        Returns
+        -------
+        ndarray
+            Probability per leaf box, one axis per coordinate, after one for the combination if there are groups.
+        float
+            Number of rows by the noisy counts.
+        """
+        rows = as_partitions(data)
+        pilot, depth = (None, self.depth) if self.depth is not None else self._pilot(rows, release)
+        plan = HierarchyPlan(self.n_features, depth, self.bits)
+        price = self.prices[-1]
+        noisy = release_counts(rows.sum(partial(_count, plan=plan)), plan, release, epsilon=price)
+        variances = level_variances(plan, price)
+        if pilot is not None:
+            variance = discrete_laplace_variance(self.prices[1])
+            _add_counts(noisy, variances, pilot.size.bit_length() - 1, pilot, variance)
+        n_leaves = self._n_leaves(depth)
+        leaves = consistent_leaves(noisy, variances, n_leaves=n_leaves)
+        total = float(leaves.sum())
+        weights = leaves / total if total > 0 else (np.arange(leaves.size) < n_leaves) / n_leaves
+        grid = plan.unflatten(weights)
+        return grid[0] if self.n_groups is None else grid[: self.n_groups], total
+
+    def _pilot(self, rows: Partitions, release: Release) -> tuple[FloatArray, int]:
+        """Noisy counts of coarse boxes, and the depth that they and the noisy number of rows speak for."""
+        size_price, pilot_price, rest = self.prices
+        size = float(release.discrete_laplace([rows.n_rows], sensitivity=1, epsilon=size_price)[0])
+        pilot_depth = max(choose_depth(size, pilot_price, self.n_features), self.bits)
+        plan = HierarchyPlan(self.n_features, pilot_depth, self.bits)
+        boxes = plan.flatten(rows.sum(partial(_count, plan=plan)))
+        pilot = release.discrete_laplace(boxes, sensitivity=1, epsilon=pilot_price).astype(np.float64)
+        coarse = consistent_leaves(
+            [*[None] * pilot_depth, pilot],
+            np.full(pilot_depth + 1, 1.0),
+            n_leaves=self._n_leaves(pilot_depth),
+        )
+        further = extra_depth(coarse, self.n_features, self.bits)
+        depth = min(choose_depth(size, rest, self.n_features) + further, MAX_DEPTH)
+        return pilot, depth if self.n_groups is None else max(depth, pilot_depth)
+
+    def _n_leaves(self, depth: int) -> int:
+        return (self.n_groups or 1) << (depth - self.bits)
+
+
+@dataclass(frozen=True)
+class BoxedHierarchy(Mechanism):
+    """A binary hierarchy of the rows' box, which is public or found by `PrivateBounds`."""
+
+    box: Box | PrivateBounds
+    hierarchy: BinaryHierarchy
+
+    @property
+    def theorem(self) -> str:  # type: ignore[override]
+        after = f" after {self.box.theorem}" if isinstance(self.box, PrivateBounds) else ""
+        return self.hierarchy.theorem + after
+
+    @property
+    def events(self) -> Events:
+        first = self.box.events if isinstance(self.box, PrivateBounds) else ()
+        return [*first, *self.hierarchy.events]
+
+    def run(
+        self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release
+    ) -> tuple[Box, FloatArray, float]:
+        """Box, measure in it and noisy size of (rows, number of the combination of categories of each or None)."""
+        rows = as_partitions(data)
+        box = (
+            self.box.run(rows.map(itemgetter(0)), release)
+            if isinstance(self.box, PrivateBounds)
+            else self.box
+        )
+        return box, *self.hierarchy.measure_and_size(rows.map(partial(_in_box, box=box)), release)
+
+
+def _in_box(block: tuple[FloatArray, IntArray | None], box: Box) -> tuple[FloatArray, IntArray | None]:
+    return box.to_unit(block[0]), block[1]
+
+
+def _count(block: tuple[FloatArray, IntArray | None], plan: HierarchyPlan) -> IntArray:
+    return plan.count(*block)
+
+
+def _add_counts(
+    noisy: list[FloatArray | None], variances: FloatArray, level: int, counts: FloatArray, variance: float
+) -> None:
+    """Let further counts of a level take part, averaged with those that are there."""
+    own = noisy[level]
+    if own is None:
+        noisy[level], variances[level] = counts, variance
+    elif variances[level] + variance > 0:
+        share = variance / (variances[level] + variance)
+        noisy[level] = share * own + (1 - share) * counts
+        variances[level] *= share

@@ -1,0 +1,275 @@
+"""Rows with categorical columns: public category values, their combinations, and measures on both kinds of columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skprivate._validation import all_differ, code_numbers, column_label
+from skprivate.metric._domains import BallBox, Box
+from skprivate.metric._tables import numbers, refuse_missing
+from skprivate.metric._transport import GroundNorm, assignment_cost, distances
+from skprivate.metric.grid._measure import (
+    GridMeasure,
+    axes_or_current,
+    draw_bars,
+    draw_density,
+    draw_table,
+    label,
+    plotted_columns,
+)
+from skprivate.privacy import Versioned, public_generator
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+#: Most combinations of categories.
+MAX_COMBINATIONS = 1 << 14
+_SAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class MixedColumns:
+    """Which columns are categorical, and their public values.
+
+    Parameters
+    ----------
+    n_features : int
+    values : dict of {int: tuple}
+        Category values by column number.
+    names : tuple of str, optional
+        Of all columns.
+    """
+
+    n_features: int
+    values: dict[int, tuple[Any, ...]]
+    names: tuple[str, ...] | None = None
+
+    @property
+    def numeric(self) -> list[int]:
+        """Numbers of the other columns."""
+        return [column for column in range(self.n_features) if column not in self.values]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of categories per categorical column."""
+        return tuple(len(self.values[column]) for column in sorted(self.values))
+
+    @property
+    def n_combinations(self) -> int:
+        return math.prod(self.sizes)
+
+    @property
+    def bits(self) -> int:
+        """Of the number of a combination."""
+        return (self.n_combinations - 1).bit_length()
+
+    def encode(self, X: NDArray[Any]) -> tuple[FloatArray, IntArray]:
+        """Numeric columns, and the number of the combination of categories (the first column varies slowest).
+
+        Raises
+        ------
+        ValueError
+            If a value is not among the categories, or a numeric column is not numeric and finite. The value is not
+            named.
+        """
+        combination = np.zeros(X.shape[0], dtype=np.int64)
+        for column in sorted(self.values):
+            size, label = len(self.values[column]), column_label(column, self.names)
+            codes = code_numbers(X[:, column], self.values[column])
+            if (codes == size).any():
+                raise ValueError(
+                    f"column {label} of X has a value that is missing or not among categories[{label}]; list every "
+                    "value, or map rare and missing ones to a category of their own first."
+                )
+            combination = combination * size + codes
+        numeric = np.empty((X.shape[0], len(self.numeric)))
+        for i, column in enumerate(self.numeric):
+            numeric[:, i] = numbers(X[:, column], column_label(column, self.names))
+        refuse_missing(numeric, self.names, "A numeric column", self.numeric)
+        return numeric, combination
+
+    def decode(self, numeric: FloatArray, combination: IntArray) -> list[NDArray[Any]]:
+        """Inverse of `encode`: columns with the original values, objects where they are categorical."""
+        columns: list[NDArray[Any]] = [np.empty(0)] * self.n_features
+        for i, column in enumerate(self.numeric):
+            columns[column] = numeric[:, i]
+        codes = np.unravel_index(combination, self.sizes)
+        for column, code in zip(sorted(self.values), codes, strict=True):
+            palette = np.empty(len(self.values[column]), dtype=object)
+            palette[:] = self.values[column]
+            columns[column] = palette[code]
+        return columns
+
+
+def check_categories(categories: Any, n_features: int, names: Any = None) -> MixedColumns:
+    """Turn a parameter ``categories`` into `MixedColumns`.
+
+    Raises
+    ------
+    ValueError
+        If a column does not exist or is given twice, if its values are empty or repeated, or if there are more than
+        `MAX_COMBINATIONS` combinations.
+    """
+    if not isinstance(categories, Mapping) or not categories:
+        raise ValueError(
+            f"categories must be None or a non-empty dict of columns and their values, got {categories!r}."
+        )
+    known = {} if names is None else {str(name): i for i, name in enumerate(names)}
+    values: dict[int, tuple[Any, ...]] = {}
+    for key, listed in categories.items():
+        column = known.get(key) if isinstance(key, str) else key
+        if not isinstance(column, (int, np.integer)) or not 0 <= column < n_features:
+            raise ValueError(
+                f"categories has the key {key!r}, which is no column of X; the columns are "
+                f"{', '.join(column_label(j, names) for j in range(n_features))}."
+            )
+        if isinstance(listed, str) or len(listed) == 0:
+            raise ValueError(f"categories[{key!r}] must be a non-empty sequence of values, got {listed!r}.")
+        if int(column) in values or not all_differ(listed):
+            raise ValueError(f"categories[{key!r}] must list every value once, for every column once.")
+        values[int(column)] = tuple(listed)
+    columns = MixedColumns(n_features, values, None if names is None else tuple(map(str, names)))
+    if columns.n_combinations > MAX_COMBINATIONS:
+        raise ValueError(
+            f"categories have {columns.n_combinations} combinations, more than {MAX_COMBINATIONS}; merge some."
+        )
+    return columns
+
+
+@dataclass(frozen=True, eq=False)
+class MixedMeasure(Versioned):
+    """A probability measure on combinations of categories × a grid of a box.
+
+    Parameters
+    ----------
+    columns : MixedColumns
+    lower, upper : ndarray of shape (n_numeric,)
+    weights : ndarray of shape (n_combinations, *grid)
+        Nonnegative, adds up to 1.
+    ball : BallBox, optional
+        The ball in the box that numeric rows lie in, where ``bounds`` were a `Ball`.
+    kind : {"cells", "nodes"}, default="cells"
+        What weights of the grid stand for (`GridMeasure`).
+    """
+
+    columns: MixedColumns
+    lower: FloatArray
+    upper: FloatArray
+    weights: FloatArray
+    ball: BallBox | None = None
+    kind: Literal["cells", "nodes"] = "cells"
+
+    @property
+    def n_features(self) -> int:
+        return self.columns.n_features
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.weights.shape
+
+    def draw(self, n_samples: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
+        """Numeric columns and combination of each row, spread evenly over the measure, in random order."""
+        mass = self.weights.reshape(self.shape[0], -1).sum(axis=1)
+        cumulated = np.cumsum(mass)
+        points = (np.arange(n_samples) + rng.random()) / n_samples * cumulated[-1]
+        last = int(np.flatnonzero(mass)[-1])
+        combination = np.minimum(np.searchsorted(cumulated, points, side="right"), last).astype(np.int64)
+        numeric = np.empty((n_samples, self.lower.size))
+        if self.lower.size:
+            for group in np.unique(combination):
+                part = combination == group
+                grid = GridMeasure(self.lower, self.upper, self.weights[group], self.kind, ball=self.ball)
+                numeric[part] = grid.sample(int(part.sum()), rng)
+        order = rng.permutation(n_samples)
+        return numeric[order], combination[order]
+
+    def draw_blocks(
+        self, n_samples: int, n_rows: int, rng: np.random.Generator
+    ) -> Iterator[tuple[FloatArray, IntArray]]:
+        """Blocks of ``n_rows``, each spread evenly over the measure by itself."""
+        for start in range(0, n_samples, n_rows):
+            yield self.draw(min(n_rows, n_samples - start), rng)
+
+    def sample(self, n_samples: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw rows with the original category values, as an object array."""
+        rows = np.empty((n_samples, self.n_features), dtype=object)
+        for j, column in enumerate(self.columns.decode(*self.draw(n_samples, rng))):
+            rows[:, j] = column
+        return rows
+
+    def distance_to_rows(self, X: NDArray[Any], ground: GroundNorm, weight: float = 1.0) -> float:
+        """W1 to rows by assignment of up to 1000 of them: fractions of the bounds, ``weight`` for every category."""
+        rng = public_generator(0)
+        if X.shape[0] > _SAMPLES:
+            X = X[rng.choice(X.shape[0], _SAMPLES, replace=False)]
+        box = Box(self.lower, self.upper) if self.ball is None else self.ball
+        (first, here), (second, there) = self.columns.encode(X), self.draw(X.shape[0], rng)
+        cost = np.zeros((here.size, there.size))
+        if self.lower.size:
+            cost += distances(box.to_unit(first), box.to_unit(second), ground)
+        sizes = self.columns.sizes
+        for one, other in zip(np.unravel_index(here, sizes), np.unravel_index(there, sizes), strict=True):
+            cost += weight * (one[:, None] != other[None])
+        return assignment_cost(cost)
+
+    def grid(self, group: int | None = None) -> GridMeasure:
+        """Measure of the numeric columns, in one combination of categories (of its mass) or in all of them."""
+        names = self.columns.names
+        numeric = None if names is None else tuple(names[j] for j in self.columns.numeric)
+        weights = self.weights.sum(axis=0) if group is None else self.weights[group]
+        return GridMeasure(self.lower, self.upper, weights, self.kind, numeric, self.ball)
+
+    def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
+        """Draw one column or two: bars for categories, densities for numbers, one line per category for both.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            The current ones by default.
+        columns : str, int, or sequence of one or two of them, optional
+            Names or positions of the columns; needed if there are more than two.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        names, numeric = self.columns.names, self.columns.numeric
+        chosen = plotted_columns(columns, self.n_features, names)
+        ax = axes_or_current(ax)
+        labels = [label(j, names) for j in chosen]
+        listed = [j for j in chosen if j in self.columns.values]
+        if not listed:
+            return self.grid().plot(ax, columns=[numeric.index(j) for j in chosen])
+        # One axis per categorical column, then one per numeric one.
+        mass = self.weights.reshape(*self.columns.sizes, *self.weights.shape[1:])
+        axes = [sorted(self.columns.values).index(j) for j in listed]
+        if len(listed) == len(chosen):
+            kept = np.moveaxis(mass, axes, range(len(axes)))
+            table = kept.reshape(*kept.shape[: len(axes)], -1).sum(axis=-1)
+            values = [self.columns.values[j] for j in listed]
+            if len(listed) == 1:
+                draw_bars(ax, table, values[0])
+                labels.append("probability")
+            else:
+                draw_table(ax, table, values)
+        else:
+            (number,) = (j for j in chosen if j not in listed)
+            by_value = np.moveaxis(mass, axes[0], 0)
+            by_value = by_value.reshape(by_value.shape[0], -1, *self.weights.shape[1:]).sum(axis=1)
+            for value, weights in zip(self.columns.values[listed[0]], by_value, strict=True):
+                grid = GridMeasure(self.lower, self.upper, weights, self.kind)
+                draw_density(ax, grid.marginal([numeric.index(number)]), str(value))
+            ax.legend(title=label(listed[0], names))
+            labels = [label(number, names), "density × probability"]
+        ax.set_xlabel(labels[0])
+        ax.set_ylabel(labels[1])
+        return ax
+
+    def __repr__(self) -> str:
+        return f"MixedMeasure(shape={self.shape})"

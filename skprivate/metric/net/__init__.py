@@ -1,0 +1,1 @@
+"""Finite spaces: optimal channels and exponential mechanisms on nets."""

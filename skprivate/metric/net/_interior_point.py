@@ -1,0 +1,286 @@
+"""Optimal channels on any finite metric space, beside a certified bound of the loss of every channel.
+
+The linear programme has a column p_y of probabilities over the states for every output y, with
+p_y(x′) ≥ e^{−ερ(x, x′)}·p_y(x) for all pairs; only Σ_y p_y = 1 joins the columns. So a step of a primal-dual interior
+point method (Mehrotra 1992) takes one system in n unknowns per output and one more for all of them, where a general
+solver meets n² unknowns and n³ constraints. Inner points satisfy every constraint with room to spare, and whatever dual
+point the method has reached gives a bound (docs/metric.md, Theorem 12).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri
+
+from skprivate.metric.net._spaces import affordable, representatives
+
+FloatArray = NDArray[np.float64]
+
+#: Most different states of the programme, which takes 24·n³ bytes.
+MAX_STATES = 320
+#: Relative gap between loss and bound at which the steps end.
+GAP = 1e-5
+#: Steps at most, and what n⁴ times their number stays below: a minute or two of one core.
+MAX_STEPS, MAX_WORK = 80, 3e11
+# States with rows this close, in ε, are one in the programme, where a slack of 1 − e^{−ερ} would be none.
+_SAME = 2.0**-24
+# So much of the way to the boundary is taken.
+_STEP = 0.995
+# A gap of so much of the loss of the best constant answer is none.
+_TINY = 1e-11
+
+
+def optimal_channel(
+    distances: FloatArray, losses: FloatArray, epsilon: float, start: FloatArray
+) -> tuple[FloatArray, float]:
+    """A channel with the least expected loss that `MAX_WORK` allows to find, and a bound that no channel is below.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n, n)
+    losses : ndarray of shape (n, n)
+        Of answering y (column) in state x (row), times the prior of x; nonnegative.
+    epsilon : float
+    start : ndarray of shape (n, n)
+        A channel that costs at most ``epsilon``: the result is no worse.
+
+    Returns
+    -------
+    channel : ndarray of shape (n, n)
+        Costs at most ``epsilon``, as integers.
+    bound : float
+    """
+    n = distances.shape[0]
+    with np.errstate(over="ignore"):
+        steps = epsilon * distances
+    states, labels = np.unique(representatives(np.where(steps <= _SAME, 0.0, steps)), return_inverse=True)
+    # One of them has at least e^{−ερ} of the other's probability: so much of its losses is lost by answering both.
+    merged = np.zeros((states.size, n))
+    np.add.at(merged, labels, losses * np.exp(-steps[np.arange(n), states[labels]])[:, None])
+    constant = np.zeros((n, n))
+    constant[:, losses.sum(axis=0).argmin()] = 1.0
+    scale = float((losses * constant).sum())
+    candidates = [constant, start]
+    least = min(float((losses * channel).sum()) for channel in candidates)
+    bound = 0.0
+    if scale > 0:
+        factors = np.exp(-steps[np.ix_(states, states)])
+        np.fill_diagonal(factors, 0.0)
+        # Answers that are alike cost next to the same: the least of them bounds all.
+        merged = (
+            np.stack([merged[:, labels == label].min(axis=1) for label in range(states.size)], axis=1) / scale
+        )
+        bound = max(levelled_bound(factors, merged) * scale, constant_bound(factors, merged) * scale)
+        if least - bound > GAP * least + _TINY * scale and states.size <= MAX_STATES:
+            columns, below = _InteriorPoint(factors, merged).solve()
+            bound = max(below * scale, bound)
+            inner = np.zeros((n, n))
+            inner[:, states] = (columns / columns.sum(axis=0)).T[labels]
+            candidates.append(affordable(inner, distances, epsilon))
+    channel = min(candidates, key=lambda channel: float((losses * channel).sum()))
+    return channel, min(bound, float((losses * channel).sum()))
+
+
+def certified_bound(prices: FloatArray, rest: FloatArray, size: FloatArray) -> float:
+    """What no channel's loss is below: Σ_x (μ(x) + min_y r_y(x)), lowered by what float64 may have lost.
+
+    Parameters
+    ----------
+    prices : ndarray of shape (n,)
+        Any numbers μ.
+    rest : ndarray of shape (n_outputs, n)
+        r_y = c_y − μ − Gᵀz_y for some z_y ≥ 0.
+    size : ndarray of shape (n_outputs, n)
+        The same with plus signs.
+    """
+    n = prices.size
+    # Sums of n terms, and factors e^{−ερ} whose exponents err by 745·2⁻⁵³ where they matter.
+    least = (rest - (n + 800) * 2.0**-52 * size).min(axis=0)
+    return float((prices + least).sum() - n * 2.0**-51 * (np.abs(prices) + np.abs(least)).sum())
+
+
+def constant_bound(factors: FloatArray, losses: FloatArray) -> float:
+    """The bound from what a state says of all others, p(x) ≥ e^{−ερ(x, x′)}·p(x′): tight where ε is next to nothing.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n, n)
+        e^{−ερ}, with 0 on the diagonal.
+    losses : ndarray of shape (n, n)
+    """
+    n = losses.shape[0]
+    least = ((factors + np.eye(n)) @ losses).min(axis=1).max()
+    return float(least * (1 - (n + 800) * 2.0**-52))
+
+
+def levelled_bound(factors: FloatArray, losses: FloatArray) -> float:
+    """The bound from prices at which every column e^{−ερ(·, y)} is worth nothing: exact where all of them are in use.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n, n)
+        e^{−ερ}, with 0 on the diagonal.
+    losses : ndarray of shape (n, n)
+    """
+    n = losses.shape[0]
+    kernel = factors + np.eye(n)
+    try:
+        prices = np.linalg.solve(kernel, (losses * kernel).sum(axis=0))
+    except np.linalg.LinAlgError:
+        return 0.0
+    if not np.isfinite(prices).all():
+        return 0.0
+    # Against such a column only its own constraints are tight, those from y to the other states.
+    rest = losses.T - prices
+    size = losses.T + np.abs(prices)
+    dual = np.maximum(rest, 0.0)
+    np.fill_diagonal(dual, 0.0)
+    given = np.diag((factors * dual).sum(axis=1))
+    return certified_bound(prices, rest - dual + given, size + dual + given)
+
+
+class _InteriorPoint:
+    """Mehrotra's predictor and corrector steps, one output at a time.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n, n)
+        e^{−ερ}, with 0 on the diagonal: its constraint is p(x) ≥ 0.
+    losses : ndarray of shape (n, n)
+        Times the prior, of the order of 1.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n, n)
+        p_y(x), the output first; slacks G p_y are p_y(x′) − e^{−ερ(x, x′)}·p_y(x).
+    dual : ndarray of shape (n, n, n)
+        z_y(x, x′) > 0.
+    prices : ndarray of shape (n,)
+        μ.
+    """
+
+    def __init__(self, factors: FloatArray, losses: FloatArray):
+        n = losses.shape[0]
+        self.factors, self.costs = factors, np.ascontiguousarray(losses.T)
+        self.columns, self.prices = np.full((n, n), 1 / n), np.zeros(n)
+        self.dual = np.empty((n, n, n))
+        self.dual[:] = n**-2.0 / self._slacks(self.columns[0])
+        self._moves, self._inverses = np.empty((n, n, n)), np.empty((n, n, n))
+        self._total, self._middle, self._rest = np.empty((n, n)), 0.0, np.empty((n, n))
+
+    def solve(self) -> tuple[FloatArray, float]:
+        """Columns that add up to 1 but for rounding, and the best bound."""
+        bound, best = 0.0, self.columns.copy()
+        for _ in range(min(MAX_STEPS, int(MAX_WORK / self.prices.size**4))):
+            sound, below = self._factorise()
+            value = float((self.costs * self.columns).sum())
+            if np.isfinite(value) and np.isfinite(below):
+                bound, best = max(bound, below), self.columns.copy()
+            if not sound or value - bound <= GAP * value or not self._step():
+                break
+        return np.maximum(best, 0.0), bound
+
+    def _slacks(self, column: FloatArray) -> FloatArray:
+        slacks = self.factors * column[:, None]
+        np.subtract(column, slacks, out=slacks)
+        return slacks
+
+    def _adjoint(self, dual: FloatArray) -> FloatArray:
+        result: FloatArray = dual.sum(axis=0) - np.einsum("ij,ij->i", self.factors, dual)
+        return result
+
+    def _factorise(self) -> tuple[bool, float]:
+        """Inverses of Gᵀ(z/s)G for every output, their sum, the residuals; whether they exist, and the bound."""
+        n = self.prices.size
+        self._total[:] = 0.0
+        gap = 0.0
+        size = np.empty((n, n))
+        own = np.empty((n, n))
+        sound = True
+        for y in range(n):
+            dual, slacks = self.dual[y], self._slacks(self.columns[y])
+            gap += float(np.vdot(slacks, dual))
+            self._rest[y] = self.costs[y] - self.prices - self._adjoint(dual)
+            own[y] = dual.diagonal()
+            size[y] = dual.sum(axis=0) + np.einsum("ij,ij->i", self.factors, dual)
+            np.divide(dual, slacks, out=slacks)
+            crossed = self.factors * slacks
+            matrix = np.negative(crossed + crossed.T)
+            matrix.flat[:: n + 1] = slacks.sum(axis=0) + np.einsum("ij,ij->i", self.factors, crossed)
+            lower, info = dpotrf(matrix.T, lower=1, overwrite_a=1)
+            sound = sound and info == 0
+            if sound:
+                half = dpotri(lower, lower=1, overwrite_c=1)[0]
+                self._inverses[y] = half
+                self._inverses[y] += half.T
+                self._inverses[y].flat[:: n + 1] *= 0.5
+                self._total += self._inverses[y]
+        self._middle = gap / n**3
+        # What is missing on the diagonal belongs to p(x) ≥ 0: it need not be the dual's.
+        size += self.costs + np.abs(self.prices)
+        return sound and bool(np.isfinite(self._total).all()), certified_bound(
+            self.prices, self._rest + own, size
+        )
+
+    def _direction(self, sides: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Moves of the columns and prices for right-hand sides Gᵀ(…)/s − rest of every output."""
+        parts = np.matmul(self._inverses, sides[:, :, None])[:, :, 0]
+        missing = 1 - self.columns.sum(axis=0) - parts.sum(axis=0)
+        try:
+            prices = np.linalg.solve(self._total, missing)
+        except np.linalg.LinAlgError:
+            prices = np.full(missing.size, np.nan)
+        return parts + np.matmul(self._inverses, prices), prices
+
+    def _step(self) -> bool:
+        """One predictor and corrector step; False where rounding has eaten it."""
+        n = self.prices.size
+        own = np.array([self._adjoint(dual) for dual in self.dual])
+        columns, prices = self._direction(-own - self._rest)
+        down = up = 0.0
+        linear = square = 0.0
+        for y in range(n):
+            slacks, change, dual = self._slacks(self.columns[y]), self._slacks(columns[y]), self.dual[y]
+            change /= slacks
+            down, up = min(down, float(change.min())), max(up, float(change.max()))
+            slacks *= dual
+            slacks *= change
+            linear += float(slacks.sum())
+            square += float(np.vdot(slacks, change))
+            change += 1.0
+            np.multiply(change, dual, out=self._moves[y])
+        np.negative(self._moves, out=self._moves)
+        if not np.isfinite([down, up, linear, square]).all():
+            return False
+        # Σ (s + a·Δs)(z + b·Δz), where Δz = −z(1 + Δs/s).
+        a, b = min(1.0, 1 / max(-down, 1e-9)), 1 / (1 + up)
+        ahead = (1 - b) * self._middle + ((a - b - a * b) * linear - a * b * square) / n**3
+        centre = min(max(ahead / self._middle, 0.0), 1.0) ** 3 * self._middle
+        sides = np.empty((n, n))
+        for y in range(n):
+            change = self._slacks(columns[y])
+            change *= self._moves[y]
+            np.subtract(centre, change, out=change)
+            change /= self._slacks(self.columns[y])
+            change -= self.dual[y]
+            sides[y] = self._adjoint(change) - self._rest[y]
+            self._moves[y] = change
+        columns, prices = self._direction(sides)
+        down = below = 0.0
+        for y in range(n):
+            change = self._slacks(columns[y])
+            change /= self._slacks(self.columns[y])
+            down = min(down, float(change.min()))
+            change *= self.dual[y]
+            self._moves[y] -= change
+            np.divide(self._moves[y], self.dual[y], out=change)
+            below = min(below, float(change.min()))
+        if not np.isfinite([down, below]).all():
+            return False
+        self.columns += min(1.0, _STEP / max(-down, 1e-9)) * columns
+        ratio = min(1.0, _STEP / max(-below, 1e-9))
+        self.prices += ratio * prices
+        self._moves *= ratio
+        self.dual += self._moves
+        return True

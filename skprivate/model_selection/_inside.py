@@ -1,0 +1,443 @@
+"""Fits inside a search: what one draws, a ledger that admits only that, and silence around it.
+
+The search pays for everything ahead. So each fit in it gets a ledger of its own, which admits what was said and nothing
+else, and afterwards the entries must be those that were said.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+import sys
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from numbers import Real
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+from joblib import parallel_config
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+
+from skprivate._progress import listening
+from skprivate.inspection import guarantee_of
+from skprivate.model_selection._candidates import Candidate, draws_adaptively, given_classes, private_steps
+from skprivate.model_selection._scoring import Rows
+from skprivate.privacy import (
+    Adjacency,
+    PaymentIsNext,
+    PrivacyEvent,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    PrivacyUnit,
+    count_events,
+    payment_gate,
+)
+from skprivate.privacy.draws import run_tape
+
+
+@dataclass(frozen=True)
+class FitPrice:
+    """What one fit draws.
+
+    Parameters
+    ----------
+    releases : tuple
+        Label, unit, adjacency and events (as pairs of text and count) of each release, sorted.
+    events : dict of PrivacyEvent to int
+        Of all releases together.
+    epsilon, delta : float
+        Sums of the releases' prices.
+    unit : PrivacyUnit
+    adjacency : Adjacency
+    counts : tuple of int
+        How many releases each private step makes.
+    """
+
+    releases: tuple[Any, ...]
+    events: dict[PrivacyEvent, int]
+    epsilon: float
+    delta: float
+    unit: PrivacyUnit
+    adjacency: Adjacency
+    counts: tuple[int, ...]
+
+
+class ContainedLedger(PrivacyLedger):
+    """A ledger that admits the releases of a trial, each once, and nothing else.
+
+    Its other handles do not see each other count: `fit_contained` compares all entries.
+    """
+
+    _left: Counter[Any]
+
+    def admit(self, price: FitPrice) -> None:
+        """Admit what was priced."""
+        self._left = Counter(price.releases)
+
+    def charge(self, label: str, **terms: Any) -> int:
+        release = release_of(label, terms["unit"], terms["adjacency"], terms["events"])
+        if terms.get("adaptive") or self._left[release] < 1:
+            raise _not_as_in_the_trial(label)
+        self._left[release] -= 1
+        return super().charge(label, **terms)
+
+    def increase(self, entry: int, **terms: Any) -> None:
+        raise _not_as_in_the_trial("A release")
+
+
+def _not_as_in_the_trial(label: str) -> RuntimeError:
+    return RuntimeError(
+        f"{label} would draw something else than in its trial, which a search cannot price: what it draws depends on "
+        "the data, on chance, or on what a step before it released. Nothing was drawn for it."
+    )
+
+
+def release_of(label: str, unit: Any, adjacency: Any, events: Any) -> tuple[Any, ...]:
+    """A release as trial and fit are compared by."""
+    counts = Counter[str]()
+    for event in events:
+        plain = {name: value for name, value in event.items() if name != "count"}
+        counts[repr(sorted(plain.items()))] += event["count"]
+    return label, str(unit), str(adjacency), tuple(sorted(counts.items()))
+
+
+def fit_price(
+    paid: list[tuple[str, Any, Any, Any]], prices: list[tuple[float, float]], counts: tuple[int, ...]
+) -> FitPrice:
+    """The price of a fit: from its releases (label, unit, adjacency, events), the (ε, δ) of each, and how many a step
+    makes.
+    """
+    relations = sorted({(str(unit), str(adjacency)) for _, unit, adjacency, _ in paid})
+    if len(relations) != 1:
+        found = " and ".join(f"one {unit} ({adjacency})" for unit, adjacency in relations)
+        raise ValueError(f"estimator must protect one unit under one adjacency, got {found or 'none'}.")
+    unit, adjacency = relations[0]
+    if adjacency not in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE):
+        raise ValueError(
+            f"estimator must have adjacency 'replace-one' or 'add-remove', got {adjacency!r}: a score has no price per "
+            "unit of distance."
+        )
+    events = count_events(
+        (PrivacyEvent.from_dict({name: event[name] for name in event if name != "count"}), event["count"])
+        for *_, plain in paid
+        for event in plain
+    )
+    return FitPrice(
+        releases=tuple(sorted(release_of(*terms) for terms in paid)),
+        events=events,
+        epsilon=math.fsum(epsilon for epsilon, _ in prices),
+        delta=math.fsum(delta for _, delta in prices),
+        unit=PrivacyUnit(unit),
+        adjacency=Adjacency(adjacency),
+        counts=counts,
+    )
+
+
+#: Output, filters of warnings and records are of the whole process: two threads would give them back in disorder.
+_ALONE = threading.RLock()
+
+
+class _Nowhere(io.TextIOBase):
+    """A file that keeps nothing."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Let nothing out: no output, warnings, log records or progress, and no other process that could make some."""
+    nowhere = _Nowhere()
+    with (
+        _ALONE,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+        warnings.catch_warnings(record=True),  # also of whoever sets other filters inside
+        np.errstate(all="ignore"),
+        listening(None),
+        parallel_config(backend="sequential"),
+    ):
+        warnings.simplefilter("ignore")
+        before = logging.root.manager.disable
+        logging.disable(sys.maxsize)
+        try:
+            yield
+        finally:
+            logging.disable(before)
+
+
+#: Nothing is refused in a dry run.
+_PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53
+_PLAIN = (type, str, bytes, int, float, FunctionType, BuiltinFunctionType, ModuleType)
+#: More than floating-point sums of a few prices are off.
+_ROOM = 1 + 2.0**-40
+_Ledger = TypeVar("_Ledger", bound=PrivacyLedger)
+
+
+@dataclass
+class Priced:
+    """What candidates draw at any budget, by fits of copies that look at zeros in place of private statistics.
+
+    A copy with one private step ends where it would pay, before it draws. Whatever has more is fitted to its end.
+    Candidates that cost the same are asked for by one of them, and all of them are asked again at the end.
+
+    Parameters
+    ----------
+    candidates : list of Candidate
+    rows : Rows
+        What is fitted on.
+    labels : ndarray or None
+        The set of labels.
+    """
+
+    candidates: list[Candidate]
+    rows: Rows
+    labels: Any
+    _known: dict[tuple[int, float, float], FitPrice] = field(default_factory=dict)
+    _counts: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _like: list[int] = field(default_factory=list)
+
+    def plans(self, epsilon: float, delta: float) -> list[dict[PrivacyEvent, int]]:
+        """What each candidate draws at a budget; of those that drew the same before, one is asked for all."""
+        if not self._like:
+            first: dict[Any, int] = {}
+            for number in range(len(self.candidates)):
+                self._like.append(first.setdefault(self.price(number, epsilon, delta).releases, number))
+        return [self.price(number, epsilon, delta).events for number in self._like]
+
+    def confirmed(self, epsilon: float, delta: float) -> bool:
+        """Whether each candidate draws at this budget what the one does that was asked for it; if not, all will be."""
+        every = range(len(self.candidates))
+        prices = [self.price(number, epsilon, delta).releases for number in every]
+        if all(prices[number] == prices[like] for number, like in zip(every, self._like, strict=True)):
+            return True
+        self._like = list(every)
+        return False
+
+    def price(self, number: int, epsilon: float, delta: float) -> FitPrice:
+        """What a fit of one candidate at a budget draws."""
+        key = (number, epsilon, delta)
+        if key not in self._known:
+            assumed, price = self.counts(number), self._ask(number, epsilon, delta)
+            if price.counts != assumed:
+                self._counts[number] = price.counts
+                price = self._ask(number, epsilon, delta)
+            self._known[key] = price
+        return self._known[key]
+
+    def check_within(self, epsilon: float, delta: float) -> None:
+        """Refuse candidates that draw more at a budget than that budget, whatever they say.
+
+        Raises
+        ------
+        ValueError
+            If one does.
+        """
+        for number, candidate in enumerate(self.candidates):
+            price = self.price(number, epsilon, delta)
+            if price.epsilon > epsilon * _ROOM or price.delta > delta * _ROOM:
+                raise ValueError(
+                    f"estimator must keep to its epsilon and delta, got {type(candidate.estimator).__name__}, which "
+                    f"would pay ({price.epsilon!r}, {price.delta!r}) for the refit with ({epsilon!r}, {delta!r})."
+                )
+
+    def counts(self, number: int) -> tuple[int, ...]:
+        """How many releases each private step of a candidate makes; until a trial says otherwise, one each time."""
+        if number not in self._counts:
+            steps = private_steps(self.candidates[number].estimator)
+            if all(step.place.copies == 1 for step in steps):
+                self._counts[number] = (1,) * len(steps)
+            else:
+                self._counts[number] = self._fit_whole(clone(self.candidates[number].estimator)).counts
+        return self._counts[number]
+
+    def _ask(self, number: int, epsilon: float, delta: float) -> FitPrice:
+        candidate = self.candidates[number]
+        try:
+            model = with_budget(candidate, self.counts(number), epsilon, delta, None, self.labels)
+            (step, *others) = private_steps(model)
+            if others or step.place.copies != 1 or step.place.demands:
+                return self._fit_whole(model)
+            return self._fit_until_priced(model, step.model)
+        except Exception as error:
+            error.add_note(
+                f"In a trial of the candidate {candidate.params}, before anything was drawn or spent."
+            )
+            raise
+
+    def _fit_until_priced(self, model: Any, part: Any) -> FitPrice:
+        part.set_params(ledger=payment_gate())
+        try:
+            fit_on(model, self.rows)
+        except PaymentIsNext as priced:
+            terms = priced.terms
+            if terms["adaptive"]:
+                raise _not_planned(priced.label) from None
+            release = priced.label, terms["unit"], terms["adjacency"], terms["events"]
+            return fit_price([release], [(terms["epsilon"], terms["delta"])], (1,))
+        raise ValueError(
+            "estimator must pay for what it draws from its ledger parameter; a trial paid nothing."
+        )
+
+    def _fit_whole(self, model: Any) -> FitPrice:
+        ledger = _own_ledger(PrivacyLedger, _PLENTY, _MOST_DELTA, dry_run=True)
+        steps = [step.model for step in private_steps(model)]
+        for number, part in enumerate(steps):
+            part.set_params(ledger=ledger.annotated(str(number)))
+        with run_tape(None):  # type: ignore[arg-type]
+            fit_on(model, self.rows)
+        guarantee_of(model)  # or an error
+        if draws_adaptively(model):
+            raise _not_planned(type(model).__name__)
+        entries = ledger.entries()
+        paid = [(e.label, e.unit, e.adjacency, e.events) for e in entries]
+        notes = Counter(entry.note for entry in entries)
+        counts = tuple(notes[str(number)] for number in range(len(steps)))
+        return fit_price(paid, [(e.own_epsilon, e.own_delta) for e in entries], counts)
+
+
+def _not_planned(label: str) -> ValueError:
+    return ValueError(
+        f"estimator must plan its draws ahead, got {label}, which decides about draws after seeing results: a search "
+        "cannot price it."
+    )
+
+
+def with_budget(
+    candidate: Candidate,
+    counts: tuple[int, ...],
+    epsilon: float,
+    delta: float,
+    random_state: int | None,
+    labels: Any,
+) -> Any:
+    """A copy of a candidate with a budget, divided over its private steps as the budgets that they state.
+
+    Steps that state no δ get none. Noise is as ``random_state`` says, whatever the candidate's own.
+    """
+    model = _silent(clone(candidate.estimator))
+    given_classes(model, labels)
+    steps = [step.model for step in private_steps(model)]
+    stated = [(float(part.epsilon), float(getattr(part, "delta", 0.0) or 0.0)) for part in steps]
+    for k, total in enumerate((epsilon, delta)):
+        whole = math.fsum(count * each[k] for count, each in zip(counts, stated, strict=True))
+        for part, each in zip(steps, stated, strict=True):
+            if k == 0:
+                part.set_params(epsilon=total * (each[0] / whole))
+            elif each[1] > 0:
+                part.set_params(delta=total * (each[1] / whole))
+    for k, part in enumerate(steps):
+        # One seed for all of them would give them the same noise.
+        seed = random_state if random_state is None else random_state + k
+        part.set_params(random_state=seed, ledger=None)
+    return model
+
+
+def fit_on(model: Any, rows: Rows) -> Any:
+    """Fit, with the arguments that the model or its steps ask for; composites route them.
+
+    What a step makes infinite counts for nothing in the next one, instead of being refused: a refusal would be seen.
+    The rows are copies, since steps may work in place: of a trial, or of an evaluation that did not win, the next fit
+    must find nothing.
+    """
+    rows = rows.copied()
+    parts = [step.model for step in private_steps(model)]
+    metadata = {
+        name: values
+        for name, values in rows.metadata.items()
+        if any(has_fit_parameter(part, name) for part in parts)
+    }
+    routed = len(parts) > 1 or parts[0] is not model
+    options = {"enable_metadata_routing": True, "assume_finite": True} if routed else {}
+    with config_context(**options), unseen():
+        return model.fit(rows.X, rows.y, **metadata)
+
+
+def _own_ledger(kind: type[_Ledger], epsilon: float, delta: float, **options: Any) -> _Ledger:
+    ledger = kind(epsilon=epsilon, delta=delta, composition="basic", **options)
+    ledger._book.store.forgotten = True  # whoever pays has said that the noise is simulated
+    return ledger
+
+
+def _silent(model: Any) -> Any:
+    """A candidate whose parts call nobody back and print nothing: both would count the evaluations."""
+    for part in [one for one in _objects_in(model, set()) if hasattr(one, "get_params")]:
+        vars(part).pop("_skl_callbacks", None)
+        if isinstance(level := part.get_params(deep=False).get("verbose"), Real):
+            part.set_params(verbose=False if isinstance(level, bool) else 0)
+    return model
+
+
+def fit_contained(
+    model: Any, rows: Rows, price: FitPrice, budget: tuple[float, float], *, simulated: bool, dry_run: bool
+) -> Any:
+    """Fit a model that may draw what ``price`` says for ``budget``, all of it and nothing else.
+
+    Raises
+    ------
+    BudgetExceededError, RuntimeError
+        Before it draws anything else.
+    RuntimeError
+        If what it drew, or what it promises, is not what was said.
+    """
+    terms = {"simulation": simulated and not dry_run, "dry_run": dry_run}
+    # A model may state more than it is given, which the search pays for; more numbers to draw may state a little more.
+    epsilon, delta = (max(pair) * _ROOM for pair in zip(budget, (price.epsilon, price.delta), strict=True))
+    ledger = _own_ledger(ContainedLedger, epsilon, delta, **terms)
+    ledger.admit(price)
+    for step in private_steps(model):
+        step.model.set_params(ledger=ledger)
+    fit_on(model, rows)
+    entries = ledger.entries()
+    found = tuple(sorted(release_of(e.label, e.unit, e.adjacency, e.events) for e in entries))
+    promised = guarantee_of(model)
+    said = (price.unit, price.adjacency)
+    if any(entry.simulated is not (simulated or dry_run) for entry in entries):
+        raise RuntimeError(
+            f"{type(model).__name__} draws other noise than its random_state says: nothing is released."
+        )
+    if found != price.releases or (promised.unit, promised.adjacency) != said or draws_adaptively(model):
+        raise RuntimeError(
+            f"{type(model).__name__} drew something else than in its trial: what it draws depends on the data or on "
+            "chance, and a search cannot price it. Nothing is released."
+        )
+    return model
+
+
+def released(model: Any, guarantee: PrivacyGuarantee) -> Any:
+    """The model as the search releases it: it states the search's guarantee throughout, and keeps no ledger."""
+    for part in _objects_in(model, set()):
+        for name, value in vars(part).items():
+            if isinstance(value, PrivacyLedger):
+                vars(part)[name] = None
+            elif isinstance(value, PrivacyGuarantee):
+                vars(part)[name] = guarantee
+    return model
+
+
+def _objects_in(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Everything with attributes that a model holds at any depth."""
+    if id(value) in seen or isinstance(value, (*_PLAIN, PrivacyLedger, PrivacyGuarantee)):
+        return
+    seen.add(id(value))
+    if isinstance(value, Mapping):
+        inside: Iterable[Any] = list(value.values())
+    elif isinstance(value, (list, tuple)):
+        inside = list(value)
+    elif isinstance(value, np.ndarray):
+        inside = list(value.flat) if value.dtype.hasobject else []
+    elif hasattr(value, "__dict__"):
+        yield value
+        inside = list(vars(value).values())
+    else:
+        return
+    for part in inside:
+        yield from _objects_in(part, seen)

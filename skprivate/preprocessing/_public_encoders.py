@@ -1,0 +1,325 @@
+"""Encoders by public categories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.preprocessing import OneHotEncoder
+
+from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
+from skprivate._validation import all_differ, any_table, code_numbers, refuse_other_kinds
+from skprivate.partitions import OverBlocks
+from skprivate.preprocessing._columns import by_position
+from skprivate.privacy import Versioned
+
+
+def check_categories(categories: Any, n_columns: int, names: Any) -> list[list[Any]]:
+    """Categories of all columns.
+
+    Parameters
+    ----------
+    categories : sequence of values, sequence of sequences, or mapping {column: sequence}
+        For all columns, for each column in order, or by name or position.
+    n_columns : int
+    names : sequence of str or None
+        Names of the columns.
+
+    Returns
+    -------
+    list of list
+
+    Raises
+    ------
+    ValueError
+        Naming the column that has no categories or repeated ones.
+    """
+    if categories is None:
+        raise ValueError(
+            "categories must be given: the values that occur in private columns are private themselves. Pass a "
+            "list of values for all columns, one list for each column, or a mapping from columns to lists."
+        )
+    known = [str(j) for j in range(n_columns)] if names is None else [str(name) for name in names]
+    if isinstance(categories, Mapping):
+        strange = [key for key in categories if str(key) not in known and key not in range(n_columns)]
+        if strange:
+            raise ValueError(f"categories has the column {strange[0]!r}, which X does not have.")
+        lists = []
+        for j, name in enumerate(known):
+            key = next((key for key in categories if str(key) == name or (names is None and key == j)), None)
+            if key is None:
+                raise ValueError(f"categories must have an entry for every column, got none for {name!r}.")
+            lists.append(categories[key])
+    else:
+        entries = list(categories)
+        nested = bool(entries) and all(_is_list(entry) for entry in entries)
+        lists = entries if nested else [entries] * n_columns
+        if len(lists) != n_columns:
+            raise ValueError(
+                f"categories must have one list for each of the {n_columns} columns, got {len(lists)}."
+            )
+    result = [list(entry) if _is_list(entry) else [] for entry in lists]
+    for name, entry in zip(known, result, strict=True):
+        if not entry:
+            raise ValueError(f"categories of column {name} must be a list of at least one value.")
+        if not all_differ(entry):
+            raise ValueError(f"categories of column {name} must differ from each other, got {entry!r}.")
+    return result
+
+
+def _is_list(entry: Any) -> bool:
+    if isinstance(entry, str | bytes):
+        return False
+    return isinstance(entry, Sequence) or (hasattr(entry, "__array__") and getattr(entry, "ndim", 1) == 1)
+
+
+class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
+    """Numbers of public categories; `fit` learns nothing."""
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Check the input and the categories; nothing is learned.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its shape, and names and types of its columns matter.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : estimator
+            Itself.
+        """
+        lists = self._categories(any_table(self, X, reset=True).shape[1])
+        refuse_other_kinds(X, dict(enumerate(lists)), entry_types=True)
+        return self
+
+    def _codes(self, X: Any) -> Any:
+        """Number of the category of each entry; the number of categories for all others."""
+        self._validate_params()
+        X = any_table(self, X, reset=False)
+        lists = self._categories(X.shape[1])
+        columns = [code_numbers(X[:, j], categories) for j, categories in enumerate(lists)]
+        return np.stack(columns, axis=1)
+
+    def _categories(self, n_columns: int) -> list[list[Any]]:
+        return check_categories(self.categories, n_columns, getattr(self, "feature_names_in_", None))
+
+    def _decoded(self, codes: Any) -> Any:
+        """Categories by their numbers; None for the rest class."""
+        lists = self._categories(codes.shape[1])
+        decoded = np.empty(codes.shape, dtype=object)
+        for j, categories in enumerate(lists):
+            values = [*categories, None]
+            decoded[:, j] = [values[min(max(int(code), 0), len(categories))] for code in codes[:, j]]
+        return decoded
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        return tags
+
+
+class PublicOneHotEncoder(PublicEncoder):
+    """One column for each of the given categories, and one for all other values.
+
+    Does what `~sklearn.preprocessing.OneHotEncoder` does, but looks at no data: which categories occur in private
+    rows is private, and a column for a rare one says that somebody has it. Leave rare categories out of the list, and
+    they share the column of the rest.
+
+    Parameters
+    ----------
+    categories : sequence of values, sequence of sequences, or mapping {column: sequence}
+        Public categories: for all columns, for each in order, or by name or position.
+    handle_unknown : {"rest", "ignore"}, default="rest"
+        Values that are no category, missing ones included, have a column of their own, or zeros everywhere.
+    sparse_output : bool, default=False
+        Whether the result is a sparse matrix.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if ``X`` has string names.
+
+    Notes
+    -----
+    *Guarantee.* Each row is encoded by itself with categories that depend on no row, so a private estimator behind
+    this step has the same guarantee for the original rows. This holds if ``categories`` were chosen without looking
+    at the data.
+
+    Examples
+    --------
+    >>> from skprivate.preprocessing import PublicOneHotEncoder
+    >>> encoder = PublicOneHotEncoder(categories=["day", "night"])
+    >>> encoder.fit_transform([["night"], ["noon"]])
+    array([[0., 1., 0.],
+           [0., 0., 1.]])
+    >>> encoder.get_feature_names_out()
+    array(['x0_day', 'x0_night', 'x0_rest'], dtype=object)
+    """
+
+    #: For `skprivate.inspection`.
+    looks_at_no_data: ClassVar[bool] = True
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "categories": [Mapping, "array-like", None],
+        "handle_unknown": [StrOptions({"rest", "ignore"})],
+        "sparse_output": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        categories: Mapping[Any, Any] | Sequence[Any] | ArrayLike,
+        *,
+        handle_unknown: Literal["rest", "ignore"] = "rest",
+        sparse_output: bool = False,
+    ) -> None:
+        self.categories = categories
+        self.handle_unknown = handle_unknown
+        self.sparse_output = sparse_output
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Encode each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        X_encoded : ndarray or sparse matrix of shape (n_samples, n_encoded)
+            Zeros and ones.
+        """
+        codes = self._codes(X)
+        return self._encoder(codes.shape[1]).transform(codes)
+
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
+        """Turn columns back into categories.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_encoded)
+            Encoded rows.
+
+        Returns
+        -------
+        X_original : ndarray of object of shape (n_samples, n_features)
+            None where the value was no category.
+        """
+        codes = self._encoder(self.n_features_in_).inverse_transform(X)
+        rest = [len(categories) for categories in self._categories(self.n_features_in_)]
+        return self._decoded(np.where(np.equal(codes, None), rest, codes))  # type: ignore[call-overload]
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the columns: of the feature and the category, or "rest".
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Must be the names seen in `fit`, if given.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        names = _check_feature_names_in(self, input_features)
+        rest = ["rest"] if self.handle_unknown == "rest" else []
+        lists = self._categories(len(names))
+        return np.array(
+            [
+                f"{name}_{value}"
+                for name, values in zip(names, lists, strict=True)
+                for value in [*values, *rest]
+            ],
+            dtype=object,
+        )
+
+    def _encoder(self, n_columns):
+        extra = self.handle_unknown == "rest"
+        encoder = OneHotEncoder(
+            categories=[np.arange(len(values) + extra) for values in self._categories(n_columns)],
+            handle_unknown="ignore",
+            sparse_output=self.sparse_output,
+        )
+        return encoder.fit(np.zeros((1, n_columns), dtype=np.int64))
+
+
+class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
+    """Replace each value by its position in a given list of categories, and all others by the next number.
+
+    Does what `~sklearn.preprocessing.OrdinalEncoder` does, but looks at no data: which categories occur in private
+    rows is private.
+
+    Parameters
+    ----------
+    categories : sequence of values, sequence of sequences, or mapping {column: sequence}
+        Public categories in their order: for all columns, for each in order, or by name or position.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if ``X`` has string names.
+
+    Notes
+    -----
+    *Guarantee.* Each row is encoded by itself with categories that depend on no row, so a private estimator behind
+    this step has the same guarantee for the original rows. This holds if ``categories`` were chosen without looking
+    at the data.
+
+    Examples
+    --------
+    >>> from skprivate.preprocessing import PublicOrdinalEncoder
+    >>> PublicOrdinalEncoder(categories=["low", "high"]).fit_transform([["high"], ["low"], ["odd"]])
+    array([[1.],
+           [0.],
+           [2.]])
+    """
+
+    #: For `skprivate.inspection`.
+    looks_at_no_data: ClassVar[bool] = True
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"categories": [Mapping, "array-like", None]}
+
+    def __init__(self, categories: Mapping[Any, Any] | Sequence[Any] | ArrayLike) -> None:
+        self.categories = categories
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Encode each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        X_encoded : ndarray of shape (n_samples, n_features)
+            Positions as floats; the number of categories for values that are none, missing ones included.
+        """
+        return self._codes(X).astype(np.float64)
+
+    def inverse_transform(self, X: Any) -> NDArray[Any]:
+        """Turn positions back into categories.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Encoded rows.
+
+        Returns
+        -------
+        X_original : ndarray of object of shape (n_samples, n_features)
+            None where the value was no category.
+        """
+        return self._decoded(by_position(self, X, finite=True))

@@ -1,0 +1,364 @@
+"""The facts of a report as plain data, from a guarantee and an audit. No private value is looked at."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from skprivate import __version__
+from skprivate._messages import must_be, number, rounded_down, rounded_up, small
+from skprivate.privacy import TO_THE_LAST_BIT, Adjacency, PrivacyGuarantee, PrivacyUnit
+from skprivate.privacy import _percent as percent
+
+__all__ = [
+    "LEVELS",
+    "QUESTIONS",
+    "change_in_words",
+    "draw_in_words",
+    "event_in_words",
+    "example_of",
+    "finding",
+    "guarantee_facts",
+    "guarantee_findings",
+    "not_protected",
+    "percent",
+    "strength_in_words",
+    "versions",
+]
+
+_UNITS = {
+    PrivacyUnit.ROW: "one row of the data",
+    PrivacyUnit.PRIVATE_ROW: "one private row of the data",
+    PrivacyUnit.USER: "everything that one user contributed, all rows together",
+    PrivacyUnit.LABEL: "the label of one row",
+    PrivacyUnit.DATASET: "the data set as a whole",
+}
+_CHANGES = {
+    (PrivacyUnit.ROW, Adjacency.REPLACE_ONE): "one row is exchanged for any other row",
+    (PrivacyUnit.ROW, Adjacency.ADD_REMOVE): "one row is added or taken away",
+    (
+        PrivacyUnit.PRIVATE_ROW,
+        Adjacency.REPLACE_ONE,
+    ): "one private row is exchanged for any other private row",
+    (PrivacyUnit.PRIVATE_ROW, Adjacency.ADD_REMOVE): "one private row is added or taken away",
+    (
+        PrivacyUnit.USER,
+        Adjacency.REPLACE_ONE,
+    ): "all rows of one user are exchanged for those of any other user",
+    (PrivacyUnit.USER, Adjacency.ADD_REMOVE): "all rows of one user are added or taken away",
+    (PrivacyUnit.LABEL, Adjacency.REPLACE_ONE): "the label of one row is exchanged for any other label",
+    (PrivacyUnit.LABEL, Adjacency.ADD_REMOVE): "one label is added or taken away",
+}
+_DATA = {
+    PrivacyUnit.ROW: "row",
+    PrivacyUnit.PRIVATE_ROW: "private row",
+    PrivacyUnit.USER: "rows, all of them,",
+    PrivacyUnit.LABEL: "label",
+    PrivacyUnit.DATASET: "data",
+}
+
+#: What only whoever publishes can answer, in the order in which a reviewer asks.
+QUESTIONS: Mapping[str, str] = {
+    "purpose": "What is the release for, and who will use it?",
+    "tuning": "How were ε, δ and the settings chosen, and did anybody look at private data for that?",
+    "utility": "How good is the result, and on which data was that measured?",
+    "bias": "For whom is it worse? Noise hides small groups first.",
+    "trust": "Who sees the data before the noise is added, and why may they be trusted?",
+    "security": "How are the data, the running program and the ledger kept from everybody else?",
+    "collection": "How were the data collected, for which purpose, and when will they be deleted?",
+    "contact": "Who answers for this release?",
+}
+
+
+def change_in_words(guarantee: PrivacyGuarantee) -> tuple[str, str]:
+    """What is protected, and how neighbouring inputs differ."""
+    what = _UNITS[guarantee.unit]
+    if guarantee.adjacency is Adjacency.METRIC:
+        noun = "the data set" if guarantee.unit is PrivacyUnit.DATASET else "one row"
+        return what, (
+            f"{noun} is exchanged for another one; ε counts for each unit of the distance between the two "
+            f"({guarantee.metric})"
+        )
+    default = f"one {guarantee.unit} differs ({guarantee.adjacency})"
+    return what, _CHANGES.get((guarantee.unit, guarantee.adjacency), default)
+
+
+def strength_in_words(guarantee: PrivacyGuarantee) -> str:
+    """ε and δ as a sentence."""
+    if math.isinf(guarantee.epsilon):
+        return "Nothing is promised: no noise was drawn, or nobody said how much."
+    per = " for each unit of distance" if guarantee.adjacency is Adjacency.METRIC else ""
+    factor = (
+        f"e^{rounded_up(guarantee.epsilon, 4)} = {rounded_up(math.exp(guarantee.epsilon) * (1 + 2**-50), 3)}"
+        if guarantee.epsilon < 700
+        else f"e^{rounded_up(guarantee.epsilon, 4)}"
+    )
+    plus = f", plus {small(guarantee.delta)} at most" if guarantee.delta else ""
+    return (
+        "Whatever somebody may compute from what is published, each outcome has after such a change at most "
+        f"{factor} times the probability that it had before{per}{plus}."
+    )
+
+
+def example_of(guarantee: PrivacyGuarantee, rate: float, largest: float, distance: float | None) -> str:
+    """What follows for one person, from the largest probability of an event that else has probability ``rate``."""
+    data = _DATA[guarantee.unit]
+    if distance is not None:
+        whose = "the data set" if guarantee.unit is PrivacyUnit.DATASET else "Ada's row"
+        otherwise = f"had {whose} been another one at a distance of {rounded_down(distance, 3)} or less"
+    elif guarantee.adjacency is Adjacency.ADD_REMOVE:
+        otherwise = f"had Ada's {data} not been there"
+    else:
+        otherwise = f"had Ada's {data} said anything else"
+    return (
+        "Take anything that somebody may do on seeing the release, such as to refuse Ada an insurance. If it would "
+        f"happen with probability {percent(rate)} {otherwise}, it happens with probability {percent(largest)} at most."
+    )
+
+
+def event_in_words(event: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and price of an event of a guarantee, from its plain values."""
+    kind = event.get("event", "")
+    if kind == "LaplaceEvent":
+        return "Laplace noise on one number", f"ε = {rounded_up(event['epsilon'])}"
+    if kind == "PureEvent":
+        name = event.get("mechanism", "pure")
+        return (
+            "a mechanism with pure ε" if name == "pure" else str(name)
+        ), f"ε = {rounded_up(event['epsilon'])}"
+    if kind == "BoundedRangeEvent":
+        return "selection by the exponential mechanism", f"range of losses ε = {rounded_up(event['epsilon'])}"
+    if kind == "GaussianEvent":
+        size = event.get("size", 1)
+        numbers = "one number" if size == 1 else f"{size} numbers"
+        return f"Gaussian noise on {numbers}", f"σ = {rounded_down(event['noise_multiplier'])} × sensitivity"
+    if kind == "ApproximateEvent":
+        name = event.get("mechanism", "approximate")
+        price = f"ε = {rounded_up(event['epsilon'])}, δ = {small(event['delta'])}"
+        return ("a mechanism with (ε, δ)" if name == "approximate" else str(name)), price
+    if kind == "ZeroConcentratedEvent":
+        name = event.get("mechanism", "zCDP")
+        return (
+            "a zero-concentrated mechanism" if name == "zCDP" else str(name)
+        ), f"ρ = {rounded_up(event['rho_'])}"
+    return str(kind), ""
+
+
+def draw_in_words(event: Mapping[str, Any]) -> str:
+    """An event on one line, with how often it was drawn."""
+    name, price = event_in_words(event)
+    return f"{event['count']} × {name}" + (f" ({price})" if price else "")
+
+
+def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
+    """What the guarantee does not cover, by its unit and adjacency."""
+    unit, adjacency = guarantee.unit, guarantee.adjacency
+    said = []
+    if unit in (PrivacyUnit.ROW, PrivacyUnit.PRIVATE_ROW):
+        said.append(
+            "People with several rows: for k rows of one person the bound is kε, with a larger δ, and not ε. Where "
+            "people have several rows, a guarantee for users is needed."
+        )
+    if unit is PrivacyUnit.PRIVATE_ROW:
+        said.append("All rows that are not private: they may stand in the release as they are.")
+    if unit is PrivacyUnit.LABEL:
+        said.append(
+            "Everything in a row but its label: the features, and that the row is there at all, are taken for public "
+            "and may be read off the release."
+        )
+        said.append(
+            "People with several labels: for k labels of one person the bound is kε, with a larger δ, and not ε."
+        )
+    if unit is PrivacyUnit.USER:
+        said.append(
+            "Groups: for what k users have in common, a household perhaps, the bound is kε, with a larger δ. One "
+            "person under several identifiers counts as several users."
+        )
+    if unit is PrivacyUnit.DATASET:
+        said.append("Differences between data sets that are far from each other: ε grows with the distance.")
+    elif adjacency is Adjacency.METRIC:
+        said.append(
+            "Values that are far from each other: ε grows with the distance, so that the rough place of a value is "
+            "published on purpose."
+        )
+    if adjacency is not Adjacency.ADD_REMOVE and unit not in (PrivacyUnit.LABEL, PrivacyUnit.DATASET):
+        several = {PrivacyUnit.USER: "users", PrivacyUnit.PRIVATE_ROW: "private rows"}.get(unit, "rows")
+        said.append(
+            f"The number of {several}: it may be published as it is, and tells whoever knows all the others that there "
+            "is one more of them, though not whose or what it says."
+        )
+    if guarantee.delta > 0:
+        said.append(
+            f"The bound itself, with probability δ = {small(guarantee.delta)}: keep δ far below one over the "
+            "number of those who are protected."
+        )
+    return [
+        *said,
+        "What is true of people in general: if the release shows that a habit goes with an illness, it shows so for "
+        "people who never took part.",
+        "Whatever was computed from the same data without noise, or outside the total above: scores, counts, plots, "
+        "names of columns and choices that somebody made after looking at the data.",
+        "The data themselves, the memory and the running time of the program that read them, its logs and backups.",
+    ]
+
+
+#: False positive rates of the table, prior beliefs of its last columns, and the points of the curve.
+RATES, PRIORS = (0.001, 0.01, 0.1), (0.1, 0.5)
+CURVE = tuple(
+    round(float(rate), 12)
+    for rate in np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 22), np.linspace(0.1, 1.0, 37)]))
+)
+
+
+#: From where on a reviewer is asked to look at a bound: a pure ε of 4.5, or one of a thousand units given away.
+WEAK_TPR, WEAK_DELTA = 0.9, 1e-3
+#: Of findings, the worst first.
+LEVELS = ("stop", "caution", "note")
+
+
+def finding(level: str, text: str) -> dict[str, str]:
+    """Something that a reviewer has to see first; the level is "stop", "caution" or "note"."""
+    return {"level": level, "text": text}
+
+
+def guarantee_findings(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
+    """What is wrong with a guarantee at first sight."""
+    found = []
+    if not guarantee.valid_for_release:
+        found.append(
+            finding(
+                "stop",
+                "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract "
+                "it. The numbers below say what the same release would promise with secure noise.",
+            )
+        )
+    if math.isinf(guarantee.epsilon):
+        found.append(finding("stop", "No privacy is promised."))
+    else:
+        found += _weak(guarantee)
+    if any(TO_THE_LAST_BIT in text for text in guarantee.assumptions):
+        found.append(
+            finding(
+                "caution",
+                "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates "
+                "over all rows or multiplies matrices does not; RowByRow makes sure of it.",
+            )
+        )
+    if guarantee.stated:
+        found.append(
+            finding(
+                "caution",
+                "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
+                "nothing here has checked it.",
+            )
+        )
+    return found
+
+
+def _weak(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
+    """A bound that bounds little is true, and no reason to sign."""
+    found = []
+    if guarantee.adjacency is not Adjacency.METRIC:
+        recognised = guarantee.risk(fpr=0.01).tpr
+        if recognised >= WEAK_TPR:
+            text = f"an attack that accuses 1 % falsely may recognise {percent(recognised)}"
+            found.append(finding("caution", f"The bound is weak: {text}."))
+    if guarantee.delta >= WEAK_DELTA:
+        found.append(
+            finding(
+                "caution",
+                f"δ = {small(guarantee.delta)} is large: with that probability everything may be given away. It should "
+                "be far below one over the number of those who are protected.",
+            )
+        )
+    return found
+
+
+def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | None = None) -> dict[str, Any]:
+    """Sections of a report that follow from a guarantee."""
+    metric = guarantee.adjacency is Adjacency.METRIC
+    if distances is not None and not metric:
+        allowed = "None where ε is not per unit of distance"
+        raise ValueError(must_be("distances", allowed, distances))
+    places: Sequence[float | None] = _distances(guarantee, distances) if metric else (None,)
+    what, change = change_in_words(guarantee)
+    at = places[len(places) // 2]
+    largest = float(guarantee.trade_off([0.01], distance=at)[0])
+    return {
+        "protection": {
+            "unit": str(guarantee.unit),
+            "adjacency": str(guarantee.adjacency),
+            "metric": guarantee.metric,
+            "what": what,
+            "change": change,
+            "example": example_of(guarantee, 0.01, largest, at),
+        },
+        "strength": {
+            "definition": "metric" if metric else "approximate" if guarantee.delta else "pure",
+            "epsilon": None if math.isinf(guarantee.epsilon) else float(guarantee.epsilon),
+            "delta": float(guarantee.delta),
+            "in_words": strength_in_words(guarantee),
+            "risk_from": "events"
+            if guarantee.events and not guarantee.adaptive and not metric
+            else "epsilon and delta",
+            "risk": [_risk(guarantee, rate, distance) for distance in places for rate in RATES],
+            "trade_off": [
+                {
+                    "distance": distance,
+                    "fpr": list(CURVE),
+                    "tpr": [float(rate) for rate in guarantee.trade_off(CURVE, distance=distance)],
+                }
+                for distance in places
+            ],
+        },
+        "assumptions": list(guarantee.assumptions),
+        "mechanisms": {
+            "events": [{**event.to_dict(), "count": count} for event, count in guarantee.events],
+            "adaptive": guarantee.adaptive,
+            "theorem": guarantee.theorem,
+            "noise": "stated"
+            if guarantee.stated
+            else "secure"
+            if guarantee.valid_for_release
+            else "simulated",
+            "ledger_entry": guarantee.ledger_entry,
+        },
+        "not_protected": not_protected(guarantee),
+    }
+
+
+def _distances(guarantee: PrivacyGuarantee, given: Sequence[float] | None) -> Sequence[float]:
+    if given is not None:
+        if isinstance(given, str | Real) or not list(given):
+            raise TypeError(must_be("distances", "a sequence of numbers, at least one", given))
+        return sorted(number("distances", each, "a finite number >= 0", lambda at: at >= 0) for each in given)
+    if not 0 < guarantee.epsilon < math.inf:
+        return (1.0,)
+    # Where ε times the distance is about ½, 1 and 2: two inputs so close are hard, or not so hard, to tell apart.
+    return [float(f"{strength / guarantee.epsilon:.2g}") for strength in (0.5, 1.0, 2.0)]
+
+
+def _risk(guarantee: PrivacyGuarantee, rate: float, distance: float | None) -> dict[str, Any]:
+    even = guarantee.risk(prior=0.5, fpr=rate, distance=distance)
+    return {
+        "distance": distance,
+        "fpr": rate,
+        "tpr": even.tpr,
+        "advantage": even.advantage,
+        "posterior": [
+            {"prior": prior, "at_most": guarantee.risk(prior, rate, distance=distance).posterior}
+            for prior in PRIORS
+        ],
+    }
+
+
+def versions() -> Mapping[str, str]:
+    """What computed the report."""
+    found = {"python": platform.python_version(), "skprivate": __version__}
+    return found | {name: version(name) for name in ("scikit-learn", "numpy", "scipy")}

@@ -1,0 +1,238 @@
+"""Facts of ledgers and of audits beside a claim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from skprivate._messages import rounded_down, rounded_up, small
+from skprivate.audit import DrawAudit, EstimatorAudit, ReleaseAudit
+from skprivate.privacy import Adjacency, LedgerEntry, PrivacyGuarantee, PrivacyLedger
+from skprivate.privacy.ledger import NOTHING, Totals
+
+__all__ = [
+    "Audit",
+    "audit_facts",
+    "audit_in_words",
+    "audit_verdict",
+    "ledger_facts",
+    "ledger_guarantee",
+    "purposes",
+    "spent_after_each",
+]
+
+#: Of an entry, what is shown in any case, and what only the house itself is shown.
+_SHOWN = (
+    "id",
+    "label",
+    "unit",
+    "adjacency",
+    "epsilon",
+    "delta",
+    "rho",
+    "converted",
+    "own_epsilon",
+    "own_delta",
+    "opened",
+    "closed",
+    "simulated",
+    "reservation",
+    "note",
+)
+_DETAILS = ("data", "parameters", "user", "host", "process_id")
+
+
+def spent_after_each(ledger: PrivacyLedger) -> list[tuple[LedgerEntry, float, float]]:
+    """Entries that the total counts, each with the (ε, δ) that the ledger had spent with it.
+
+    What a reservation has paid for is counted with the reservation.
+    """
+    with ledger._book.transaction(write=False) as (_, state):
+        entries, rule = list(state.entries.values()), state.rule
+    totals, found = Totals(), []
+    for entry in entries:
+        if entry.reservation is None:
+            totals = totals.changed(NOTHING, entry.price)
+            found.append((entry, *rule.spent(totals)))
+    return found
+
+
+def purposes(steps: Sequence[tuple[LedgerEntry, float, float]]) -> list[tuple[str, int, float]]:
+    """Purposes, numbers of entries and shares of the spent ε, in the order in which they first spent.
+
+    The purpose is the note, or who drew where there is none.
+    """
+    found: dict[str, tuple[int, float]] = {}
+    before = 0.0
+    for entry, epsilon, _ in steps:
+        name = entry.note or entry.label or "no name"
+        count, share = found.get(name, (0, 0.0))
+        found[name] = count + 1, share + max(epsilon - before, 0.0)
+        before = max(before, epsilon)
+    return [(name, count, share) for name, (count, share) in found.items()]
+
+
+def ledger_guarantee(ledger: PrivacyLedger) -> PrivacyGuarantee | None:
+    """What everything that was charged promises together; None before the first release has set the unit."""
+    if ledger.unit is None or ledger.adjacency is None:
+        return None
+    relation, _, metric = ledger.adjacency.partition(": ")
+    epsilon, delta = ledger.spent
+    said: tuple[str, ...] = ("everything that was released from these data was charged to this ledger",)
+    if ledger.rows_per_user is not None:
+        said += (f"a user has at most {ledger.rows_per_user} rows",)
+    if ledger.public_features:
+        said += ("everything in a row but its label is public",)
+    if len(ledger.entries()) > 1:
+        said += (
+            "which rows a release saw was decided by nobody's private values: folds made from labels, or from how many "
+            "rows others have, have no total (use UserKFold, or what check_cv admits)",
+        )
+    if delta > 0:
+        said += (
+            "how many releases were made, and at which prices, was not chosen by their results; where it was, only the "
+            f"whole budget bounds them: ε = {rounded_up(ledger.epsilon)}, δ = {small(ledger.delta)}",
+        )
+    real = not (ledger.simulation or ledger.dry_run) and not any(e.simulated for e in ledger.entries())
+    return PrivacyGuarantee(
+        epsilon=epsilon,
+        delta=delta,
+        unit=ledger.unit,  # type: ignore[arg-type] # members of enumerations are made of their values
+        adjacency=Adjacency(relation),
+        metric=metric or None,
+        assumptions=said,
+        theorem=_THEOREMS[ledger.composition],
+        valid_for_release=real,
+        adaptive=True,
+    )
+
+
+_THEOREMS = {
+    "basic": "sums of (ε, δ) are a fully adaptive filter (Rogers, Roth, Ullman and Vadhan 2016)",
+    "zcdp": "zero-concentrated privacy is a fully adaptive filter (Feldman and Zrnic 2021)",
+    "filter": "sums of (ε, δ) and of ρ are fully adaptive filters, with half of δ each (Rogers et al. 2016; Feldman "
+    "and Zrnic 2021)",
+}
+
+
+def ledger_facts(ledger: PrivacyLedger, *, details: bool = False) -> dict[str, Any]:
+    """A ledger as plain data; accounts, machines, parameters and its file only with ``details``."""
+    steps = spent_after_each(ledger)
+    after = {entry.id: epsilon for entry, epsilon, _ in steps}
+    names = _SHOWN + (_DETAILS if details else ())
+    entries = [
+        {**{name: getattr(entry, name) for name in names}, "spent_epsilon": after.get(entry.id)}
+        for entry in ledger.entries()
+    ]
+    epsilon, delta = ledger.spent
+    left, left_delta = ledger.remaining
+    return {
+        "identity": ledger.identity,
+        **({"path": ledger.path} if details else {}),
+        "unit": ledger.unit,
+        "adjacency": ledger.adjacency,
+        "composition": ledger.composition,
+        "purpose": "dry runs" if ledger.dry_run else "simulation" if ledger.simulation else "releases",
+        "budget": {"epsilon": ledger.epsilon, "delta": ledger.delta},
+        "spent": {"epsilon": epsilon, "delta": delta},
+        "left": {"epsilon": left, "delta": left_delta},
+        "seal": ledger.seal,
+        "shares": [
+            {"purpose": name, "entries": count, "epsilon": share} for name, count, share in purposes(steps)
+        ],
+        "entries": entries,
+    }
+
+
+Audit = EstimatorAudit | DrawAudit | ReleaseAudit
+
+
+def audit_facts(audit: Audit, guarantee: PrivacyGuarantee | None, subject: str | None) -> dict[str, Any]:
+    """A lower bound beside the claim, and whether it speaks of the same guarantee.
+
+    ``subject`` is the class of the model that the report is about, where it is about one.
+    """
+    of_fits, of_draws = isinstance(audit, EstimatorAudit), isinstance(audit, DrawAudit)
+    if isinstance(audit, DrawAudit):
+        found, number = audit.epsilon_attained, audit.n_neighbours
+        confidence, failures = 1 - audit.false_alarm, [str(text) for text in audit.failures]
+    else:
+        found, confidence, failures = audit.epsilon_lower_bound, audit.confidence, []
+        number = audit.n_fits if isinstance(audit, EstimatorAudit) else audit.n_runs
+    unit, adjacency = getattr(audit, "unit", None), getattr(audit, "adjacency", None)
+    return {
+        "kind": "fits" if of_fits else "draws" if of_draws else "runs",
+        "name": str(audit.name),
+        "unit": None if unit is None else str(unit),
+        "adjacency": None if adjacency is None else str(adjacency),
+        "claimed_epsilon": _finite(audit.claimed_epsilon),
+        "claimed_delta": float(audit.claimed_delta),
+        "epsilon_lower_bound": _finite(found),
+        "family": getattr(audit, "family", "approximate" if audit.claimed_delta else "pure"),
+        "p_value": min(float(audit.p_value), 1.0) if isinstance(audit, EstimatorAudit) else None,
+        "design": getattr(audit, "design", None),
+        "observable": getattr(audit, "observable", None),
+        "violated": bool(audit.violated),
+        "failures": failures,
+        "n_fits": int(number),
+        "confidence": float(confidence),
+        "same_claim": _same(audit, guarantee, subject),
+    }
+
+
+def _same(audit: Audit, guarantee: PrivacyGuarantee | None, subject: str | None) -> bool:
+    if guarantee is None or audit.claimed_delta != guarantee.delta:
+        return False
+    metric = guarantee.adjacency is Adjacency.METRIC
+    if isinstance(audit, ReleaseAudit):
+        return metric or audit.claimed_epsilon == guarantee.epsilon
+    if (audit.unit, audit.adjacency) != (str(guarantee.unit), str(guarantee.adjacency)):
+        return False
+    if subject not in (None, audit.name):
+        return False
+    # Under a metric an audit of fits claims ε times the distance of its pair, which may be any.
+    return (metric and isinstance(audit, EstimatorAudit)) or audit.claimed_epsilon == guarantee.epsilon
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def audit_in_words(audit: Mapping[str, Any]) -> str:
+    """What was done and found; lower bounds rounded down, the claim up."""
+    found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
+    bound = "∞" if found is None else rounded_down(found, 4)
+    claim = f"claimed is ε ≤ {'∞' if claimed is None else rounded_up(claimed)}"
+    at = f"at δ = {small(audit['claimed_delta'])}"
+    sure = f"with confidence {rounded_down(audit['confidence'])}"
+    number, name = audit["n_fits"], audit["name"]
+    of = f"one {audit['unit']} ({audit['adjacency']})"
+    if audit["kind"] == "draws":
+        wrong = f" Wrong: {'; '.join(audit['failures'])}." if audit["failures"] else ""
+        return (
+            f"{name}: the draws of one fit, replayed on {number} neighbours that differ in {of}, attain ε = {bound} "
+            f"{at} if they have the laws that they declare, which was tested as well; {claim}.{wrong}"
+        )
+    if audit["kind"] == "runs":
+        return f"{name}: {number} runs on two neighbouring inputs show ε ≥ {bound} {sure}, {at}; {claim}."
+    among = " among mechanisms with Gaussian noise" if audit["family"] == "gaussian" else ""
+    pair = " for the audited pair" if audit["adjacency"] == "metric" else ""
+    return (
+        f"{name}: {number} fits on inputs that differ in single units, {of} each, show ε ≥ {bound}{among} {sure}, "
+        f"{at}; {claim}{pair}. The p-value of the claim is {small(audit['p_value'])}."
+    )
+
+
+def audit_verdict(audit: Mapping[str, Any]) -> tuple[str, str]:
+    """Whether the claim is refuted, and what is to be said of that."""
+    found, claimed = (
+        math.inf if audit[name] is None else audit[name]
+        for name in ("epsilon_lower_bound", "claimed_epsilon")
+    )
+    if audit["violated"]:
+        rest = "" if found > claimed else "; the claim as a whole, though the bound on ε alone is within it"
+        return "refuted", rest
+    if found > claimed:
+        return "not refuted", ", but a claim of Gaussian noise at these numbers would be"
+    return "not refuted", "; between the two numbers the audit leaves the question open"

@@ -1,0 +1,374 @@
+"""The facts as one self-contained HTML page. Every text is escaped here, and nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from skprivate._messages import rounded_down, rounded_up, small
+from skprivate.report._facts import QUESTIONS, event_in_words, percent
+from skprivate.report._other_facts import audit_in_words, audit_verdict
+from skprivate.report._style import (
+    audit_chart,
+    budget_chart,
+    document,
+    grid,
+    items,
+    pairs,
+    sentence,
+    table,
+    text,
+    trade_off_chart,
+)
+
+__all__ = ["page"]
+
+#: With more entries the table is folded on the screen.
+_FOLDED = 25
+_NO_NUMBER = "∞"
+
+
+def page(facts: Mapping[str, Any]) -> str:
+    """The page, which carries the facts themselves as JSON."""
+    sections = [
+        ("What is protected?", _protection(facts)),
+        ("How strong is the protection?", _strength(facts)),
+        ("Under which assumptions does it hold?", _assumptions(facts)),
+        ("What was drawn, and with which noise?", _mechanisms(facts)),
+        ("What has been spent in all?", _ledgers(facts)),
+        ("Was it tested?", _audits(facts)),
+        ("What is not protected?", items(facts["not_protected"])),
+        ("What must the publisher answer?", _answers(facts)),
+        ("What computed this?", _provenance(facts)),
+    ]
+    body = "".join(
+        f"<section><h2><span>{k}</span>{text(title)}</h2>{content}</section>"
+        for k, (title, content) in enumerate(sections, 1)
+    )
+    # "<" would end the element or open another one; JSON knows it by its number as well.
+    twin = json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
+    return document(
+        facts["title"],
+        f"{_head(facts)}{body}{_SIGN}",
+        "The questions and their order follow NIST SP 800-226, <i>Guidelines for Evaluating Differential "
+        "Privacy Guarantees</i> (2025). Upper bounds are rounded up and lower bounds down. This page loads nothing and "
+        "holds its own data as JSON.",
+        f'<script type="application/json" id="privacy-report">{twin}</script>',
+    )
+
+
+_SIGN = (
+    '<section class="sign"><div>Prepared by, date</div><div>Reviewed by, date</div>'
+    "<div>Released by, date</div></section>"
+)
+_VERDICTS = {
+    "holds": "The guarantee holds under the assumptions below.",
+    "caution": "Look at this before you sign.",
+    "stop": "NOT VALID FOR RELEASE",
+}
+
+
+def _head(facts: Mapping[str, Any]) -> str:
+    found = "".join(f"<p>{text(each['text'])}</p>" for each in facts["findings"])
+    verdict = facts["verdict"]
+    said = "Nothing was released." if facts["strength"] is None and verdict == "holds" else _VERDICTS[verdict]
+    by = f"{text(facts['subject']['name'])} · {text(facts['created'][:10])} · skprivate "
+    return (
+        f'<header><p class="eyebrow">Privacy report</p><h1>{text(facts["title"])}</h1>'
+        f'<p class="by">{by}{text(facts["versions"]["skprivate"])}</p>'
+        f'<div class="verdict {verdict}"><strong>{said}</strong>{found}</div>{_figures(facts)}</header>'
+    )
+
+
+def _figures(facts: Mapping[str, Any]) -> str:
+    strength, protection = facts["strength"], facts["protection"]
+    if strength is None:
+        return ""
+    shown = next((risk for risk in _middle(strength["risk"]) if risk["fpr"] == 0.01), strength["risk"][0])
+    far = f" at distance {rounded_down(shown['distance'], 3)}" if shown["distance"] is not None else ""
+    per = "per unit of distance" if strength["definition"] == "metric" else "bound on the privacy loss"
+    return grid(
+        [
+            (f"ε = {_up(strength['epsilon'], 4)}", per),
+            (f"δ = {small(strength['delta'])}", "probability by which it may fail"),
+            (protection["unit"], f"is protected, {protection['adjacency']}"),
+            (percent(shown["tpr"]), f"recognised at most{far}, where 1 % are accused falsely"),
+        ]
+    )
+
+
+def _protection(facts: Mapping[str, Any]) -> str:
+    said = facts["protection"]
+    if said is None:
+        return "<p>Nothing yet: no release has set the unit of this ledger.</p>"
+    return (
+        f'<p class="lead">{sentence(said["what"])}. Two inputs count as neighbours if {text(said["change"])}.</p>'
+        f"<p>{text(facts['strength']['in_words'])}</p><p>{text(said['example'])}</p>"
+    )
+
+
+def _strength(facts: Mapping[str, Any]) -> str:
+    said = facts["strength"]
+    if said is None:
+        return "<p>Nothing was released.</p>"
+    kinds = {
+        "pure": "pure ε-differential privacy (δ = 0)",
+        "approximate": "(ε, δ)-differential privacy",
+        "metric": "metric differential privacy (ε per unit of distance)",
+    }
+    source = (
+        "from all that was drawn, which is tighter than ε and δ alone say"
+        if said["risk_from"] == "events"
+        else "from ε and δ, for the worst mechanism that has them"
+    )
+    far = said["definition"] == "metric"
+    head = [*(["distance"] if far else []), "accused falsely", "recognised, at most"]
+    head += [
+        f"an accusation is true, at most, where {100 * prior['prior']:g} % took part"
+        for prior in said["risk"][0]["posterior"]
+    ]
+    rows = [
+        [
+            *([rounded_down(risk["distance"], 3)] if far else []),
+            percent(risk["fpr"]),
+            percent(risk["tpr"]),
+            *(percent(belief["at_most"]) for belief in risk["posterior"]),
+        ]
+        for risk in said["risk"]
+    ]
+    curves = [
+        (
+            "" if curve["distance"] is None else f"distance {rounded_down(curve['distance'], 3)}",
+            _points(curve),
+        )
+        for curve in said["trade_off"]
+    ]
+    keys = "".join(
+        f'<span class="key c{k % 4}"></span>{text(name)} &ensp;' for k, (name, _) in enumerate(curves) if name
+    )
+    advantage = _middle(said["risk"])[0]["advantage"]
+    unit = facts["protection"]["unit"]
+    attacker = (
+        "An attacker looks at the release and says from which of two data sets it was made."
+        if unit == "data set"
+        else f"An attacker who knows all of the data but one {unit} looks at the release and says whether that {unit} "
+        "took part, or which of two candidates did."
+    )
+    return (
+        f"<p>It is {kinds[said['definition']]} with ε = {_up(said['epsilon'])} and δ = {small(said['delta'])}.</p>"
+        f"<p>{attacker} No attack does better than this, computed {source}; the largest difference between the two "
+        f"rates is {percent(advantage)[:-2]} percentage points.</p>"
+        f"{table(head, rows, numbers=range(len(head)))}"
+        f'<div class="charts"><figure>{trade_off_chart(curves)}</figure>'
+        f"<figure>{trade_off_chart(curves, log=True)}</figure></div>"
+        "<p><small>Left: rates as they are. Right: both on logarithmic axes, for attackers who accuse few. "
+        f"Dashed: guessing. {keys}</small></p>"
+    )
+
+
+def _middle(risks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those of the distance that stands in the middle; all of them where there is no distance."""
+    places = list(dict.fromkeys(risk["distance"] for risk in risks))
+    return [risk for risk in risks if risk["distance"] == places[len(places) // 2]]
+
+
+def _points(curve: Mapping[str, Any]) -> list[tuple[float, float]]:
+    return list(zip(curve["fpr"], curve["tpr"], strict=True))
+
+
+def _assumptions(facts: Mapping[str, Any]) -> str:
+    always = [
+        "the code runs as written: nobody changed it, and the machine's random bits are not known to others",
+        "neighbouring inputs differ as said above, and whoever prepared the data did not let one person change the "
+        "rows of others",
+    ]
+    said = facts["assumptions"]
+    lead = "<p>The code cannot check these. Whoever signs does.</p>"
+    return lead + items([*said, *always])
+
+
+def _mechanisms(facts: Mapping[str, Any]) -> str:
+    said = facts["mechanisms"]
+    if said is None:
+        return "<p>Nothing was drawn.</p>"
+    noise = {
+        "secure": "Secure: bits of a cryptographic generator that the operating system seeded, kept nowhere, and "
+        "integer noise drawn exactly from them.",
+        "simulated": "SIMULATED, from a seed or played back. Not valid for release.",
+        "stated": "Not known: the draws were made elsewhere.",
+    }
+    parts = [pairs([("noise", noise[said["noise"]])])]
+    if said["events"]:
+        rows = [[*event_in_words(event), str(event["count"])] for event in said["events"]]
+        parts.append(table(["draw", "price of one", "times"], rows, numbers=(2,)))
+    elif facts["subject"]["kind"] != "ledger":
+        parts.append("<p>The draws are not listed in this guarantee.</p>")
+    if said["adaptive"] and said["events"]:
+        parts.append(
+            "<p>Some draws were chosen after looking at results of others: only their sum, or a filter, counts.</p>"
+        )
+    if facts["steps"]:
+        rows = [
+            [
+                step["path"],
+                step["role"],
+                "" if step["role"] != "private" else _up(step["epsilon"]),
+                "" if step["role"] != "private" else small(step["delta"]),
+            ]
+            for step in facts["steps"]
+        ]
+        parts.append(
+            f"<h3>Steps of the model</h3>{table(['step', 'with private rows', 'ε', 'δ'], rows, numbers=(2, 3))}"
+        )
+    more = [("proven in", said["theorem"])] if said["theorem"] else []
+    more += [("paid in entry", said["ledger_entry"])] if said["ledger_entry"] else []
+    return "".join(parts) + pairs(more)
+
+
+def _ledgers(facts: Mapping[str, Any]) -> str:
+    if not facts["ledgers"]:
+        return (
+            "<p>No ledger was given. Every other release from the same data adds to the numbers above and is not "
+            "counted here.</p>"
+        )
+    return "".join(_ledger(ledger) for ledger in facts["ledgers"])
+
+
+def _ledger(ledger: Mapping[str, Any]) -> str:
+    budget, spent, left = (ledger[name] for name in ("budget", "spent", "left"))
+    figures = [
+        (f"ε = {rounded_up(spent['epsilon'], 4)}", f"spent, with δ = {small(spent['delta'])}"),
+        (
+            f"ε = {rounded_down(left['epsilon'], 4)}",
+            f"one more may cost, with δ = {small(left['delta'], rounded_down)}",
+        ),
+        (f"ε = {rounded_up(budget['epsilon'])}", f"budget, with δ = {small(budget['delta'])}"),
+    ]
+    whom = f"one {ledger['unit']} ({ledger['adjacency']})" if ledger["unit"] else "not yet decided"
+    names = [
+        ("protects", whom),
+        ("for", ledger["purpose"]),
+        ("composition", ledger["composition"]),
+        ("identity", ledger["identity"]),
+        ("seal", ledger["seal"]),
+        *([("file", ledger["path"])] if ledger.get("path") else []),
+    ]
+    shares = _few(ledger["shares"])
+    chart = budget_chart(budget["epsilon"], [(share["purpose"], share["epsilon"]) for share in shares])
+    keys = "".join(
+        f'<span class="key c{k}"></span>{text(share["purpose"])}: {share["entries"]} × &ensp;'
+        for k, share in enumerate(shares)
+    )
+    lead = (
+        "<p>Everything that was charged to this ledger is together within its budget, even where each release was "
+        "chosen after seeing the earlier ones.</p>"
+    )
+    return (
+        f"{lead}{grid(figures)}<figure>{chart}<figcaption>{keys}</figcaption></figure>"
+        f"{_entries(ledger['entries'])}{pairs(names)}"
+    )
+
+
+def _few(shares: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """As many purposes as there are colours, the largest; the last is all others."""
+    if len(shares) <= 4:
+        return list(shares)
+    ranked = sorted(shares, key=lambda share: -share["epsilon"])
+    rest = ranked[3:]
+    others = {
+        "purpose": f"{len(rest)} others",
+        "entries": sum(share["entries"] for share in rest),
+        "epsilon": math.fsum(share["epsilon"] for share in rest),
+    }
+    return [*ranked[:3], others]
+
+
+def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
+    if not entries:
+        return "<p>No entries.</p>"
+    details = "user" in entries[0]
+    head = ["#", "for", "ε", "δ", "release", "protects", "opened (UTC)", "state"]
+    head += ["by", "parameters", "data"] if details else []
+    rows = []
+    for entry in entries:
+        within = f", paid by #{entry['reservation']}" if entry["reservation"] is not None else ""
+        state = (
+            ("closed" if entry["closed"] else "open") + (", SIMULATED" if entry["simulated"] else "") + within
+        )
+        unit = f"{entry['unit']}, {entry['adjacency']}" + (" (converted)" if entry["converted"] else "")
+        price = (rounded_up(entry["epsilon"], 4), small(entry["delta"]))
+        row = [
+            str(entry["id"]),
+            entry["note"],
+            *price,
+            entry["label"],
+            unit,
+            entry["opened"][:16].replace("T", " "),
+            state,
+        ]
+        if details:
+            parameters = ", ".join(f"{name}={value}" for name, value in entry["parameters"].items())
+            row += [f"{entry['user']}@{entry['host']}", parameters, entry["data"]]
+        rows.append(row)
+    whole = table(head, rows, numbers=(0, 2, 3), long=(1, 9, 10))
+    if len(entries) <= _FOLDED:
+        return whole
+    return f"<details><summary>All {len(entries)} entries</summary>{whole}</details>"
+
+
+def _audits(facts: Mapping[str, Any]) -> str:
+    if not facts["audits"]:
+        return (
+            "<p>No audit was handed in. An audit fits the model many times on neighbouring inputs and gives a lower "
+            "bound on ε: it can show that a guarantee is wrong, and never that it is right.</p>"
+        )
+    return "".join(_audit(audit) for audit in facts["audits"])
+
+
+def _audit(audit: Mapping[str, Any]) -> str:
+    found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
+    said, rest = audit_verdict(audit)
+    verdict = f"The claim is <strong>{said}</strong>{text(rest)}."
+    other = (
+        ""
+        if audit["same_claim"]
+        else "<p>The audit tested another claim than the guarantee of this report.</p>"
+    )
+    chart = (
+        ""
+        if found is None or claimed is None
+        else f"<figure>{audit_chart(claimed, found, broken=audit['violated'])}</figure>"
+    )
+    return f"<p>{text(audit_in_words(audit))} {verdict}</p>{chart}{other}"
+
+
+def _answers(facts: Mapping[str, Any]) -> str:
+    given = facts["answers"]
+    items = "".join(
+        f"<dt>{text(question)}</dt>"
+        + (
+            f"<dd>{text(given[name])}</dd>"
+            if given.get(name, "").strip()
+            else '<dd class="open">not answered</dd>'
+        )
+        for name, question in QUESTIONS.items()
+    )
+    model = {
+        "central": "Central model: whoever runs the code sees the data before the noise is added.",
+        "local": "Local model: noise is added to each row by itself. Where people do that on their own machines, "
+        "nobody else has to be trusted; where somebody collects the rows first, that one has. Each call of "
+        "transform is a release of its own, and costs again.",
+    }[facts["trust_model"]]
+    return f'<p>{model}</p><dl class="facts answers">{items}</dl>'
+
+
+def _provenance(facts: Mapping[str, Any]) -> str:
+    return pairs(
+        [*facts["versions"].items(), ("created", facts["created"]), ("format", facts["format_version"])]
+    )
+
+
+def _up(value: float | None, digits: int = 6) -> str:
+    return _NO_NUMBER if value is None else rounded_up(value, digits)

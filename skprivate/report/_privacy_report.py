@@ -1,0 +1,445 @@
+"""A privacy report: one dictionary of facts, and the page made of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from skprivate._messages import must_be, one_of, rounded_up, small
+from skprivate.inspection import Role, count, releases_when_transforming
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, as_stated, understated
+from skprivate.privacy.ledger import now
+from skprivate.report._facts import LEVELS, QUESTIONS, finding, guarantee_facts, guarantee_findings, versions
+from skprivate.report._other_facts import Audit, audit_facts, ledger_facts, ledger_guarantee
+from skprivate.report._page import page
+from skprivate.report._style import framed, written
+
+__all__ = ["FORMAT_VERSION", "REPORT_SCHEMA", "PrivacyReport", "make_report", "privacy_report"]
+
+#: Major and minor: a new field makes a new minor number, a changed or missing one a new major number.
+FORMAT_VERSION = "1.0"
+REPORT_SCHEMA: Mapping[str, Any] = json.loads(
+    resources.files("skprivate.report").joinpath("report_schema.json").read_text(encoding="utf-8")
+)
+
+
+class PrivacyReport:
+    """What a reviewer has to know of a release; made by `privacy_report`.
+
+    Everything that it shows comes from one dictionary (`to_dict`), described by `REPORT_SCHEMA`. In notebooks it shows
+    itself as the page.
+
+    Parameters
+    ----------
+    facts : dict
+        As `to_dict` returns them.
+
+    Examples
+    --------
+    >>> from skprivate.report import privacy_report
+    >>> from skprivate.privacy import PrivacyGuarantee
+    >>> report = privacy_report(PrivacyGuarantee(1.0, 0.0, "row", "add-remove"), title="Counts of a survey")
+    >>> report.verdict, report.to_dict()["strength"]["definition"]
+    ('caution', 'pure')
+    >>> print(report)
+    Counts of a survey: ε = 1, δ = 0 for one row (add-remove): look at it before you sign
+    >>> report.findings[0].partition(".")[0]
+    'The guarantee was stated by whoever supplied the data'
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self._facts = copy.deepcopy(dict(facts))
+
+    @property
+    def verdict(self) -> str:
+        """ "holds", "caution" where something has to be looked at first, or "stop" where nothing may be released."""
+        verdict: str = self._facts["verdict"]
+        return verdict
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What the verdict rests on, the worst first."""
+        return tuple(each["text"] for each in self._facts["findings"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as plain data that JSON can hold.
+
+        Returns
+        -------
+        dict
+            Valid against `REPORT_SCHEMA`. A number that is infinite is None.
+        """
+        return copy.deepcopy(self._facts)
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The facts as JSON.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            Where it is written as well.
+
+        Returns
+        -------
+        str
+        """
+        return written(json.dumps(self._facts, indent=2, ensure_ascii=False), path)
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The page: one file that loads nothing, for screens of any width and for paper.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            Where it is written as well.
+
+        Returns
+        -------
+        str
+        """
+        return written(page(self._facts), path)
+
+    def __str__(self) -> str:
+        strength, protection = self._facts["strength"], self._facts["protection"]
+        if strength is None:
+            return f"{self._facts['title']}: nothing was released"
+        epsilon = "∞" if strength["epsilon"] is None else rounded_up(strength["epsilon"])
+        of = protection["adjacency"]
+        if protection["metric"]:
+            of = f"per unit of distance, {protection['metric']}"
+        n = len(self._facts["assumptions"])
+        ends = {
+            "holds": f"holds under {n} {'assumption' if n == 1 else 'assumptions'}",
+            "caution": "look at it before you sign",
+            "stop": "not valid for release",
+        }
+        return (
+            f"{self._facts['title']}: ε = {epsilon}, δ = {small(strength['delta'])} for one {protection['unit']} "
+            f"({of}): {ends[self.verdict]}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<PrivacyReport {self}>"
+
+    def _repr_html_(self) -> str:
+        return framed(page(self._facts))
+
+
+def make_report(
+    guarantee: PrivacyGuarantee | None,
+    *,
+    kind: str,
+    name: str,
+    title: str | None = None,
+    steps: Sequence[Mapping[str, Any]] = (),
+    ledgers: Sequence[PrivacyLedger] = (),
+    audits: Audit | Sequence[Audit] | None = None,
+    answers: Mapping[str, str] | None = None,
+    distances: Sequence[float] | None = None,
+    parts: Sequence[tuple[str, PrivacyGuarantee, bool]] = (),
+    problems: Sequence[tuple[str, str]] = (),
+    local: bool = False,
+    details: bool = False,
+) -> PrivacyReport:
+    """A report from its parts; `skprivate.report.privacy_report` finds them in a model.
+
+    ``parts`` are names and guarantees of private parts, and whether a ledger must have been charged for each;
+    ``problems`` where a model is not what its guarantee counts, and why.
+    """
+    if not (title is None or isinstance(title, str)):
+        raise TypeError(must_be("title", "a string or None", type(title).__name__))
+    given = _checked_answers(answers)
+    every = _checked_audits(audits)
+    about = guarantee_facts(guarantee, distances) if guarantee is not None else dict.fromkeys(_OF_GUARANTEE)
+    books = [ledger_facts(ledger, details=details) for ledger in ledgers]
+    tested = [audit_facts(audit, guarantee, name if kind == "model" else None) for audit in every]
+    wrong = [*problems, *((part, why) for part, each, _ in parts if (why := understated(each, ledgers)))]
+    findings = [finding("stop", text) for text in dict.fromkeys(f"{_capital(p)}: {why}." for p, why in wrong)]
+    findings += _findings(guarantee, books, tested) + _unpaid(books, parts)
+    findings += [] if guarantee is None else _unknown(books, given)
+    findings.sort(key=lambda each: LEVELS.index(each["level"]))
+    levels = [each["level"] for each in findings]
+    return PrivacyReport(
+        {
+            "format": "skprivate privacy report",
+            "format_version": FORMAT_VERSION,
+            "created": now(),
+            "title": title or _TITLES.get(kind, f"Privacy of {_article(name)}"),
+            "subject": {"kind": kind, "name": name},
+            "verdict": "stop" if "stop" in levels else "caution" if "caution" in levels else "holds",
+            "findings": findings,
+            **about,
+            "assumptions": about["assumptions"] or [],
+            "not_protected": about["not_protected"] or [],
+            "steps": [dict(step) for step in steps],
+            "ledgers": books,
+            "audits": tested,
+            "trust_model": "local" if local else "central",
+            "answers": given,
+            "versions": dict(versions()),
+        }
+    )
+
+
+_OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
+
+
+_TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy guarantee"}
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[:1] in 'AEIO' else 'a'} {name}"
+
+
+def _findings(
+    guarantee: PrivacyGuarantee | None,
+    books: Sequence[Mapping[str, Any]],
+    tested: Sequence[Mapping[str, Any]],
+) -> list[dict[str, str]]:
+    found = [] if guarantee is None else guarantee_findings(guarantee)
+    for audit in tested:
+        if audit["violated"]:
+            found.append(finding("stop", f"An audit of {audit['name']} refutes the claim: see section 6."))
+        elif not audit["same_claim"]:
+            found.append(
+                finding("caution", f"The audit of {audit['name']} tested another claim than this guarantee.")
+            )
+    for book in books:
+        if book["purpose"] != "releases":
+            found.append(
+                finding(
+                    "stop", f"The ledger is for {book['purpose']}: nothing charged to it may be published."
+                )
+            )
+        relation = str(book["adjacency"]).partition(":")[0]
+        if (
+            guarantee is not None
+            and book["unit"] is not None
+            and (book["unit"], relation)
+            != (
+                str(guarantee.unit),
+                str(guarantee.adjacency),
+            )
+        ):
+            counted = f"The ledger counts for one {book['unit']} ({book['adjacency']})"
+            found.append(finding("note", f"{counted}, not for one {guarantee.unit} ({guarantee.adjacency})."))
+    return found
+
+
+def _unknown(books: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> list[dict[str, str]]:
+    """What nobody has said so far."""
+    found = []
+    if not books:
+        found.append("No ledger was given: nothing is known of other releases from the same data.")
+    if n_open := sum(not answers.get(name, "").strip() for name in QUESTIONS):
+        found.append(
+            "1 question is open: see section 8."
+            if n_open == 1
+            else f"{n_open} questions are open: see section 8."
+        )
+    return [finding("caution", text) for text in found]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _unpaid(
+    books: Sequence[Mapping[str, Any]], parts: Sequence[tuple[str, PrivacyGuarantee, bool]]
+) -> list[dict[str, str]]:
+    """What the totals leave out: parts that no entry of a ledger has paid for, and what several ledgers add up to."""
+    known = {f"{book['identity']}#{entry['id']}" for book in books for entry in book["entries"]}
+    which = "the ledger" if len(books) == 1 else "any of the ledgers"
+    found = [
+        finding(
+            "caution",
+            f"{_capital(part)} was not charged to {which} of section 5: its price comes on top of what was "
+            "spent there.",
+        )
+        for part, each, central in parts
+        if books and central and each.ledger_entry not in known
+    ]
+    if len(books) > 1:
+        found.append(
+            finding(
+                "caution",
+                f"There are {len(books)} ledgers. Where their data share people, what was spent in one adds to what "
+                "was spent in the others, and no budget below bounds the sum.",
+            )
+        )
+    return found
+
+
+def _checked_answers(answers: Mapping[str, str] | None) -> dict[str, str]:
+    given = dict(answers or {})
+    for name, value in given.items():
+        if name not in QUESTIONS:
+            raise ValueError(must_be("answers", f"keyed by {one_of(QUESTIONS)}", name))
+        if not isinstance(value, str):
+            raise TypeError(must_be(f"answers[{name!r}]", "a string", type(value).__name__))
+    return given
+
+
+def _checked_audits(audits: Any) -> list[Audit]:
+    if audits is None:
+        return []
+    every = list(audits) if isinstance(audits, list | tuple) else [audits]
+    for audit in every:
+        if not isinstance(audit, Audit):
+            allowed = "what audit_estimator, audit_draws, audit_function or audit_outputs returned, or a list"
+            raise TypeError(must_be("audit", allowed, type(audit).__name__))
+    return every
+
+
+def privacy_report(
+    source: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    ledger: PrivacyLedger | None = None,
+    audit: Audit | Sequence[Audit] | None = None,
+    title: str | None = None,
+    answers: Mapping[str, str] | None = None,
+    distances: Sequence[float] | None = None,
+    details: bool = False,
+) -> PrivacyReport:
+    """A report that a reviewer can sign: what is protected, how strongly, under which assumptions, and what is not.
+
+    Parameters
+    ----------
+    source : estimator, PrivacyLedger, PrivacyGuarantee, or an object with a ``guarantee``
+        A fitted model, pipeline or search; a ledger, for everything that was charged to it; a guarantee; or a release
+        such as `CuratedBags`.
+    path : str or os.PathLike, optional
+        Where the report is written: the page for a name that ends in ".html", its JSON for one in ".json".
+    ledger : PrivacyLedger, optional
+        The budget of the data; by default those that the model was given.
+    audit : EstimatorAudit, DrawAudit, ReleaseAudit or list of these, optional
+        What `audit_estimator`, `audit_draws`, `audit_function` or `audit_outputs` found, to stand beside the claim.
+    title : str, optional
+        Heading of the page.
+    answers : mapping of str to str, optional
+        What only the publisher knows, by the names of the questions: "purpose", "tuning", "utility", "bias", "trust",
+        "security", "collection", "contact". Questions without an answer stay open on the page.
+    distances : sequence of float, optional
+        Where ε is per unit of distance: how far apart the inputs are that an attacker would tell apart. By default
+        three at which ε times the distance is about ½, 1 and 2.
+    details : bool, default=False
+        Whether entries of the ledger show accounts, machines, parameters and data fingerprints, and the ledger its
+        file: for the house, not for publication.
+
+    Returns
+    -------
+    PrivacyReport
+        With the page (`~PrivacyReport.to_html`) and its JSON.
+
+    Raises
+    ------
+    NoGuaranteeError
+        If no guarantee holds for the model, for example for `GridSearchCV`: report its ledger then.
+    TypeError, ValueError
+        If an argument is not as above.
+
+    See Also
+    --------
+    to_release : The model to publish with it.
+
+    Notes
+    -----
+    Guarantee: reading costs nothing. The report holds what was paid for and what is public: no data, no statistics
+    without noise; titles, notes and names as you wrote them. The order of its questions is that of [1]_.
+
+    References
+    ----------
+    .. [1] J. P. Near, D. Darais, N. Lefkovitz and G. S. Howarth, "Guidelines for Evaluating Differential Privacy
+       Guarantees", NIST SP 800-226, 2025.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate import UserLevelMean
+    >>> from skprivate.report import privacy_report
+    >>> X = np.random.default_rng(0).uniform(size=(500, 2))
+    >>> model = UserLevelMean(epsilon=1.0).fit(X, user_ids=np.arange(500))
+    >>> report = privacy_report(model, title="Mean dose per patient")
+    >>> report.verdict, report.findings[0]
+    ('caution', 'No ledger was given: nothing is known of other releases from the same data.')
+    >>> "Mean dose per patient" in report.to_html()
+    True
+    """
+    target = None if path is None else Path(path)
+    if target is not None and target.suffix.lower() not in (".html", ".htm", ".json"):
+        raise ValueError(must_be("path", "the name of a .html or .json file", str(path)))
+    if not (ledger is None or isinstance(ledger, PrivacyLedger)):
+        raise TypeError(must_be("ledger", "a PrivacyLedger or None", type(ledger).__name__))
+    guarantee, found = _read(source)
+    report = make_report(
+        guarantee,
+        title=title,
+        audits=audit,
+        answers=answers,
+        distances=distances,
+        details=details,
+        **{**found, **({} if ledger is None else {"ledgers": [ledger]})},
+    )
+    if target is not None:
+        if target.suffix.lower() == ".json":
+            report.to_json(target)
+        else:
+            report.to_html(target)
+    return report
+
+
+def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
+    name = type(source).__name__
+    if isinstance(source, PrivacyLedger):
+        return ledger_guarantee(source), {"kind": "ledger", "name": name, "ledgers": [source]}
+    if isinstance(source, PrivacyGuarantee):
+        return as_stated(source), {
+            "kind": "guarantee",
+            "name": name,
+            "parts": [("This guarantee", source, True)],
+        }
+    if isinstance(given := getattr(source, "guarantee", None), PrivacyGuarantee):
+        return as_stated(given), {"kind": "release", "name": name, "parts": [(name, given, True)]}
+    if not hasattr(source, "fit") or isinstance(source, type):
+        allowed = "a fitted estimator, a PrivacyLedger, a PrivacyGuarantee or an object with a guarantee"
+        raise TypeError(must_be("source", allowed, name))
+    found = count(source)
+    rows = []
+    for step in found.steps if len(found.steps) > 1 else ():
+        own = step.model.privacy_guarantee_ if step.role is Role.PRIVATE else None
+        rows.append(
+            {
+                "path": step.path,
+                "role": str(step.role),
+                "epsilon": None if own is None or own.epsilon == float("inf") else own.epsilon,
+                "delta": None if own is None else own.delta,
+            }
+        )
+    paths = {step.path: step.path if rows else name for step in found.private}
+    # What releases in transform is charged there, once for each call.
+    parts = [
+        (paths[step.path], step.model.privacy_guarantee_, not releases_when_transforming(step.model))
+        for step in found.private
+    ]
+    ledgers = dict.fromkeys(
+        value for step in found.steps for value in _parameters(step.model) if isinstance(value, PrivacyLedger)
+    )
+    return found.total, {
+        "kind": "model",
+        "name": name,
+        "steps": rows,
+        "ledgers": list(ledgers),
+        "parts": parts,
+        "problems": [(paths.get(path, path), why) for path, why in found.problems],
+        "local": not any(central for *_, central in parts),
+    }
+
+
+def _parameters(model: Any) -> list[Any]:
+    return list(model.get_params(deep=True).values()) if hasattr(model, "get_params") else []

@@ -1,0 +1,344 @@
+"""Private ranges and radii, and clipping radii that grow with what the noise allows.
+
+A ball of a fixed number of median distances bounds the noise and leaves a bias, for skewed users, that no number of
+users removes. A radius that grows, slower than the noise level ν falls, leaves neither in the limit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Counts = tuple[IntArray, IntArray]
+
+#: Most bins that B/τ may ask for: their numbers are int64.
+_MOST_BINS = 2.0**62
+#: Largest bound and radius: what is computed from them stays finite.
+_LARGEST = 2.0**1000
+
+
+def n_bins(bound: float, tau: float) -> int:
+    """Number of bins of width 2τ that cover [−B, B]; refuses what float64 and int64 cannot number."""
+    if not (0.0 < tau <= _LARGEST and 0.0 < bound <= _LARGEST):
+        raise ValueError(f"radius and bound must be positive and at most 2**1000, got {tau!r} and {bound!r}.")
+    if not bound / tau <= _MOST_BINS:
+        raise ValueError(f"the bound may be at most 2**62 times the radius, got {bound!r} and {tau!r}.")
+    return max(1, math.ceil(bound / tau))
+
+
+def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
+    """Index of the bin of width 2τ on [−B, B] whose midpoint is nearest; values outside go to the end bins.
+
+    Each index is a function of one value, and rises with it; NaN counts as 0.
+    """
+    last = n_bins(bound, tau) - 1
+    with np.errstate(all="ignore"):  # a warning about somebody's number would say something about it
+        clipped = np.clip(np.nan_to_num(x, nan=0.0), -bound, bound)
+        index = np.floor((clipped + bound) / (2.0 * tau)).astype(np.int64)
+    return np.clip(index, 0, last)
+
+
+def private_middle(
+    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+) -> float:
+    """Middle of the interval of `private_range`, which is what it draws."""
+    occupied, counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
+    return select_middle(
+        (occupied, counts), epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone
+    )
+
+
+def select_middle(
+    counts: Counts, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+) -> float:
+    """The same from the bins that are occupied (`snap`), and how often."""
+    starts, lengths, costs = _runs(*counts, n_bins(bound, tau))
+    chosen = release.select(
+        -costs,
+        sensitivity=1,
+        epsilon=epsilon,
+        monotone=monotone,
+        multiplicity=lengths,
+        locate=lambda run, member: int(starts[run]) + member,
+    )
+    return float(min(-bound + (2.0 * chosen + 1.0) * tau, bound))
+
+
+def private_range(
+    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
+) -> tuple[float, float]:
+    """Interval of length 4τ around a private median (Algorithm 1, PrivateRange).
+
+    Bins of width 2τ cover [−B, B]; every value is snapped to its bin; bin j costs
+    c(j) = max(#{values below}, #{values above}); a bin is drawn with P(j) ∝ exp(−ε c(j)/2). The cost is constant on
+    every run of bins between occupied ones, so a run is one category whose multiplicity is its number of bins: time
+    O(n log n + log(B/τ)) however large B/τ. Runs are passed in the order of the bins.
+
+    Replacing one value changes every cost by at most 1. Adding one raises every cost by 0 or 1 (``monotone=True``
+    then allows exp(−ε c)).
+
+    Parameters
+    ----------
+    x : ndarray of shape (n,)
+        One number per user; the bin of each is found from that number alone.
+    epsilon : float
+        Price: ε-bounded-range, hence ε-DP.
+    tau, bound : float
+        Public concentration radius τ and bound B on the size of numbers, in the units of ``x``. B/τ at most
+        2⁶².
+    release : Release
+        Where the draw is paid for (`skprivate.privacy.open_release`).
+    monotone : bool, default=False
+        Neighbours differ by one added value rather than a replaced one.
+
+    Returns
+    -------
+    low, high : float
+        [midpoint − 2τ, midpoint + 2τ]; one point where 2τ is below the precision of float64 there.
+
+    Raises
+    ------
+    ValueError
+        If the radius or the bound is out of range; nothing is drawn then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate.privacy import open_release
+    >>> from skprivate.user_level import private_range
+    >>> x = 5000.0 + np.random.default_rng(0).normal(size=400)
+    >>> with open_release(epsilon=1.0, unit="user", adjacency="replace-one") as release:
+    ...     low, high = private_range(x, epsilon=1.0, tau=4.0, bound=1e6, release=release)
+    >>> low < 5000 < high
+    True
+    """
+    middle = private_middle(x, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
+    return middle - 2.0 * tau, middle + 2.0 * tau
+
+
+def _runs(
+    occupied: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], total: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """First bin, number of bins and cost of every run of bins of equal cost, from left to right."""
+    n = int(counts.sum())
+    below = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])  # values below occupied bin i; last: n
+    # An occupied bin is a run of its own; before each and after the last lies a gap.
+    starts, ends, costs = np.empty((3, 2 * len(occupied) + 1), dtype=np.int64)
+    starts[1::2], ends[1::2] = occupied, occupied + 1
+    starts[0], starts[2::2] = 0, occupied + 1
+    ends[:-1:2], ends[-1] = occupied, total
+    costs[::2] = np.maximum(below, n - below)
+    costs[1::2] = np.maximum(below[:-1], n - below[1:])
+    nonempty = ends > starts
+    return starts[nonempty], (ends - starts)[nonempty], costs[nonempty]
+
+
+#: Candidates of a private scale: every power of √2 from 2⁻⁵⁰ to 2⁵⁰, so that no unit has to be guessed.
+SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.25, 0.5)
+#: Candidates of an upper quantile: every power of 2^¼.
+FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
+#: Candidates where the order of magnitude is enough: every power of 4 from 2⁻⁴⁰ to 2⁴⁰.
+COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
+
+
+#: From so many octaves above a released scale on a larger one is less likely by e for each, for so many octaves: a
+#: selection that misses should not end at 2⁵⁰, and one of a tail so far off should not miss it.
+_FAR, _FARTHEST = 6.0, 8.0
+#: Costs stay far from overflow, however small ε is.
+_MOST_PENALTY = 2.0**40
+
+
+def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArray:
+    """How many of non-negative numbers, one per user, are nearest to each scale (in the logarithm)."""
+    midpoints = np.sqrt(scales[1:] * scales[:-1])
+    snapped = np.searchsorted(midpoints, np.nan_to_num(magnitudes, nan=np.inf))
+    return np.bincount(snapped, minlength=len(scales)).astype(np.int64)
+
+
+def select_median_scale(
+    counts: IntArray, *, epsilon: float, release: Any, monotone: bool, scales: FloatArray = SCALES
+) -> float:
+    """Scale nearest to the median of non-negative numbers, one per user, by the exponential mechanism.
+
+    A scale costs, as in PrivateRange, the larger of the numbers of users below and above it, so a scale that all users
+    share costs nothing.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_scales,)
+        `scale_counts` of all users.
+
+    Returns
+    -------
+    scale : float
+        One of ``scales``.
+    """
+    below = np.cumsum(counts) - counts
+    costs = np.maximum(below, counts.sum() - below - counts)
+    index = release.select(-costs, sensitivity=1, epsilon=epsilon, monotone=monotone)
+    return float(scales[int(index)])
+
+
+def select_upper_scale(
+    counts: IntArray,
+    rank: int,
+    *,
+    epsilon: float,
+    release: Any,
+    scales: FloatArray,
+    near: float,
+) -> float:
+    """Scale that about ``rank`` of non-negative numbers, one per user, exceed, by the exponential mechanism.
+
+    A scale costs what its number of users above exceeds ``rank`` by, or what its number of users at or above falls
+    short of it. Replacing, adding or removing a user moves every cost by at most 1, some up and some down.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_scales,)
+        `scale_counts` of all users.
+    rank : int
+    near : float > 0
+        A scale that was released: ones far above it are less likely a priori.
+
+    Returns
+    -------
+    scale : float
+        One of ``scales``.
+    """
+    reached = np.cumsum(counts[::-1])[::-1]
+    costs = np.maximum(np.maximum(reached - counts - rank, rank - reached), 0)
+    octaves = np.clip(np.log2(scales) - math.log2(near) - _FAR, 0.0, _FARTHEST)
+    costs = costs + np.ceil(octaves * min(2.0 / epsilon, _MOST_PENALTY)).astype(np.int64)
+    return float(scales[int(release.select(-costs, sensitivity=1, epsilon=epsilon))])
+
+
+def selection_epsilon(
+    n_users: float, n_candidates: float, *, monotone: bool, log_failure: float = 9.0
+) -> float:
+    """Price at which a median selection succeeds when the candidates split the users cleanly.
+
+    A candidate below or above everybody costs n against n/2 for the median. With exponent ε·n/2 (``monotone``) or
+    ε·n/4 the chance of any of K such candidates is at most K·exp(−exponent); the price makes that exp(−log_failure).
+    """
+    exponent = np.log(max(n_candidates, 2.0)) + log_failure
+    return float((2.0 if monotone else 4.0) * exponent / max(n_users, 1.0))
+
+
+#: The ball may grow from a noise level of √d/96 on, where sums about a centre are in full use.
+_ONSET = 96.0
+#: Where the tail is heavier than that of normal users it may do so this many times as early.
+MOST_HEAVY = 4.0
+#: Part of the sampling noise that the noise of a ball may have: of gradients, whose median is as good a centre as their
+#: mean unless they have a tail, and of a mean that is meant to be one.
+GRADIENT_NOISE_PART, MEAN_NOISE_PART = 0.5, 1.0
+#: A ratio of distances that were found with noise, less about half its deviation.
+SURELY = 0.9
+#: Beyond this the nearer distance is as good as 0.
+MOST_RATIO = 1e30
+#: Median of the absolute value of a normal number.
+NORMAL_MEDIAN = float(chi.median(1))
+#: How far beyond the tail, towards what noise allows.
+TOWARDS_QUIET = 0.6
+
+
+def clip_factor(level: float, least: float = 1.0) -> float:
+    """Radius in units of the median distance, max(``least``, ν^−½), for mean-targeting sums at noise level ν.
+
+    The noise of the mean is then about ν^½ median distances and vanishes with the number of users, as does the bias of
+    any law with a finite mean. Where the tail can be looked at, `tail_radius` is better.
+    """
+    return max(least, 1.0 / math.sqrt(level)) if level > 0.0 else math.inf
+
+
+def quiet_growth(level: float, n_users: float, part: float) -> float:
+    """Radius in units of the median distance at which the noise is ``part`` of the sampling noise.
+
+    At noise level ν a ball of c median distances r leaves noise of norm c·ν·r on a mean, and the users themselves leave
+    about r/√n. So c = part/(ν√n), from public numbers alone, costs at most part² of the risk that is there
+    without privacy, whatever the users are like.
+    """
+    return part / (level * math.sqrt(n_users)) if level > 0.0 else math.inf
+
+
+def heaviness(median: float, upper: float, n_features: int, beyond: float) -> float:
+    """Squared ratio of two quantiles to that of normal vectors, ``beyond`` the share of the users above ``upper``.
+
+    Between 1 and 4. A heavy tail has more bias to lose than it costs noise.
+    """
+    if not 0.0 < beyond < 0.5 or not upper > median > 0.0:
+        return 1.0
+    normal = float(chi.isf(beyond, n_features) / chi.median(n_features))
+    return min(MOST_HEAVY, max(1.0, (upper / median / normal) ** 2))
+
+
+def tail_factor(median: float, upper: float, growth: float, beyond: float) -> float:
+    """Radius in units of the median of gradients, from two released quantiles of their norms.
+
+    As far as ``upper``, and beyond it by as much as its ratio to the median exceeds that of normal numbers; at most
+    `heaviness` times ``growth`` (`quiet_growth`). Users without a tail are clipped at their median as long as there is
+    noise to save. Gradients are compared with normal numbers, not vectors: one feature may be larger than all others.
+    Where most targets are predicted exactly the median says nothing of the others: their mean square is at least
+    ``beyond`` times ``upper``², so that sampling noise is that of normal numbers of a median of .67·√beyond·upper.
+    """
+    if not upper > median > 0.0:
+        return min(1.0, growth)
+    heavy = heaviness(median, upper, 1, beyond)
+    others = NORMAL_MEDIAN * math.sqrt(beyond) * upper / median
+    return min(upper / median * math.sqrt(heavy), max(heavy, others) * growth)
+
+
+def followed_radius(usual: float, far: float, quiet: float) -> float:
+    """Radius from the distance ``far`` that a tenth of the users exceed, ``usual`` if they were normal.
+
+    A tail is heavy by h = (.9 far/usual)², between 1 and 4. The ball holds √h times ``far``, or h times ``quiet``,
+    whose noise is no louder than sampling, if that is nearer; and goes on from there towards what is quiet
+    by the power .6, so that neither noise nor bias is left in the limit. Where most users are at one place, h is as
+    large as .9 far/usual: then sampling is that of the others.
+    """
+    ratio = min(SURELY * far / usual, MOST_RATIO)
+    heavy = min(MOST_HEAVY, max(1.0, ratio * ratio))
+    tail, allowed = far * math.sqrt(heavy), quiet * max(heavy, ratio)
+    return allowed if allowed <= tail else tail * (allowed / tail) ** TOWARDS_QUIET
+
+
+def tail_radius(
+    median: float,
+    upper: float,
+    level: float,
+    n_features: int,
+    beyond: float | None = None,
+    quiet: float = 0.0,
+) -> float:
+    """Radius from two released quantiles of the users' distances: ``upper``²/``median``, within limits.
+
+    The ratio of the quantiles is what the tail looks like so far, and the ball reaches as far again: 8 medians for
+    normal numbers whose upper twentieth was found, 2 for normal vectors of ten, 40 for log-normal numbers. It is
+    at least ``upper``, so that the bias vanishes as the rank does; and at most min(ν^−½, h√d/(96ν)) medians unless
+    ``upper`` is: the second keeps the noise, radius times ν, from growing with the number of users. There h is 1, but
+    where the share ``beyond`` of the users above ``upper`` is given the squared ratio of the quantiles to that of
+    normal vectors, between 1 and 4: a heavy tail has more bias to lose than it costs noise.
+    ``quiet`` medians (`quiet_growth`) are allowed in any case, and are the radius where no upper quantile was
+    found, which ``upper`` = 0 says.
+    """
+    heavy = 1.0 if beyond is None else heaviness(median, upper, n_features, beyond)
+    most = max(1.0, quiet, min(clip_factor(level), heavy * math.sqrt(n_features) / (_ONSET * level)))
+    if upper == 0.0:
+        return median * max(1.0, quiet)
+    return max(upper, median, min(upper * (upper / median), most * median))
+
+
+def tail_rank(epsilon: float, n_candidates: float) -> int:
+    """Number of users above the upper quantile that a selection at this price decides.
+
+    A candidate beyond all users costs as much as the rank, against nothing for the right one; the exponent of the
+    mechanism is half of the price times that.
+    """
+    # A median of n users costs n/2 less than a candidate beyond all: the same as a rank of n/2.
+    return max(1, math.ceil(0.5 * selection_epsilon(1.0, n_candidates, monotone=False) / epsilon))

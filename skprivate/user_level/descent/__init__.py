@@ -1,0 +1,1 @@
+"""Descent: linear models from noisy gradients or second moments."""

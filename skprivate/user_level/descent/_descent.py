@@ -1,0 +1,386 @@
+"""User-normalised descent that finds scale, centre and step by itself.
+
+Every user contributes g_u/max(‖g_u‖, C), a vector of norm at most 1 whatever the data, so the noise of every step is
+public. Three things usually tuned by hand are found on the way:
+
+* the step, from correlations of successive *released* directions, which cost nothing (post-processing);
+* the clipping radius C, by one private selection of the median gradient norm after a search with C = 0, if the
+  users are numerous enough to decide it;
+* the solution, as the average of the iterates after the search.
+
+Derivations in docs/user_level.md.
+
+A first-order step that stands any noise needs many steps where curvatures differ; forty of them do not lead to the
+model without privacy. Released directions tell the curvature along the way as well, as far as it is more than noise
+(L-BFGS). Values of the objective are not released, but of a convex one the slopes at both ends of a step
+tell whether it went too far.
+
+At the solution the users' contributions add up to 0, so the mean of the directions is noise, and less than that, since
+the descent undoes its own noise: Σ η v_t is the distance between the first iterate and the last. Where features have
+very different scales or lie far from 0, flat directions are never walked down and the mean stays where it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
+
+from skprivate.partitions import Partitions, as_partitions
+from skprivate.user_level._plan import DescentPlan
+from skprivate.user_level._problems import UserProblem
+from skprivate.user_level._ranges import (
+    FINE_SCALES,
+    SCALES,
+    scale_counts,
+    select_median_scale,
+    select_upper_scale,
+    tail_factor,
+    tail_rank,
+)
+
+FloatArray = npt.NDArray[np.float64]
+
+#: A product of a move with directions says something if it is so many standard deviations of its noise.
+SURE = 2.0
+#: A move has gone too far if the slope at its end is uphill and more than this part of that at its start.
+OVERSHOT = 0.5
+#: Least part of a move that went too far which is kept.
+LEAST_PART = 0.1
+#: Pairs of a move and the change of directions along it that are kept: more than the steps of a fit by default. Each
+#: step goes through all of them.
+MOST_PAIRS = 100
+
+
+@dataclass
+class QuasiNewton:
+    """L-BFGS on a field of noisy directions.
+
+    Attributes
+    ----------
+    length : float
+        Length of the first move; twice that of the one before as long as no curvature was seen.
+    most : float
+        No such move is longer: at the surface of a ball there may be no curvature to be seen.
+    """
+
+    length: float
+    most: float = math.inf
+    _moves: deque[FloatArray] = field(default_factory=partial(deque, maxlen=MOST_PAIRS))
+    _changes: deque[FloatArray] = field(default_factory=partial(deque, maxlen=MOST_PAIRS))
+    _base: tuple[FloatArray, FloatArray] | None = None
+
+    def step(self, w: FloatArray, direction: FloatArray, noise: float) -> FloatArray:
+        """The next iterate.
+
+        Parameters
+        ----------
+        w : ndarray of shape (n_coef,)
+            The last one.
+        direction : ndarray of shape (n_coef,)
+            Uphill there, as released.
+        noise : float
+            Standard deviation of each of its entries.
+        """
+        if self._base is not None:
+            start, before = self._base
+            move, change = w - start, direction - before
+            sure = SURE * noise * float(np.linalg.norm(move))
+            if float(move @ change) > sure:
+                self._moves.append(move)
+                self._changes.append(change)
+            uphill, downhill = float(move @ direction), -float(move @ before)
+            if downhill > 0.0 and uphill > max(OVERSHOT * downhill, sure):
+                # As far as the slope would be 0 if it were linear between.
+                return start + max(downhill / (downhill + uphill), LEAST_PART) * move
+        self._base = w, direction
+        return w - self._newton(direction)
+
+    def _newton(self, direction: FloatArray) -> FloatArray:
+        """The inverse curvature times a direction, by the two-loop recursion."""
+        if not self._moves:
+            size = float(np.linalg.norm(direction))
+            move = direction * (self.length / size) if size else direction
+            self.length = min(2.0 * self.length, self.most)
+            return move
+        pairs = [(s, y, float(s @ y)) for s, y in zip(self._moves, self._changes, strict=True)]
+        result, parts = direction, []
+        for s, y, curvature in reversed(pairs):
+            parts.append(float(s @ result) / curvature)
+            result = result - parts[-1] * y
+        s, y, curvature = pairs[-1]
+        result = result * (curvature / float(y @ y))
+        for (s, y, curvature), part in zip(pairs, reversed(parts), strict=True):
+            result = result + (part - float(y @ result) / curvature) * s
+        return result
+
+
+#: Chance that an entry of the mean of directions of pure noise exceeds the threshold.
+FALSE_ALARM = 3e-4
+#: A mean vote of so small a part of the users is close enough to 0, however little noise there is.
+SMALL_VOTE = 0.005
+#: Fewer directions say nothing about a descent.
+LEAST_STEPS = 10
+#: From this part of the projection radius on, a solution is taken to lie at the bound.
+AT_BOUND = 0.9
+
+#: Where the average of the iterates may begin.
+TAILS = (0.0, 0.25, 0.5, 0.75, 0.9)
+
+#: What a warning says, and what to do.
+UNSETTLED = (
+    "The descent has not settled: the mean of its released directions is {drift:.2g} times what noise explains. Most "
+    "often features have very different scales or lie far from 0; they should have about mean 0 and deviation 1."
+)
+BOUNDED = (
+    "The coefficients lie at their bound, {radius:.2g}, that was found from the scale of the target: features are "
+    "small against the target, or most targets are 0. Features should have about mean 0 and deviation 1; a public "
+    "bound on the norm of the coefficients can be given as radius."
+)
+ADVICE = (
+    " Scale features by known limits (skprivate.preprocessing.PublicScaler.from_bounds), or within the budget "
+    "(PrivateStandardScaler, PrivateQuantileTransformer). This was told from released numbers and cost nothing."
+)
+
+
+class UnscaledFeaturesWarning(ConvergenceWarning):  # type: ignore[misc]
+    """A private descent did not settle, most often because features have very different scales or lie far from 0.
+
+    Decided from released numbers alone: it costs nothing and tells nothing that the coefficients do not.
+    """
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a descent released.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_coef,)
+        Average of the iterates of the refinement.
+    clip_radius : float
+        Clipping radius in the refinement.
+    directions : ndarray of shape (n_steps, n_coef)
+        Released directions of the steps that were averaged, in units of a unanimous vote of the users.
+    noise : float
+        Standard deviation of the noise of each of their entries.
+    times : ndarray of shape (n_iterates,)
+        How long the iterates that were averaged have followed directions: sums of steps, endless for quasi-Newton
+        steps. Empty if not known.
+    """
+
+    coef: FloatArray
+    clip_radius: float
+    directions: FloatArray
+    noise: float
+    times: FloatArray = field(default_factory=partial(np.empty, 0))
+
+    def drift(self, bound: float = math.inf) -> float:
+        """Largest entry of the mean direction, in units of what noise alone exceeds with probability `FALSE_ALARM`.
+
+        Parameters
+        ----------
+        bound : float > 0
+            Radius of the ball within which the coefficients are meant to stay: at its surface the component towards
+            the outside is no failure.
+
+        Returns
+        -------
+        float
+            Above 1 if the descent has not settled; 0 if that cannot be told or does not matter.
+        """
+        n_steps = len(self.directions)
+        if n_steps < LEAST_STEPS:
+            return 0.0
+        mean = self._inward(self.directions.mean(axis=0), bound)
+        late = self._inward(self.directions[n_steps // 2 :].mean(axis=0), bound)
+        if np.linalg.norm(late) <= SMALL_VOTE:
+            return 0.0
+        # Of so many entries none, by the union bound.
+        expected = self.noise * float(norm.isf(0.5 * FALSE_ALARM / len(mean))) / math.sqrt(n_steps)
+        # What is left of the start is no drift: a steady one is as large in the second half, beside √2 times the noise.
+        return float(min(np.abs(mean).max(), math.sqrt(2.0) * np.abs(late).max())) / expected
+
+    def at_bound(self, bound: float) -> bool:
+        """Whether the coefficients lie at the surface of the ball of this radius."""
+        return float(np.linalg.norm(self.coef)) >= AT_BOUND * bound
+
+    def _inward(self, direction: FloatArray, bound: float) -> FloatArray:
+        """A direction without the component along which the bound stops the descent."""
+        if not self.at_bound(bound):
+            return direction
+        outward = self.coef / float(np.linalg.norm(self.coef))
+        # The iterate moves against the direction.
+        return direction - min(float(direction @ outward), 0.0) * outward
+
+
+def average(
+    iterates: FloatArray, directions: FloatArray, noise: float, clip_radius: float, times: FloatArray
+) -> Course:
+    """Mean of the last iterates: of as many as have a mean direction that noise explains.
+
+    With much noise these are all of them. The less there is, the more what is left of the start counts, and the fewer
+    are averaged; without noise the last few.
+
+    Parameters
+    ----------
+    iterates, directions : ndarray of shape (n_steps, n_coef)
+        Each iterate, and the released direction of the step to it.
+    noise : float
+        Standard deviation of the noise of each entry of a direction.
+    clip_radius : float
+        As in `Course`.
+    times : ndarray of shape (n_steps,)
+        As in `Course`, of all iterates.
+    """
+    n_steps, d = directions.shape
+    quantile = noise * float(norm.isf(0.5 * FALSE_ALARM / d))
+    for part in TAILS:
+        first = int(part * n_steps)
+        if np.abs(directions[first:].mean(axis=0)).max() <= quantile / math.sqrt(n_steps - first):
+            break
+    return Course(iterates[first:].mean(axis=0), clip_radius, directions, noise, times[first:])
+
+
+#: Largest growth and decay of the log step in one step, while searching and while averaging.
+_SEARCH_GROWTH = 0.3
+_SEARCH_DECAY = 0.8
+_REFINE_GAIN = 0.15
+#: A vote below this, which noise alone hardly casts, is an overshoot: the step shrinks at once and momentum restarts.
+_OVERSHOT = -0.8
+#: Correlation of successive directions that the step settles at, in units of the noise power: −a/(2 − a) for a
+#: step of a/curvature, so that 0.06 means about a ninth of 1/curvature.
+_TARGET_CORRELATION = -0.06
+#: Power of what noise and tail allow of the clipping radius, in medians of gradients' norms, by which steps are longer
+#: after the search: there each gradient counted as one of norm 1, then by its norm over that radius. A power of 1 is
+#: right near the solution, but too long a way where a few gradients are large.
+STRETCHED = 0.5
+#: Part of the refinement whose iterates are not averaged.
+_BURN_IN = 0.07
+
+
+def adaptive_descent(
+    data: Partitions | UserProblem,
+    plan: DescentPlan,
+    release: Any,
+    *,
+    start: FloatArray | None = None,
+    pull: float = 0.0,
+) -> Course:
+    """Minimise the users' mean objective by noisy normalised descent.
+
+    Parameters
+    ----------
+    data : Partitions or UserProblem
+        Problems of the users of each block.
+    plan : DescentPlan
+    release : Release
+        The Gaussian sums, and the selection if planned, are drawn here.
+    start : ndarray of shape (n_coef,), optional
+        First iterate (released); by default the origin.
+    pull : float
+        Strength λ of a public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm at most 1.
+    """
+    rows, d = as_partitions(data), plan.n_coef
+    terms = plan.split.terms
+    centre = np.zeros(d) if start is None else start
+    w = centre
+    iterates: list[FloatArray] = []
+    directions: list[FloatArray] = []
+    times: list[float] = []
+    time = 0.0
+    step = plan.start_step
+    radius = plan.clip_radius
+    previous: FloatArray | None = None
+    previous_power = 1.0
+    velocity = np.zeros(d)
+    gains = np.ones(d)
+    gains[-1] = plan.intercept_gain
+    newton = (
+        QuasiNewton(step, 2.0 * plan.radius)
+        if plan.quiet and radius and plan.split.clip_epsilon is None
+        else None
+    )
+    burn_in = plan.search_steps + math.ceil(_BURN_IN * plan.refine_steps)
+    for t in range(plan.n_steps):
+        searching = t < plan.search_steps
+        if t == plan.search_steps and plan.split.clip_epsilon is not None:
+            radius, stretch = _selected_radius(rows, w, plan, release)
+            step *= max(1.0, stretch) ** STRETCHED
+            if plan.quiet and radius:
+                newton = QuasiNewton(step, 2.0 * plan.radius)
+        multiplier = plan.search_multiplier if searching else plan.refine_multiplier
+        contributions = rows.sum(methodcaller("contribution_sum", w, radius))
+        direction = terms.release_sum(contributions, multiplier, release) / plan.n_users
+        if newton is not None:
+            noise = terms.sum_sensitivity * multiplier / plan.n_users
+            pulled = direction + pull * (w - centre)
+            w = project(newton.step(w, pulled, noise), plan.radius)
+        elif previous is not None:
+            correlation = float(direction @ previous) / previous_power - _TARGET_CORRELATION
+            vote = math.tanh(0.5 * math.sqrt(d) * correlation)
+            if searching:
+                step *= math.exp((_SEARCH_GROWTH if vote > 0.0 else _SEARCH_DECAY) * plan.search_gain * vote)
+            elif vote < _OVERSHOT:
+                step *= math.exp(_SEARCH_DECAY * vote)
+                velocity = np.zeros(d)
+            else:
+                step *= math.exp(_REFINE_GAIN * vote)
+        previous = direction
+        previous_power = d * (terms.sum_sensitivity * multiplier / plan.n_users) ** 2
+        if pull:
+            direction = direction + pull * (w - centre)
+        if newton is None:
+            velocity = direction if searching else plan.momentum * velocity + direction
+            w = project(w - step * gains * velocity, plan.radius)
+            time += step / (1.0 if searching else 1.0 - plan.momentum)
+        if t >= burn_in or t == plan.n_steps - 1:
+            iterates.append(w)
+            directions.append(previous)
+            times.append(time if newton is None else math.inf)
+    noise = terms.sum_sensitivity * plan.refine_multiplier / plan.n_users
+    return average(np.array(iterates), np.array(directions), noise, radius, np.array(times))
+
+
+def norm_counts(problem: UserProblem, w: FloatArray, scales: tuple[FloatArray, ...]) -> npt.NDArray[np.int64]:
+    """How many users have a vector of about each norm, on some scales one after the other."""
+    norms = problem.gradient_norms(w)
+    return np.concatenate([scale_counts(norms, each) for each in scales])
+
+
+def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> tuple[float, float]:
+    """Clipping radius of the refinement, and how many medians of gradients' norms noise and their tail allow.
+
+    What is planned is drawn in any case, whether users are enough or not.
+    """
+    split, monotone = plan.split, plan.split.terms.monotone
+    assert split.clip_epsilon is not None
+    tail = split.tail_epsilon
+    scales = (SCALES,) if tail is None else (SCALES, FINE_SCALES)
+    counts = rows.sum(partial(norm_counts, w=w, scales=scales))
+    median = select_median_scale(
+        counts[: len(SCALES)], epsilon=split.clip_epsilon, release=release, monotone=monotone
+    )
+    growth = plan.growth
+    if tail is not None:
+        rank = tail_rank(tail, len(FINE_SCALES))
+        upper = select_upper_scale(
+            counts[len(SCALES) :], rank, epsilon=tail, release=release, scales=FINE_SCALES, near=median
+        )
+        if split.at_least(plan.n_users) > 2 * rank:
+            growth = tail_factor(median, upper, growth, rank / plan.n_users)
+    return (max(plan.clip_factor, growth) * median, growth) if plan.clip_decides else (plan.clip_radius, 1.0)
+
+
+def project(w: FloatArray, radius: float) -> FloatArray:
+    """Nearest point of the ball of this radius."""
+    norm = float(np.linalg.norm(w))
+    return w if norm <= radius else w * (radius / norm)

@@ -1,0 +1,298 @@
+"""Linear models by descent as mechanisms: one descent, or phases on disjoint users.
+
+Phase s uses about n/2ˢ users of its own and pulls towards the previous solution with λ_s = 4ˢλ. Every user takes
+part in one phase, so the phases together cost what one costs. Contributions have norm at most 1, so the paper's G is 1
+here and its λ = (G/R)·max(1/√n, noise) is public.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skprivate.partitions import Partitions, as_partitions
+from skprivate.privacy import hash_identifiers, identifier_tags, open_branches
+from skprivate.user_level._losses import INTERCEPT_PART, HuberLoss
+from skprivate.user_level._plan import DescentPlan
+from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
+from skprivate.user_level._ranges import COARSE_SCALES, select_median_scale
+from skprivate.user_level.descent._descent import Course, adaptive_descent
+from skprivate.user_level.descent._result import LinearResult
+from skprivate.user_level.descent._rules import (
+    PRIOR,
+    ClassCounts,
+    DescentRules,
+    Estimate,
+    WeightedLoss,
+    curvatures,
+    evident_functions,
+)
+from skprivate.user_level.scaling._frame import Frame, identity
+from skprivate.user_level.scaling._row_means import norm_without, row_means, shifted
+from skprivate.user_level.scaling._standardise import bounded_data
+from skprivate.user_level.scaling._whitening import whiten, whitening
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Projection radius in units of the private scale of the target.
+RADIUS_FACTOR = 2.0
+#: Above this noise level a projection radius that is a default, not a bound, shrinks, down to a quarter.
+SHRINK_LEVEL = 0.15
+SHRINK_MOST = 0.25
+#: Below this noise level it grows, as its inverse.
+GROW_LEVEL = 0.1
+#: Noise level up to which a classifier's rows weigh less from the typical norm on, and farther out with more noise:
+#: clipped at a norm of their own, long rows have less noise, and slopes that are bent by less than noise matter less.
+WEIGHT_LEVEL = 0.01
+
+
+@dataclass(frozen=True)
+class Descent(DescentRules):
+    """A linear model by descent on all users."""
+
+    theorem = "user-normalised descent, docs/user_level.md"
+
+    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+    def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
+        """Draw: the number of users, a map of features and target, the descent."""
+        rows = as_partitions(data)
+        n_users = self.split.count(count_users(rows, self.terms.n_users), release)
+        level = self.split.level(n_users, self.objective.n_coef)
+        frame, matrix, row_norm = identity(self.objective.n_features), None, self.row_norm
+        means = np.zeros(self.objective.n_features)
+        if self.standardisation is None and math.isfinite(self.row_bound):
+            frame = frame._replace(row_bound=self.row_bound)
+            rows = rows.map(partial(bounded_data, frame=frame))
+        scale_missed = self.select_scale
+        class_weights = self.class_weights
+        if isinstance(class_weights, ClassCounts):
+            class_weights = class_weights.run(rows, release)
+        if self.standardisation is not None:
+            # Drawn in any case: which events are drawn must not depend on a released number of users.
+            least = self.split.at_least(n_users)
+            rows, frame = self.standardisation.run(rows, least, release)
+            found = self.standardisation.decides(least)
+            scale_missed = self.standardisation.target and not found
+            if row_norm is not None and found:
+                row_norm = frame.row_norm
+            if self.whitening_share:
+                matrix, norm = whitening(
+                    rows,
+                    self._n_whitened,
+                    row_norm=frame.row_norm,
+                    constant=self.objective.fit_intercept,
+                    multiplier=self.whitening_multiplier,
+                    n_users=n_users,
+                    terms=self.terms,
+                    floor=self.whitening_floor,
+                    release=release,
+                )
+                if found:
+                    rows = rows.map(partial(whiten, matrix=matrix, constant=self.objective.fit_intercept))
+                    row_norm = None if row_norm is None else norm
+                else:
+                    matrix = None
+            elif self.means_share:
+                # The number of users is public, so that they are known to be enough.
+                means = row_means(
+                    rows,
+                    self.objective.n_features,
+                    row_norm=frame.row_norm,
+                    multiplier=self.means_multiplier,
+                    n_users=n_users,
+                    terms=self.terms,
+                    release=release,
+                )
+                rows = rows.map(partial(shifted, centres=means))
+                row_norm = None if row_norm is None else norm_without(row_norm, means)
+        alpha = self.penalty(n_users)
+        objective = self._objective(alpha, n_users, frame, matrix, class_weights)
+        radius = self.radius / (row_norm or 1.0)
+        price = self.split.scale_epsilon
+        if price is not None:
+            scale = select_median_scale(
+                rows.sum(partial(target_counts, scales=COARSE_SCALES)),
+                epsilon=price,
+                release=release,
+                monotone=self.terms.monotone,
+                scales=COARSE_SCALES,
+            )
+            if self.terms.decides(price, self.split.at_least(n_users), len(COARSE_SCALES)):
+                radius, scale_missed = RADIUS_FACTOR * scale, False
+        first = radius
+        if self.shrink_radius:
+            first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
+            # A radius from the target's order of magnitude is wide, unless features are small against the target.
+            radius = first if price is not None else max(first, radius * GROW_LEVEL / level)
+        plan = self.plan(n_users, radius, first, row_norm or 1.0)
+        if self.classes and self.standardisation is not None:
+            reach = (row_norm or 1.0) * max(1.0, level / WEIGHT_LEVEL)
+            objective = replace(objective, row_reach=max(reach, plan.clip_radius))
+        course = self._descend(objective, rows, plan, level, release)
+        # A radius from the scale of the target should not be met: then features are small against it.
+        # And functions of features are meant to vary less than others: they settle late, whatever the scales.
+        bound = math.inf if self.select_scale and not scale_missed else radius
+        drift = 0.0 if any(self.functions) else course.drift(bound)
+        coef = course.coef.reshape(self.objective.n_outputs, -1)
+        if matrix is not None:
+            coef = coef @ matrix.T
+        if any(self.functions) and self.given_alpha is None and len(course.times) and course.clip_radius:
+            penalties = objective.alpha * self._weights(alpha, n_users, frame)
+            coef = self._evident(coef, course, n_users, penalties, matrix, class_weights)
+        if self.means_share:
+            coef[:, -1] -= coef[:, :-1] @ means
+        return LinearResult(
+            frame.coefficients(coef, self.objective.fit_intercept).ravel(),
+            n_users,
+            radius,
+            course.clip_radius,
+            level,
+            scale_missed,
+            drift,
+            course.at_bound(radius),
+            frame.target_range(level),
+            class_weights,
+            alpha,
+            frame,
+        )
+
+    def _objective(
+        self,
+        alpha: float,
+        n_users: float,
+        frame: Frame,
+        matrix: FloatArray | None,
+        class_weights: FloatArray | None,
+    ) -> Objective:
+        """The objective in the coordinates of the descent."""
+        objective = replace(self.objective, alpha=alpha)
+        if class_weights is not None:
+            # The dearest class weighs 1, so that clipping radii keep their meaning; the penalty goes along.
+            most = float(class_weights.max())
+            weighted = WeightedLoss(objective.loss, class_weights / most)  # type: ignore[arg-type]
+            objective = replace(objective, loss=weighted, alpha=alpha / most)
+        if isinstance(objective.loss, HuberLoss):
+            objective = replace(objective, loss=HuberLoss(objective.loss.threshold / frame.target_scale))
+        weights = self._weights(alpha, n_users, frame)
+        if matrix is not None:
+            metric = (matrix.T * weights) @ matrix
+            return replace(objective, n_features=self._n_whitened, fit_intercept=False, metric=metric)
+        if self.standardisation or self.flat(n_users):
+            return replace(objective, metric=np.diag(weights))
+        return objective
+
+    def _weights(self, alpha: float, n_users: float, frame: Frame) -> FloatArray:
+        """Penalty of each coefficient of an output over its strength."""
+        weights = np.ones(self._n_whitened)
+        if self.given_alpha:
+            # A given penalty is one of the coefficients of the features as they came.
+            weights[: len(frame.scales)] = 1.0 / frame.scales**2
+        elif alpha and self.standardisation is not None and self.standardisation.prepared:
+            prepared = np.flatnonzero(self.standardisation.prepared)
+            weights[prepared] += (1.0 / PRIOR - 1.0) * self.user_ridge / (n_users * alpha)
+        if self.objective.fit_intercept:
+            weights[-1] = INTERCEPT_PART if self.flat(n_users) else 0.0
+        return weights
+
+    def _evident(
+        self,
+        coef: FloatArray,
+        course: Course,
+        n_users: float,
+        penalties: FloatArray,
+        matrix: FloatArray | None,
+        class_weights: FloatArray | None,
+    ) -> FloatArray:
+        """Coefficients with those of functions as far as they are evident."""
+        curvature = np.ones(len(coef))
+        if self.classes:
+            deviations = np.array([1.0 if each is None else each.deviation for each in self.functions])
+            weights = None if class_weights is None else class_weights / class_weights.max()
+            curvature = curvatures(coef, deviations, weights)
+        estimate = Estimate(
+            curvature,
+            course.noise * course.clip_radius / math.sqrt(len(course.directions)),
+            n_users,
+            penalties,
+            course.times / course.clip_radius,
+            None if matrix is None else np.square(matrix).sum(axis=1),
+        )
+        return evident_functions(coef, self.functions, estimate)
+
+    def _descend(
+        self, objective: Objective, rows: Partitions, plan: DescentPlan, level: float, release: Any
+    ) -> Course:
+        return adaptive_descent(problems(objective, rows), plan, release)
+
+
+def problems(objective: Objective, rows: Partitions) -> Partitions:
+    """The users' gradients in each block, formed once where that can be."""
+    formed = rows.map(objective.problem)
+    # A loss of somebody else's need not be one that can be stored.
+    return formed if hasattr(objective.loss, "gradient") else formed.persisted()
+
+
+def assign_phases(names: npt.NDArray[Any], n_phases: int, key: bytes) -> npt.NDArray[np.int64]:
+    """Phase 0 … n_phases − 1 of every user, with probabilities 1/2, 1/4, …; the last phase takes what is left.
+
+    A keyed hash of the user's own identifier or tag, so that no user's phase depends on who else is there.
+    """
+    tags = names if names.ndim == 2 else identifier_tags(names)
+    identity = np.empty(len(tags), dtype=object)
+    identity[:] = [tag.tobytes() for tag in tags.astype("<u8")]
+    numbers = hash_identifiers(identity, key)
+    uniform = (numbers.astype(np.float64) + 0.5) * 2.0**-64
+    return np.minimum(np.floor(-np.log2(uniform)), n_phases - 1).astype(np.int64)
+
+
+def _in_phase(data: UserData, key: bytes, n_phases: int, phase: int) -> UserData:
+    return data.subset(np.flatnonzero(assign_phases(data.names, n_phases, key) == phase))
+
+
+def n_phases(level: float) -> int:
+    """Phases until the users of one are too few: noise level ν·2ˢ at most ½; at least one."""
+    return max(1, math.floor(math.log2(0.5 / level))) if level < 0.5 else 1
+
+
+@dataclass(frozen=True)
+class PhasedDescent(Descent):
+    """A linear model by descents on disjoint users, one after the other."""
+
+    theorem = "Algorithm 5 (arXiv 2102.11845) with user-normalised descent, docs/user_level.md"
+
+    @property
+    def n_draws(self) -> int:
+        """Every phase draws what is paid for once; one phase where their number depends on a noisy number of users."""
+        if self.terms.n_users is None:
+            return super().n_draws
+        count = n_phases(self.split.level(self.terms.n_users, self.objective.n_coef))
+        return super().n_draws + (count - 1) * self.n_steps
+
+    def _descend(
+        self, objective: Objective, rows: Partitions, plan: DescentPlan, level: float, release: Any
+    ) -> Course:
+        count = n_phases(level)
+        key = release.public_rng.bytes(32)
+        branches = open_branches(release, count, plan.sums, fixed_assignment=True)
+        reach = plan.radius if math.isfinite(plan.radius) else 1.0
+        base = max(1.0 / math.sqrt(plan.n_users), level) / reach
+        w: FloatArray | None = None
+        for s, branch in enumerate(branches):
+            part = 0.5 ** min(s + 1, count - 1)  # 1/2, 1/4, …, and the last phase as the one before
+            phase = replace(
+                plan,
+                n_users=plan.n_users * part,
+                first_step=plan.first_step * 0.25**s,
+                most_momentum=0.0,
+            )
+            users = rows.map(partial(_in_phase, key=key, n_phases=count, phase=s))
+            pull = 4.0 ** (s + 1) * base if s else 0.0
+            w = adaptive_descent(problems(objective, users), phase, branch, start=w, pull=pull).coef
+        assert w is not None
+        # Directions of a phase with a pull of its own do not tell whether the whole has settled.
+        return Course(w, plan.clip_radius, np.empty((0, len(w))), 0.0)

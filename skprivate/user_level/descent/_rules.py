@@ -1,0 +1,555 @@
+"""What a linear model by descent draws, and with how much noise: from public numbers alone.
+
+Released numbers in, released numbers out: applied after a descent it draws nothing and costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, logit, softmax
+
+from skprivate._validation import plain
+from skprivate.partitions import Partitions, as_partitions
+from skprivate.privacy import (
+    GaussianEvent,
+    Mechanism,
+    PrivacyEvent,
+    ball_contributions,
+    exact_sum,
+    gaussian_noise_multiplier,
+)
+from skprivate.user_level._losses import LEAST_CLIP, MOST_CLIP, LinearLoss, noise_penalty
+from skprivate.user_level._plan import (
+    MOST_MOMENTUM,
+    WIDER,
+    BudgetSplit,
+    DescentPlan,
+    Terms,
+    default_steps,
+    split_budget,
+)
+from skprivate.user_level._problems import Objective, UserData
+from skprivate.user_level._ranges import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
+from skprivate.user_level.scaling._row_means import MEANS_SHARE, MOST_LEVEL, MOST_LEVEL_TWO, sees_offset
+from skprivate.user_level.scaling._standardise import Standardisation
+from skprivate.user_level.scaling._whitening import n_moments, relative_noise
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Share of the budget (in zCDP) for the counts.
+SHARE = 0.05
+#: A class counts for at least so many standard deviations of the noise in its count.
+_FEWEST = 3.0
+#: No class weighs more than this times another.
+_MOST = 100.0
+
+
+class WeightedLoss:
+    """A loss whose rows weigh as their classes do.
+
+    Parameters
+    ----------
+    loss : LinearLoss
+    weights : ndarray of shape (n_classes,)
+        In (0, 1]. A row's weight is a function of its own label.
+    """
+
+    def __init__(self, loss: LinearLoss, weights: FloatArray) -> None:
+        self.loss = loss
+        self.weights = weights
+        self.smoothness = loss.smoothness
+
+    def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        first, *others = self.weights.tolist()
+        factor = np.full(y.shape[1], first)
+        for weight, of_class in zip(others, y if len(y) == 1 else y[1:], strict=True):
+            factor[of_class > 0.0] = weight
+        return np.asarray(self.loss.derivative(f, y) * factor)
+
+
+@dataclass(frozen=True)
+class ClassCounts:
+    """How many users there are of each class, a user with rows of several counting in parts.
+
+    Attributes
+    ----------
+    terms : Terms
+    n_classes : int
+    signed : bool
+        Whether targets are −1 and 1, rather than 0 and 1.
+    """
+
+    terms: Terms
+    n_classes: int
+    signed: bool
+
+    @property
+    def multiplier(self) -> float:
+        """Noise multiplier of the counts."""
+        return gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta) / math.sqrt(SHARE)
+
+    @property
+    def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
+        return ((GaussianEvent(self.multiplier, self.n_classes), 1),)
+
+    def run(self, data: Partitions | UserData, release: Any) -> FloatArray:
+        """Draw the counts; weights of the classes, inversely proportional to them, 1 on average over the users."""
+        total = as_partitions(data).sum(partial(_shares, signed=self.signed))
+        counts = np.asarray(self.terms.release_sum(total, self.multiplier, release), dtype=np.float64)
+        return balanced_weights(counts, _FEWEST * self.terms.sum_sensitivity * self.multiplier)
+
+
+def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
+    """Sum of the users' shares of rows of each class."""
+    shares = np.atleast_2d(data.groups.mean(data.y))
+    if len(shares) == 1:
+        shares = np.concatenate([-shares, shares])
+    if signed:
+        shares = 0.5 * shares + 0.5
+    # A vector of shares has norm 1 at most; longer ones, by rounding, are cut.
+    return exact_sum(ball_contributions(shares, 1.0, weights=data.groups.weights))
+
+
+def balanced_weights(counts: FloatArray, fewest: float) -> FloatArray:
+    """n / (n_classes · count), for counts of at least ``fewest`` and a hundredth of the largest.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_classes,)
+        Released.
+    fewest : float > 0
+    """
+    counts = np.maximum(counts, max(fewest, float(counts.max()) / _MOST))
+    return np.asarray(counts.sum() / (len(counts) * counts))
+
+
+def given_weights(class_weight: Any, classes: list[Any]) -> FloatArray:
+    """Weights of all classes from a mapping; 1 where it names none.
+
+    Raises
+    ------
+    ValueError
+        If it is no mapping, names other classes, or a weight is not a positive finite number.
+    """
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}.")
+    known = {label: j for j, label in enumerate(classes)}
+    weights = np.ones(len(classes))
+    for label, weight in class_weight.items():
+        if plain(label) not in known:
+            raise ValueError(f"class_weight names {label!r}, which is none of the classes.")
+        if not isinstance(weight, Real) or not 1e-100 < float(weight) < 1e100:
+            raise ValueError(f"class_weight[{label!r}] must be a positive finite number, got {weight!r}.")
+        weights[known[plain(label)]] = float(weight)
+    return weights
+
+
+#: Variance of the coefficients of a feature's functions, in that of a line's, before anything is known: effects have a
+#: deviation of 1, what bends them has one of 1/4, or nothing would be left of a line. They are penalised for sampling
+#: accordingly, and as evidence that counts for a part of one coefficient.
+PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
+#: A coefficient of which steps and penalty left less says nothing.
+LEAST_PART = 1e-6
+#: Rounds of the search for the likeliest variance.
+ROUNDS = 50
+#: Points of a mean over normal scores, and their weights.
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+
+
+class Function(NamedTuple):
+    """A column that was made of a feature by public rules and released numbers.
+
+    Attributes
+    ----------
+    feature : int
+        Number of the feature.
+    deviation : float
+        Standard deviation that the column was made to have; 0 where that is not known, or where it is a line.
+    """
+
+    feature: int
+    deviation: float
+
+
+class Estimate(NamedTuple):
+    """What is known of how coefficients were found.
+
+    Attributes
+    ----------
+    curvature : ndarray of shape (n_outputs,)
+        Mean curvature of the loss in the score of each output.
+    noise : float
+        Standard deviation of an entry of the mean gradient by the noise of all steps together.
+    n_users : float
+    penalties : ndarray of shape (n_coef,)
+        Strength of the penalty of each coefficient.
+    times : ndarray of shape (n_iterates,)
+        How long the iterates whose mean the coefficients are have followed gradients: sums of steps.
+    spreads : ndarray of shape (n_coef,), optional
+        Diagonal of the inverse second moments, where the descent was in whitened coordinates.
+    """
+
+    curvature: FloatArray
+    noise: float
+    n_users: float
+    penalties: FloatArray
+    times: FloatArray
+    spreads: FloatArray | None = None
+
+
+def curvatures(coef: FloatArray, deviations: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """Mean curvature, in the score of each output, of a loss of classes whose scores are normal.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_outputs, n_columns) or (n_outputs, n_columns + 1)
+        Those beyond the columns are intercepts.
+    deviations : ndarray of shape (n_columns,)
+        Of the columns.
+    weights : ndarray of shape (n_classes,), optional
+        Of the classes, in the objective that was minimised.
+    """
+    tiny = np.finfo(np.float64).tiny
+    slopes, base = coef[:, : len(deviations)], coef[:, len(deviations) :].sum(axis=1)
+    if len(coef) > 1:
+        base = logit(np.clip(softmax(base), tiny, 1.0 - 1e-12))
+    spread = np.sqrt(np.square(slopes) @ np.square(deviations))
+    chances = expit(base[:, None] + spread[:, None] * _POINTS)
+    curvature = (chances * (1.0 - chances)) @ _WEIGHTS / _WEIGHTS.sum()
+    if weights is not None:
+        # Chances are those of weighted rows: a class has its part of them over its weight.
+        parts = chances @ _WEIGHTS / _WEIGHTS.sum()
+        parts = parts / parts.sum() if len(coef) > 1 else np.array([1.0 - parts[0], parts[0]])
+        curvature = curvature / (parts @ (1.0 / weights))
+    return np.asarray(np.maximum(curvature, tiny))
+
+
+def evident_functions(
+    coef: FloatArray, functions: tuple[Function | None, ...], estimate: Estimate
+) -> FloatArray:
+    """Coefficients in which each feature's functions are left as far as there is evidence for them.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_outputs, n_coef)
+        Of standardised features and functions, and intercepts.
+    functions : tuple of length n_columns
+        None for a column that is no function.
+    estimate : Estimate
+
+    Returns
+    -------
+    ndarray of shape (n_outputs, n_coef)
+        Of the same signs, and none larger.
+
+    Notes
+    -----
+    Coefficients b of one feature's functions are taken as normal with a common variance τ, their estimates as normal
+    about a part f of them, which penalty and steps left, with variance f²v. MacKay's rule τ ← Σ (γ b̂/f)² / Σ γ,
+    γ = τ/(τ + v), leads to the likeliest τ, or towards 0 where nothing is evident; the mean of b is then γ b̂/f.
+    Functions are made to be uncorrelated, so each is looked at by itself.
+    """
+    known = [(j, each) for j, each in enumerate(functions) if each is not None and each.deviation]
+    if not known:
+        return coef
+    columns = np.array([j for j, _ in known])
+    groups = np.unique([each.feature for _, each in known], return_inverse=True)[1]
+    squares = np.array([each.deviation for _, each in known]) ** 2
+    part, errors = _errors(squares, columns, estimate)
+
+    def sums(values: FloatArray) -> FloatArray:
+        """Of all outputs and functions of each feature."""
+        return np.bincount(groups, values.sum(axis=0)).astype(np.float64)
+
+    found = coef[:, columns] / part
+    variance = np.full(groups.max() + 1, PRIOR)
+    for _ in range(ROUNDS):
+        kept = variance[groups] / (variance[groups] + errors)
+        evidence = sums(np.square(kept * found)) + PRIOR_COUNT * PRIOR
+        variance = evidence / (sums(kept) + PRIOR_COUNT)
+    left = np.minimum(1.0, variance[groups] / (variance[groups] + errors) / part)
+    result = coef.copy()
+    result[:, columns] *= np.where(np.isfinite(left), left, 1.0)  # of numbers whose squares overflow
+    return result
+
+
+def _errors(
+    squares: FloatArray, columns: npt.NDArray[np.intp], estimate: Estimate
+) -> tuple[FloatArray, FloatArray]:
+    """The part of coefficients that estimates are about, and the variance of estimates divided by it.
+
+    Gradients have the noise that was drawn, and what varies between users: for a likelihood its curvature over their
+    number, and about as much for the squared loss of a target of scale 1.
+    """
+    h, penalties = estimate.curvature[:, None], estimate.penalties[columns]
+    if estimate.spreads is None:
+        spread, loud = 1.0 / squares, 1.0 / squares**2
+        steep = h * squares + penalties
+    else:  # noise is alike in whitened coordinates, and so are curvatures
+        spread = loud = estimate.spreads[columns]
+        steep = h + penalties * spread
+    reached = -np.expm1(-steep[..., None] * estimate.times).mean(axis=-1)
+    part = np.maximum(h * squares / (h * squares + penalties) * reached, LEAST_PART)
+    return part, (estimate.noise / h) ** 2 * loud + spread / (h * estimate.n_users)
+
+
+#: First step in units of the projection radius, and its length where there is none.
+FIRST_STEP = 0.15
+FIRST_STEP_UNBOUNDED = 0.5
+#: Shares of the Gaussian sums for whitening; the first is taken whose relative noise is small, or the last.
+WHITENING_SHARES = (0.02, 0.05, 0.1)
+WHITENING_SHARE_PRIVATE_COUNT = 0.08
+#: Relative noise of second moments that is small, and with which whitening is left out.
+SMALL_NOISE, MOST_NOISE = 0.1, 0.2
+#: Noise of a single step, against a unanimous vote, below which curvatures are read off the steps themselves.
+QUIET_LEVEL = 1e-3
+#: Second moments of more numbers than that take too long.
+MOST_WHITENED = 200
+
+
+@dataclass(frozen=True)
+class DescentRules(Mechanism):
+    """The number of users if it is private, centres and scales, moments or means, a scale of the target, the steps.
+
+    Attributes
+    ----------
+    terms : Terms
+        ``earlier`` holds the events of ``class_weights`` and ``standardisation``.
+    objective : Objective
+        Its ``alpha`` is replaced by `alpha`.
+    given_alpha : float or None
+        Strength of the penalty; None for (``record_ridge`` + ``clip_ridge``·c²)·d·ν² with the noise level ν of the fit
+        and the clipping radius c in units of ``row_norm``, and ``user_ridge``/n.
+    record_ridge, user_ridge, clip_ridge : float
+    given_steps : int or None
+        Number of steps; None to choose by public numbers, between ``least_steps`` and ``most_steps``: as many as leave
+        a single one ``step_noise`` against a unanimous vote.
+    least_steps, most_steps, usual_steps : int
+        Where the number of users is private there are ``usual_steps`` at least, more if `FEW_USERS` would take more.
+    step_noise : float
+    select_clip : bool
+        Select a clipping radius privately if there are enough users; otherwise ``clip_radius``.
+    clip_factor : float
+        Clipping radius in units of the median gradient norm.
+    clip_radius : float
+    clip_noise : float
+        ``clip_radius`` is less where ν is larger than this over √d·``clip_radius``, down to `LEAST_CLIP`; 0 if it does
+        not depend on ν.
+    clip_growth : float
+        Clipping radius in the same units over ν^(−1/2), where that is larger; 0 if it does not depend on ν.
+    follow_tail : bool
+        Let a selected clipping radius grow as noise falls, and as the tail of the gradient norms demands.
+    select_scale : bool
+        Find the projection radius from the users' magnitudes if there are enough users; otherwise ``radius``.
+    radius : float
+    shrink_radius : bool
+        Whether ``radius`` is a default rather than a bound, to be shrunk where noise is large and to grow where it is
+        small.
+    row_norm : float or None
+        Typical norm of a row, by which ``clip_radius`` is multiplied and ``radius`` divided; None if they are absolute.
+    first_step : float
+        Length of the first step in units of the projection radius.
+    standardisation : Standardisation or None
+        How features and target are centred and scaled first.
+    row_bound : float
+        Longer rows are drawn to this Euclidean norm where there is no ``standardisation``.
+    whitening_floor : float >= 0
+        Second moments below this part of their average are not whitened.
+    class_weights : ndarray of shape (n_classes,), ClassCounts or None
+        Weights of the rows by class: public, or from private counts, which are among the ``earlier`` events.
+    classes : bool
+        Whether targets are classes. Standardised rows longer than is typical, or than the clip, then weigh less; and
+        standardised features that are not whitened have their means removed. (So have, in any case, features that
+        have no scales of their own.)
+    """
+
+    terms: Terms
+    objective: Objective
+    given_alpha: float | None
+    record_ridge: float
+    given_steps: int | None
+    least_steps: int
+    most_steps: int
+    usual_steps: int
+    step_noise: float
+    select_clip: bool
+    clip_factor: float
+    clip_radius: float
+    select_scale: bool
+    radius: float
+    shrink_radius: bool
+    clip_noise: float = 0.0
+    clip_growth: float = 0.0
+    follow_tail: bool = False
+    user_ridge: float = 0.0
+    clip_ridge: float = 0.0
+    row_norm: float | None = None
+    first_step: float = FIRST_STEP
+    standardisation: Standardisation | None = None
+    row_bound: float = math.inf
+    whitening_floor: float = 0.0
+    class_weights: FloatArray | ClassCounts | None = field(default=None, compare=False)
+    classes: bool = False
+    functions: tuple[Function | None, ...] = ()
+    most_momentum: float = MOST_MOMENTUM
+
+    @cached_property
+    def split(self) -> BudgetSplit:
+        return split_budget(
+            self.terms,
+            n_numbers=self.objective.n_coef * (self.given_steps or self.most_steps)
+            + n_moments(self._n_whitened),
+            scales=int(self.select_scale),
+            clip=self.select_clip,
+            tail=self.select_clip and self.follow_tail and self._tail_matters,
+        )
+
+    @property
+    def _tail_matters(self) -> bool:
+        """Whether any tail could change the clipping radius."""
+        if self.terms.n_users is None:
+            return True
+        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        level = self.terms.sum_sensitivity * multiplier * math.sqrt(self.size) / self.terms.n_users
+        growth = quiet_growth(level, self.terms.n_users, GRADIENT_NOISE_PART)
+        return MOST_HEAVY * growth > self.clip_factor
+
+    @property
+    def size(self) -> int:
+        """Numbers of one sum."""
+        return self.objective.n_coef
+
+    @property
+    def two_classes(self) -> bool:
+        """Whether targets are two classes, of which either may be rare."""
+        return self.classes and self.objective.n_outputs == 1
+
+    @property
+    def _intercept_alone(self) -> bool:
+        """Whether two classes have an intercept that whitening does not mix with slopes, and a loss that is known."""
+        known = self.clip_ridge > 0.0
+        return known and self.two_classes and self.objective.fit_intercept and not self.whitening_share
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps. Events have to be known before a private number of users is released."""
+        if self.given_steps is not None:
+            return self.given_steps
+        least = self.usual_steps if self.terms.n_users is None else self.least_steps
+        return default_steps(self.split, self.objective.n_coef, self.step_noise, least, self.most_steps)
+
+    def clip(self, n_users: float) -> float:
+        """Clipping radius in units of ``row_norm``."""
+        level = self.split.level(n_users, self.size)
+        start = self.clip_radius
+        if self.clip_noise:
+            free = self.clip_noise / (math.sqrt(self.size) * level)
+            start = max(min(start, max(LEAST_CLIP, free)), min(MOST_CLIP * start, 0.5 * free))
+        return max(start, self.clip_growth / math.sqrt(level))
+
+    def flat(self, n_users: float) -> bool:
+        """Whether all users are clipped at the origin, so that a default penalty alone holds the intercept."""
+        return self.given_alpha is None and self.clip_ridge > 0.0 and self.clip(n_users) < self.clip_radius
+
+    def penalty(self, n_users: float) -> float:
+        """Strength of the penalty for a public or released number of users."""
+        if self.given_alpha is not None:
+            return self.given_alpha
+        level, clip = self.split.level(n_users, self.size), self.clip(n_users)
+        noise = self.record_ridge * self.size * level**2
+        if self.clip_ridge:
+            width = self.size / self.objective.n_outputs
+            noise += noise_penalty(self.clip_ridge, level, clip, width, self.size, self.flat(n_users))
+        return noise + self.user_ridge / n_users
+
+    def quiet(self, n_users: float) -> bool:
+        """Whether there is so little noise that steps are quasi-Newton from where the clipping radius is fixed."""
+        # Within a radius that is given, and may be met, curvatures beyond it say nothing.
+        clips = self.shrink_radius if self.select_clip else self.clip_radius > 0.0
+        known = clips and not hasattr(self.objective.loss, "gradient")
+        return known and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= QUIET_LEVEL
+
+    @property
+    def _n_whitened(self) -> int:
+        return self.objective.n_features + self.objective.fit_intercept
+
+    @cached_property
+    def whitening_share(self) -> float:
+        """Share of the Gaussian budget for second moments; 0 if none are released."""
+        d = self._n_whitened
+        if self.standardisation is None or self.standardisation.bare or d > MOST_WHITENED:
+            return 0.0
+        if self.terms.n_users is None:
+            return WHITENING_SHARE_PRIVATE_COUNT
+        if self.classes and self.quiet(self.terms.n_users):  # not needed, and lengthens rows of rare values
+            return 0.0
+        for share in WHITENING_SHARES:
+            noise = relative_noise(
+                self.terms, self.split.multiplier / math.sqrt(share), d, self.terms.n_users
+            )
+            if noise <= SMALL_NOISE:
+                return share
+        return share if noise <= MOST_NOISE else 0.0
+
+    @property
+    def whitening_multiplier(self) -> float:
+        """Noise multiplier of the second moments."""
+        return self.split.multiplier / math.sqrt(self.whitening_share) * WIDER
+
+    @cached_property
+    def means_share(self) -> float:
+        """Share of the Gaussian budget for means; 0 if none are released. By public numbers, as that for whitening."""
+        n_users = self.terms.n_users
+        if self.standardisation is None or not self.objective.fit_intercept:
+            return 0.0
+        if n_users is None or self.whitening_share:
+            return 0.0
+        most = MOST_LEVEL_TWO if self.two_classes else MOST_LEVEL
+        quiet = self.classes and self.split.level(n_users, self.size) <= most
+        if not self.standardisation.by_column:
+            quiet = sees_offset(self.terms)
+        return MEANS_SHARE if quiet else 0.0
+
+    @property
+    def means_multiplier(self) -> float:
+        """Noise multiplier of the means."""
+        return self.split.multiplier / math.sqrt(self.means_share) * WIDER
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        moments: list[tuple[PrivacyEvent, int]] = []
+        if self.whitening_share:
+            moments = [(GaussianEvent(self.whitening_multiplier, n_moments(self._n_whitened)), 1)]
+        elif self.means_share:
+            moments = [(GaussianEvent(self.means_multiplier, self.objective.n_features), 1)]
+        sums = self.plan(float(self.terms.n_users or 1), self.radius, self.radius, 1.0).sums
+        return [*self.split.other, *moments, *sums]
+
+    def plan(self, n_users: float, radius: float, reach: float, row_norm: float) -> DescentPlan:
+        """The steps for so many users, within a radius, to a point that is probably not farther than ``reach``."""
+        share = self.whitening_share + self.means_share
+        left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * WIDER)
+        growth = quiet_growth(self.split.level(n_users, self.size), n_users, GRADIENT_NOISE_PART)
+        return DescentPlan(
+            left if share else self.split,
+            n_users,
+            self.n_steps,
+            self.objective.n_coef,
+            radius,
+            self.first_step * reach if math.isfinite(reach) else FIRST_STEP_UNBOUNDED,
+            self.clip_factor,
+            0.0 if self.clip_radius == 0.0 else self.clip(n_users) * row_norm,
+            most_momentum=self.most_momentum,
+            growth=growth if self.follow_tail else 0.0,
+            quiet=self.quiet(n_users),
+            hold_step=self.two_classes,
+            intercept=self._intercept_alone,
+        )

@@ -1,0 +1,1 @@
+"""Means: private means of one vector per user."""

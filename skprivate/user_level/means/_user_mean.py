@@ -1,0 +1,509 @@
+"""Mean of one vector per user: a private centre, a private radius, and one Gaussian sum of what lies within.
+
+The improvements over Algorithm 3 are derived in docs/user_level.md: one ℓ2 ball about a private centre in place of an
+interval per rotated coordinate, Gaussian in place of Laplace noise, and a radius that is found privately.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2, norm
+
+from skprivate.partitions import Partitions, as_partitions
+from skprivate.privacy import (
+    Adjacency,
+    BoundedRangeEvent,
+    LaplaceEvent,
+    Mechanism,
+    PrivacyEvent,
+    gaussian_noise_multiplier,
+)
+from skprivate.user_level._plan import MEDIAN_BITS, WIDER, BudgetSplit, Terms, split_budget
+from skprivate.user_level._problems import MeanProblem, UserGroups, count_users
+from skprivate.user_level._ranges import (
+    COARSE_SCALES,
+    FINE_SCALES,
+    MEAN_NOISE_PART,
+    SCALES,
+    followed_radius,
+    n_bins,
+    quiet_growth,
+    scale_counts,
+    select_median_scale,
+    select_upper_scale,
+    selection_epsilon,
+    tail_radius,
+    tail_rank,
+)
+from skprivate.user_level.means._tracked_centre import (
+    BEYOND,
+    DRAWS,
+    FAR_NOISE,
+    FIRST_VARIANCE,
+    LEAST_CLIP,
+    MOST_SIDE,
+    SLOPE,
+    TRAVEL,
+    Followed,
+    TrackedCentre,
+    draw_events,
+    far_ratio,
+    least_clip,
+    median_part,
+)
+from skprivate.user_level.means._winsorized import clipped_means, private_middles, winsorized_means
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Draws of those of a mean that find the centre where the others are one sum about it, and the part of the budget
+#: after the way that these have: the mean is that part of the way from the sum back to the centre.
+CENTRE_DRAWS = 12
+CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
+#: The sum about the centre is taken from so many users on, per noise multiplier and sensitivity; with fewer all draws
+#: find the centre.
+FEWEST = 32.0
+#: Part of the noise that is quiet for a ball whose tail was selected.
+QUIETER = 0.7
+#: What is left of the shares of all selections where the number of users is private: few users would decide none.
+PRIVATE_SHARES = 0.5
+#: Public radii and ranges lie between these.
+_LEAST, _MOST = 2.0**-900, 2.0**900
+
+
+@dataclass(frozen=True)
+class MeanResult:
+    """What a private mean released.
+
+    ``winsorised`` tells whether the mean is that of the vectors pulled into the ball of ``clip_radius`` about a
+    released centre; otherwise users were few, and it is such a centre itself.
+    """
+
+    mean: FloatArray
+    n_users: float
+    clip_radius: float
+    noise_scale: float
+    offset: float
+    winsorised: bool
+    noise_level: float
+    count_noise: float
+
+    def confidence_radius(self, beta: float) -> float:
+        """Radius about ``mean`` that holds the expectation of a user's (winsorised) vector with probability 1 − β.
+
+        Privacy noise: a χ quantile. Sampling: independent users in a ball of radius C deviate by at most
+        2C√(2 ln(2/β')/n) (Pinelis 1994, theorem 3.5), with n as small as it may be where it is noisy; that centre and
+        radius come from the same users is left to the factor 2. A noisy number of users: its relative error times
+        what the sum may be without its noise. Each gets β/3. That is for the sum about the centre; ``mean`` is a part
+        of the way from it back to the centre. ``inf`` where there is no sum.
+        """
+        if not self.winsorised:
+            return math.inf
+        part = beta / 3.0
+        noise = self.noise_scale * math.sqrt(float(chi2.isf(part, len(self.mean))))
+        error = self.count_noise * float(norm.isf(part / 2.0)) / self.n_users
+        if error >= 1.0:
+            return math.inf
+        least = self.n_users * (1.0 - error)
+        sampling = 2.0 * self.clip_radius * math.sqrt(2.0 * math.log(2.0 / part) / least)
+        counting = (self.offset + noise) * error / (1.0 - error)
+        return noise + sampling + counting + CENTRE_PART * self.offset
+
+
+#: Rows of users, and whose they are.
+UserRows = tuple[FloatArray, UserGroups]
+
+
+def mean_rows(rows: UserRows) -> MeanProblem:
+    """The users' mean rows."""
+    X, groups = rows
+    return MeanProblem(groups.mean(X), groups)
+
+
+def _about(users: MeanProblem, start: FloatArray) -> MeanProblem:
+    return MeanProblem(users.vectors - start[:, None], users.groups)
+
+
+def _vectors(users: MeanProblem) -> FloatArray:
+    return users.vectors
+
+
+def _norm_counts(users: MeanProblem, w: FloatArray, scales: FloatArray) -> npt.NDArray[np.int64]:
+    """How many users have about each distance from ``w``."""
+    return scale_counts(users.gradient_norms(w), scales)
+
+
+@dataclass(frozen=True)
+class UserMean(Mechanism):
+    """Mean of one vector per user.
+
+    Attributes
+    ----------
+    terms : Terms
+    n_features : int
+    reach : bool
+        Whether the ball about the centre reaches over the tail of the users (`followed_radius`).
+    tau : float or None
+        Public radius about their centre in which the users' means lie; None to select it privately.
+    bound : float or None
+        Public range [−B, B] in which the centre's coordinates are searched; None if it is near the origin anyway.
+    n_scales : int
+        Number of scales that are selected; more than that of the vectors if the caller needs others.
+    least_radius : float, default=1.0
+        Least radius of the ball, in units of the users' median distance; the radius itself where it does not reach
+        further.
+    """
+
+    terms: Terms
+    n_features: int
+    reach: bool
+    tau: float | None = None
+    bound: float | None = None
+    n_scales: int = 1
+    least_radius: float = 1.0
+    theorem = "winsorised mean about a private centre, docs/user_level.md"
+
+    def __post_init__(self) -> None:
+        # Refused before anything is paid for. What is computed from them stays finite, and bins have a width.
+        for name, value in (("tau", self.tau), ("bound", self.bound)):
+            if value is not None and not _LEAST <= value <= _MOST:
+                raise ValueError(f"{name} must lie between 2**-900 and 2**900, got {value!r}.")
+
+    @cached_property
+    def split(self) -> BudgetSplit:
+        return split_budget(
+            self.terms,
+            n_numbers=self.n_drawn * DRAWS,
+            scales=self.n_scales,
+            tail=self.tau is None and self.reach,
+            medians=0 if self.bound is None else self.n_features,
+            private_shares=PRIVATE_SHARES,
+        )
+
+    @property
+    def n_drawn(self) -> int:
+        """Numbers of one draw: a vector, and the sides of two distances unless the radius is known."""
+        return self.n_features + 2 * (self.tau is None)
+
+    @property
+    def multiplier(self) -> float:
+        """Noise multiplier of one draw with all of the budget."""
+        return self.split.multiplier * WIDER
+
+    def sums(self, n_users: float) -> bool:
+        """Whether so many users are enough for a sum about the centre: few are better off with a better centre.
+
+        The draws are the same, so that a released number of users may decide.
+        """
+        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        enough = FEWEST * self.terms.sum_sensitivity * multiplier
+        return self.tau is not None or self.split.at_least(n_users) >= enough
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        return [*self.split.other, *draw_events(self.multiplier, self.n_drawn)]
+
+    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+    def run(self, data: Partitions | UserRows, release: Any) -> MeanResult:
+        """Draw the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
+        means = as_partitions(data).map(mean_rows).persisted()
+        n_users = self.split.count(count_users(means, self.terms.n_users), release)
+        return self.mean_of_vectors(means, n_users, release)
+
+    def mean_of_vectors(self, users: Partitions, n_users: float, release: Any) -> MeanResult:
+        """Draw: medians, the users' scale, the centre with their spread, the sum about the centre.
+
+        Parameters
+        ----------
+        users : Partitions
+            Of `MeanProblem`.
+        n_users : float
+            Public or released.
+        release : Release
+        """
+        split = self.split
+        start = self._medians(users, n_users, release)
+        users = users.map(partial(_about, start=start))
+        scale = 1.0
+        if split.scale_epsilon is not None:
+            # As every selection here it is drawn in any case: which events are drawn must not depend on a released
+            # number of users.
+            found = select_median_scale(
+                users.sum(partial(_norm_counts, w=np.zeros(self.n_features), scales=COARSE_SCALES)),
+                epsilon=split.scale_epsilon,
+                release=release,
+                monotone=self.terms.monotone,
+                scales=COARSE_SCALES,
+            )
+            if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
+                scale = found
+        known = None if self.tau is None else 2.0 * self.tau
+        near = None if known else Followed(scale, FIRST_VARIANCE, BEYOND, SLOPE)
+        zero = np.zeros(self.n_features)
+        centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, near)
+        while centre.n_steps < TRAVEL:
+            centre.step(users, known or LEAST_CLIP * centre.reach, release)
+        tail = self._tail(users, centre, n_users, release)
+        if self.follows_far(n_users):
+            centre.begin_far(*tail)
+        sums = self.sums(n_users)
+        while centre.n_steps < (CENTRE_DRAWS if sums else DRAWS):
+            centre.step(users, known or self.radius(centre, n_users, tail), release)
+        radius = known or self.radius(centre, n_users, tail)
+        offset, noise_scale = zero, math.nan
+        if sums:
+            # One sum, drawn as often as there are steps left: the same events whether users are few or many.
+            centre.telling = False
+            total, n_left = centre.total(users, radius), DRAWS - centre.n_steps
+            offset = np.mean([centre.draw(total, release) for _ in range(n_left)], axis=0) * radius
+            noise_scale = centre.noise / math.sqrt(n_left) * radius
+        return MeanResult(
+            mean=start + centre.w + (1.0 - CENTRE_PART) * offset,
+            n_users=n_users,
+            clip_radius=radius,
+            noise_scale=noise_scale,
+            offset=float(np.linalg.norm(offset)),
+            winsorised=sums,
+            noise_level=split.level(n_users, self.n_features),
+            count_noise=split.count_multiplier or 0.0,
+        )
+
+    def _medians(self, users: Partitions, n_users: float, release: Any) -> FloatArray:
+        """Private median of every coordinate, or the origin where there are too few users for that."""
+        price = self.split.median_epsilon
+        if price is None or self.bound is None:
+            return np.zeros(self.n_features)
+        middles = private_middles(
+            users.map(_vectors),
+            epsilon=price,
+            tau=self.bound * 2.0 ** (1 - MEDIAN_BITS),
+            bound=self.bound,
+            release=release,
+            monotone=self.terms.monotone,
+        )
+        if not self.terms.decides(price, self.split.at_least(n_users), 2.0**MEDIAN_BITS):
+            return np.zeros(self.n_features)
+        return np.array(middles)
+
+    def _tail(
+        self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any
+    ) -> tuple[float, float | None]:
+        """Distance that few users exceed, and their part; 0 and None where users are too few for that."""
+        price = self.split.tail_epsilon
+        if price is None:
+            return 0.0, None
+        rank = tail_rank(price, len(FINE_SCALES))
+        counts = users.sum(partial(_norm_counts, w=centre.w, scales=FINE_SCALES))
+        found = select_upper_scale(
+            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.reach
+        )
+        return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
+
+    def quiet(self, n_users: float) -> float:
+        """Radius in units of the median distance whose noise is no louder than sampling."""
+        return quiet_growth(self.split.level(n_users, self.n_features), n_users, MEAN_NOISE_PART)
+
+    def follows_far(self, n_users: float) -> bool:
+        """Whether a coordinate for the farther distance tells enough: with more noise users count as normal."""
+        noise = self.terms.sum_sensitivity * self.split.multiplier / n_users
+        return self.reach and noise <= FAR_NOISE * MOST_SIDE
+
+    def radius(self, centre: TrackedCentre, n_users: float, tail: tuple[float, float | None]) -> float:
+        """Radius of the ball from the distances that are followed, and a selected one with the part beyond it."""
+        return self.radius_of(centre.reach, None if centre.far is None else centre.far.reach, n_users, *tail)
+
+    def radius_of(
+        self, near: float, far: float | None, n_users: float, upper: float = 0.0, beyond: float | None = None
+    ) -> float:
+        """The same: ``far`` None where it is not known, ``upper`` 0 and ``beyond`` None where none was selected."""
+        median = median_part(self.n_features) * near
+        if not self.reach:
+            return self.least_radius * median
+        level, quiet = self.split.level(n_users, self.n_features), self.quiet(n_users)
+        usual = far_ratio(self.n_features) * near
+        found = followed_radius(usual, far or usual, quiet * median)
+        if upper:
+            selected = tail_radius(median, upper, level, self.n_features, beyond, QUIETER * quiet)
+            found = max(found, selected)
+        return max(found, least_clip(self.n_features) * near, self.least_radius * median)
+
+
+#: Shares of the budget where the radius is not given: of the medians, and of each of two quantiles of the distances.
+_MEDIANS, _QUANTILE = 0.25, 0.125
+#: Shares are smaller by this much, so that rounded sums of them never overrun the budget.
+_WITHIN = 1.0 - 1e-12
+
+
+class PureMeanResult(MeanResult):
+    """Users' vectors clipped to a cube of half side ``clip_radius``, with Laplace noise on every coordinate."""
+
+    def confidence_radius(self, beta: float) -> float:
+        """Radius about ``mean`` that holds the expectation of a user's clipped vector with probability 1 − β.
+
+        A Laplace variable of deviation s exceeds (s/√2) ln(d/β') with probability β'/d; users in the cube deviate as
+        in a ball of √d times its half side. Each gets β/2.
+        """
+        d, part = len(self.mean), beta / 2.0
+        noise = math.sqrt(0.5 * d) * self.noise_scale * math.log(d / part)
+        return noise + 2.0 * self.clip_radius * math.sqrt(2.0 * d * math.log(2.0 / part) / self.n_users)
+
+
+def _mean_rows(rows: UserRows) -> FloatArray:
+    X, groups = rows
+    return groups.mean(X)
+
+
+def _distance_counts(vectors: FloatArray, middles: list[float]) -> npt.NDArray[np.int64]:
+    """How many users have about each largest distance from the middles of the coordinates, on two scales."""
+    distances = np.zeros(vectors.shape[1])
+    for x, middle in zip(vectors, middles, strict=True):
+        np.maximum(distances, np.abs(x - middle), out=distances)
+    return np.concatenate([scale_counts(distances, SCALES), scale_counts(distances, FINE_SCALES)])
+
+
+@dataclass(frozen=True)
+class PureUserMean(Mechanism):
+    """Mean of one vector per user, ε-DP under replacement of one user; their number is public.
+
+    With a radius τ every coordinate is a mean by Algorithm 2 at ε/d. Without, medians are found by Algorithm 1, and the
+    half side of one cube from two quantiles of the users' distances from them.
+
+    Attributes
+    ----------
+    epsilon : float
+    n_users, n_features : int
+    reach : bool
+        Whether the cube reaches over the tail (`tail_radius`); otherwise its half side is the median distance.
+    tau : float or None
+        Public radius about their centre in which the users' means lie.
+    bound : float
+        Public range [−B, B] of the centre's coordinates.
+    """
+
+    epsilon: float
+    n_users: int
+    n_features: int
+    reach: bool
+    tau: float | None
+    bound: float
+    theorem = "Algorithm 2 and Theorem 1 (arXiv 2102.11845) for every coordinate"
+
+    def __post_init__(self) -> None:
+        if self.tau is not None:
+            n_bins(max(self.bound, self.tau), self.tau)
+            return
+        n_bins(self.bound, self._bin)
+        needed = math.ceil(
+            max(
+                selection_epsilon(1.0, 2.0**MEDIAN_BITS, monotone=False) / self._share(_MEDIANS),
+                selection_epsilon(1.0, len(SCALES), monotone=False) / (_QUANTILE * self.epsilon * _WITHIN),
+            )
+        )
+        if self.n_users < needed:
+            raise ValueError(
+                f"n = {self.n_users} users at epsilon = {self.epsilon:g} are too few to find where {self.n_features} "
+                f"features lie with delta=0: {needed} are needed. Give tau and bound, or delta > 0."
+            )
+
+    @property
+    def _bin(self) -> float:
+        return self.bound * 2.0 ** (1 - MEDIAN_BITS)
+
+    def _share(self, share: float) -> float:
+        """Price of one coordinate of a part of the budget."""
+        return share * self.epsilon / self.n_features * _WITHIN
+
+    @property
+    def _rank(self) -> int | None:
+        """Rank of the upper quantile, None where the users are too few for one above the median."""
+        rank = tail_rank(_QUANTILE * self.epsilon * _WITHIN, len(FINE_SCALES))
+        return rank if self.reach and self.n_users > 2 * rank else None
+
+    @property
+    def _sum_share(self) -> float:
+        return 1.0 - _MEDIANS - _QUANTILE * (1 if self._rank is None else 2)
+
+    @property
+    def events(self) -> list[tuple[PrivacyEvent, int]]:
+        d = self.n_features
+        if self.tau is not None:
+            half = self._share(1.0) / 2.0
+            return [(BoundedRangeEvent(half), d), (LaplaceEvent(half), d)]
+        quantile = BoundedRangeEvent(_QUANTILE * self.epsilon * _WITHIN)
+        return [
+            (BoundedRangeEvent(self._share(_MEDIANS)), d),
+            (quantile, 1 if self._rank is None else 2),
+            (LaplaceEvent(self._share(self._sum_share)), d),
+        ]
+
+    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
+    def run(self, data: Partitions | UserRows, release: Any) -> PureMeanResult:
+        """Draw the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
+        rows = as_partitions(data).map(_mean_rows).persisted()
+        if self.tau is not None:
+            epsilon = self._share(1.0)
+            bound = max(self.bound, self.tau)
+            means = winsorized_means(
+                rows, self.n_users, epsilon=epsilon, tau=self.tau, bound=bound, release=release
+            )
+            return self._result(means, 2.0 * self.tau, epsilon / 2.0)
+        medians = private_middles(
+            rows, epsilon=self._share(_MEDIANS), tau=self._bin, bound=self.bound, release=release
+        )
+        half = self._half_side(rows.sum(partial(_distance_counts, middles=medians)), release)
+        epsilon = self._share(self._sum_share)
+        means = clipped_means(rows, self.n_users, medians, half, epsilon=epsilon, release=release)
+        return self._result(means, half, epsilon)
+
+    def _half_side(self, counts: npt.NDArray[np.int64], release: Any) -> float:
+        epsilon = _QUANTILE * self.epsilon * _WITHIN
+        counts, fine_counts = np.split(counts, [len(SCALES)])
+        median = select_median_scale(counts, epsilon=epsilon, release=release, monotone=False)
+        if self._rank is None:
+            return median
+        upper = select_upper_scale(
+            fine_counts, self._rank, epsilon=epsilon, release=release, scales=FINE_SCALES, near=median
+        )
+        return tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
+
+    def _level(self, epsilon: float) -> float:
+        """Norm of all the noise at this price of a coordinate, where users all at one corner of the cube have √d."""
+        return math.sqrt(2.0 * self.n_features) * 2.0 / (epsilon * self.n_users)
+
+    def _result(self, means: list[float], half: float, epsilon: float) -> PureMeanResult:
+        return PureMeanResult(
+            mean=np.array(means),
+            n_users=float(self.n_users),
+            clip_radius=half,
+            noise_scale=math.sqrt(2.0) * 2.0 * half / (epsilon * self.n_users),
+            offset=0.0,
+            winsorised=True,
+            noise_level=self._level(epsilon),
+            count_noise=0.0,
+        )
+
+
+def pure_mean(
+    epsilon: float,
+    n_users: int,
+    n_features: int,
+    *,
+    aggregation: str,
+    tau: float | None,
+    bound: float,
+    adjacency: Adjacency,
+    weight_cap: int,
+) -> PureUserMean:
+    """The mechanism for ``delta=0``; refuses what it cannot keep."""
+    if adjacency is not Adjacency.REPLACE_ONE or weight_cap != 1:
+        raise ValueError(
+            "delta=0 is a mean over a public number of users that count the same: it needs "
+            f"adjacency='replace-one' and weight_cap=1, got adjacency={adjacency.value!r} and "
+            f"weight_cap={weight_cap!r}."
+        )
+    return PureUserMean(epsilon, n_users, n_features, aggregation == "mean", tau, bound)

@@ -1,0 +1,1 @@
+"""Scaling: private centres and scales of features and target."""

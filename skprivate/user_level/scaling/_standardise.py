@@ -1,0 +1,482 @@
+"""Centres and scales of features and target, found privately before a descent, where users are enough.
+
+A median and a reach of every column, each by one selection or, where that is too dear, all by joint histograms
+(`ColumnSearch`), and one selection more for the typical norm of a row. Centres and
+scales need not be exact: they only have to make all directions alike, so nothing is summed and nothing has a range.
+What a user contributes to a selection is one number: the mean of the user's values, or their root mean square about
+the released centre.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from skprivate.partitions import Partitions, as_partitions
+from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, gaussian_noise_multiplier
+from skprivate.privacy.draws import EIGHTHS, FINE, OCTAVES, UNIT_WEIGHT, Grid, WeightedCells, private_median
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import UserData, UserGroups, row_blocks, user_magnitudes
+from skprivate.user_level._ranges import scale_counts, select_median_scale
+from skprivate.user_level.scaling._column_search import (
+    LEAST_PRICE,
+    MOST_BEYOND,
+    RARE_SHARE,
+    ColumnSearch,
+    least_reach,
+    median_price,
+    rare_scales,
+    reach_of_column,
+    reach_price,
+    share_beyond,
+)
+from skprivate.user_level.scaling._frame import (
+    RANGE_LEVEL,
+    REACH,
+    TARGET_REACH,
+    Frame,
+    bounded_columns,
+    identity,
+    public_bound,
+    reach_of_rows,
+)
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Centres are found up to a relative 2⁻¹⁷: an offset of ten thousand deviations is still removed.
+CENTRES = FINE
+
+
+def _columns(data: UserData, columns: tuple[bool, bool]) -> Iterator[FloatArray]:
+    """Features and the target, each if asked for, of rows in order."""
+    features, target = columns
+    if features:
+        yield from data.X.T
+    if target:
+        yield data.y
+
+
+def without(data: UserData, left_out: tuple[bool, ...]) -> UserData:
+    """Rows with the other columns alone."""
+    return replace(data, X=data.X.T[~np.array(left_out)].T, store=None)
+
+
+def target_alone(data: UserData) -> UserData:
+    """Rows with the target as their only column."""
+    return replace(data, X=data.y[:, None], store=None)
+
+
+def mean_cells(data: UserData, columns: tuple[bool, bool]) -> Iterator[IntArray]:
+    """Cell of each user's mean in each column."""
+    return (CENTRES.cells(data.groups.block_means_of(column)) for column in _columns(data, columns))
+
+
+def distance_grids(n_columns: int, target: bool) -> list[Grid]:
+    """Of the columns: a target's tail is that in its scale, to a power, and needs a finer one."""
+    return [OCTAVES] * (n_columns - target) + [EIGHTHS] * target
+
+
+def distance_counts(data: UserData, columns: tuple[bool, bool], centres: FloatArray) -> IntArray:
+    """Number of users in each cell of the root mean square distance to the centre, one column after the other."""
+    counts = [
+        np.bincount(grid.cells(user_magnitudes(column, data.groups, centre)), minlength=grid.last + 1)
+        for column, centre, grid in zip(
+            _columns(data, columns), centres.tolist(), distance_grids(len(centres), columns[1]), strict=True
+        )
+    ]
+    return np.concatenate(counts).astype(np.int64)
+
+
+def mapped_rows(data: UserData, frame: Frame, target: bool) -> UserData:
+    """Rows, clipped, in the coordinates of a frame."""
+    store = data.writable(data.X.shape[1], room=1)
+    mapped = store[: data.X.shape[1]]
+    low, high = (np.broadcast_to(ends, len(mapped)).tolist() for ends in frame.feature_range)
+    clipped = np.isfinite(frame.reaches).any()
+    for j, (column, centre, scale) in enumerate(zip(data.X.T, frame.centres, frame.scales, strict=True)):
+        for rows in row_blocks(len(data)):
+            out = mapped[j, rows]
+            np.subtract(np.clip(column[rows], low[j], high[j]) if clipped else column[rows], centre, out=out)
+            out /= scale
+    y = (data.y - frame.target_centre) / frame.target_scale if target else data.y
+    return replace(data, X=mapped.T, y=y, store=store)
+
+
+def rescaled(data: UserData, scales: FloatArray) -> UserData:
+    """Rows with columns divided once more."""
+    store = data.writable(data.X.shape[1], room=1)
+    mapped = store[: data.X.shape[1]]
+    for column, scale, out in zip(data.X.T, scales.tolist(), mapped, strict=True):
+        np.divide(column, scale, out=out)
+    return replace(data, X=mapped.T, store=store)
+
+
+def drawn_in(data: UserData, bound: float) -> UserData:
+    """Rows in the coordinates of a frame drawn to that length."""
+    store = data.writable(data.X.shape[1])
+    return replace(data, X=bounded_columns(data.X.T, bound, out=store[: data.X.shape[1]]).T, store=store)
+
+
+def bounded_data(data: UserData, frame: Frame) -> UserData:
+    """Rows drawn in, in the units in which they came."""
+    store = data.writable(data.X.shape[1])
+    return replace(data, X=frame.bounded(data.X, out=store[: data.X.shape[1]]), store=store)
+
+
+def norm_counts(data: UserData, constant: bool) -> IntArray:
+    """Number of users whose rows have about each length."""
+    return scale_counts(_row_norms(data.X.T, data.groups, constant))
+
+
+def _row_norms(columns: FloatArray, groups: UserGroups, constant: bool) -> FloatArray:
+    """Root mean square of the norms of each user's rows, about; not finite ones are infinite."""
+    means = np.empty(groups.n_users)
+    for users, rows in groups.blocks():
+        squares = np.full(rows.stop - rows.start, float(constant))
+        for column in columns[:, rows]:
+            squares += column * column
+        means[users] = groups.block_means(squares, users)
+    return np.sqrt(means, out=means)
+
+
+#: Features with centres and scales of at most these sizes, and a scale that is not small, are left as they are.
+MOST_CENTRE, MOST_SCALE = 1.5, 3.0
+#: Where the tail of the target is heavier, within more, up to where noise moves a prediction by so many scales.
+NOISE_REACH = 0.3
+#: Two reaches of a target may be off by so much, as cells are no finer and users are few.
+REACH_ERROR = 1.1
+#: Features of a classifier are clipped to so many scales about their centres: one that is heavy-tailed or whose scale
+#: went wrong does not take the say of the others. Those of a regression are clipped as its predictions are.
+COLUMN_REACH = 4.0
+#: Rows of a regression are drawn in so many typical norms short of where predictions end in scales, as far as the tail
+#: of the target was found to be light: where no target goes far a row that does says little, with much noise. Less
+#: below this noise level, where it says more than it costs.
+ROW_SHORT, FAR_LEVEL = 3.0, 1e-3
+
+
+@dataclass(frozen=True)
+class Standardisation:
+    """What finding a `Frame` costs.
+
+    Attributes
+    ----------
+    terms : Terms
+    n_features : int
+        Those to be centred and scaled.
+    centred : bool
+        Whether an intercept can take up what centring removes.
+    target : bool
+        Whether the target is a number to be centred and scaled as well.
+    median_epsilon, reach_epsilon : float
+        Prices of a feature's selections.
+    target_epsilons : tuple of 2 floats
+        Those of the target's, which decide the worst case.
+    norm_epsilon, tail_epsilon : float or None
+        Prices of the typical norm and the tail of the target; None where they are not selected.
+    search, target_search : ColumnSearch or None
+        What finds centres and scales of features, and those of the target, where selections are too dear.
+    many_outputs : bool
+        Whether an offset lengthens the rows of several outputs, so that a coarse centre is better than none.
+    by_column : bool
+        Whether every feature has a centre and a scale of its own. Otherwise all are divided by one number, such that
+        rows have a norm of about √n_features, and longer rows are drawn in; their means are left to `row_means`.
+    prepared : tuple of bool
+        Which of all columns have been scaled by earlier releases and are left as they are; empty if none.
+    """
+
+    terms: Terms
+    n_features: int
+    centred: bool
+    target: bool
+    median_epsilon: float
+    reach_epsilon: float
+    norm_epsilon: float | None
+    by_column: bool = True
+    target_epsilons: tuple[float, float] = (0.0, 0.0)
+    tail_epsilon: float | None = None
+    search: ColumnSearch | None = None
+    target_search: ColumnSearch | None = None
+    many_outputs: bool = False
+    prepared: tuple[bool, ...] = ()
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing is drawn: rows are meant to have a norm of about √n_features."""
+        return not (self.by_column or self.target or self.norm_epsilon)
+
+    @property
+    def width(self) -> int:
+        """Number of all columns."""
+        return self.n_features + sum(self.prepared)
+
+    def _among_all(self, values: FloatArray, fill: float) -> FloatArray:
+        """Values of the columns that are not prepared, and this one for the others."""
+        result = np.full(self.width, fill)
+        result[~np.array(self.prepared, dtype=bool) if self.prepared else slice(None)] = values
+        return result
+
+    def _sought(self, rows: Partitions) -> Partitions:
+        """Rows without the columns that are prepared."""
+        return rows.map(partial(without, left_out=self.prepared)) if self.prepared else rows
+
+    @property
+    def _columns(self) -> tuple[bool, bool]:
+        """Whether centres and scales of features and target are selected one by one."""
+        return self.by_column and self.search is None, self.target and self.target_search is None
+
+    @property
+    def n_columns(self) -> int:
+        """Number of those."""
+        features, target = self._columns
+        return features * self.n_features + target
+
+    @property
+    def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
+        """All that `run` draws."""
+        features, target = self._columns
+        n_features = features * self.n_features
+        prices = [
+            (self.median_epsilon, n_features * self.centred),
+            (self.reach_epsilon, n_features),
+            (self.target_epsilons[0], target * self.centred),
+            (self.target_epsilons[1], int(target)),
+            (self.norm_epsilon, 1),
+            (self.tail_epsilon, 1),
+        ]
+        events: list[tuple[PrivacyEvent, int]] = [
+            (BoundedRangeEvent(price), count) for price, count in prices if price and count
+        ]
+        for search in (self.search, self.target_search):
+            if search is not None:
+                events.extend(search.events)
+        if self.by_column:
+            events.append((GaussianEvent(self.rare_multiplier, self.n_features), 1))
+        return tuple(events)
+
+    @property
+    def rare_multiplier(self) -> float:
+        """Noise multiplier of the mean squares of columns without a scale."""
+        return gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta) / math.sqrt(RARE_SHARE)
+
+    def _prices(self, feature: float, target: float) -> list[float]:
+        """Prices of the columns' selections."""
+        return [feature] * (self.n_columns - self._columns[1]) + [target] * self._columns[1]
+
+    def _rarest(self, n_users: float) -> float:
+        """Share of the users who may differ from the centre of a feature without a scale."""
+        return MOST_BEYOND if self.search is not None else share_beyond(self.reach_epsilon, n_users)
+
+    def _level(self, n_users: float) -> float:
+        """Noise level ν of a fit with all the budget."""
+        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
+        return self.terms.sum_sensitivity * multiplier * math.sqrt(self.width) / n_users
+
+    def decides(self, n_users: float) -> bool:
+        """Whether so many users decide all selections."""
+        least = median_price(self.terms, n_users), reach_price(MOST_BEYOND, n_users)
+        part = LEAST_PRICE if self.terms.n_users is None else 1.0
+        columns = all(
+            price * (1.0 + 1e-12) >= whole * needed
+            for prices, whole, wanted in (
+                ((self.median_epsilon, self.reach_epsilon), part, self._columns[0]),
+                (self.target_epsilons, 1.0, self._columns[1]),
+            )
+            for price, needed in zip(prices, least, strict=True)
+            if wanted
+        )
+        return columns and (self.norm_epsilon is None or self.terms.decides(self.norm_epsilon, n_users))
+
+    def run(self, data: Partitions | UserData, n_users: float, release: Any) -> tuple[Partitions, Frame]:
+        """Draw the map and apply it; nothing is changed where ``n_users`` are too few.
+
+        Parameters
+        ----------
+        data : Partitions or UserData
+        n_users : float
+            So many users there are at least: public, or a lower bound that was released.
+        release : Release
+
+        Returns
+        -------
+        rows : Partitions
+            Of `UserData`, sorted by user, as contiguous columns.
+        frame : Frame
+        """
+        given = as_partitions(data)
+        rows = given.map(UserData.in_order)
+        # The smallest tail that this price can tell from nobody; a lower bound on the users may be 0 or less.
+        n_users = max(n_users, 1.0)
+        sought = self._sought(rows)
+        centres = self._centres(sought, release)
+        scales, tail = self._scales(sought, centres, n_users, release)
+        if self.search is not None:
+            found = self.search.run(sought, release)
+            centres, scales = (np.append(a, b) for a, b in zip(found, (centres, scales), strict=True))
+        if self.target_search is not None:
+            found = self.target_search.run(rows.map(target_alone), release)
+            centres, scales = (np.append(a, b) for a, b in zip((centres, scales), found, strict=True))
+        d = self.n_features
+        useful = self.decides(n_users)
+        frame, farthest = identity(self.width), 1.0
+        if useful and self.target:
+            # Where most targets are one value, all that can be said of their scale is what the tail says.
+            scale = float(scales[-1]) or tail
+            frame = frame._replace(
+                target_centre=float(centres[-1]), target_scale=scale or 1.0, target_found=scale > 0.0
+            )
+            if scale:
+                frame = frame._replace(target_reach=self._target_reach(tail / scale, n_users))
+        if useful and self.by_column and _prepared(centres[:d], scales[:d]):
+            # Those of a search are off by about half a deviation, as much as features that somebody prepared.
+            if self.search is None or self.many_outputs:
+                frame = frame._replace(centres=self._among_all(centres[:d], 0.0))
+        elif useful and self.by_column:
+            # A feature without a scale differs from its centre for a share β of the users at most: clipped to
+            # β^(−1/2) about it, its mean square is at most 1. Without noise nothing is clipped.
+            farthest = self._rarest(n_users) ** -0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
+            reach = frame.target_reach if self.target else COLUMN_REACH
+            reach = reach_of_rows(reach, self._level(n_users))
+            own, ends = scales[:d], np.where(scales[:d] > 0.0, reach * scales[:d], farthest)
+            frame = frame._replace(
+                centres=self._among_all(centres[:d], 0.0),
+                scales=self._among_all(np.where(own > 0.0, own, 1.0), 1.0),
+                reaches=self._among_all(ends, np.inf),
+            )
+        # What is mapped may take the place of what it is made from: where nothing is mapped, all stays as it came.
+        mapped = rows
+        if useful and self.by_column:
+            mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target))
+        if self.by_column:
+            # Where features are left as they are, too: what is drawn must not depend on what was released.
+            clipped = np.isfinite(frame.reaches).any() and useful
+            rare = (scales[:d] == 0.0) & clipped
+            own = rare_scales(
+                self._sought(mapped),
+                rare,
+                self._rarest(n_users),
+                farthest**2,
+                multiplier=self.rare_multiplier,
+                n_users=n_users,
+                terms=self.terms,
+                release=release,
+            )
+            if rare.any():
+                own = self._among_all(own, 1.0)
+                frame = frame._replace(scales=frame.scales * own)
+                mapped = mapped.map(partial(rescaled, scales=own))
+        row_norm = math.sqrt(self.width)
+        if self.norm_epsilon is not None:
+            row_norm = select_median_scale(
+                mapped.sum(partial(norm_counts, constant=self.centred and self.by_column)),
+                epsilon=self.norm_epsilon,
+                release=release,
+                monotone=self.terms.monotone,
+            )
+        if not useful:
+            frame = frame._replace(row_bound=public_bound(self.width))
+            return given.map(partial(bounded_data, frame=frame)), frame
+        if not self.by_column:
+            frame = frame._replace(scales=np.full(self.width, row_norm / math.sqrt(self.width)))
+            mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target))
+            row_norm = math.sqrt(self.width + self.centred)
+        reach = self._row_reach(frame.target_reach, n_users) if self.by_column and self.target else REACH
+        bound = row_norm * reach_of_rows(reach, self._level(n_users))
+        return mapped.map(partial(drawn_in, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
+
+    def _centres(self, rows: Partitions, release: Any) -> FloatArray:
+        """Private median of each column."""
+        if not self.centred or not self.n_columns:
+            return np.zeros(self.n_columns)
+        cells = [
+            private_median(
+                WeightedCells(occupied, counts * UNIT_WEIGHT),
+                grid=CENTRES,
+                total=UNIT_WEIGHT,
+                epsilon=price,
+                adjacency=self.terms.adjacency,
+                release=release,
+                low=-CENTRES.last,
+                high=CENTRES.last,
+            )
+            for price, (occupied, counts) in zip(
+                self._prices(self.median_epsilon, self.target_epsilons[0]),
+                rows.count(partial(mean_cells, columns=self._columns)),
+                strict=True,
+            )
+        ]
+        return np.array([CENTRES.value(cell) for cell in cells])
+
+    def _scales(
+        self, rows: Partitions, centres: FloatArray, n_users: float, release: Any
+    ) -> tuple[FloatArray, float]:
+        """Scale of each column, 0 if hardly a user differs from the centre; and that of the target's tail, or 0."""
+        scales = np.zeros(self.n_columns)
+        if not self.n_columns:
+            return scales, 0.0
+        grids = distance_grids(self.n_columns, self._columns[1])
+        counts = np.split(
+            rows.sum(partial(distance_counts, columns=self._columns, centres=centres)),
+            np.cumsum([grid.last + 1 for grid in grids])[:-1],
+        )
+        prices = self._prices(self.reach_epsilon, self.target_epsilons[1])
+        known = {grid: [int(grid.cells(np.array([1.0]))[0])] for grid in grids}
+        for j, (cells, centre, price, grid) in enumerate(
+            zip(counts, centres.tolist(), prices, grids, strict=True)
+        ):
+            beyond = share_beyond(price, n_users)
+            reach = reach_of_column(
+                cells, least_reach(centre, grid), beyond * n_users, price, release, known[grid], grid
+            )
+            scales[j] = reach / -float(ndtri(0.5 * beyond))
+            if reach:
+                known[grid].append(int(grid.cells(np.array([reach]))[0]))
+        if self.tail_epsilon is None:
+            return scales, 0.0
+        share, grid = share_beyond(self.tail_epsilon, n_users), grids[-1]
+        tail = reach_of_column(
+            counts[-1],
+            least_reach(float(centres[-1]), grid),
+            share * n_users,
+            self.tail_epsilon,
+            release,
+            grid=grid,
+        )
+        return scales, tail / -float(ndtri(0.5 * share))
+
+    def _row_reach(self, target_reach: float, n_users: float) -> float:
+        """Where rows of a regression end, in typical norms."""
+        if self.tail_epsilon is None:
+            return target_reach
+        light = max(0.0, 1.0 - (target_reach - TARGET_REACH) / ROW_SHORT)
+        return target_reach - ROW_SHORT * light * min(1.0, self._level(n_users) / FAR_LEVEL)
+
+    def _target_reach(self, excess: float, n_users: float) -> float:
+        """Where predictions end, in scales: farther where the tail is heavier than that of normal targets.
+
+        By how much the scale of the tail exceeds that of most targets, beyond its error, is a power of how rare it is,
+        and that power goes on to the last user.
+        """
+        if self.tail_epsilon is None or excess <= REACH_ERROR:
+            return TARGET_REACH
+        share = share_beyond(self.tail_epsilon, n_users)
+        power = math.log(excess / REACH_ERROR) / math.log(MOST_BEYOND / share)
+        most = NOISE_REACH / self._level(n_users)
+        # In logarithms: the power itself may be beyond what a float holds.
+        heavy = math.log(TARGET_REACH * excess) + power * math.log(max(share * n_users, 1.0))
+        return max(TARGET_REACH, math.exp(heavy) if heavy < math.log(most) else most)
+
+
+def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
+    """Whether features seem to have about mean 0 and deviation 1 as they are: then somebody chose their scales.
+
+    Centres that are known well are removed all the same: what features share with the intercept is noise in both.
+    """
+    return bool(np.abs(centres).max() <= MOST_CENTRE and 1.0 / MOST_SCALE <= scales.max() <= MOST_SCALE)

@@ -1,0 +1,162 @@
+"""Whitening by privately released second moments: a descent in whitened coordinates needs few steps.
+
+Every user contributes the mean of zzᵀ over the user's rows, z = (x, 1), clipped to the square of the typical norm of a
+row. Its eigenvalues are floored at what noise makes of 0, so that directions of which the release says nothing keep
+the scale that they had.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skprivate.partitions import Partitions
+from skprivate.user_level._plan import Terms
+from skprivate.user_level._problems import UserData, UserGroups, UserProblem, row_blocks
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Numbers of a block of users.
+_BLOCK = 1 << 20
+
+
+class SecondMoments(UserProblem):
+    """The upper triangle of each user's mean zzᵀ, off the diagonal times √2: its norm is that of the matrix.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_columns, n_rows)
+        All rows, sorted by user.
+    groups : UserGroups
+        In order.
+    constant : bool, default=False
+        Whether z has a last entry 1 beside the columns.
+    """
+
+    def __init__(self, columns: FloatArray, groups: UserGroups, constant: bool = False) -> None:
+        self.columns = columns
+        self.groups = groups
+        self.constant = constant
+        self.n_coef = n_moments(len(columns) + constant)
+
+    def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        n_columns = len(self.columns)
+        d = n_columns + self.constant
+        for users, rows in self.groups.blocks(max(1, _BLOCK // self.n_coef)):
+            z = np.ones((d, rows.stop - rows.start))
+            z[:n_columns] = self.columns[:, rows]
+            products = np.empty(z.shape)
+            vectors = np.empty((self.n_coef, users.stop - users.start))
+            k = 0
+            for i in range(d):
+                scaled = z[i] * math.sqrt(2.0)
+                np.multiply(z[i], z[i], out=products[i])
+                np.multiply(z[i + 1 :], scaled, out=products[i + 1 :])
+                vectors[k : k + d - i] = self.groups.block_means(products[i:], users)
+                k += d - i
+            yield users, vectors
+
+
+def n_moments(d: int) -> int:
+    """Distinct entries of zzᵀ."""
+    return d * (d + 1) // 2
+
+
+def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> float:
+    """Spectral norm of the noise on the second moments, in units of their average eigenvalue.
+
+    Entries have noise Δ z C/n with C = ‖z‖² ≈ d·λ for the average eigenvalue λ; a symmetric matrix of such entries has
+    norm √(2d) times that.
+    """
+    return terms.sum_sensitivity * multiplier * d * math.sqrt(2.0 * d) / n_users
+
+
+def whitening(
+    rows: Partitions,
+    d: int,
+    *,
+    row_norm: float,
+    constant: bool,
+    multiplier: float,
+    n_users: float,
+    terms: Terms,
+    floor: float,
+    release: Any,
+) -> tuple[FloatArray, float]:
+    """Draw the second moments.
+
+    Parameters
+    ----------
+    rows : Partitions
+        Of `UserData` in order.
+    d : int
+        Entries of z.
+    row_norm : float
+        Released or public typical norm of z.
+    constant : bool
+        Whether z has a last entry 1.
+    multiplier : float
+        Noise multiplier.
+    n_users : float
+        Public or released.
+    terms : Terms
+    floor : float >= 0
+        Least eigenvalue that is whitened, in units of their mean.
+    release : Release
+
+    Returns
+    -------
+    matrix : ndarray of shape (d, d)
+        W: coordinates Wᵀz have about unit second moments.
+    row_norm : float
+        Their typical norm.
+    """
+    clip = row_norm**2 * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, d, n_users)))
+    total = rows.sum(partial(_second_moments, constant=constant, clip=clip))
+    noisy = terms.release_sum(total, multiplier, release)
+    upper = np.triu_indices(d)
+    second = np.zeros((d, d))
+    second[upper] = noisy * (clip / n_users) / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    second = second + np.triu(second, 1).T
+    noise = terms.sum_sensitivity * multiplier * clip / n_users * math.sqrt(2.0 * d)
+    values, vectors = np.linalg.eigh(second)
+    values = np.maximum(values, 0.0)
+    least = max(noise, max(floor, 1e-9) * float(values.mean()), 1e-300)
+    matrix = vectors * (1.0 / np.sqrt(values + least))
+    return matrix, math.sqrt(max(float((values / (values + least)).sum()), 1.0))
+
+
+def _second_moments(data: UserData, constant: bool, clip: float) -> npt.NDArray[Any]:
+    return SecondMoments(data.groups.columns(data.X), data.groups, constant).contribution_sum(
+        np.zeros(0), clip
+    )
+
+
+def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
+    """Rows in the coordinates Wᵀz, each from that row alone, column by column.
+
+    Parameters
+    ----------
+    data : UserData
+        In order, as contiguous columns.
+    matrix : ndarray of shape (d, d)
+    constant : bool
+    """
+    columns = data.groups.columns(data.X)
+    store = data.writable(matrix.shape[1])
+    for rows in row_blocks(len(data)):
+        block = columns[:, rows]
+        whitened = np.empty((matrix.shape[1], block.shape[1]))
+        product = np.empty(block.shape[1])
+        for out, weights in zip(whitened, matrix.T.tolist(), strict=True):
+            out[:] = weights[-1] if constant else 0.0
+            for column, weight in zip(block, weights, strict=False):
+                out += np.multiply(column, weight, out=product)
+        store[: len(whitened), rows] = whitened
+    return replace(data, X=store[: matrix.shape[1]].T, store=store)

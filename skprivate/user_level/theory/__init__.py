@@ -1,0 +1,1 @@
+"""Theory: bounds, covers and algorithms as they are published."""

@@ -1,0 +1,273 @@
+"""Finite covers of a parameter space: linear models of which one is near every other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_array
+
+from skprivate._messages import must_be, positive
+from skprivate.user_level.theory._bounds import _whole
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Where the resolution is not given it falls by this factor while candidates are few enough.
+_FINER = 0.98
+
+
+def parameter_cover(
+    n_features: int,
+    radius: float,
+    *,
+    resolution: float | None = None,
+    max_candidates: int = 200,
+    fit_intercept: bool = True,
+    centre: npt.ArrayLike | None = None,
+    classes: npt.ArrayLike | None = None,
+) -> list[tuple[str, Any]]:
+    r"""Linear models whose parameters cover a ball: candidates for `UserLevelSelector`.
+
+    Risk minimisation by selection: where a linear model with parameters in the ball has a small risk, so has one of
+    these, as their parameters are at most ``resolution`` apart. Nothing here looks at data.
+
+    Parameters
+    ----------
+    n_features : int >= 1
+        Number of features d.
+    radius : float > 0
+        Radius R of the ball, in the Euclidean norm of all parameters.
+    resolution : float in (0, radius] or None, default=None
+        Every point of the ball has a candidate at most this far away. None: the finest for which candidates are not
+        too many.
+    max_candidates : int >= 1, default=200
+        Number of candidates that is not exceeded; p parameters need 3ᵖ. The private choice errs by the order of
+        ln K/(nε) for K of them; rules of `UserLevelSelector` that compare all pairs take a time that grows as K².
+    fit_intercept : bool, default=True
+        Whether an intercept is the last parameter, beside the d coefficients.
+    centre : array-like of shape (n_parameters,) or None, default=None
+        Centre of the ball, for a finer cover about what was chosen before: public or released. None: the origin.
+    classes : array-like of shape (2,) or None, default=None
+        Labels of linear classifiers, the first for scores up to 0. None: regressions.
+
+    Returns
+    -------
+    estimators : list of (str, estimator)
+        Each with ``coef_`` and ``intercept_``, and in need of no fit. They treat every row by itself, to the last bit,
+        so that ``predict_by="batch"`` assumes no more than is so.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is out of range, or ``resolution`` asks for more than ``max_candidates``.
+
+    See Also
+    --------
+    UserLevelSelector : Chooses among them by private data.
+
+    Notes
+    -----
+    A grid of step :math:`2r/\sqrt p` for p parameters: the half diagonal of its cells is the resolution r. Points
+    whose cells meet the ball are projected to it, which takes them no farther from any point of the ball. Their
+    number is about :math:`\omega_p (R\sqrt p/2r)^p`, so covers are for a handful of parameters. Section 6 of the
+    reference chooses among them with ``rule="means"``.
+
+    References
+    ----------
+    Levy, Sun, Amin, Kale, Kulesza, Mohri, Suresh: Learning with user-level privacy. NeurIPS 2021, section 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate import UserLevelSelector
+    >>> from skprivate.user_level import parameter_cover
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 2))
+    >>> y = X @ [0.5, -0.3] + 0.1 * rng.normal(size=20_000)
+    >>> cover = parameter_cover(2, 1.0, fit_intercept=False)
+    >>> len(cover)
+    193
+    >>> selector = UserLevelSelector(cover, epsilon=1.0, predict_by="batch")
+    >>> chosen = selector.fit(X, y, user_ids=np.arange(20_000) // 10).best_estimator_
+    >>> bool(np.linalg.norm(chosen.coef_ - [0.5, -0.3]) < 0.25)
+    True
+    """
+    _whole("n_features", n_features)
+    _whole("max_candidates", max_candidates)
+    radius = positive("radius", radius)
+    size = int(n_features) + bool(fit_intercept)
+    middle = np.zeros(size) if centre is None else np.asarray(centre, dtype=np.float64)
+    if middle.shape != (size,) or not np.isfinite(middle).all():
+        allowed = f"{size} finite numbers, one a parameter" + (
+            ", the intercept last" if fit_intercept else ""
+        )
+        raise ValueError(must_be("centre", allowed, f"shape {middle.shape}"))
+    labels = None if classes is None else np.asarray(classes)
+    if labels is not None and (labels.shape != (2,) or labels[0] == labels[1]):
+        raise ValueError(must_be("classes", "two different labels", classes))
+    points = _points(size, radius, resolution, int(max_candidates)) + middle
+    return [(str(k), _model(point, bool(fit_intercept), labels)) for k, point in enumerate(points)]
+
+
+def _points(size: int, radius: float, resolution: float | None, most: int) -> FloatArray:
+    if resolution is not None:
+        resolution = positive("resolution", resolution)
+        if resolution > radius:
+            raise ValueError(must_be("resolution", f"at most radius = {radius:g}", resolution))
+        found = ball_cover(size, radius, resolution, most)
+        if found is None:
+            allowed = (
+                f"so large that {most} candidates cover {size} parameters in a ball of radius {radius:g}"
+            )
+            raise ValueError(
+                must_be(
+                    "resolution",
+                    allowed,
+                    resolution,
+                    "Or allow more by max_candidates, or take fewer features.",
+                )
+            )
+        return found
+    finest = _finest(size, radius, most)
+    if len(finest) == 1 < most:
+        raise ValueError(must_be("max_candidates", f"at least 3**{size} to cover {size} parameters", most))
+    return finest
+
+
+def _finest(size: int, radius: float, most: int) -> FloatArray:
+    """The finest cover by so many points."""
+    best, resolution = np.zeros((1, size)), radius
+    while (finer := ball_cover(size, radius, resolution * _FINER, most)) is not None:
+        best, resolution = finer, resolution * _FINER
+    return best
+
+
+def ball_cover(size: int, radius: float, resolution: float, most: int) -> FloatArray | None:
+    """Points of a ball of which one is within ``resolution`` of every point of it; None if they are more than ``most``.
+
+    Returns
+    -------
+    ndarray of shape (n_points, size), or None
+    """
+    if resolution >= radius:
+        return np.zeros((1, size))
+    # A trifle finer, so that rounding keeps every point within reach.
+    step = 2.0 * resolution / math.sqrt(size) * (1.0 - 1e-9)
+    points = []
+    for point in _cells(size, radius / step):
+        points.append(point)
+        if len(points) > most:
+            return None
+    found = step * np.array(points, dtype=np.float64)
+    norms = np.linalg.norm(found, axis=1)
+    return np.asarray(found * np.minimum(1.0, radius / np.maximum(norms, radius))[:, None])
+
+
+def _cells(size: int, radius: float) -> Iterator[tuple[int, ...]]:
+    """Centres of the unit cells that meet the ball of this radius about the origin."""
+    if size == 0:
+        yield ()
+        return
+    for first in range(-math.floor(radius + 0.5), math.floor(radius + 0.5) + 1):
+        least = max(0.0, abs(first) - 0.5)  # of the cell's own coordinates
+        for rest in _cells(size - 1, math.sqrt(max(0.0, radius**2 - least**2))):
+            yield (first, *rest)
+
+
+def _model(point: FloatArray, fit_intercept: bool, labels: Any) -> Any:
+    coef = point[:-1] if fit_intercept else point
+    intercept = float(point[-1]) if fit_intercept else 0.0
+    if labels is None:
+        return LinearRule(coef, intercept)
+    return LinearClassRule(coef, intercept, labels)
+
+
+class _Linear(BaseEstimator):  # type: ignore[misc]
+    """A linear model with given parameters."""
+
+    coef: Any
+    intercept: float
+
+    @property
+    def coef_(self) -> FloatArray:
+        """The coefficients."""
+        return np.asarray(self.coef)
+
+    @property
+    def intercept_(self) -> float:
+        """The intercept."""
+        return self.intercept
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Do nothing: there is nothing to learn."""
+        return self
+
+    def _scores(self, X: Any) -> FloatArray:
+        """Each computed from its row alone, column by column."""
+        X = check_array(X, dtype=np.float64)
+        if X.shape[1] != len(self.coef):
+            raise ValueError(f"X must have {len(self.coef)} columns, got {X.shape[1]}.")
+        scores = np.full(len(X), self.intercept)
+        for column, weight in zip(X.T, self.coef, strict=True):
+            scores += np.ascontiguousarray(column) * weight
+        return scores
+
+
+class LinearRule(RegressorMixin, _Linear):  # type: ignore[misc]
+    """A linear regression with given parameters.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_features,)
+    intercept : float
+    """
+
+    def __init__(self, coef: Any, intercept: float = 0.0) -> None:
+        self.coef = coef
+        self.intercept = intercept
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predict the target."""
+        return self._scores(X)
+
+
+class LinearClassRule(ClassifierMixin, _Linear):  # type: ignore[misc]
+    """A linear classifier with given parameters.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_features,)
+    intercept : float
+    classes : ndarray of shape (2,)
+    """
+
+    def __init__(self, coef: Any, intercept: float = 0.0, classes: Any = (0, 1)) -> None:
+        self.coef = coef
+        self.intercept = intercept
+        self.classes = classes
+
+    @property
+    def classes_(self) -> Any:
+        """The two labels."""
+        return np.asarray(self.classes)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Scores of the rows."""
+        return self._scores(X)
+
+    def predict(self, X: Any) -> Any:
+        """Predict labels: the second where the score is positive."""
+        return self.classes_[(self._scores(X) > 0).astype(np.intp)]
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities under the logistic model."""
+        second = expit(self._scores(X))
+        return np.column_stack([1.0 - second, second])

@@ -1,0 +1,337 @@
+"""Data for the privacy checks, and everything that an object holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from io import StringIO
+from numbers import Number
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import get_tags
+
+from skprivate.privacy import PrivacyUnit, SimulatedNoiseWarning, public_generator
+
+_SKIPPED = (type, types.ModuleType, types.BuiltinFunctionType)
+#: Fitted attributes that state the shape of the input, which every estimator publishes.
+_SHAPE = ("n_features_in_", "feature_names_in_")
+
+
+def fitted_state(estimator: Any) -> dict[str, Any]:
+    """Attributes of a fitted estimator that are not its parameters, nor the public shape of its input."""
+    parameters = estimator.get_params(deep=False)
+    return {
+        name: value
+        for name, value in vars(estimator).items()
+        if name not in parameters and name not in _SHAPE
+    }
+
+
+def fitted_leaves(estimator: Any) -> dict[str, Any]:
+    """Values that a fitted estimator holds at any depth, besides its parameters and the shape of its "
+    "input."""
+    found = {}
+    for name, value in fitted_state(estimator).items():
+        found.update({name + path: leaf for path, leaf in leaves(value).items()})
+    return found
+
+
+def leaves(root: Any) -> dict[str, Any]:
+    """Values that ``root`` holds at any depth.
+
+    Goes through mappings, sequences, sets, arrays, data frames, objects with attributes or slots, objects
+    that only pickle knows how to take apart, and what functions have closed over.
+
+    Parameters
+    ----------
+    root : object
+        Where to start.
+
+    Returns
+    -------
+    leaves : dict of str to (ndarray, number, str, bytes or None)
+        One value for each path, in a fixed order.
+    """
+    return dict(_walk(root, "", set()))
+
+
+def _walk(value: Any, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
+    if value is None or isinstance(value, str | bytes | Number | np.generic):
+        yield path, value
+        return
+    if isinstance(value, _SKIPPED) or id(value) in above:
+        return
+    above = above | {id(value)}
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            yield f"{path}.shape", str(value.shape)
+            for k, item in enumerate(value.flat):
+                yield from _walk(item, f"{path}[{k}]", above)
+        else:
+            yield path, value
+    elif isinstance(value, Mapping):
+        yield f"{path}.len", len(value)
+        for k, (key, item) in enumerate(value.items()):
+            # Keys may hold private values themselves, so their place is the path.
+            yield from _walk(key, f"{path}.key{k}", above)
+            yield from _walk(item, f"{path}[{key!r}]" if isinstance(key, str) else f"{path}[{k}]", above)
+    elif isinstance(value, list | tuple | set | frozenset):
+        items = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
+        yield f"{path}.len", len(items)
+        for k, item in enumerate(items):
+            yield from _walk(item, f"{path}[{k}]", above)
+    elif callable(getattr(value, "to_numpy", None)):  # data frames and series
+        yield from _walk(value.to_numpy(), path, above)
+    elif callable(getattr(value, "detach", None)) and callable(getattr(value, "numpy", None)):  # tensors
+        yield path, value.detach().numpy()
+    else:
+        yield from _walk_object(value, path, above)
+
+
+def _walk_object(value: Any, path: str, above: set[int]) -> Iterator[tuple[str, Any]]:
+    names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    parts = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    parts |= getattr(value, "__dict__", {})
+    if isinstance(value, types.FunctionType | types.MethodType):
+        cells = getattr(value, "__closure__", None) or ()
+        parts |= {f"closure{k}": cell.cell_contents for k, cell in enumerate(cells)}
+        parts |= {"defaults": getattr(value, "__defaults__", None), "self": getattr(value, "__self__", None)}
+    elif not parts:
+        try:
+            parts = {f"state{k}": part for k, part in enumerate(value.__reduce_ex__(4)[1:3])}
+        except Exception:  # nothing that could be written down either
+            parts = {"repr": repr(value)}
+    for name, part in parts.items():
+        yield from _walk(part, f"{path}.{name}" if path else name, above)
+
+
+def numbers(found: Mapping[str, Any]) -> np.ndarray:
+    """All floating-point numbers among ``found`` leaves.
+
+    Parameters
+    ----------
+    found : mapping of str to object
+        From `leaves`.
+
+    Returns
+    -------
+    values : ndarray of float64
+        Flat, unordered.
+    """
+    parts = [np.zeros(0)]
+    for value in found.values():
+        if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
+            parts.append(np.real(value).ravel().astype(np.float64))
+            if value.dtype.kind == "c":
+                parts.append(np.imag(value).ravel().astype(np.float64))
+        elif isinstance(value, float | np.floating):
+            parts.append(np.array([float(value)]))
+    return np.concatenate(parts)
+
+
+def equal_leaves(first: Any, second: Any) -> np.ndarray:
+    """Whether two leaves agree: element by element for arrays of the same shape, else as a whole.
+
+    Returns
+    -------
+    equal : ndarray of bool
+        Of the leaves' shape, or of shape ().
+    """
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        if first.shape != second.shape or first.dtype != second.dtype:
+            return np.array(False)
+        both_nan = (first != first) & (second != second)
+        equal: np.ndarray = (first == second) | both_nan
+        return equal
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray) or type(first) is not type(second):
+        return np.array(False)
+    return np.array(first == second or (first != first and second != second))
+
+
+def close_leaves(first: Any, second: Any) -> bool:
+    """Whether two leaves agree up to the rounding of linear algebra, which depends on the number of threads."""
+    if np.all(equal_leaves(first, second)):
+        return True
+    try:
+        here, there = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    if here.shape != there.shape or here.size == 0:
+        return False
+    scale = float(np.nanmax(np.abs(here), initial=0.0))
+    return bool(np.allclose(here, there, rtol=1e-6, atol=1e-6 * scale, equal_nan=True))
+
+
+#: Per-row arguments of ``fit`` that the common data know how to make.
+ROW_METADATA = ("user_ids", "private")
+
+
+@dataclass(frozen=True)
+class CheckData:
+    """What a check passes to ``fit``.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Features. Private values should be irregular floats, so that they are recognised where they turn up.
+    y : ndarray of shape (n_rows,) or None
+        Target, for estimators that take one.
+    metadata : dict of str to ndarray of shape (n_rows,)
+        Further per-row arguments of ``fit``.
+    """
+
+    X: np.ndarray
+    y: np.ndarray | None = None
+    metadata: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+MakeData = Callable[[Any, Any, int], CheckData]
+
+
+def default_data(estimator: Any, rng: Any, n_rows: int) -> CheckData:
+    """Data that suit most estimators: features in the unit cube, a target by the estimator's type.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whom the data are for.
+    rng : numpy Generator
+        Public randomness.
+    n_rows : int
+        How many rows.
+
+    Returns
+    -------
+    data : CheckData
+        With ``user_ids`` (rows / 3 users) and ``private`` (about half of the rows) where ``fit`` takes them.
+    """
+    X = rng.uniform(0.05, 0.95, size=(n_rows, 3))
+    tags = get_tags(estimator)
+    y = None
+    if tags.estimator_type == "regressor":
+        y = X @ np.array([1.0, -0.5, 0.25]) + rng.normal(scale=0.1, size=n_rows)
+    elif tags.estimator_type == "classifier" or tags.target_tags.required:
+        y = rng.permutation(np.arange(n_rows) % 2)
+    accepted = inspect.signature(estimator.fit).parameters
+    metadata = {}
+    if "user_ids" in accepted:
+        metadata["user_ids"] = rng.permutation(np.arange(n_rows) % max(1, n_rows // 3))
+    if "private" in accepted:
+        metadata["private"] = rng.permutation(np.arange(n_rows) % 2).astype(bool)
+    return CheckData(X, y, metadata)
+
+
+def other_data(
+    estimator: Any, data: CheckData, unit: PrivacyUnit, make_data: MakeData, seed: int
+) -> CheckData:
+    """Data of the same shape as ``data`` that differ in everything that ``unit`` makes private.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whom the data are for.
+    data : CheckData
+        The data to differ from.
+    unit : PrivacyUnit
+        LABEL: only ``y`` differs. PRIVATE_ROW: only ``X`` where ``private``. Else all of it.
+    make_data : callable
+        As in `default_data`.
+    seed : int
+        Of the public randomness.
+
+    Returns
+    -------
+    other : CheckData
+        The other data.
+    """
+    fresh = make_data(estimator, public_generator(seed), len(data.X))
+    if unit is PrivacyUnit.LABEL:
+        return dataclasses.replace(data, y=fresh.y)
+    if unit is PrivacyUnit.PRIVATE_ROW:
+        private = private_rows(data, unit)
+        return dataclasses.replace(data, X=np.where(private[:, None], fresh.X, data.X))
+    return fresh
+
+
+def private_rows(data: CheckData, unit: PrivacyUnit) -> np.ndarray:
+    """Mask of the rows that ``unit`` protects."""
+    everywhere = np.ones(len(data.X), dtype=bool)
+    return (
+        np.asarray(data.metadata.get("private", everywhere))
+        if unit is PrivacyUnit.PRIVATE_ROW
+        else everywhere
+    )
+
+
+def private_numbers(data: CheckData, unit: PrivacyUnit) -> np.ndarray:
+    """The irregular private floats of ``data``: what must not turn up anywhere, as a flat array."""
+    parts = [np.zeros(0)]
+    rows = private_rows(data, unit)
+    if unit is not PrivacyUnit.LABEL:
+        parts.append(data.X[rows].ravel())
+    if data.y is not None and data.y.dtype.kind == "f" and unit is not PrivacyUnit.PRIVATE_ROW:
+        parts.append(data.y[rows])
+    values = np.concatenate(parts)
+    return values[values != np.rint(values)]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted clone and all that it said.
+
+    Attributes
+    ----------
+    estimator : estimator
+        The fitted clone.
+    warnings : tuple of Warning
+        What was warned of.
+    printed : str
+        What was printed.
+    """
+
+    estimator: Any
+    warnings: tuple[Warning, ...]
+    printed: str
+
+    @property
+    def guarantee(self) -> Any:
+        return self.estimator.privacy_guarantee_
+
+    @property
+    def said(self) -> str:
+        """Warnings, except the one of simulated noise, and prints."""
+        texts = [str(item) for item in self.warnings if not isinstance(item, SimulatedNoiseWarning)]
+        return "\n".join([*texts, self.printed])
+
+    def leaves(self) -> dict[str, Any]:
+        """All that the fitted estimator holds and said."""
+        return {**fitted_leaves(self.estimator), "<warnings and prints>": self.said}
+
+
+def fit_clone(estimator: Any, data: CheckData, **parameters: Any) -> Fitted:
+    """Fit a clone with ``parameters`` on ``data``, listening to it."""
+    estimator = clone(estimator).set_params(**parameters)
+    arguments = (data.X,) if data.y is None else (data.X, data.y)
+    with warnings.catch_warnings(record=True) as caught, redirect_stdout(StringIO()) as printed:
+        warnings.simplefilter("always")
+        result = estimator.fit(*arguments, **data.metadata)
+    assert result is estimator, f"{type(estimator).__name__}.fit must return self."
+    messages = tuple(item.message for item in caught if isinstance(item.message, Warning))
+    return Fitted(estimator, messages, printed.getvalue())
+
+
+def releases_in_transform(estimator: Any) -> bool:
+    """Whether the estimator is a row-wise randomiser (the local model), which spends in ``transform``."""
+    return getattr(estimator, "releases_in", "fit") == "transform"
+
+
+def releases_something(estimator: Any) -> bool:
+    """Whether fitting the estimator spends a privacy budget of its own."""
+    return "epsilon" in estimator.get_params(deep=False) and not releases_in_transform(estimator)
