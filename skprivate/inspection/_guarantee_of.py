@@ -1,4 +1,4 @@
-"""What a whole model promises: the composition of everything that its fit released."""
+"""Guarantee of a whole model: the composition of everything that its fit released."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class NoGuaranteeError(ValueError):
 
 
 def walk(model: Any, place: Place) -> Iterator[Step]:
-    """Every step of a model; composites by their rules, everything else by what it is."""
+    """Walk every step of a model: composites by their rules, everything else by its class."""
     rule = _rule(model)
     if place.fitted:
         whole = rule or isinstance(model, BestModelMixin)
@@ -79,18 +79,18 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
 
 
 def _rule(model: Any) -> Callable[[Any, Place, Walk], Iterator[Step]] | None:
-    """Exact classes, as what a subclass does is not known; one of a selector hands over its candidates all the same."""
+    """Find the rule of an exact class; a subclass of a selector hands over its candidates all the same."""
     return _RULES.get(UserLevelSelector if isinstance(model, UserLevelSelector) else type(model))
 
 
 def guarantee_of(model: Any) -> PrivacyGuarantee:
-    """State what publishing a whole fitted model promises, or raise an error that names what stands in the way.
+    """Compose the guarantee of publishing a whole fitted model, or raise an error that names what prevents one.
 
     Composes the guarantees of everything that was fitted within the model on the same private rows (sequential
-    composition, also where members see different columns), after checking that nothing else in it learnt from private
-    rows, and that each member's guarantee carries over to the rows that its composite was given. It is about what
-    `~skprivate.inspection.to_release` makes of the model: estimators among the parameters of a composite, which fits
-    clones of them, may have been fitted before, and are published unfitted.
+    composition, also where members see different columns). Checks first that nothing else in it learnt from private
+    rows, and that each member's guarantee carries over to the rows that its composite was given. The guarantee is about
+    the published model, which `~skprivate.inspection.to_release` makes: estimators among the parameters of a
+    composite, which fits clones of them, may have been fitted before, and are published unfitted.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     Returns
     -------
     PrivacyGuarantee
-        Its ``assumptions`` include what the composite adds. A step that spends in ``transform`` is counted once, for
+        Its ``assumptions`` include what the composite adds. A step that releases in ``transform`` is counted once, for
         the rows of the fit.
 
     Raises
@@ -141,7 +141,7 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
 
 
 class Counted(NamedTuple):
-    """What a walk through a fitted model added up, and which estimators it accounts for."""
+    """Total of a walk through a fitted model, and the estimators that it accounts for."""
 
     total: PrivacyGuarantee
     steps: list[Step]
@@ -151,7 +151,7 @@ class Counted(NamedTuple):
 
 
 def certified(model: Any) -> Counted:
-    """What counts in a fitted model, if nothing speaks against it."""
+    """Count a fitted model, and refuse it if anything in it is not accounted for."""
     found = count(model)
     if found.problems:
         raise _error(model, found.problems)
@@ -194,7 +194,7 @@ def count(model: Any) -> Counted:
     except ValueError as error:
         units = [(s.path, _in_words(g)) for s, g in zip(private, promised, strict=True)]
         raise _error(model, units, f" ({error})") from None
-    if any(step.place.adaptive for step in private):
+    if any(step.place.rows.adaptive for step in private):
         epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
         total = replace(total, epsilon=epsilon, delta=delta, adaptive=True)
     if texts:
@@ -208,8 +208,8 @@ def count(model: Any) -> Counted:
 
 
 def of_rows(step: Step, only_labels: bool) -> tuple[str, ...]:
-    """What is assumed of how a step maps private rows; features are public where labels alone are protected."""
-    return () if only_labels and not step.place.target else step.of_rows
+    """List assumptions on how a step maps private rows; features are public where labels alone are protected."""
+    return () if only_labels and not step.place.rows.target else step.of_rows
 
 
 def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuarantee]) -> float:
@@ -218,7 +218,7 @@ def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuaran
 
 
 def is_of_search(guarantee: PrivacyGuarantee) -> bool:
-    """Whether a guarantee is that of a private search as a whole."""
+    """Tell if a guarantee is that of a private search as a whole."""
     return any(getattr(event, "mechanism", "") == SEARCH for event, _ in guarantee.events)
 
 
@@ -230,7 +230,7 @@ def _error(model: Any, problems: Sequence[tuple[str, str]], note: str = "") -> N
 
 
 def _counted_once(private: list[Step]) -> list[Step]:
-    """A model that was fitted before and stands in two places was released once, and so were the parts of a search."""
+    """Count once a model that was fitted before and occurs twice, and the parts of a search."""
     found: dict[Any, Step] = {}
     for i, step in enumerate(private):
         shared = step.place.paid and not releases_when_transforming(step.model)
@@ -243,24 +243,24 @@ def _counted_once(private: list[Step]) -> list[Step]:
 
 
 def _guarantee_at(step: Step) -> PrivacyGuarantee:
-    """A step's own guarantee, its distances being those of the rows as they arrive."""
+    """Read a step's own guarantee, with the maps before it in the name of its metric."""
     guarantee: PrivacyGuarantee = step.model.privacy_guarantee_
     if guarantee.epsilon > 0:  # nothing was drawn where it is 0
         guarantee = as_stated(guarantee)
-    if guarantee.adjacency is Adjacency.METRIC and (before := step.place.before):
-        maps = [f"{what} #{fingerprint(by, step.place.columns)}" for what, by in before]
+    if guarantee.adjacency is Adjacency.METRIC and (before := step.place.rows.before):
+        maps = [f"{what} #{fingerprint(by, step.place.rows.columns)}" for what, by in before]
         return replace(guarantee, metric=f"{guarantee.metric} after {', '.join(maps)}")
     return guarantee
 
 
 def _incomparable(private: list[Step], promised: list[PrivacyGuarantee]) -> list[tuple[str, str]]:
-    """Guarantees that are equal in words and differ in what they protect."""
+    """List guarantees that are equal in words and differ in what they protect."""
     if len(promised) < 2:
         return []
     several = list(zip(private, promised, strict=True))
     own_rows = "has private rows of its own, which need not be those of the other steps"
     distance = "promises privacy per unit of a distance which need not be that of the other steps"
-    several_columns = len({step.place.columns for step in private}) > 1
+    several_columns = len({step.place.rows.columns for step in private}) > 1
     return [(s.path, own_rows) for s, g in several if g.unit is PrivacyUnit.PRIVATE_ROW] + [
         (s.path, distance)
         for s, g in several

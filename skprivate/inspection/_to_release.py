@@ -1,4 +1,4 @@
-"""What of a whole model may be published."""
+"""A copy of a whole model for publication."""
 
 from __future__ import annotations
 
