@@ -44,8 +44,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
 
     An evaluation draws one of the candidates, fits it on one part of the data and scores it on the other, both
     privately. A secret random number of evaluations is made, and the best of them is the result: its model, its
-    parameters and its noisy score. What this costs hardly grows with the number of evaluations, because nobody learns
-    of the others. The guide (``docs/private_search.md``) says when searching is worth its price.
+    parameters and its noisy score. The privacy cost hardly grows with the number of evaluations, because the others
+    stay secret. The guide (``docs/private_search.md``) says when searching is worth its cost.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     n_iter : float >= 1, default=10
         Mean number of evaluations. Their number itself is a secret.
     n_candidates : int, default=None
-        How many candidates are drawn. None is the whole grid where it has at most three times ``n_iter`` points, and
-        so many points drawn otherwise.
+        Number of candidates. None is the whole grid where it has at most three times ``n_iter`` points, and that
+        number of random points otherwise.
     scoring : {"auto", "accuracy", "neg_brier_score", "neg_log_loss", "neg_mean_absolute_error", \
 "neg_mean_squared_error"} or callable, default="auto"
         Score of a row, the greater the better; a callable takes ``(y_true, y_pred)`` and returns one number a row. A
@@ -288,24 +288,19 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         return [pair[1] for pair in self.estimator] if isinstance(self.estimator, list) else [self.estimator]
 
     def _rows(self, X: Any, y: Any, user_ids: Any, private: Any) -> Rows:
-        """Rows, checked as far as no candidate checks them: those that are held out are not fitted on."""
+        """Check rows as far as no candidate checks them: those that are held out are not fitted on."""
         single = all(map(is_private, self._models()))
         if isinstance(X, list | tuple) and not single:
             X = np.array(X, dtype=object)  # one float among codes would make floats of everybody's
         kinds = [getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", ())]
         y = read_targets(y, numbers=not all(map(is_classifier, self._models())))
-        finite = (
-            True
-            if single and not all(get_tags(m).input_tags.allow_nan for m in self._models())
-            else "allow-nan"
-        )
-        if not single and (
-            any(kind not in "biuf" for kind in kinds) or getattr(getattr(X, "dtype", None), "kind", "") == "O"
-        ):
+        objects = getattr(getattr(X, "dtype", None), "kind", "") == "O"
+        if not single and (objects or any(kind not in "biuf" for kind in kinds)):
             validate_data(self, X, y, skip_check_array=True)
             checked, y = X, column_or_1d(y)
         else:
-            checked, y = validate_data(self, X, y, ensure_all_finite=finite)
+            finite = single and not all(get_tags(m).input_tags.allow_nan for m in self._models())
+            checked, y = validate_data(self, X, y, ensure_all_finite=True if finite else "allow-nan")
         given = {"user_ids": user_ids, "private": private}
         metadata = {name: values for name, values in given.items() if values is not None}
         for name, values in metadata.items():
@@ -318,7 +313,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     def _mechanism(
         self, candidates: list[Candidate], priced: Priced, rows: Rows, parts: Parts
     ) -> tuple[PrivateSearch, FitPrice]:
-        """The search, from public numbers, and what its candidates protect."""
+        """Make the search from public numbers, and the price of a fit, which says what candidates protect."""
         share = 0.0 if self.refit is None else float(self.refit)
         epsilon, delta = (1 - share) * float(self.epsilon), (1 - share) * float(self.delta)
         # Whom the candidates protect does not depend on the budget.
@@ -328,11 +323,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             found = " and ".join(f"one {unit} ({adjacency})" for unit, adjacency in protected)
             raise ValueError(f"estimator must protect the same in all candidates, got {found}.")
         price = prices[0]
-        if (
-            price.adjacency is Adjacency.ADD_REMOVE
-            and price.unit is not PrivacyUnit.LABEL
-            and not parts.by_identifier
-        ):
+        come_and_go = price.adjacency is Adjacency.ADD_REMOVE and price.unit is not PrivacyUnit.LABEL
+        if come_and_go and not parts.by_identifier:
             raise ValueError(
                 "user_ids must be given where units come and go (adjacency='add-remove'), got None: rows without "
                 "identifiers would be dealt by their positions, which shift. Where each row is its own user, pass an "
@@ -357,7 +349,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             if priced.confirmed(plan.each_epsilon, plan.each_delta):
                 break
         scores = score.plan(epsilon, plan.repetitions)
-        # A unit is in the fits of all evaluations or in their scores: the dearer of both is its price.
+        # A unit is in the fits of all evaluations or in their scores: the larger of both costs is its price.
         plan = replace(plan, epsilon=max(plan.epsilon, scores.epsilon))
         budget = share * float(self.epsilon), share * float(self.delta)
         again = None

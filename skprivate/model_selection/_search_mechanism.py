@@ -1,4 +1,4 @@
-"""The mechanism of a private search: evaluate random candidates a random number of times, keep the best."""
+"""Mechanism of a private search: evaluate random candidates a random number of times, keep the best."""
 
 from __future__ import annotations
 
@@ -28,17 +28,7 @@ from skprivate.privacy import (
 
 
 class Searched(NamedTuple):
-    """What a search releases.
-
-    Parameters
-    ----------
-    number : int
-        Of the candidate.
-    model : estimator
-        Fitted, of the best evaluation or on all rows.
-    score : float
-        The noisy score of the best evaluation.
-    """
+    """Released result of a search: the number of the candidate, its model and its noisy score."""
 
     number: int
     model: Any
@@ -49,25 +39,8 @@ class Searched(NamedTuple):
 class PrivateSearch(Mechanism):
     """Random candidates, each fitted on one part and scored on the other, a secret number of times; the best result.
 
-    Parameters
-    ----------
-    plan : SearchPlan
-        What the search costs those who are in the fits: its total is at least that of both.
-    scores : SearchPlan
-        What it costs those who are in the scores.
-    priced : Priced
-        The candidates and what they draw on one part.
-    again : Priced or None
-        What they draw on all rows, where the best candidate is fitted once more.
-    again_budget : (float, float)
-        ε and δ of that fit.
-    score : PrivateScore
-    raises : bool
-        Whether an evaluation that fails ends the search; it loses otherwise.
-    random_state : object
-        None for secure noise.
-    dry_run : bool
-        Whether all noise is simulated, for the sake of a price.
+    ``plan`` is the cost to those who are in the fits, at least that of both; ``scores`` that to those who are in the
+    scores. ``again`` prices the fit of the best candidate on all rows with ``again_budget``, where there is one.
     """
 
     plan: SearchPlan
@@ -82,7 +55,7 @@ class PrivateSearch(Mechanism):
 
     @property
     def theorem(self) -> str:  # type: ignore[override]
-        """Of random stopping, and what is beside it."""
+        """Theorem of random stopping, and of the composition beside it."""
         again = ", and one fit beside it (basic composition)" if self.again is not None else ""
         apart = "each unit is in the fits or in the scores, not in both (parallel composition)"
         return f"{self.plan.theorem}; {apart}{again}"
@@ -101,18 +74,7 @@ class PrivateSearch(Mechanism):
         return [(event, 1)]
 
     def run(self, data: Parts, release: Any) -> Searched:
-        """Search.
-
-        Parameters
-        ----------
-        data : Parts
-            The two parts; candidates are fitted on the rows for which they were priced.
-        release : Release
-
-        Returns
-        -------
-        Searched
-        """
+        """Search; candidates are fitted on the rows for which they were priced."""
         each = self.plan.each_epsilon, self.plan.each_delta
 
         def evaluate(number: int, branch: Any) -> tuple[float, Any]:
@@ -148,7 +110,7 @@ class PrivateSearch(Mechanism):
 
 
 def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tuple[str, ...]:
-    """What has to be true outside the code for the guarantee of a search to hold."""
+    """List what has to be true outside the code for the guarantee of a search to hold."""
     said = [
         "candidates and their distributions were chosen without looking at private rows",
         "what the guarantees of the candidates assume",
