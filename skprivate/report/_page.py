@@ -1,4 +1,4 @@
-"""The facts as one self-contained HTML page. Every text is escaped here, and nothing is loaded from elsewhere."""
+"""Facts as one self-contained HTML page. Every text is escaped here, and nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_NUMBER = "∞"
 
 
 def page(facts: Mapping[str, Any]) -> str:
-    """The page, which carries the facts themselves as JSON."""
+    """Render the facts as a page, which carries them as JSON."""
     sections = [
         ("What is protected?", _protection(facts)),
         ("How strong is the protection?", _strength(facts)),
@@ -169,7 +169,7 @@ def _strength(facts: Mapping[str, Any]) -> str:
 
 
 def _middle(risks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those of the distance that stands in the middle; all of them where there is no distance."""
+    """Select risks at the middle distance; all of them where there is no distance."""
     places = list(dict.fromkeys(risk["distance"] for risk in risks))
     return [risk for risk in risks if risk["distance"] == places[len(places) // 2]]
 
@@ -272,7 +272,7 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
 
 
 def _few(shares: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """As many purposes as there are colours, the largest; the last is all others."""
+    """Select the largest purposes, one a colour; the last is all others."""
     if len(shares) <= 4:
         return list(shares)
     ranked = sorted(shares, key=lambda share: -share["epsilon"])

@@ -1,4 +1,4 @@
-"""A privacy report: one dictionary of facts, and the page made of it."""
+"""Privacy report: one dictionary of facts, and the page made of it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ REPORT_SCHEMA: Mapping[str, Any] = json.loads(
 
 
 class PrivacyReport:
-    """What a reviewer has to know of a release; made by `privacy_report`.
+    """Report on a release for its reviewers; made by `privacy_report`.
 
-    Everything that it shows comes from one dictionary (`to_dict`), described by `REPORT_SCHEMA`. In notebooks it shows
-    itself as the page.
+    All of it comes from one dictionary (`to_dict`), described by `REPORT_SCHEMA`. Notebooks show it as the page.
 
     Parameters
     ----------
@@ -63,11 +62,11 @@ class PrivacyReport:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What the verdict rests on, the worst first."""
+        """Reasons of the verdict, the worst first."""
         return tuple(each["text"] for each in self._facts["findings"])
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts as plain data that JSON can hold.
+        """Return all facts as plain data that JSON can hold.
 
         Returns
         -------
@@ -77,12 +76,11 @@ class PrivacyReport:
         return copy.deepcopy(self._facts)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The facts as JSON.
+        """Return the facts as JSON, and write them to a file if ``path`` is given.
 
         Parameters
         ----------
         path : str or os.PathLike, optional
-            Where it is written as well.
 
         Returns
         -------
@@ -91,12 +89,13 @@ class PrivacyReport:
         return written(json.dumps(self._facts, indent=2, ensure_ascii=False), path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The page: one file that loads nothing, for screens of any width and for paper.
+        """Return the page, and write it to a file if ``path`` is given.
+
+        The page is one file that loads nothing, for screens of any width and for paper.
 
         Parameters
         ----------
         path : str or os.PathLike, optional
-            Where it is written as well.
 
         Returns
         -------
@@ -146,7 +145,7 @@ def make_report(
     local: bool = False,
     details: bool = False,
 ) -> PrivacyReport:
-    """A report from its parts; `skprivate.report.privacy_report` finds them in a model.
+    """Make a report from its parts; `skprivate.report.privacy_report` finds them in a model.
 
     ``parts`` are names and guarantees of private parts, and whether a ledger must have been charged for each;
     ``problems`` where a model is not what its guarantee counts, and why.
@@ -232,7 +231,7 @@ def _findings(
 
 
 def _unknown(books: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> list[dict[str, str]]:
-    """What nobody has said so far."""
+    """List what nobody has answered so far."""
     found = []
     if not books:
         found.append("No ledger was given: nothing is known of other releases from the same data.")
@@ -252,7 +251,7 @@ def _capital(text: str) -> str:
 def _unpaid(
     books: Sequence[Mapping[str, Any]], parts: Sequence[tuple[str, PrivacyGuarantee, bool]]
 ) -> list[dict[str, str]]:
-    """What the totals leave out: parts that no entry of a ledger has paid for, and what several ledgers add up to."""
+    """Warn of what the totals leave out: parts that no entry covers, and the sum of several ledgers."""
     known = {f"{book['identity']}#{entry['id']}" for book in books for entry in book["entries"]}
     which = "the ledger" if len(books) == 1 else "any of the ledgers"
     found = [
@@ -307,7 +306,7 @@ def privacy_report(
     distances: Sequence[float] | None = None,
     details: bool = False,
 ) -> PrivacyReport:
-    """A report that a reviewer can sign: what is protected, how strongly, under which assumptions, and what is not.
+    """Report to reviewers what is protected, how strongly, under which assumptions, and what is not.
 
     Parameters
     ----------
@@ -319,18 +318,18 @@ def privacy_report(
     ledger : PrivacyLedger, optional
         The budget of the data; by default those that the model was given.
     audit : EstimatorAudit, DrawAudit, ReleaseAudit or list of these, optional
-        What `audit_estimator`, `audit_draws`, `audit_function` or `audit_outputs` found, to stand beside the claim.
+        Results of `audit_estimator`, `audit_draws`, `audit_function` or `audit_outputs`, shown beside the claim.
     title : str, optional
         Heading of the page.
     answers : mapping of str to str, optional
-        What only the publisher knows, by the names of the questions: "purpose", "tuning", "utility", "bias", "trust",
+        Answers of the publisher, by the names of the questions: "purpose", "tuning", "utility", "bias", "trust",
         "security", "collection", "contact". Questions without an answer stay open on the page.
     distances : sequence of float, optional
         Where ε is per unit of distance: how far apart the inputs are that an attacker would tell apart. By default
         three at which ε times the distance is about ½, 1 and 2.
     details : bool, default=False
         Whether entries of the ledger show accounts, machines, parameters and data fingerprints, and the ledger its
-        file: for the house, not for publication.
+        file: for internal use, not for publication.
 
     Returns
     -------
@@ -350,7 +349,7 @@ def privacy_report(
 
     Notes
     -----
-    Guarantee: reading costs nothing. The report holds what was paid for and what is public: no data, no statistics
+    Guarantee: reading costs nothing. The report holds privacy costs and what is public: no data, no statistics
     without noise; titles, notes and names as you wrote them. The order of its questions is that of [1]_.
 
     References
