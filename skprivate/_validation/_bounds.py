@@ -19,33 +19,14 @@ SHAPES = "a dict {column: (low, high)}, or a pair (lower, upper) of numbers or o
 def check_bounds(
     bounds: Any, columns: int | Sequence[int], names: Any = None, *, parameter: str = "bounds"
 ) -> Pairs | None:
-    """Ranges of columns.
+    """Read ranges of columns, one pair a column.
 
-    Parameters
-    ----------
-    bounds : None, mapping {column: (low, high)}, or pair (lower, upper)
-        Columns of a mapping are names, or positions in X. lower and upper are numbers, arrays with one number per
-        column, or mappings (a pandas Series) from columns to numbers. A list of pairs is refused: with two columns
-        nobody can tell it from (lower, upper).
-    columns : int or sequence of int
-        Number of columns of X; or the positions of those that have bounds.
-    names : sequence of str, optional
-        Names of all columns of X.
-    parameter : str, default="bounds"
-        What messages call it.
+    ``bounds`` is a mapping {column: (low, high)} by name or position, or a pair (lower, upper) of numbers, of arrays
+    with one number a column, or of mappings (a pandas Series) from columns to numbers. A list of pairs is refused,
+    because with two columns it may be (lower, upper). ``columns`` is the number of columns of X, or the positions of
+    those that have bounds. Errors name the column that is missing, unknown or given twice, or whose range is not finite
+    with low < high.
 
-    Returns
-    -------
-    tuple of (float, float), or None
-        One pair per column; None for None.
-
-    Raises
-    ------
-    ValueError
-        Naming the column that is missing, unknown or given twice, or whose range is not finite with low < high.
-
-    Examples
-    --------
     >>> from skprivate._validation._bounds import check_bounds
     >>> check_bounds({"age": (0, 120), "pulse": (20, 250)}, 2, ["pulse", "age"])
     ((20.0, 250.0), (0.0, 120.0))
@@ -70,26 +51,7 @@ def check_bounds(
 
 
 def in_order(values: Mapping[Any, Any], n_columns: int, names: Any = None, *, parameter: str) -> list[Any]:
-    """Values of all columns in their order, from a mapping by name or position.
-
-    Parameters
-    ----------
-    values : mapping {column: object}
-    n_columns : int
-    names : sequence of str, optional
-        Names of the columns of X.
-    parameter : str
-        What messages call the mapping.
-
-    Returns
-    -------
-    list
-
-    Raises
-    ------
-    ValueError
-        Naming the column that is missing, unknown or given twice.
-    """
+    """List values of all columns in their order, from a mapping by name or position."""
     positions = list(range(n_columns))
     labels = [column_label(j, names) for j in positions]
     found: dict[int, Any] = {}
@@ -107,7 +69,7 @@ def in_order(values: Mapping[Any, Any], n_columns: int, names: Any = None, *, pa
 
 
 def column_label(position: int, names: Any = None) -> str:
-    """How messages call a column: by its quoted name, or by its position."""
+    """Name a column for messages: by its quoted name, or by its position."""
     return str(position) if names is None else repr(str(names[position]))
 
 
