@@ -12,28 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import RLock
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 #: Most steps that are reported of one task; of more, several are reported as one.
 MOST_STEPS = 1000
 
 
-class Task(Protocol):
-    """Listener to a task."""
-
-    def begin(self, name: str, n_steps: int) -> Task:
-        """Begin a task within this one, in place of one of its steps."""
-        ...
-
-    def step(self) -> None:
-        """Count one more step."""
-        ...
-
-    def end(self) -> None:
-        """End the task, perhaps after fewer steps."""
-        ...
-
-
+#: Listener to a task: ``begin(name, n_steps)`` begins a task within it in place of one of its steps, ``step()`` counts
+#: one more step, ``end()`` ends it, perhaps after fewer steps (`skprivate._sklearn._Task`).
+Task = Any
 Step = Callable[..., None]
 T = TypeVar("T")
 

@@ -15,10 +15,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import (
     HasMethods,
-    Hidden,
     Interval,
-    InvalidParameterError,
-    Options,
     StrOptions,
     validate_params,
 )
@@ -46,10 +43,7 @@ __all__ = [
     "BaseSearchCV",
     "CallbackSupportMixin",
     "HasMethods",
-    "Hidden",
     "Interval",
-    "InvalidParameterError",
-    "Options",
     "StrOptions",
     "_VisualBlock",
     "_check_feature_names_in",

@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        What stands after ``skprivate`` on the command line; by default the process's own.
+        Arguments after ``skprivate`` on the command line; by default the process's own.
 
     Returns
     -------

@@ -41,7 +41,7 @@ def load_adult(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     -------
     adult : `~sklearn.utils.Bunch`
         data : {ndarray of object, DataFrame} of shape (48842, 12)
-            Numbers and categories as they stand in the source.
+            Numbers and categories as in the source.
         target : {ndarray of str, Series} of shape (48842,)
             Income class, ``<=50K`` or ``>50K``.
         categorical_features : list of str

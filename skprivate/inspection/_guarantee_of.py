@@ -1,4 +1,4 @@
-"""Guarantee of a whole model: the composition of everything that its fit released."""
+"""Guarantee of a whole model: the composition of everything that its fit released, and a copy to publish."""
 
 from __future__ import annotations
 
@@ -15,12 +15,21 @@ from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.inspection._single import inner_models, leaf, needs_fit, releases_when_transforming
 from skprivate.inspection._steps import Place, Role, Seen, Step, Tally, Walk
-from skprivate.partitions import is_known
+from skprivate.partitions import is_known, published_copy
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, as_stated, fingerprint, understated
 from skprivate.privacy.search import _MECHANISM as SEARCH
 from skprivate.user_level import UserLevelSelector
 
-__all__ = ["NoGuaranteeError", "certified", "count", "guarantee_of", "of_rows", "walk"]
+__all__ = [
+    "NoGuaranteeError",
+    "certified",
+    "count",
+    "guarantee_of",
+    "no_guarantee",
+    "of_rows",
+    "to_release",
+    "walk",
+]
 
 #: NumPy makes floats of integers beside a gap, which merges codes above 2^53, and Arrow's last category of a gap.
 TYPES_STAY = "no missing entry changes the type in which a step of scikit-learn reads a column"
@@ -140,6 +149,72 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     return certified(model).total
 
 
+def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
+    """Copy a fitted model for publication: what its guarantee counts, and nothing else.
+
+    A fitted model keeps more than it predicts with. There are ledgers, each with a path and its last record, also in
+    fitted steps. Estimators among the parameters of a composite, which fits clones of them, may have been fitted to
+    the same rows before. There may be attributes that somebody set. The copy holds
+
+    * fitted steps that `guarantee_of` visits, with all they learnt;
+    * parameters. Estimators among them that are no fitted step become unfitted clones, wherever they are (in a list, in
+      ``kw_args``, in a scorer);
+    * of classes of scikit-learn and of this package those attributes only that methods of the class assign;
+    * None for every ledger, path, cache (``memory``) and random generator.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator, or a composite such as a pipeline, as `guarantee_of` takes them; left as it is.
+    allow_invalid : bool, default=False
+        Whether a copy is made also where no guarantee holds or noise was simulated: for trials, never for publication.
+
+    Returns
+    -------
+    copy : estimator
+        The same model, guarantees included. It predicts the same; its fits are charged to nothing.
+
+    Raises
+    ------
+    NoGuaranteeError
+        If no guarantee holds for the model as a whole, or if it holds a fitted estimator or a guarantee that no step
+        accounts for.
+    ValueError
+        If a guarantee in it is not valid for release.
+    TypeError
+        If the model cannot be pickled, so not be published, for example for a lambda.
+
+    See Also
+    --------
+    privacy_report : What to publish beside it.
+
+    Notes
+    -----
+    Guarantee: that of the model, which `guarantee_of` states; leaving something out is post-processing. Strings are
+    kept as they are, and so are objects of other classes in a parameter: a path, a name or a row in them is yours to
+    look for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate import UserLevelMean
+    >>> from skprivate.inspection import to_release
+    >>> from skprivate.privacy import PrivacyLedger
+    >>> ledger = PrivacyLedger(epsilon=2.0, delta=1e-5)
+    >>> X = np.random.RandomState(0).uniform(size=(500, 2))
+    >>> model = to_release(UserLevelMean(ledger=ledger).fit(X, user_ids=np.arange(500)))
+    >>> model.ledger is None, model.privacy_guarantee_.unit
+    (True, <PrivacyUnit.USER: 'user'>)
+    """
+    try:
+        kept = certified(model).kept
+    except NoGuaranteeError:
+        if not allow_invalid:
+            raise
+        kept = None
+    return published_copy(model, allow_invalid=allow_invalid, kept=kept)
+
+
 class Counted(NamedTuple):
     """Total of a walk through a fitted model, and the estimators that it accounts for."""
 
@@ -154,7 +229,7 @@ def certified(model: Any) -> Counted:
     """Count a fitted model, and refuse it if anything in it is not accounted for."""
     found = count(model)
     if found.problems:
-        raise _error(model, found.problems)
+        raise no_guarantee(f"no guarantee holds for this {type(model).__name__} as a whole:", found.problems)
     return found
 
 
@@ -176,8 +251,9 @@ def count(model: Any) -> Counted:
     if not only_labels:
         problems += [(step.path, step.why) for step in features]
     problems += _incomparable(private, promised)
+    none_holds = f"no guarantee holds for this {type(model).__name__} as a whole"
     if problems:
-        raise _error(model, problems)
+        raise no_guarantee(f"{none_holds}:", problems)
     if not promised:
         raise NoGuaranteeError(
             f"nothing in this {type(model).__name__} is private, so that it promises nothing."
@@ -193,7 +269,7 @@ def count(model: Any) -> Counted:
         total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]
     except ValueError as error:
         units = [(s.path, _in_words(g)) for s, g in zip(private, promised, strict=True)]
-        raise _error(model, units, f" ({error})") from None
+        raise no_guarantee(f"{none_holds} ({error}):", units) from None
     if any(step.place.rows.adaptive for step in private):
         epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
         total = replace(total, epsilon=epsilon, delta=delta, adaptive=True)
@@ -222,11 +298,10 @@ def is_of_search(guarantee: PrivacyGuarantee) -> bool:
     return any(getattr(event, "mechanism", "") == SEARCH for event, _ in guarantee.events)
 
 
-def _error(model: Any, problems: Sequence[tuple[str, str]], note: str = "") -> NoGuaranteeError:
-    lines = "".join(f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
-    return NoGuaranteeError(
-        f"no guarantee holds for this {type(model).__name__} as a whole{note}:{lines}", problems
-    )
+def no_guarantee(message: str, problems: Sequence[tuple[str, str]]) -> NoGuaranteeError:
+    """Make an error that lists the problems below its message."""
+    lines = (f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
+    return NoGuaranteeError(message + "".join(lines), problems)
 
 
 def _counted_once(private: list[Step]) -> list[Step]:

@@ -19,13 +19,13 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from skprivate._sklearn import BaseSearchCV
 from skprivate.inspection._check_pipeline import protects_labels_only
-from skprivate.inspection._guarantee_of import NoGuaranteeError, walk
+from skprivate.inspection._guarantee_of import no_guarantee, walk
 from skprivate.inspection._steps import Place, Role, Step, check_widths
 from skprivate.partitions import check_folds
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.privacy.ledger import NOTHING, LedgerEntry, Price, Quote, charged_only_to, stays_apart
 
-#: A budget of which nothing is refused, for dry runs.
+#: A budget that refuses nothing, for dry runs.
 _UNBOUNDED = {"epsilon": 1e300, "delta": 1.0 - 2.0**-53}
 
 
@@ -133,10 +133,9 @@ def _check_priceable(model: Any, unit: PrivacyUnit) -> list[Any]:
     if not protects_labels_only(steps):
         problems += [(step.path, step.why) for step in steps if step.role is Role.FEATURES]
     if problems:
-        lines = "".join(f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
-        raise NoGuaranteeError(
+        raise no_guarantee(
             f"estimator must not look at private rows unprotected, got {type(model).__name__}: its price would tell of "
-            f"them.{lines}",
+            "them.",
             problems,
         )
     check_widths(steps)

@@ -161,7 +161,7 @@ def unseen() -> Iterator[None]:
             logging.disable(before)
 
 
-#: A budget of which nothing is refused, for trials.
+#: A budget that refuses nothing, for trials.
 _UNBOUNDED = (1e300, 1.0 - 2.0**-53)
 _PLAIN = (type, str, bytes, int, float, FunctionType, BuiltinFunctionType, ModuleType)
 #: More than the rounding error of floating-point sums of a few prices.

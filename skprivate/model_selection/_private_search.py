@@ -133,7 +133,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     neighbouring data differ in the training part, and the price is that of the fits, or in the held-out part, and the
     price is that of the scores; never in both. Under replace-one this assumes that an exchanged user keeps its
     identifier, or an exchanged row its place. Under add-remove positions shift, so that identifiers (``user_ids``) are
-    needed. What a candidate draws is tried out on a copy, in which zeros stand for every private statistic: the price
+    needed. What a candidate draws is tried out on a copy, in which zeros replace every private statistic: the price
     is the same for all data of one shape. In the search each fit has a ledger of its own that admits this price, and
     nothing else. A candidate whose draws depend on how many columns an earlier step releases is refused.
 

@@ -72,15 +72,21 @@ class Parts:
         """Number of held-out units."""
         return len(self.sizes)
 
+    def slices(self) -> Iterator[slice]:
+        """Yield the held-out rows of each unit."""
+        ends = np.cumsum(self.sizes)
+        yield from map(slice, (ends - self.sizes).tolist(), ends.tolist())
+
     def units(self) -> Iterator[tuple[Any, NDArray[Any]]]:
         """Yield X and y of each held-out unit, in arrays of their own."""
-        ends = np.cumsum(self.sizes)
         X, y = self.held_out.X, self.held_out.y
-        for start, end in zip((ends - self.sizes).tolist(), ends.tolist(), strict=True):
-            rows = (
-                X.iloc[start:end].copy() if hasattr(X, "iloc") else _safe_indexing(X, np.arange(start, end))
+        for rows in self.slices():
+            some = (
+                X.iloc[rows].copy()
+                if hasattr(X, "iloc")
+                else _safe_indexing(X, np.arange(rows.start, rows.stop))
             )
-            yield rows, y[start:end].copy()
+            yield some, y[rows].copy()
 
 
 def deal(rows: Rows, ids: Any, fraction: float, seed: int, *, by_user: bool) -> Parts:
@@ -173,6 +179,10 @@ class PrivateScore:
     def _counted(self) -> bool:
         return self.adjacency is Adjacency.ADD_REMOVE
 
+    @property
+    def _probabilities(self) -> bool:
+        return isinstance(self.score, str) and self.score in ("neg_brier_score", "neg_log_loss")
+
     def events(self, epsilon: float) -> list[tuple[PrivacyEvent, int]]:
         """List the events of one score at a budget."""
         return [(PureEvent(epsilon, "Laplace") if self._counted else LaplaceEvent(epsilon), 1)]
@@ -204,21 +214,18 @@ class PrivateScore:
                 if not callable(self.score):
                     yield predicted, rows.y
                     return
-                # Nobody knows what a callable does with the targets of others.
-                ends = np.cumsum(parts.sizes)
-                for start, end in zip((ends - parts.sizes).tolist(), ends.tolist(), strict=True):
-                    yield predicted[start:end].copy(), rows.y[start:end].copy()
+                # A callable might use the targets of others.
+                yield from ((predicted[own].copy(), rows.y[own].copy()) for own in parts.slices())
                 return
         yield from ((self._predict(model, X, y), y) for X, y in parts.units())
 
     def _predict(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[Any] | None:
         """Predict; None where the model fails, because an error would say something about whoever has these rows."""
-        of_probabilities = self.score == "neg_brier_score" or self.score == "neg_log_loss"
         try:
-            predicted = np.asarray(model.predict_proba(X) if of_probabilities else model.predict(X))
+            predicted = np.asarray(model.predict_proba(X) if self._probabilities else model.predict(X))
         except Exception:
             return None
-        if not of_probabilities and predicted.shape != y.shape:
+        if not self._probabilities and predicted.shape != y.shape:
             raise ValueError(f"predict must return one value a row, got {predicted.ndim} dimensions.")
         return predicted
 
@@ -226,8 +233,10 @@ class PrivateScore:
         lowest = np.full(y.shape, self.low)
         if predicted is None:
             return lowest
-        if self.score == "neg_brier_score" or self.score == "neg_log_loss":
-            rows = _of_probabilities(self.score, np.asarray(model.classes_), predicted.astype(np.float64), y)
+        if self._probabilities:
+            rows = _of_probabilities(
+                str(self.score), np.asarray(model.classes_), predicted.astype(np.float64), y
+            )
         else:
             try:
                 rows = _of_predictions(self.score, predicted, y)

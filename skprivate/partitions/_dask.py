@@ -16,7 +16,7 @@ from skprivate.partitions._spill import by_place
 
 #: Parts that one task merges: a tree keeps the client's share small.
 _FAN_IN = 16
-#: A shuffle makes at most so many blocks: its tasks are their number times that of the blocks before.
+#: Most blocks that a shuffle makes: its tasks are their number times that of the blocks before.
 MOST_PARTS = 128
 
 Functions = tuple[Callable[[Any], Any], ...]

@@ -23,7 +23,6 @@ __all__ = [
     "draw_in_words",
     "event_in_words",
     "example_of",
-    "finding",
     "guarantee_facts",
     "guarantee_findings",
     "not_protected",
@@ -171,7 +170,7 @@ def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
             "people have several rows, a guarantee for users is needed."
         )
     if unit is PrivacyUnit.PRIVATE_ROW:
-        said.append("All rows that are not private: they may stand in the release as they are.")
+        said.append("All rows that are not private: they may be in the release as they are.")
     if unit is PrivacyUnit.LABEL:
         said.append(
             "Everything in a row but its label: the features, and that the row is there at all, are taken for public "
@@ -223,64 +222,52 @@ CURVE = tuple(
 
 #: Bounds that a reviewer has to look at: a pure ε of 4.5, or one of a thousand units given away.
 WEAK_TPR, WEAK_DELTA = 0.9, 1e-3
-#: Of findings, the worst first.
+#: Levels of findings, the worst first.
 LEVELS = ("stop", "caution", "note")
+#: A level and a text that a reviewer has to see first.
+Finding = tuple[str, str]
 
 
-def finding(level: str, text: str) -> dict[str, str]:
-    """Make a finding that a reviewer has to see first; the level is "stop", "caution" or "note"."""
-    return {"level": level, "text": text}
-
-
-def guarantee_findings(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
+def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
     """List what is wrong with a guarantee at first sight."""
     found = []
     if not guarantee.valid_for_release:
-        found.append(
-            finding(
-                "stop",
-                "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract "
-                "it. The numbers below say what the same release would promise with secure noise.",
-            )
+        text = (
+            "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract it. "
+            "The numbers below say what the same release would promise with secure noise."
         )
+        found.append(("stop", text))
     if math.isinf(guarantee.epsilon):
-        found.append(finding("stop", "No privacy is promised."))
+        found.append(("stop", "No privacy is promised."))
     else:
-        found += _weak(guarantee)
+        found += [("caution", text) for text in _weaknesses(guarantee)]
     if any(TO_THE_LAST_BIT in text for text in guarantee.assumptions):
-        found.append(
-            finding(
-                "caution",
-                "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates "
-                "over all rows or multiplies matrices does not; RowByRow makes sure of it.",
-            )
+        text = (
+            "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates over "
+            "all rows or multiplies matrices does not; RowByRow makes sure of it."
         )
+        found.append(("caution", text))
     if guarantee.stated:
-        found.append(
-            finding(
-                "caution",
-                "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
-                "nothing here has checked it.",
-            )
+        text = (
+            "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
+            "nothing here has checked it."
         )
+        found.append(("caution", text))
     return found
 
 
-def _weak(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
+def _weaknesses(guarantee: PrivacyGuarantee) -> list[str]:
     """Warn of a bound that bounds little: it is true, and no reason to sign."""
     found = []
     if guarantee.adjacency is not Adjacency.METRIC:
         recognised = guarantee.risk(fpr=0.01).tpr
         if recognised >= WEAK_TPR:
             text = f"an attack that accuses 1 % falsely may recognise {percent(recognised)}"
-            found.append(finding("caution", f"The bound is weak: {text}."))
+            found.append(f"The bound is weak: {text}.")
     if guarantee.delta >= WEAK_DELTA:
         found.append(
-            finding(
-                "caution",
-                f"δ = {small(guarantee.delta)} is large: with that probability everything may be given away. It should "
-                "be far below one over the number of those who are protected.",
-            )
+            f"δ = {small(guarantee.delta)} is large: with that probability everything may be given away. It should be "
+            "far below one over the number of those who are protected."
         )
     return found
 

@@ -22,24 +22,11 @@ __all__ = [
     "spent_after_each",
 ]
 
-#: Of an entry, what is shown in any case, and what only the house itself is shown.
+#: Fields of an entry that are always shown, and those for internal use.
 _SHOWN = (
-    "id",
-    "label",
-    "unit",
-    "adjacency",
-    "epsilon",
-    "delta",
-    "rho",
-    "converted",
-    "own_epsilon",
-    "own_delta",
-    "opened",
-    "closed",
-    "simulated",
-    "reservation",
-    "note",
-)
+    "id", "label", "unit", "adjacency", "epsilon", "delta", "rho", "converted", "own_epsilon", "own_delta", "opened",
+    "closed", "simulated", "reservation", "note",
+)  # fmt: skip
 _DETAILS = ("data", "parameters", "user", "host", "process_id")
 
 

@@ -42,10 +42,10 @@ def document(title: str, body: str, footer: str, more: str = "") -> str:
     )
 
 
-def framed(page: str, height: str = "40rem") -> str:
+def framed(page: str) -> str:
     """Frame a page within a notebook's page, so that it keeps its style to itself."""
     inside = page.replace("&", "&amp;").replace('"', "&quot;")
-    return f'<iframe srcdoc="{inside}" style="width:100%;height:{height};border:0"></iframe>'
+    return f'<iframe srcdoc="{inside}" style="width:100%;height:40rem;border:0"></iframe>'
 
 
 def written(content: str, path: str | os.PathLike[str] | None) -> str:
@@ -125,23 +125,21 @@ def trade_off_chart(
     parts = []
     for tick in ticks:
         shown = f"{100 * tick:g}\u202f%"
-        parts.append(
-            f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{y(1):.1f}" y2="{y(0):.1f}"/>'
-        )
-        parts.append(
-            f'<line class="grid" x1="{x(0):.1f}" x2="{x(1):.1f}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
-        )
-        parts.append(_text(x(tick), _HEIGHT - _BOTTOM + 17, shown, "middle"))
-        parts.append(_text(_LEFT - 7, y(tick) + 4, shown, "end"))
-    parts.append(
-        _text((x(0) + x(1)) / 2, _HEIGHT - 8, "accused falsely, of those who took no part", "middle")
-    )
+        parts += [
+            f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{y(1):.1f}" y2="{y(0):.1f}"/>',
+            f'<line class="grid" x1="{x(0):.1f}" x2="{x(1):.1f}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>',
+            _text(x(tick), _HEIGHT - _BOTTOM + 17, shown, "middle"),
+            _text(_LEFT - 7, y(tick) + 4, shown, "end"),
+        ]
+    below = "accused falsely, of those who took no part"
+    parts.append(_text((x(0) + x(1)) / 2, _HEIGHT - 8, below, "middle"))
     middle = (y(0) + y(1)) / 2
     parts.append(
         f'<text x="11" y="{middle:.0f}" text-anchor="middle" transform="rotate(-90 11 {middle:.0f})">'
         "recognised, of those who did</text>"
     )
-    parts.append(_path([(0.0, 0.0), *((rate, rate) for rate in _dense(log)), (1.0, 1.0)], x, y, "guess"))
+    rates = [0.0, *(10.0 ** (-3 + k / 10) for k in range(30 if log else 0)), 1.0]
+    parts.append(_path([(rate, rate) for rate in rates], x, y, "guess"))
     for k, (_, points) in enumerate(curves):
         visible = [(f, t) for f, t in points if not log or f >= lowest * (1 - 1e-9)]
         if log:
@@ -197,10 +195,6 @@ def _svg(inside: str, height: int, label: str, width: int = _WIDTH) -> str:
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>'
-
-
-def _dense(log: bool) -> list[float]:
-    return [10.0 ** (-3 + k / 10) for k in range(30)] if log else []
 
 
 def _at(points: Points, rate: float) -> float:
