@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skprivate._sklearn import validate_params
-from skprivate.datasets._load import as_asked, make_bunch, read_csv
+from skprivate.datasets._load import make_bunch, read_csv, select_outputs
 
 _TARGET = "income"
 _CATEGORIES = (
@@ -79,4 +79,4 @@ def load_adult(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     if as_frame:
         bunch.frame = bunch.frame.astype(dict.fromkeys(_CATEGORIES, "category"))
         bunch.data, bunch.target = bunch.frame[features], bunch.frame[_TARGET]
-    return as_asked(bunch, return_X_y)
+    return select_outputs(bunch, return_X_y)

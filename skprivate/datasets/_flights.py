@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skprivate._sklearn import StrOptions, validate_params
-from skprivate.datasets._load import as_asked, make_bunch, read_csv
+from skprivate.datasets._load import make_bunch, read_csv, select_outputs
 
 #: Limits that hold for any domestic flight of the United States; nothing here was looked up in the data.
 _BOUNDS = {
@@ -100,4 +100,4 @@ def load_flights(
         feature_bounds={name: _BOUNDS[name] for name in _FEATURES},
         target_bounds=_BOUNDS[target],
     )
-    return as_asked(bunch, return_X_y, return_users)
+    return select_outputs(bunch, return_X_y, return_users)

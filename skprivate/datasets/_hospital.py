@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skprivate._sklearn import StrOptions, validate_params
-from skprivate.datasets._load import as_asked, make_bunch, read_csv
+from skprivate.datasets._load import make_bunch, read_csv, select_outputs
 
 #: Limits that hold for patients and hospital stays of this kind anywhere; nothing here was looked up in the data.
 _BOUNDS = {
@@ -132,4 +132,4 @@ def load_hospital(
         feature_bounds=dict(_BOUNDS),
         categories={name: list(values) for name, values in _CATEGORIES.items()},
     )
-    return as_asked(bunch, return_X_y, return_users)
+    return select_outputs(bunch, return_X_y, return_users)

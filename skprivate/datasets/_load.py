@@ -43,7 +43,7 @@ def read_description(name: str) -> str:
     return (_FOLDER / "descr" / f"{name}.rst").read_text(encoding="utf-8")
 
 
-def as_asked(bunch: Bunch, return_X_y: bool, return_users: bool = False) -> Any:
+def select_outputs(bunch: Bunch, return_X_y: bool, return_users: bool = False) -> Any:
     """Return the bunch, or a tuple of data, target and the user of each row."""
     if return_users and not return_X_y:
         raise ValueError("return_users=True needs return_X_y=True; a Bunch always holds user_ids.")

@@ -14,7 +14,7 @@ from skprivate.base import BestModelMixin
 from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.inspection._single import inner_models, leaf, needs_fit, releases_when_transforming
-from skprivate.inspection._steps import Place, Role, Seen, Step, Tally, Walk
+from skprivate.inspection._steps import Place, Role, Step, Tally, Visit, Walk
 from skprivate.partitions import is_known, published_copy
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, as_stated, fingerprint, understated
 from skprivate.privacy.search import _MECHANISM as SEARCH
@@ -22,7 +22,7 @@ from skprivate.user_level import UserLevelSelector
 
 __all__ = [
     "NoGuaranteeError",
-    "certified",
+    "certify",
     "count",
     "guarantee_of",
     "no_guarantee",
@@ -64,7 +64,7 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
     rule = _rule(model)
     if place.fitted:
         whole = rule or isinstance(model, BestModelMixin)
-        place.seen[id(model)] = Seen(model, "composite" if whole else "single")
+        place.seen[id(model)] = Visit(model, "composite" if whole else "single")
     if rule:
         yield from rule(model, place, walk)
     elif why := why_refused(model):
@@ -76,7 +76,7 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
             text = f"{step.path} keeps nothing of private rows: its methods are not this package's"
             step = replace(step, assumptions=(*step.assumptions, text))
         elif elsewhere:
-            place.seen[id(model)] = Seen(model, "stateless")
+            place.seen[id(model)] = Visit(model, "stateless")
         yield step
         if step.role is Role.UNPROTECTED:
             for name, part in inner_models(model):
@@ -146,7 +146,7 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     >>> guarantee_of(model).unit
     <PrivacyUnit.USER: 'user'>
     """
-    return certified(model).total
+    return certify(model).total
 
 
 def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
@@ -207,7 +207,7 @@ def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
     (True, <PrivacyUnit.USER: 'user'>)
     """
     try:
-        kept = certified(model).kept
+        kept = certify(model).kept
     except NoGuaranteeError:
         if not allow_invalid:
             raise
@@ -215,7 +215,7 @@ def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
     return published_copy(model, allow_invalid=allow_invalid, kept=kept)
 
 
-class Counted(NamedTuple):
+class Total(NamedTuple):
     """Total of a walk through a fitted model, and the estimators that it accounts for."""
 
     total: PrivacyGuarantee
@@ -225,7 +225,7 @@ class Counted(NamedTuple):
     problems: list[tuple[str, str]]
 
 
-def certified(model: Any) -> Counted:
+def certify(model: Any) -> Total:
     """Count a fitted model, and refuse it if anything in it is not accounted for."""
     found = count(model)
     if found.problems:
@@ -233,7 +233,7 @@ def certified(model: Any) -> Counted:
     return found
 
 
-def count(model: Any) -> Counted:
+def count(model: Any) -> Total:
     """Add up what the steps of a fitted model state, and list what is beside them or is less than was drawn."""
     if not hasattr(model, "fit") or isinstance(model, type):
         raise TypeError(f"model must be a fitted estimator, got {type(model).__name__}.")
@@ -241,7 +241,7 @@ def count(model: Any) -> Counted:
     start = Place(fitted=True)
     steps = list(walk(model, start))
     # Members that are not kept (place.fitted is False) have a composite that is refused.
-    private = _counted_once([step for step in steps if step.role is Role.PRIVATE and step.place.fitted])
+    private = _without_repeats([step for step in steps if step.role is Role.PRIVATE and step.place.fitted])
     problems = [(step.path, step.why) for step in steps if step.role is Role.UNPROTECTED]
     promised = [_guarantee_at(step) for step in private]
     for step, guarantee in zip(private, promised, strict=True):
@@ -280,7 +280,7 @@ def count(model: Any) -> Counted:
     for step, own in zip(private, counted, strict=True):
         if why := understated(own, [step.model.get_params(deep=False).get("ledger")]):
             tally.problems.append((step.path, why))
-    return Counted(total, steps, private, tally.kept, tally.problems)
+    return Total(total, steps, private, tally.kept, tally.problems)
 
 
 def of_rows(step: Step, only_labels: bool) -> tuple[str, ...]:
@@ -304,7 +304,7 @@ def no_guarantee(message: str, problems: Sequence[tuple[str, str]]) -> NoGuarant
     return NoGuaranteeError(message + "".join(lines), problems)
 
 
-def _counted_once(private: list[Step]) -> list[Step]:
+def _without_repeats(private: list[Step]) -> list[Step]:
     """Count once a model that was fitted before and occurs twice, and the parts of a search."""
     found: dict[Any, Step] = {}
     for i, step in enumerate(private):

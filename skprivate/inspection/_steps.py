@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, LabelBinarizer, LabelEnco
 from skprivate.partitions import NOT_PUBLISHED, is_estimator, kept_attributes
 from skprivate.privacy import PrivacyGuarantee
 
-__all__ = ["Demand", "Place", "Role", "Seen", "Step", "Tally", "Walk", "check_widths"]
+__all__ = ["Demand", "Place", "Role", "Step", "Tally", "Visit", "Walk", "check_widths"]
 
 
 class Role(StrEnum):
@@ -53,7 +53,7 @@ class Step:
     of_rows: tuple[str, ...] = ()
 
 
-class Seen(NamedTuple):
+class Visit(NamedTuple):
     """An estimator that a walk visited: rules name the parts of a composite, and what is stateless needs no fit."""
 
     model: Any
@@ -97,7 +97,7 @@ class Place:
     #: The step only chooses columns.
     chooses: bool = False
     #: Fitted estimators that the walk visited so far, by id.
-    seen: dict[int, Seen] = field(default_factory=dict, compare=False, repr=False)
+    seen: dict[int, Visit] = field(default_factory=dict, compare=False, repr=False)
 
     def inside(
         self, part: str, *, copies: int | None = 1, demands: tuple[Demand, ...] = (), **changes: Any
@@ -156,7 +156,7 @@ class Tally:
     """
 
     def __init__(
-        self, model: Any, seen: Mapping[int, Seen], counted: Sequence[PrivacyGuarantee], name: str
+        self, model: Any, seen: Mapping[int, Visit], counted: Sequence[PrivacyGuarantee], name: str
     ) -> None:
         self.kept = {key: found.model for key, found in seen.items() if found.kind != "stateless"}
         self.problems: list[tuple[str, str]] = []

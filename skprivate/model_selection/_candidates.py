@@ -16,8 +16,8 @@ from skprivate._validation import two_or_more
 from skprivate.inspection import Place, Role, Step, check_pipeline, check_widths, walk
 from skprivate.privacy import PrivacyLedger
 
-#: Candidates for each evaluation of the mean, where there are more to draw from.
-_EACH = 3
+#: Candidates for each evaluation, on average, where there are as many.
+_PER_EVALUATION = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ def draw_candidates(
     estimator: Any, distributions: Any, n_candidates: int | None, n_iter: float, seed: int
 ) -> list[Candidate]:
     """List candidates of one estimator or of several, each with its distributions."""
-    wanted = math.ceil(_EACH * n_iter) if n_candidates is None else n_candidates
+    wanted = math.ceil(_PER_EVALUATION * n_iter) if n_candidates is None else n_candidates
     if not isinstance(estimator, list):
         return [Candidate(_set(estimator, params), params) for params in _points(distributions, wanted, seed)]
     named = [
@@ -126,7 +126,7 @@ def check_candidate(candidate: Candidate, ledger: PrivacyLedger | None) -> None:
             )
 
 
-def tell_apart(candidate: Candidate, seed: int) -> None:
+def separate_seeds(candidate: Candidate, seed: int) -> None:
     """Give searches inside a candidate another public seed than the search around them.
 
     With the same seed they would hold out users that are held out already: nobody.

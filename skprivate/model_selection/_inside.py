@@ -170,7 +170,7 @@ _Ledger = TypeVar("_Ledger", bound=PrivacyLedger)
 
 
 @dataclass
-class Priced:
+class PriceList:
     """Prices of candidates at any budget, by fits of copies that look at zeros in place of private statistics.
 
     A copy with one private step ends where it would pay, before it draws. Others are fitted to their end. Candidates

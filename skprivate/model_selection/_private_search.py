@@ -30,9 +30,9 @@ from skprivate.model_selection._candidates import (
     check_candidate,
     draw_candidates,
     private_steps,
-    tell_apart,
+    separate_seeds,
 )
-from skprivate.model_selection._inside import FitPrice, Priced, released
+from skprivate.model_selection._inside import FitPrice, PriceList, released
 from skprivate.model_selection._scoring import SCORES, Parts, Rows, deal, private_score
 from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
 from skprivate.partitions import is_partitioned
@@ -245,7 +245,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         )
         for candidate in candidates:
             check_candidate(candidate, self.ledger)
-            tell_apart(candidate, self.public_seed)
+            separate_seeds(candidate, self.public_seed)
         rows = self._rows(X, y, user_ids, private)
         for candidate in candidates:
             for step in private_steps(candidate.estimator):
@@ -259,7 +259,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         models = [candidate.estimator for candidate in candidates]
         # That it is the set of all labels, rather than of those on one part, keeps every score defined.
         labels = label_array(distinct_labels(rows.y)) if all(map(is_classifier, models)) else None
-        priced = Priced(candidates, parts.train, labels)
+        priced = PriceList(candidates, parts.train, labels)
         mechanism, price = self._mechanism(candidates, priced, rows, parts)
         if user_ids is not None and price.unit is not PrivacyUnit.USER:
             parts = deal(rows, user_ids, self.validation_fraction, self.public_seed, by_user=False)
@@ -311,7 +311,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         return Rows(X if hasattr(X, "columns") else checked, y, metadata)
 
     def _mechanism(
-        self, candidates: list[Candidate], priced: Priced, rows: Rows, parts: Parts
+        self, candidates: list[Candidate], priced: PriceList, rows: Rows, parts: Parts
     ) -> tuple[PrivateSearch, FitPrice]:
         """Make the search from public numbers, and the price of a fit, which says what candidates protect."""
         share = 0.0 if self.refit is None else float(self.refit)
@@ -354,7 +354,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         budget = share * float(self.epsilon), share * float(self.delta)
         again = None
         if self.refit is not None:
-            again = Priced(candidates, rows, priced.labels)
+            again = PriceList(candidates, rows, priced.labels)
             again.check_within(*budget)
         mechanism = PrivateSearch(
             plan=plan,

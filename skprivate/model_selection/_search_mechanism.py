@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from skprivate._validation import PUBLIC_LABELS
 from skprivate.inspection import check_pipeline
 from skprivate.model_selection._candidates import stated_classes
-from skprivate.model_selection._inside import FitPrice, Priced, fit_contained, unseen, with_budget
+from skprivate.model_selection._inside import FitPrice, PriceList, fit_contained, unseen, with_budget
 from skprivate.model_selection._scoring import Parts, PrivateScore
 from skprivate.privacy import (
     KEEPS_IDENTIFIER,
@@ -27,7 +27,7 @@ from skprivate.privacy import (
 )
 
 
-class Searched(NamedTuple):
+class SearchResult(NamedTuple):
     """Released result of a search: the number of the candidate, its model and its noisy score."""
 
     number: int
@@ -45,8 +45,8 @@ class PrivateSearch(Mechanism):
 
     plan: SearchPlan
     scores: SearchPlan
-    priced: Priced
-    again: Priced | None
+    priced: PriceList
+    again: PriceList | None
     again_budget: tuple[float, float]
     score: PrivateScore
     raises: bool
@@ -73,7 +73,7 @@ class PrivateSearch(Mechanism):
         event = ApproximateEvent(epsilon, delta) if delta > 0 else PureEvent(epsilon, "a fit on all rows")
         return [(event, 1)]
 
-    def run(self, data: Parts, release: Any) -> Searched:
+    def run(self, data: Parts, release: Any) -> SearchResult:
         """Search; candidates are fitted on the rows for which they were priced."""
         each = self.plan.each_epsilon, self.plan.each_delta
 
@@ -92,13 +92,13 @@ class PrivateSearch(Mechanism):
         best = select_repeatedly(release, evaluate, replace(self.plan, plans=plans))
         if best.result is None:
             raise RuntimeError("every evaluation of the search failed; its budget is spent.")
-        found = Searched(best.candidate, best.result, best.score)
+        found = SearchResult(best.candidate, best.result, best.score)
         if self.again is None:
             return found
         release._charge(count_events(self._again_events))
         return found._replace(model=self._fit(self.again, found.number, *self.again_budget, release))
 
-    def _fit(self, priced: Priced, number: int, epsilon: float, delta: float, release: Any) -> Any:
+    def _fit(self, priced: PriceList, number: int, epsilon: float, delta: float, release: Any) -> Any:
         simulated = self.random_state is not None
         seed = int(release.public_rng.integers(2**31)) if simulated else None
         candidate = priced.candidates[number]

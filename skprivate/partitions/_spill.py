@@ -58,10 +58,10 @@ def deal(
         spill.file.write(records.view(np.uint8).data)
     if dtype is None:
         raise ValueError("source has no block: give at least one, even without rows.")
-    return _Dealt(spill, dtype, starts, np.array(ends))
+    return _PartReader(spill, dtype, starts, np.array(ends))
 
 
-class _Dealt:
+class _PartReader:
     """Reader of the parts of all blocks, several together where they are small."""
 
     def __init__(
@@ -103,10 +103,10 @@ def keep(blocks: Iterable[Any], spill: Spill) -> Callable[[], Iterator[Any]]:
             (frame, start, spill.file.tell() - start, begins, [array.raw().nbytes for array in arrays])
         )
     spill.file.flush()
-    return _Kept(spill, kept)
+    return _BlockReader(spill, kept)
 
 
-class _Kept:
+class _BlockReader:
     """Reader of blocks that were kept: their arrays are mapped from the file, and come to memory when they are used."""
 
     def __init__(self, spill: Spill, kept: list[tuple[bytes, int, int, list[int], list[int]]]) -> None:
