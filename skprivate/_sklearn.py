@@ -15,10 +15,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import (
     HasMethods,
-    Hidden,
     Interval,
-    InvalidParameterError,
-    Options,
     StrOptions,
     validate_params,
 )
@@ -39,17 +36,14 @@ try:
 except ImportError:  # before scikit-learn 1.9
 
     class CallbackSupportMixin:
-        """Stands for scikit-learn's mixin where there is none: nobody can listen."""
+        """Empty mixin where scikit-learn has none: nobody can listen."""
 
 
 __all__ = [
     "BaseSearchCV",
     "CallbackSupportMixin",
     "HasMethods",
-    "Hidden",
     "Interval",
-    "InvalidParameterError",
-    "Options",
     "StrOptions",
     "_VisualBlock",
     "_check_feature_names_in",
@@ -90,7 +84,7 @@ _REWRITES = (
 
 
 def without_entries(message):
-    """A message of input validation that quotes no entry and advises nothing that leaks."""
+    """Rewrite a message of input validation so that it quotes no entry and advises nothing that leaks."""
     for pattern, replacement in _REWRITES:
         message = pattern.sub(replacement, message)
     return message
@@ -98,7 +92,7 @@ def without_entries(message):
 
 @contextmanager
 def quoting_no_entries():
-    """Rewrites what scikit-learn says about malformed data; a decorator, too."""
+    """Rewrite scikit-learn's messages about malformed data; also a decorator."""
     try:
         yield
     except ValueError as error:
@@ -109,12 +103,12 @@ def quoting_no_entries():
 
 
 def inner_estimator(model):
-    """The estimator that a composite fits clones of; in scikit-learn 1.6 chains call it ``base_estimator``."""
+    """Return the estimator that a composite fits clones of; in scikit-learn 1.6 chains call it ``base_estimator``."""
     return model.estimator if hasattr(model, "estimator") else model.base_estimator
 
 
 def as_listed(columns):
-    """Columns of `ColumnTransformer.transformers_`; scikit-learn 1.6 wraps the remainder in a list that warns."""
+    """Unwrap columns of `ColumnTransformer.transformers_`; scikit-learn 1.6 has a list that warns for the remainder."""
     return columns.data if isinstance(columns, UserList) else columns
 
 
@@ -123,7 +117,7 @@ _check_y = np.errstate(all="ignore")(_sklearn_check_y)
 
 
 def check_class_labels(y):
-    """`check_classification_targets` without its warning, which tells how many labels differ."""
+    """Check classification targets without scikit-learn's warning, which tells how many labels differ."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_classification_targets(y)
@@ -149,7 +143,7 @@ class _Task:
 
 @contextmanager
 def _telling_callbacks(estimator):
-    """Tell an estimator's callbacks of its fit and the tasks in it; must run inside scikit-learn's own fit context."""
+    """Report a fit and its tasks to an estimator's callbacks; must run inside scikit-learn's own fit context."""
     if not (getattr(estimator, "_skl_callbacks", None) and hasattr(estimator, "_init_callback_context")):
         with listening(None):
             yield
@@ -162,7 +156,7 @@ def _telling_callbacks(estimator):
 
 
 def _refuse_other_arrays(estimator, values):
-    """With dispatch on, scikit-learn hands arrays of other libraries through, to fail wherever NumPy is called."""
+    """Refuse arrays of other libraries, which scikit-learn hands through with dispatch on, to fail in NumPy."""
     if get_config()["array_api_dispatch"]:
         for value in values:
             if hasattr(value, "__array_namespace__") and not isinstance(value, np.ndarray | np.generic):
@@ -173,19 +167,15 @@ def _refuse_other_arrays(estimator, values):
 
 
 def _fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], _Method]:
-    """`sklearn.base._fit_context` for fits on private data.
-
-    Error messages neither quote the training data nor advise to leak; an error, or an interruption, leaves the
-    estimator as it was; callbacks are told of progress.
-    """
+    """Wrap `sklearn.base._fit_context` for fits on private data; see `skprivate.base.fit_context`."""
 
     def decorator(fit_method):
         @functools.wraps(fit_method)
-        def told(estimator, *args, **kwargs):
+        def reported(estimator, *args, **kwargs):
             with _telling_callbacks(estimator):
                 return fit_method(estimator, *args, **kwargs)
 
-        checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(told)
+        checked = _sklearn_fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(reported)
 
         @functools.wraps(fit_method)
         @quoting_no_entries()

@@ -1,4 +1,4 @@
-"""What every private estimator shares, here and in other packages. Think twice before adding anything."""
+"""Base of every private estimator, here and in other packages. Think twice before adding anything."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 #: Type of the parameter ``adjacency``.
 AdjacencyName: TypeAlias = Adjacency | Literal["replace-one", "add-remove"]
-#: What every fit takes for public, and may keep (``feature_names_in_``).
+#: Assumption of every fit, which may keep the names (``feature_names_in_``).
 COLUMNS_ARE_PUBLIC = "names and types of the columns are public"
 #: Constraints of the parameters that every private estimator has.
 PRIVACY_CONSTRAINTS: dict[str, list[Any]] = {
@@ -53,11 +53,11 @@ DELTA_CONSTRAINT: dict[str, list[Any]] = {"delta": [Interval(Real, 0, 1, closed=
 
 
 def fit_context(*, prefer_skip_nested_validation: bool = True) -> Callable[[_Method], _Method]:
-    """Decorator of ``fit``: validates parameters, keeps training data out of error messages, tells callbacks.
+    """Decorate ``fit``: validate parameters, keep training data out of error messages, report progress to callbacks.
 
     Parameters are validated by ``_parameter_constraints``, as scikit-learn's own estimators do. scikit-learn's
     messages about malformed data quote them; here they do not. After an error or an interruption the estimator is as
-    it was before; what was charged stays charged. Callbacks (scikit-learn 1.9) are told of progress.
+    it was before; what was charged stays charged. Callbacks (scikit-learn 1.9) receive progress.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def _parameter_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # type: ignore[misc]
-    """Opens the one door for an estimator's mechanism and stores what it cost.
+    """Mixin that releases an estimator's mechanism and stores its guarantee.
 
     Goes left of `BaseEstimator` and of scikit-learn's mixins. The estimator has the parameters ``epsilon``,
     ``random_state``, ``ledger`` and, where its mechanism is approximate, ``delta``. Its ``fit`` reads as a straight
@@ -119,13 +119,13 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
 
     privacy_guarantee_: PrivacyGuarantee
     releases_in: ClassVar[str] = "fit"
-    #: Most tasks that callbacks are told of in one fit (`skprivate._progress.steps`), one after the other; the
-    #: draws are one.
+    #: Most tasks of one fit that callbacks hear of (`skprivate._progress.steps`), one after the other; the draws are
+    #: one.
     _most_fit_tasks: ClassVar[int] = 1
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        """scikit-learn's, which inspects the signature anew several times a fit: a tenth of one on few rows."""
+        """Cache scikit-learn's names, as it inspects the signature anew several times a fit."""
         return list(_parameter_names(cls))
 
     @available_if(lambda estimator: hasattr(estimator, "predict_proba"))
@@ -144,7 +144,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
             return np.log(self.predict_proba(X))  # type: ignore[attr-defined]
 
     def _sk_visual_block_(self) -> _VisualBlock:
-        """scikit-learn's diagrams, of composites too, say below the name what was promised."""
+        """Show the guarantee below the name in scikit-learn's diagrams, of composites too."""
         guarantee, name = getattr(self, "privacy_guarantee_", None), type(self).__name__
         caption = None if guarantee is None else repr(guarantee).strip("<>")
         details = str(self)
@@ -216,7 +216,7 @@ class PrivateEstimatorMixin(Versioned, OverBlocks, CallbackSupportMixin):  # typ
 
 
 def _best_has(name: str) -> Callable[[Any], bool]:
-    """Whether the best model, or before fitting every candidate, has the method."""
+    """Make a check for a method of the best model, or before fitting of every candidate."""
 
     def check(search: Any) -> bool:
         if hasattr(search, "best_estimator_"):
@@ -227,7 +227,7 @@ def _best_has(name: str) -> Callable[[Any], bool]:
 
 
 class BestModelMixin(OverBlocks):
-    """Mixin: methods and tags of ``best_estimator_``; ``_models()`` are the candidates before fitting."""
+    """Mixin with methods and tags of ``best_estimator_``; ``_models()`` are the candidates before fitting."""
 
     best_estimator_: Any
 
@@ -235,7 +235,7 @@ class BestModelMixin(OverBlocks):
         raise NotImplementedError
 
     def _read(self, X: Any) -> Any:
-        """Rows as the best model takes them."""
+        """Convert rows to what the best model takes."""
         return X
 
     @available_if(_best_has("predict"))
@@ -255,7 +255,7 @@ class BestModelMixin(OverBlocks):
 
     @available_if(_best_has("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
-        """Class probabilities of the best model.
+        """Predict class probabilities with the best model.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class BestModelMixin(OverBlocks):
 
     @available_if(_best_has("decision_function"))
     def decision_function(self, X: Any) -> Any:
-        """Decision function of the best model.
+        """Evaluate the decision function of the best model.
 
         Parameters
         ----------
@@ -285,7 +285,7 @@ class BestModelMixin(OverBlocks):
 
     @available_if(_best_has("score"))
     def score(self, X: Any, y: Any) -> Any:
-        """Score of the best model on other rows, without noise.
+        """Score the best model on other rows, without noise.
 
         Parameters
         ----------

@@ -134,7 +134,7 @@ def audit(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _read(path: Path, score: str, member: str) -> tuple[list[float], list[bool]]:
-    """Two columns of a CSV file; messages name rows, never what stands in them."""
+    """Read two columns of a CSV file; messages name rows, never their entries."""
     scores, members = [], []
     lines = io.StringIO(_decoded(path.read_bytes()), newline="")
     header = lines.readline()
@@ -162,7 +162,7 @@ def _read(path: Path, score: str, member: str) -> tuple[list[float], list[bool]]
 
 
 def _decoded(data: bytes) -> str:
-    """Text in UTF-8, or in UTF-16 with a byte order mark."""
+    """Decode a text in UTF-8, or in UTF-16 with a byte order mark."""
     try:
         return data.decode(
             "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        What stands after ``skprivate`` on the command line; by default the process's own.
+        Arguments after ``skprivate`` on the command line; by default the process's own.
 
     Returns
     -------
@@ -278,7 +278,7 @@ def _count(text: str) -> int:
 
 
 def _asked(ledger: PrivacyLedger, options: argparse.Namespace) -> list[LedgerEntry]:
-    """The entries that are wanted."""
+    """List the entries that the options ask for."""
     entries = ledger.entries()
     return entries if options.last is None else entries[-options.last :]
 
@@ -316,7 +316,7 @@ def _show(ledger: PrivacyLedger, options: argparse.Namespace) -> tuple[str, int]
 
 
 def summary(ledger: PrivacyLedger) -> dict[str, Any]:
-    """What stands above the entries, by name."""
+    """Summarise a ledger for the lines above its entries, by name."""
     epsilon, delta = ledger.spent
     left, left_delta = ledger.remaining
     return {

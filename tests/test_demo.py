@@ -23,14 +23,3 @@ def test_demo(seed, capsys, tmp_path, monkeypatch):
         assert words in text
     assert ("not valid for release" in text) is (seed is not None)
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_progress_follows_the_ledger(capsys, monkeypatch):
-    ledger = demo.PrivacyLedger(epsilon=1.0)
-    monkeypatch.setattr(demo.sys.stderr, "isatty", lambda: True, raising=False)
-    with demo.progress(ledger, 2):
-        for _ in range(2):
-            price = {"epsilon": 0.5, "delta": 0.0, "rho": None, "events": []}
-            entry = ledger.charge("Fit", unit="row", adjacency="replace-one", simulated=False, **price)
-            ledger.close_entry(entry, **price)
-    assert capsys.readouterr().err.endswith("] 2/2\n")

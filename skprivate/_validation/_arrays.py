@@ -23,23 +23,15 @@ TEXT_ADVICE = (
 DATES = (
     "Turn dates and times into numbers by a public rule: time since a fixed date, in a unit of your choice"
 )
-#: Types of single entries that tell a time.
+#: Types of single entries that are times.
 TIMES = {
-    "date",
-    "datetime",
-    "time",
-    "timedelta",
-    "Timestamp",
-    "Timedelta",
-    "Period",
-    "datetime64",
-    "timedelta64",
-}
+    "date", "datetime", "time", "timedelta", "Timestamp", "Timedelta", "Period", "datetime64", "timedelta64",
+}  # fmt: skip
 _SHOWN = 5
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a data frame in memory: of pandas, polars, pyarrow or another library that narwhals knows."""
+    """Tell if X is a data frame in memory: of pandas, polars, pyarrow or another library that narwhals knows."""
     return bool(nw.dependencies.is_into_dataframe(X))
 
 
@@ -60,27 +52,10 @@ def refuse_elsewhere(X: Any, name: str = "X") -> None:
 def validate_data(
     estimator: Any, /, X: Any = "no_validation", y: Any = "no_validation", **options: Any
 ) -> Any:
-    """`sklearn.utils.validation.validate_data`, in the same words for all estimators here.
+    """Validate data as `sklearn.utils.validation.validate_data`, in the same words for all estimators here.
 
     Where numbers are asked for, dates, durations and complex numbers are refused instead of being read as floats.
-
-    Parameters
-    ----------
-    estimator : estimator
-    X, y : array-like
-        As scikit-learn's function takes them.
-    **options
-        Of scikit-learn's function.
-
-    Returns
-    -------
-    X, or X and y
-        As scikit-learn's function returns them.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Messages name columns and types, no entry.
+    Messages name columns and types, no entry.
     """
     refuse_elsewhere(X)
     numeric = options.get("dtype", "numeric") is not None and not options.get("skip_check_array", False)
@@ -104,17 +79,8 @@ def validate_data(
 def learn_columns(estimator: Any, empty: Any) -> tuple[Any, tuple[Any, ...] | None]:
     """Let an estimator learn the columns of rows in blocks from a block without rows.
 
-    Parameters
-    ----------
-    estimator : estimator
-    empty : table
-
-    Returns
-    -------
-    blank : estimator
-        Of the same class and with default parameters, it knows the columns alone: what travels to the blocks.
-    names : tuple or None
-        Names of the columns, text or not; None for an array.
+    Returns a blank estimator of its class that knows the columns alone, and travels to the blocks; and the names of the
+    columns, text or not, None for an array.
     """
     validate_data(estimator, empty, skip_check_array=True)
     blank = type(estimator)()
@@ -139,7 +105,7 @@ def _all_names(X: Any) -> tuple[Any, ...] | None:
 
 
 def columns_in_words(X: Any, which: Iterable[int]) -> str:
-    """How messages call columns: by their names, or by their positions."""
+    """Name columns for messages: by their names, or by their positions."""
     names, chosen = _names(X), list(which)
     said = [str(j) if names is None else names[j] for j in chosen[:_SHOWN]]
     more = f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else ""
@@ -152,7 +118,7 @@ def _names(X: Any) -> list[str] | None:
 
 
 def _refuse_other_types(X: Any) -> None:
-    """Types of columns are public."""
+    """Refuse columns of dates, durations and the like; types of columns are public."""
     types = getattr(getattr(X, "schema", None), "types", None)  # of pyarrow
     kinds = getattr(X, "dtypes", types) if _names(X) is not None else None
     if kinds is None:
@@ -172,18 +138,14 @@ def _refuse_other_types(X: Any) -> None:
 
 
 def _with_columns(text: str, X: Any, has_target: bool) -> str | None:
-    """A message of scikit-learn or NumPy that says which columns it is about."""
+    """Add to a message of scikit-learn or NumPy which columns it is about."""
     if "could not convert" in text or "float()" in text:
         wrong = {j: found for j, column in _columns(X) if (found := _no_floats(column))}
         of_strings = "could not convert" in text
         if not wrong:
             what = "could not convert a string to float" if of_strings else "got entries of another type"
             if not has_target or np.ndim(np.asarray(X, dtype=object)) != 2:
-                got = (
-                    f"{type(X).__name__} of {type(X[0]).__name__}"
-                    if isinstance(X, list)
-                    else type(X).__name__
-                )
+                got = type(X).__name__ + (f" of {type(X[0]).__name__}" if isinstance(X, list) else "")
                 return (
                     f"X must be a table of numbers, a data frame, a two-dimensional array or a list of rows: {what} in "
                     f"a {got}."
@@ -209,13 +171,13 @@ def _columns(X: Any) -> Iterable[tuple[int, npt.NDArray[Any]]]:
 
 
 def _floats(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Missing entries have no other float than NaN."""
+    """Convert a column to floats; missing entries have no other float than NaN."""
     missing = [value is None or type(value).__name__ in ("NAType", "NaTType") for value in column.tolist()]
     return np.where(missing, np.nan, column).astype(np.float64)
 
 
 def _no_floats(column: npt.NDArray[Any]) -> set[str]:
-    """Types of the entries of a column that does not turn into floats, else nothing."""
+    """List types of the entries of a column that does not turn into floats, else nothing."""
     try:
         _floats(column)
     except (TypeError, ValueError):

@@ -19,33 +19,14 @@ SHAPES = "a dict {column: (low, high)}, or a pair (lower, upper) of numbers or o
 def check_bounds(
     bounds: Any, columns: int | Sequence[int], names: Any = None, *, parameter: str = "bounds"
 ) -> Pairs | None:
-    """Ranges of columns.
+    """Read ranges of columns, one pair a column.
 
-    Parameters
-    ----------
-    bounds : None, mapping {column: (low, high)}, or pair (lower, upper)
-        Columns of a mapping are names, or positions in X. lower and upper are numbers, arrays with one number per
-        column, or mappings (a pandas Series) from columns to numbers. A list of pairs is refused: with two columns
-        nobody can tell it from (lower, upper).
-    columns : int or sequence of int
-        Number of columns of X; or the positions of those that have bounds.
-    names : sequence of str, optional
-        Names of all columns of X.
-    parameter : str, default="bounds"
-        What messages call it.
+    ``bounds`` is a mapping {column: (low, high)} by name or position, or a pair (lower, upper) of numbers, of arrays
+    with one number a column, or of mappings (a pandas Series) from columns to numbers. A list of pairs is refused,
+    because with two columns it may be (lower, upper). ``columns`` is the number of columns of X, or the positions of
+    those that have bounds. Errors name the column that is missing, unknown or given twice, or whose range is not finite
+    with low < high.
 
-    Returns
-    -------
-    tuple of (float, float), or None
-        One pair per column; None for None.
-
-    Raises
-    ------
-    ValueError
-        Naming the column that is missing, unknown or given twice, or whose range is not finite with low < high.
-
-    Examples
-    --------
     >>> from skprivate._validation._bounds import check_bounds
     >>> check_bounds({"age": (0, 120), "pulse": (20, 250)}, 2, ["pulse", "age"])
     ((20.0, 250.0), (0.0, 120.0))
@@ -55,11 +36,9 @@ def check_bounds(
     if bounds is None:
         return None
     positions = list(range(columns)) if isinstance(columns, int) else list(columns)
+    read = _by_column if isinstance(bounds, Mapping) else _two_sides
+    pairs = read(bounds, positions, names, parameter)
     labels = [column_label(j, names) for j in positions]
-    if isinstance(bounds, Mapping):
-        pairs = _by_column(bounds, positions, labels, names, parameter)
-    else:
-        pairs = _two_sides(bounds, positions, labels, names, parameter)
     for label, (low, high) in zip(labels, pairs, strict=True):
         if not _is_range(low, high):
             raise ValueError(
@@ -69,45 +48,30 @@ def check_bounds(
     return tuple(pairs)
 
 
-def in_order(values: Mapping[Any, Any], n_columns: int, names: Any = None, *, parameter: str) -> list[Any]:
-    """Values of all columns in their order, from a mapping by name or position.
-
-    Parameters
-    ----------
-    values : mapping {column: object}
-    n_columns : int
-    names : sequence of str, optional
-        Names of the columns of X.
-    parameter : str
-        What messages call the mapping.
-
-    Returns
-    -------
-    list
-
-    Raises
-    ------
-    ValueError
-        Naming the column that is missing, unknown or given twice.
-    """
-    positions = list(range(n_columns))
-    labels = [column_label(j, names) for j in positions]
+def in_order(
+    values: Mapping[Any, Any],
+    columns: int | Sequence[int],
+    names: Any = None,
+    *,
+    parameter: str,
+    entry: str = "an entry",
+) -> list[Any]:
+    """List values of the columns in their order, from a mapping by name or position."""
+    positions = list(range(columns)) if isinstance(columns, int) else list(columns)
     found: dict[int, Any] = {}
     for key, value in values.items():
-        position = _position(key, positions, labels, names, parameter)
+        position = _position(key, positions, names, parameter)
         if position in found:
             raise ValueError(f"{parameter} has column {column_label(position, names)} twice.")
         found[position] = value
-    missing = [label for j, label in enumerate(labels) if j not in found]
+    missing = ", ".join(column_label(j, names) for j in positions if j not in found)
     if missing:
-        raise ValueError(
-            f"{parameter} must have an entry for every column, got none for {', '.join(missing)}."
-        )
+        raise ValueError(f"{parameter} must have {entry} for every column, got none for {missing}.")
     return [found[j] for j in positions]
 
 
 def column_label(position: int, names: Any = None) -> str:
-    """How messages call a column: by its quoted name, or by its position."""
+    """Name a column for messages: by its quoted name, or by its position."""
     return str(position) if names is None else repr(str(names[position]))
 
 
@@ -116,30 +80,23 @@ def _is_range(low: float, high: float) -> bool:
 
 
 def _by_column(
-    bounds: Mapping[Any, Any], positions: list[int], labels: list[str], names: Any, parameter: str
+    bounds: Mapping[Any, Any], positions: list[int], names: Any, parameter: str
 ) -> list[tuple[float, float]]:
-    found: dict[int, tuple[float, float]] = {}
-    for key, pair in bounds.items():
-        position = _position(key, positions, labels, names, parameter)
-        if position in found:
-            raise ValueError(f"{parameter} has column {column_label(position, names)} twice.")
+    pairs = []
+    found = in_order(bounds, positions, names, parameter=parameter, entry="a pair (low, high)")
+    for position, pair in zip(positions, found, strict=True):
         try:
             low, high = pair
-            found[position] = (float(low), float(high))
+            pairs.append((float(low), float(high)))
         except (TypeError, ValueError, OverflowError):
             raise ValueError(
                 f"{parameter} of column {column_label(position, names)} must be a pair (low, high) of numbers, got "
                 f"{pair!r}."
             ) from None
-    missing = [label for j, label in zip(positions, labels, strict=True) if j not in found]
-    if missing:
-        raise ValueError(
-            f"{parameter} must have a pair (low, high) for every column, got none for {', '.join(missing)}."
-        )
-    return [found[j] for j in positions]
+    return pairs
 
 
-def _position(key: Any, positions: list[int], labels: list[str], names: Any, parameter: str) -> int:
+def _position(key: Any, positions: list[int], names: Any, parameter: str) -> int:
     position = -1
     if isinstance(key, Integral) and not isinstance(key, bool):
         position = int(key)
@@ -148,16 +105,13 @@ def _position(key: Any, positions: list[int], labels: list[str], names: Any, par
     if position in positions:
         return position
     kind = "columns" if names is not None else "columns (X came without names)"
-    # What steps of a pipeline hand on has no names by default.
+    # Outputs of pipeline steps have no names by default.
     advice = " Behind another step, call set_output(transform='pandas') on it." if names is None else ""
-    raise ValueError(
-        f"{parameter} has the column {key!r}; the {kind} are {', '.join(labels) or 'none'}.{advice}"
-    )
+    labels = ", ".join(column_label(j, names) for j in positions) or "none"
+    raise ValueError(f"{parameter} has the column {key!r}; the {kind} are {labels}.{advice}")
 
 
-def _two_sides(
-    bounds: Any, positions: list[int], labels: list[str], names: Any, parameter: str
-) -> list[tuple[float, float]]:
+def _two_sides(bounds: Any, positions: list[int], names: Any, parameter: str) -> list[tuple[float, float]]:
     k = len(positions)
     sides = bounds.tolist() if isinstance(bounds, np.ndarray) else bounds
     try:
@@ -172,13 +126,14 @@ def _two_sides(
                 for side in sides
             )
             both = {key: (lower.get(key, np.nan), upper.get(key, np.nan)) for key in {**lower, **upper}}
-            return _by_column(both, positions, labels, names, parameter)
+            return _by_column(both, positions, names, parameter)
         _refuse_pairs(sides, k, parameter)
         first, second = (np.broadcast_to(np.asarray(side, dtype=np.float64), k) for side in sides)
     except (TypeError, ValueError, OverflowError) as error:
         if str(error).startswith(parameter):
             raise
-        raise ValueError(f"{parameter} must be {SHAPES} ({', '.join(labels)}), got {bounds!r}.") from None
+        labels = ", ".join(column_label(j, names) for j in positions)
+        raise ValueError(f"{parameter} must be {SHAPES} ({labels}), got {bounds!r}.") from None
     return list(zip(first.tolist(), second.tolist(), strict=True))
 
 

@@ -33,7 +33,7 @@ _EXAMPLES = {
 
 
 def read_labels(y: Any, **public: Any) -> Any:
-    """Labels as an array of a type that no entry decides: none missing, of one kind, that of the ``public`` ones."""
+    """Read labels into a type that no entry decides: none missing, of one kind, that of the ``public`` ones."""
     if y is None or isinstance(y, str) or hasattr(y, "toarray"):
         return y
     frame = nw.from_native(y, eager_only=True, allow_series=True, pass_through=True)
@@ -55,7 +55,7 @@ def read_labels(y: Any, **public: Any) -> Any:
 
 
 def public_labels(estimator: Any) -> dict[str, Any]:
-    """The labels among an estimator's parameters, by their names."""
+    """Collect the labels among an estimator's parameters, by their names."""
     given = {name: getattr(estimator, name, None) for name in ("classes", "class_weight")}
     given = {name: labels for name, labels in given.items() if not isinstance(labels, str)}
     label = getattr(estimator, "private_label", None)
@@ -63,7 +63,7 @@ def public_labels(estimator: Any) -> dict[str, Any]:
 
 
 def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
-    """The one kind of labels, "text" or "numbers"; None if there are none. Refuses missing ones."""
+    """Determine the one kind of labels, "text" or "numbers"; None if there are none. Refuses missing ones."""
     if not isinstance(labels, np.ndarray):
         labels = np.array([*labels, None], dtype=object)[:-1]
     if labels.size == 0:
@@ -87,7 +87,7 @@ def kind_of(labels: Iterable[Any], name: str = "y") -> str | None:
 
 
 def read_numbers(y: Any) -> Any:
-    """Labels as the integers of their column, or as finite floats, each by itself."""
+    """Read labels as the integers of their column, or as finite floats, each by itself."""
     labels = read_labels(y)
     if not isinstance(labels, np.ndarray) or labels.dtype.kind in "iu" or labels.size == 0:
         return labels
@@ -105,7 +105,7 @@ def read_numbers(y: Any) -> Any:
 
 
 def read_targets(y: Any, *, numbers: bool = False, **public: Any) -> Any:
-    """Labels for models of any origin: numbers as float64, and text where ``numbers`` does not refuse it."""
+    """Read labels for models of any origin: numbers as float64, and text where ``numbers`` does not refuse it."""
     labels = read_labels(y, **public)
     if isinstance(labels, np.ndarray) and (numbers or kind_of(labels) == _NUMBERS):
         return read_numbers(labels).astype(np.float64)
@@ -113,7 +113,7 @@ def read_targets(y: Any, *, numbers: bool = False, **public: Any) -> Any:
 
 
 def check_classes(classes: Any) -> list[Any]:
-    """At least two distinct public class labels of one kind, as plain Python values."""
+    """Check at least two distinct public class labels of one kind; returns plain Python values."""
     found = [plain(label) for label in classes]
     kind_of(found, "classes")
     if len(found) < 2 or len(set(found)) < len(found):
@@ -122,22 +122,21 @@ def check_classes(classes: Any) -> list[Any]:
 
 
 def distinct_labels(labels: Labels) -> list[Any]:
-    """The different labels in order."""
+    """List the different labels in order."""
     return together([np.unique(labels).tolist() if labels.dtype != object else labels.ravel().tolist()])
 
 
 def together(parts: Iterable[Iterable[Any]]) -> list[Any]:
-    """The different labels of several blocks in order; all of one kind."""
+    """List the different labels of several blocks in order; all of one kind."""
     found = list({plain(label) for part in parts for label in part})
-    if kind_of(
-        found
-    ):  # of the labels alone: how many there are beside how many rows is nobody's to be warned of
+    if kind_of(found):
+        # Of the labels alone: a warning about their number beside the number of rows would reveal it.
         check_class_labels(np.repeat(label_array(found), 3))
     return sorted(found)
 
 
 def two_or_more(found: Sequence[Any], estimator: Any) -> list[Any]:
-    """Classes, as many as a classifier needs."""
+    """Refuse fewer classes than a classifier needs."""
     if len(found) < 2:
         raise ValueError(
             f"y has one class only: {type(estimator).__name__} can't train when only one class is present. Pass the "
@@ -147,18 +146,18 @@ def two_or_more(found: Sequence[Any], estimator: Any) -> list[Any]:
 
 
 def label_array(labels: Sequence[Any]) -> Labels:
-    """An array of the labels as they are: no two of them become one."""
+    """Make an array of labels in which no two of them become one."""
     array = np.asarray(labels)
     return array if array.tolist() == list(labels) else np.array(labels, dtype=object)
 
 
 def plain(label: Any) -> Any:
-    """A label as Python writes it."""
+    """Convert a label to a Python object."""
     return label.item() if isinstance(label, np.generic) else label
 
 
 def encode_classes(labels: Labels, classes: Sequence[Any], *, strict: bool) -> npt.NDArray[np.int64]:
-    """Position of every label in ``classes``; a label outside is -1, or an error if ``strict``.
+    """Find the position of every label in ``classes``; a label outside is -1, or an error if ``strict``.
 
     An error would say that somebody's label is outside: a private release of labels does without.
     """
@@ -174,7 +173,7 @@ def encode_classes(labels: Labels, classes: Sequence[Any], *, strict: bool) -> n
 
 
 def _column(series: nw.Series[Any]) -> Labels:
-    """A column of a frame, whose type is public: only missing entries would change what NumPy makes of it."""
+    """Read a column of a frame, whose type is public: only missing entries would change what NumPy makes of it."""
     _refuse_missing(bool(series.null_count()))
     return np.asarray(series.to_numpy())
 

@@ -1,4 +1,4 @@
-"""Tables of any kind, read column by column and entry by entry: what becomes of an entry depends on no other row."""
+"""Tables of any kind, read column by column and entry by entry: no entry depends on another row."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def any_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
 
 
 def frame_columns(X: Any) -> list[NDArray[Any]]:
-    """The columns of a frame, each read by its own type: as `entries` has them."""
+    """Read the columns of a frame, each by its own type, as `entries` does."""
     return [entries(column_array(column), _zone(column.dtype)) for column in _series(X)]
 
 
 def column_array(column: nw.Series[Any]) -> NDArray[Any]:
-    """A column in its own type; integers and booleans beside a null are Python objects, and the null is None."""
+    """Read a column in its own type; integers and booleans beside a null are Python objects, and the null is None."""
     dtype = column.dtype
     if dtype.is_float() or isinstance(dtype, nw.Datetime | nw.Duration):
         array = np.asarray(column.to_numpy())
@@ -65,7 +65,7 @@ def column_array(column: nw.Series[Any]) -> NDArray[Any]:
 
 
 def entries(values: NDArray[Any], zone: bool = False) -> NDArray[Any]:
-    """Numbers as they are, all else as plain Python objects: None where missing, times with a ``zone`` in UTC."""
+    """Convert all but numbers to plain Python objects: None where missing, times with a ``zone`` in UTC."""
     if values.dtype.kind in "biufc":
         return values
     plain = np.empty(values.size, dtype=object)
@@ -79,7 +79,7 @@ def entries(values: NDArray[Any], zone: bool = False) -> NDArray[Any]:
 
 
 def plain_entry(value: Any) -> Any:
-    """An entry as Python has it; None where it is missing (NaN, NaT, pandas.NA), UTC for a time with a zone."""
+    """Convert an entry to Python; None where it is missing (NaN, NaT, pandas.NA), UTC for a time with a zone."""
     if type(value) in _EXACT:
         return value
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -99,19 +99,19 @@ def plain_entry(value: Any) -> Any:
 
 
 def _in_utc(value: Any) -> Any:
-    """NumPy's time in UTC with its zone; those finer than microseconds have none."""
+    """Set the zone of NumPy's time in UTC; those finer than microseconds have none."""
     return value.replace(tzinfo=datetime.UTC) if isinstance(value, datetime.datetime) else value
 
 
 def missing_mask(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which entries are missing, in an array as `entries` has it."""
+    """Mark missing entries of an array as `entries` makes it."""
     if values.dtype != object:
         return np.asarray(values != values)
     return np.array([value is None for value in values.ravel().tolist()], dtype=bool).reshape(values.shape)
 
 
 def code_numbers(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
-    """Position of each entry among public values, of which all that is missing is one; their number for all others."""
+    """Find the position of each entry among public values, or their number; all that is missing is one value."""
     numbers = {plain_entry(value): k for k, value in enumerate(listed)}
     rest = len(listed)
 
@@ -128,14 +128,14 @@ def code_numbers(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int6
 
 
 def all_differ(listed: Sequence[Any]) -> bool:
-    """Whether public values differ from each other; all that is missing is one."""
+    """Tell if public values differ from each other; all that is missing is one."""
     return len({plain_entry(value) for value in listed}) == len(listed)
 
 
 def refuse_other_kinds(
     X: Any, listed: Mapping[int, Sequence[Any]], *, entry_types: bool = False, name: str = "categories"
 ) -> None:
-    """Refuse public values of a kind that their column does not have: no entry could match, and nobody would see it.
+    """Refuse public values of a kind that their column does not have, because no entry could match.
 
     Types of columns are public. Of columns of objects, those of the entries are, where ``entry_types`` is set.
     """
@@ -158,7 +158,7 @@ def refuse_other_kinds(
 
 
 def in_own_type(X: Any, values: Sequence[Any]) -> list[Any]:
-    """One value for each column in the column's own type, a public one, where the type holds it."""
+    """Convert one value for each column to the column's own type, a public one, where the type holds it."""
     if is_frame(X):
         types = [_python_type(column.dtype) for column in _series(X)]
     else:
@@ -177,7 +177,7 @@ def _python_type(dtype: nw.dtypes.DType) -> Any:
 
 
 def _kinds_of(values: Any) -> set[str]:
-    """Kinds of the values that are there."""
+    """List kinds of the values that are not missing."""
     return {_kind(value) for value in values if plain_entry(value) is not None}
 
 
@@ -196,7 +196,7 @@ def _kind(value: Any) -> str:
 
 
 def column_kinds(X: Any) -> list[str | None]:
-    """Kinds of the columns of a frame, by their types alone; of an array the only one. None for objects."""
+    """Determine the kinds of columns of a frame by their types alone; of an array the only one. None for objects."""
     if is_frame(X):
         return [_type_kind(column) for column in _series(X)]
     dtype: Any = getattr(X, "dtype", np.dtype(object))
@@ -219,11 +219,9 @@ def _type_kind(column: nw.Series[Any]) -> str | None:
         nw.Time: "times of day",
         nw.Binary: "bytes",
     }
-    return (
-        "numbers"
-        if dtype.is_numeric()
-        else next((name for kind, name in known.items() if dtype == kind), None)
-    )
+    if dtype.is_numeric():
+        return "numbers"
+    return next((name for kind, name in known.items() if dtype == kind), None)
 
 
 def _zone(dtype: Any) -> bool:
@@ -231,7 +229,7 @@ def _zone(dtype: Any) -> bool:
 
 
 def _series(X: Any) -> list[nw.Series[Any]]:
-    """Columns of a frame; those of pandas may have any names, one of them several times."""
+    """List columns of a frame; those of pandas may have any names, one of them several times."""
     refuse_elsewhere(X)
     if nw.dependencies.is_pandas_dataframe(X):
         return [nw.from_native(X.iloc[:, j], series_only=True) for j in range(X.shape[1])]
@@ -239,7 +237,7 @@ def _series(X: Any) -> list[nw.Series[Any]]:
 
 
 def _times(values: NDArray[Any]) -> list[Any]:
-    """NumPy's times as Python's, exactly; those finer than microseconds stay."""
+    """Convert NumPy's times to Python's, exactly; those finer than microseconds stay."""
     unit = np.datetime_data(values.dtype)[0]
     if unit not in ("ns", "ps", "fs", "as"):
         return list(values.tolist())

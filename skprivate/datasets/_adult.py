@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skprivate._sklearn import validate_params
-from skprivate.datasets._load import make_bunch, read_csv
+from skprivate.datasets._load import make_bunch, read_csv, select_outputs
 
 _TARGET = "income"
 _CATEGORIES = (
@@ -41,7 +41,7 @@ def load_adult(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     -------
     adult : `~sklearn.utils.Bunch`
         data : {ndarray of object, DataFrame} of shape (48842, 12)
-            Numbers and categories as they stand in the source.
+            Numbers and categories as in the source.
         target : {ndarray of str, Series} of shape (48842,)
             Income class, ``<=50K`` or ``>50K``.
         categorical_features : list of str
@@ -79,4 +79,4 @@ def load_adult(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     if as_frame:
         bunch.frame = bunch.frame.astype(dict.fromkeys(_CATEGORIES, "category"))
         bunch.data, bunch.target = bunch.frame[features], bunch.frame[_TARGET]
-    return (bunch.data, bunch.target) if return_X_y else bunch
+    return select_outputs(bunch, return_X_y)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skprivate._sklearn import validate_params
-from skprivate.datasets._load import make_bunch, read_csv
+from skprivate.datasets._load import make_bunch, read_csv, select_outputs
 
 _TARGET = "default"
 
@@ -57,4 +57,4 @@ def load_credit_default(*, return_X_y: bool = False, as_frame: bool = False) -> 
     columns[_TARGET] = columns[_TARGET].astype(np.int64)
     features = [name for name in columns if name != _TARGET]
     bunch = make_bunch(columns, features=features, target=_TARGET, descr="credit_default", as_frame=as_frame)
-    return (bunch.data, bunch.target) if return_X_y else bunch
+    return select_outputs(bunch, return_X_y)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skprivate._sklearn import StrOptions, validate_params
-from skprivate.datasets._load import make_bunch, read_csv
+from skprivate.datasets._load import make_bunch, read_csv, select_outputs
 
 #: Limits that hold for any domestic flight of the United States; nothing here was looked up in the data.
 _BOUNDS = {
@@ -89,8 +89,6 @@ def load_flights(
     >>> X.shape, len(set(user_ids))
     ((111622, 4), 1365)
     """
-    if return_users and not return_X_y:
-        raise ValueError("return_users=True needs return_X_y=True; a Bunch always holds user_ids.")
     columns = read_csv("flights")
     bunch = make_bunch(
         columns,
@@ -102,6 +100,4 @@ def load_flights(
         feature_bounds={name: _BOUNDS[name] for name in _FEATURES},
         target_bounds=_BOUNDS[target],
     )
-    if not return_X_y:
-        return bunch
-    return (bunch.data, bunch.target, bunch.user_ids) if return_users else (bunch.data, bunch.target)
+    return select_outputs(bunch, return_X_y, return_users)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skprivate._sklearn import StrOptions, validate_params
-from skprivate.datasets._load import make_bunch, read_csv
+from skprivate.datasets._load import make_bunch, read_csv, select_outputs
 
 #: Limits that hold for patients and hospital stays of this kind anywhere; nothing here was looked up in the data.
 _BOUNDS = {
@@ -112,8 +112,6 @@ def load_hospital(
     >>> X.shape, len(set(user_ids))
     ((25589, 17), 17840)
     """
-    if return_users and not return_X_y:
-        raise ValueError("return_users=True needs return_X_y=True; a Bunch always holds user_ids.")
     columns = read_csv("hospital")
     columns["weight"] = np.array([float(text or "nan") for text in columns["weight"].tolist()])
     for name in _CATEGORIES:
@@ -134,6 +132,4 @@ def load_hospital(
         feature_bounds=dict(_BOUNDS),
         categories={name: list(values) for name, values in _CATEGORIES.items()},
     )
-    if not return_X_y:
-        return bunch
-    return (bunch.data, bunch.target, bunch.user_ids) if return_users else (bunch.data, bunch.target)
+    return select_outputs(bunch, return_X_y, return_users)

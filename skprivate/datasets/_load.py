@@ -1,4 +1,4 @@
-"""Reading of the embedded tables; one file a loader beside this one."""
+"""Readers of the embedded tables."""
 
 from __future__ import annotations
 
@@ -15,18 +15,7 @@ _FOLDER = resources.files(__package__)
 
 
 def read_csv(name: str) -> dict[str, np.ndarray]:
-    """Columns of ``data/<name>.csv.gz``: float64 where all values are numbers, else str.
-
-    Parameters
-    ----------
-    name : str
-        Name of the file without its endings. The first line holds the columns' names.
-
-    Returns
-    -------
-    columns : dict of str to ndarray of shape (n_rows,)
-        In the order of the file.
-    """
+    """Read columns of ``data/<name>.csv.gz``: float64 where all values are numbers, else str."""
     with (
         (_FOLDER / "data" / f"{name}.csv.gz").open("rb") as raw,
         gzip.open(raw, "rt", encoding="utf-8", newline="") as text,
@@ -50,8 +39,17 @@ def _as_numbers(values: Sequence[str]) -> np.ndarray:
 
 
 def read_description(name: str) -> str:
-    """Text of ``descr/<name>.rst``: what the data are, where they come from, their licence."""
+    """Read ``descr/<name>.rst``: what the data are, where they come from, their licence."""
     return (_FOLDER / "descr" / f"{name}.rst").read_text(encoding="utf-8")
+
+
+def select_outputs(bunch: Bunch, return_X_y: bool, return_users: bool = False) -> Any:
+    """Return the bunch, or a tuple of data, target and the user of each row."""
+    if return_users and not return_X_y:
+        raise ValueError("return_users=True needs return_X_y=True; a Bunch always holds user_ids.")
+    if not return_X_y:
+        return bunch
+    return (bunch.data, bunch.target, bunch.user_ids) if return_users else (bunch.data, bunch.target)
 
 
 def make_bunch(
@@ -63,28 +61,7 @@ def make_bunch(
     as_frame: bool,
     **others: Any,
 ) -> Bunch:
-    """The `Bunch` that every loader returns.
-
-    Parameters
-    ----------
-    columns : dict of str to ndarray of shape (n_rows,)
-        The table, from `read_csv`.
-    features : sequence of str
-        The columns of ``data``, in their order.
-    target : str
-        The column of ``target``.
-    descr : str
-        Name of the description, for `read_description`.
-    as_frame : bool
-        Whether ``data`` and ``target`` are pandas objects and ``frame`` holds both.
-    **others : object
-        Further keys, such as ``user_ids``.
-
-    Returns
-    -------
-    bunch : Bunch
-        With ``data``, ``target``, ``frame``, ``feature_names``, ``target_name``, ``DESCR`` and the others.
-    """
+    """Make the `Bunch` that every loader returns, of the columns ``features`` and ``target`` and ``others``."""
     data: Any = np.column_stack([columns[name] for name in features])
     values: Any = columns[target]
     frame = None

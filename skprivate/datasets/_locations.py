@@ -1,4 +1,4 @@
-"""Where taxi trips began and ended: locations of people."""
+"""Taxi trips: locations of people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skprivate._sklearn import validate_params
-from skprivate.datasets._load import make_bunch, read_csv
+from skprivate.datasets._load import make_bunch, read_csv, select_outputs
 
 _FEATURES = ["pickup_longitude", "pickup_latitude", "dropoff_longitude", "dropoff_latitude"]
 #: Limits of New York City; nothing here was looked up in the data.
@@ -67,4 +67,4 @@ def load_locations(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
         feature_bounds=(np.array(_LOWER), np.array(_UPPER)),
         target_bounds=(0.0, 7200.0),
     )
-    return (bunch.data, bunch.target) if return_X_y else bunch
+    return select_outputs(bunch, return_X_y)

@@ -1,4 +1,4 @@
-"""What a model would do with private rows, before it is fitted."""
+"""Check a model before it is fitted: what each step would do with private rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LABELS_ONLY = (CuratedBagGAMClassifier, CuratedBagGAMRegressor, RandomBagClassi
 
 @dataclass(frozen=True)
 class StepReport:
-    """What one step would do.
+    """Report on one step of a model that is not fitted.
 
     Parameters
     ----------
@@ -35,15 +35,15 @@ class StepReport:
     why : str
         For a step that looks at private rows: what it does with them, and what to do instead.
     epsilon, delta : float or None
-        Budget of one fit of a private step; of a model that was fitted before, what it promises.
+        Budget of one fit of a private step. For a model that was fitted before, its guarantee.
     copies : int or None
-        How many of it are fitted; None if that is not known yet.
+        How many of it are fitted; None if only the data tell.
     times : str
-        What tells it then.
+        What tells the number of copies then.
     conditions : tuple of str
         What has to be true for its guarantee to carry over, or outside the code.
     within : str
-        Step whose budget pays for this one, too: it adds nothing to the sum.
+        Step whose budget covers this one: it adds nothing to the sum.
     """
 
     path: str
@@ -59,7 +59,7 @@ class StepReport:
 
 @dataclass(frozen=True)
 class PipelineReport:
-    """Every step of a model and what it would do with private rows.
+    """Report on every step of a model that is not fitted.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class PipelineReport:
 
     @property
     def could_hold(self) -> bool:
-        """Whether `guarantee_of` could succeed after `fit`: units, ids and conditions are seen only then."""
+        """Possibility that `guarantee_of` succeeds after `fit`; units, ids and conditions are seen only then."""
         return not self.problems and any(step.role == Role.PRIVATE for step in self.steps)
 
     @property
@@ -94,7 +94,7 @@ class PipelineReport:
 
     @property
     def summary(self) -> str:
-        """One line."""
+        """Summary in one line."""
         if self.problems:
             n = len(self.problems)
             what = "a step looks" if n == 1 else f"{n} steps look"
@@ -181,7 +181,7 @@ def check_pipeline(model: Any, *, raise_: bool = False) -> PipelineReport:
 
 
 def protects_labels_only(steps: list[Step]) -> bool:
-    """Whether features are public, as all private steps protect labels."""
+    """Tell if features are public, because all private steps protect labels."""
     private = [step.model for step in steps if step.role is Role.PRIVATE]
     return bool(private) and all(isinstance(model, _LABELS_ONLY) for model in private)
 

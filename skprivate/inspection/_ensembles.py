@@ -1,9 +1,8 @@
-"""Composites that fit several members: what is true of each."""
+"""Rules for composites that fit several members."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,7 +87,7 @@ def _renamed(model: Any, place: Place) -> tuple[Demand, ...]:
 def _members(
     fitted: str, place: Place, model: Any, walk: Walk, copies: int | None, *demands: Demand
 ) -> Iterator[Step]:
-    """Clones of one estimator; what goes for all of them is said once."""
+    """Walk clones of one estimator; what holds for all of them is reported once."""
     if not place.fitted:
         yield from walk(inner_estimator(model), place.inside("members", copies=copies, demands=demands))
         return
@@ -138,8 +137,9 @@ def _stacking(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     final = model.final_estimator_ if place.fitted else model.final_estimator
     if final is None:
         final = LogisticRegression() if is_classifier(model) else RidgeCV()
-    before = (*place.before, ("predictions of the members", [part for _, part in named]))
-    last = list(walk(final, place.inside("final estimator", before=before, demands=_renamed(model, place))))
+    before = (*place.rows.before, ("predictions of the members", [part for _, part in named]))
+    here = place.inside("final estimator", demands=_renamed(model, place)).with_rows(before=before)
+    last = list(walk(final, here))
     yield from seen_by_private(members) if any(step.role is Role.PRIVATE for step in last) else members
     yield from last
 
@@ -181,7 +181,7 @@ def _per_label(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     demands = _renamed(model, place)
     if type(model) is OneVsOneClassifier:
         # Which rows a member sees tells of the targets, even if the rows themselves were randomised.
-        place, demands = replace(place, released=False, target=True), (*demands, SELECTS_BY_LABEL)
+        place, demands = place.with_rows(released=False, target=True), (*demands, SELECTS_BY_LABEL)
     yield from _members("estimators_", place, model, walk, None, *demands)
 
 
@@ -210,7 +210,7 @@ def _chain(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         yield from refuse(model, place, walk, why)
         return
     yield place.step(model, Role.NO_DATA, "", *([_LABELS] if is_classifier(model) else []))
-    with_targets = replace(place, released=False, target=True)
+    with_targets = place.with_rows(released=False, target=True)
     yield from _members("estimators_", with_targets, model, walk, None, SEES_OTHER_TARGETS)
 
 
@@ -252,12 +252,12 @@ _REFUSED: list[tuple[tuple[type, ...], str]] = [
 
 
 def why_refused(model: Any) -> str:
-    """Why no guarantee can hold for a composite of this class, or nothing."""
+    """Explain why no guarantee can hold for a composite of this class; empty if one can."""
     return next((why for classes, why in _REFUSED if isinstance(model, classes)), "")
 
 
 def refuse(model: Any, place: Place, walk: Walk, why: str) -> Iterator[Step]:
-    """No guarantee for a composite; the members are walked, so that those without one are named too."""
+    """Report that a composite has no guarantee, and walk its members, so that those without one are named too."""
     search = isinstance(model, BaseSearchCV)
     times = "once for each candidate and fold" if search else "as often as the composite fits it"
     folded = not isinstance(getattr(model, "cv", ""), str)

@@ -1,4 +1,4 @@
-"""What a whole model promises: the composition of everything that its fit released."""
+"""Guarantee of a whole model: the composition of everything that its fit released, and a copy to publish."""
 
 from __future__ import annotations
 
@@ -14,13 +14,22 @@ from skprivate.base import BestModelMixin
 from skprivate.inspection._ensembles import ENSEMBLE_RULES, refuse, why_refused
 from skprivate.inspection._pipelines import PIPELINE_RULES
 from skprivate.inspection._single import inner_models, leaf, needs_fit, releases_when_transforming
-from skprivate.inspection._steps import Place, Role, Seen, Step, Tally, Walk
-from skprivate.partitions import is_known
+from skprivate.inspection._steps import Place, Role, Step, Tally, Visit, Walk
+from skprivate.partitions import is_known, published_copy
 from skprivate.privacy import Adjacency, PrivacyGuarantee, PrivacyUnit, as_stated, fingerprint, understated
 from skprivate.privacy.search import _MECHANISM as SEARCH
 from skprivate.user_level import UserLevelSelector
 
-__all__ = ["NoGuaranteeError", "certified", "count", "guarantee_of", "of_rows", "walk"]
+__all__ = [
+    "NoGuaranteeError",
+    "certify",
+    "count",
+    "guarantee_of",
+    "no_guarantee",
+    "of_rows",
+    "to_release",
+    "walk",
+]
 
 #: NumPy makes floats of integers beside a gap, which merges codes above 2^53, and Arrow's last category of a gap.
 TYPES_STAY = "no missing entry changes the type in which a step of scikit-learn reads a column"
@@ -51,11 +60,11 @@ class NoGuaranteeError(ValueError):
 
 
 def walk(model: Any, place: Place) -> Iterator[Step]:
-    """Every step of a model; composites by their rules, everything else by what it is."""
+    """Walk every step of a model: composites by their rules, everything else by its class."""
     rule = _rule(model)
     if place.fitted:
         whole = rule or isinstance(model, BestModelMixin)
-        place.seen[id(model)] = Seen(model, "composite" if whole else "single")
+        place.seen[id(model)] = Visit(model, "composite" if whole else "single")
     if rule:
         yield from rule(model, place, walk)
     elif why := why_refused(model):
@@ -67,7 +76,7 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
             text = f"{step.path} keeps nothing of private rows: its methods are not this package's"
             step = replace(step, assumptions=(*step.assumptions, text))
         elif elsewhere:
-            place.seen[id(model)] = Seen(model, "stateless")
+            place.seen[id(model)] = Visit(model, "stateless")
         yield step
         if step.role is Role.UNPROTECTED:
             for name, part in inner_models(model):
@@ -79,18 +88,18 @@ def walk(model: Any, place: Place) -> Iterator[Step]:
 
 
 def _rule(model: Any) -> Callable[[Any, Place, Walk], Iterator[Step]] | None:
-    """Exact classes, as what a subclass does is not known; one of a selector hands over its candidates all the same."""
+    """Find the rule of an exact class; a subclass of a selector hands over its candidates all the same."""
     return _RULES.get(UserLevelSelector if isinstance(model, UserLevelSelector) else type(model))
 
 
 def guarantee_of(model: Any) -> PrivacyGuarantee:
-    """State what publishing a whole fitted model promises, or raise an error that names what stands in the way.
+    """Compose the guarantee of publishing a whole fitted model, or raise an error that names what prevents one.
 
     Composes the guarantees of everything that was fitted within the model on the same private rows (sequential
-    composition, also where members see different columns), after checking that nothing else in it learnt from private
-    rows, and that each member's guarantee carries over to the rows that its composite was given. It is about what
-    `~skprivate.inspection.to_release` makes of the model: estimators among the parameters of a composite, which fits
-    clones of them, may have been fitted before, and are published unfitted.
+    composition, also where members see different columns). Checks first that nothing else in it learnt from private
+    rows, and that each member's guarantee carries over to the rows that its composite was given. The guarantee is about
+    the published model, which `~skprivate.inspection.to_release` makes: estimators among the parameters of a
+    composite, which fits clones of them, may have been fitted before, and are published unfitted.
 
     Parameters
     ----------
@@ -101,7 +110,7 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     Returns
     -------
     PrivacyGuarantee
-        Its ``assumptions`` include what the composite adds. A step that spends in ``transform`` is counted once, for
+        Its ``assumptions`` include what the composite adds. A step that releases in ``transform`` is counted once, for
         the rows of the fit.
 
     Raises
@@ -137,11 +146,77 @@ def guarantee_of(model: Any) -> PrivacyGuarantee:
     >>> guarantee_of(model).unit
     <PrivacyUnit.USER: 'user'>
     """
-    return certified(model).total
+    return certify(model).total
 
 
-class Counted(NamedTuple):
-    """What a walk through a fitted model added up, and which estimators it accounts for."""
+def to_release(model: Any, *, allow_invalid: bool = False) -> Any:
+    """Copy a fitted model for publication: what its guarantee counts, and nothing else.
+
+    A fitted model keeps more than it predicts with. There are ledgers, each with a path and its last record, also in
+    fitted steps. Estimators among the parameters of a composite, which fits clones of them, may have been fitted to
+    the same rows before. There may be attributes that somebody set. The copy holds
+
+    * fitted steps that `guarantee_of` visits, with all they learnt;
+    * parameters. Estimators among them that are no fitted step become unfitted clones, wherever they are (in a list, in
+      ``kw_args``, in a scorer);
+    * of classes of scikit-learn and of this package those attributes only that methods of the class assign;
+    * None for every ledger, path, cache (``memory``) and random generator.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator, or a composite such as a pipeline, as `guarantee_of` takes them; left as it is.
+    allow_invalid : bool, default=False
+        Whether a copy is made also where no guarantee holds or noise was simulated: for trials, never for publication.
+
+    Returns
+    -------
+    copy : estimator
+        The same model, guarantees included. It predicts the same; its fits are charged to nothing.
+
+    Raises
+    ------
+    NoGuaranteeError
+        If no guarantee holds for the model as a whole, or if it holds a fitted estimator or a guarantee that no step
+        accounts for.
+    ValueError
+        If a guarantee in it is not valid for release.
+    TypeError
+        If the model cannot be pickled, so not be published, for example for a lambda.
+
+    See Also
+    --------
+    privacy_report : What to publish beside it.
+
+    Notes
+    -----
+    Guarantee: that of the model, which `guarantee_of` states; leaving something out is post-processing. Strings are
+    kept as they are, and so are objects of other classes in a parameter: a path, a name or a row in them is yours to
+    look for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skprivate import UserLevelMean
+    >>> from skprivate.inspection import to_release
+    >>> from skprivate.privacy import PrivacyLedger
+    >>> ledger = PrivacyLedger(epsilon=2.0, delta=1e-5)
+    >>> X = np.random.RandomState(0).uniform(size=(500, 2))
+    >>> model = to_release(UserLevelMean(ledger=ledger).fit(X, user_ids=np.arange(500)))
+    >>> model.ledger is None, model.privacy_guarantee_.unit
+    (True, <PrivacyUnit.USER: 'user'>)
+    """
+    try:
+        kept = certify(model).kept
+    except NoGuaranteeError:
+        if not allow_invalid:
+            raise
+        kept = None
+    return published_copy(model, allow_invalid=allow_invalid, kept=kept)
+
+
+class Total(NamedTuple):
+    """Total of a walk through a fitted model, and the estimators that it accounts for."""
 
     total: PrivacyGuarantee
     steps: list[Step]
@@ -150,15 +225,15 @@ class Counted(NamedTuple):
     problems: list[tuple[str, str]]
 
 
-def certified(model: Any) -> Counted:
-    """What counts in a fitted model, if nothing speaks against it."""
+def certify(model: Any) -> Total:
+    """Count a fitted model, and refuse it if anything in it is not accounted for."""
     found = count(model)
     if found.problems:
-        raise _error(model, found.problems)
+        raise no_guarantee(f"no guarantee holds for this {type(model).__name__} as a whole:", found.problems)
     return found
 
 
-def count(model: Any) -> Counted:
+def count(model: Any) -> Total:
     """Add up what the steps of a fitted model state, and list what is beside them or is less than was drawn."""
     if not hasattr(model, "fit") or isinstance(model, type):
         raise TypeError(f"model must be a fitted estimator, got {type(model).__name__}.")
@@ -166,7 +241,7 @@ def count(model: Any) -> Counted:
     start = Place(fitted=True)
     steps = list(walk(model, start))
     # Members that are not kept (place.fitted is False) have a composite that is refused.
-    private = _counted_once([step for step in steps if step.role is Role.PRIVATE and step.place.fitted])
+    private = _without_repeats([step for step in steps if step.role is Role.PRIVATE and step.place.fitted])
     problems = [(step.path, step.why) for step in steps if step.role is Role.UNPROTECTED]
     promised = [_guarantee_at(step) for step in private]
     for step, guarantee in zip(private, promised, strict=True):
@@ -176,8 +251,9 @@ def count(model: Any) -> Counted:
     if not only_labels:
         problems += [(step.path, step.why) for step in features]
     problems += _incomparable(private, promised)
+    none_holds = f"no guarantee holds for this {type(model).__name__} as a whole"
     if problems:
-        raise _error(model, problems)
+        raise no_guarantee(f"{none_holds}:", problems)
     if not promised:
         raise NoGuaranteeError(
             f"nothing in this {type(model).__name__} is private, so that it promises nothing."
@@ -193,8 +269,8 @@ def count(model: Any) -> Counted:
         total = promised[0].compose(*promised[1:]) if len(promised) > 1 else promised[0]
     except ValueError as error:
         units = [(s.path, _in_words(g)) for s, g in zip(private, promised, strict=True)]
-        raise _error(model, units, f" ({error})") from None
-    if any(step.place.adaptive for step in private):
+        raise no_guarantee(f"{none_holds} ({error}):", units) from None
+    if any(step.place.rows.adaptive for step in private):
         epsilon, delta = (_sum_of_budgets(name, private, promised) for name in ("epsilon", "delta"))
         total = replace(total, epsilon=epsilon, delta=delta, adaptive=True)
     if texts:
@@ -204,12 +280,12 @@ def count(model: Any) -> Counted:
     for step, own in zip(private, counted, strict=True):
         if why := understated(own, [step.model.get_params(deep=False).get("ledger")]):
             tally.problems.append((step.path, why))
-    return Counted(total, steps, private, tally.kept, tally.problems)
+    return Total(total, steps, private, tally.kept, tally.problems)
 
 
 def of_rows(step: Step, only_labels: bool) -> tuple[str, ...]:
-    """What is assumed of how a step maps private rows; features are public where labels alone are protected."""
-    return () if only_labels and not step.place.target else step.of_rows
+    """List assumptions on how a step maps private rows; features are public where labels alone are protected."""
+    return () if only_labels and not step.place.rows.target else step.of_rows
 
 
 def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuarantee]) -> float:
@@ -218,19 +294,18 @@ def _sum_of_budgets(name: str, private: list[Step], promised: list[PrivacyGuaran
 
 
 def is_of_search(guarantee: PrivacyGuarantee) -> bool:
-    """Whether a guarantee is that of a private search as a whole."""
+    """Tell if a guarantee is that of a private search as a whole."""
     return any(getattr(event, "mechanism", "") == SEARCH for event, _ in guarantee.events)
 
 
-def _error(model: Any, problems: Sequence[tuple[str, str]], note: str = "") -> NoGuaranteeError:
-    lines = "".join(f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
-    return NoGuaranteeError(
-        f"no guarantee holds for this {type(model).__name__} as a whole{note}:{lines}", problems
-    )
+def no_guarantee(message: str, problems: Sequence[tuple[str, str]]) -> NoGuaranteeError:
+    """Make an error that lists the problems below its message."""
+    lines = (f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
+    return NoGuaranteeError(message + "".join(lines), problems)
 
 
-def _counted_once(private: list[Step]) -> list[Step]:
-    """A model that was fitted before and stands in two places was released once, and so were the parts of a search."""
+def _without_repeats(private: list[Step]) -> list[Step]:
+    """Count once a model that was fitted before and occurs twice, and the parts of a search."""
     found: dict[Any, Step] = {}
     for i, step in enumerate(private):
         shared = step.place.paid and not releases_when_transforming(step.model)
@@ -243,24 +318,24 @@ def _counted_once(private: list[Step]) -> list[Step]:
 
 
 def _guarantee_at(step: Step) -> PrivacyGuarantee:
-    """A step's own guarantee, its distances being those of the rows as they arrive."""
+    """Read a step's own guarantee, with the maps before it in the name of its metric."""
     guarantee: PrivacyGuarantee = step.model.privacy_guarantee_
     if guarantee.epsilon > 0:  # nothing was drawn where it is 0
         guarantee = as_stated(guarantee)
-    if guarantee.adjacency is Adjacency.METRIC and (before := step.place.before):
-        maps = [f"{what} #{fingerprint(by, step.place.columns)}" for what, by in before]
+    if guarantee.adjacency is Adjacency.METRIC and (before := step.place.rows.before):
+        maps = [f"{what} #{fingerprint(by, step.place.rows.columns)}" for what, by in before]
         return replace(guarantee, metric=f"{guarantee.metric} after {', '.join(maps)}")
     return guarantee
 
 
 def _incomparable(private: list[Step], promised: list[PrivacyGuarantee]) -> list[tuple[str, str]]:
-    """Guarantees that are equal in words and differ in what they protect."""
+    """List guarantees that are equal in words and differ in what they protect."""
     if len(promised) < 2:
         return []
     several = list(zip(private, promised, strict=True))
     own_rows = "has private rows of its own, which need not be those of the other steps"
     distance = "promises privacy per unit of a distance which need not be that of the other steps"
-    several_columns = len({step.place.columns for step in private}) > 1
+    several_columns = len({step.place.rows.columns for step in private}) > 1
     return [(s.path, own_rows) for s, g in several if g.unit is PrivacyUnit.PRIVATE_ROW] + [
         (s.path, distance)
         for s, g in several

@@ -1,4 +1,4 @@
-"""Composites that pass rows on: pipelines, unions, columns, targets, frozen models, candidates."""
+"""Rules for composites that pass rows on: pipelines, unions, columns, targets, frozen models, candidates."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["PIPELINE_RULES", "fitted_before", "is_left_out"]
 
 
 def is_left_out(part: Any) -> bool:
-    """Whether a part of a composite is a word in place of an estimator."""
+    """Tell if a part of a composite is a word in place of an estimator."""
     return part is None or isinstance(part, str)
 
 
 def releases_rows(model: Any) -> bool:
-    """Whether everything that a transformer passes on has been randomised by it."""
+    """Tell if a transformer has randomised everything that it passes on."""
     if type(model) is FrozenEstimator:
         return releases_rows(model.estimator)
     if type(model) in (Pipeline, AdditivePipeline):
@@ -63,24 +63,23 @@ def _pipeline(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
         passed += found
         # A private step whose columns are not those that it was given may decide how many the next one sees.
         shapes = [s.path for s in found if s.role is Role.PRIVATE and not _width_is_public(s.model)]
-        here = replace(
-            here,
-            released=here.released or releases_rows(step),
-            adaptive=here.adaptive or "".join(shapes[:1]),
-            before=(*here.before, (type(step).__name__, step)),
+        here = here.with_rows(
+            released=here.rows.released or releases_rows(step),
+            adaptive=here.rows.adaptive or "".join(shapes[:1]),
+            before=(*here.rows.before, (type(step).__name__, step)),
         )
     yield from passed
 
 
 def _additive(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
-    """The steps of a pipeline. Fitting it pays for the splines from the model's budget."""
+    """Walk the steps of a pipeline in which the model's budget covers the splines."""
     splines, last = splines_in(model.steps[0][1], fitted=False), model.steps[-1][0]
     for step in _pipeline(model, place, walk):
         yield replace(step, place=replace(step.place, within=last)) if step.model is splines else step
 
 
 def _width_is_public(model: Any) -> bool:
-    """Whether public numbers decide how many columns a step hands on: it says so, or those that it was given."""
+    """Tell if public numbers decide how many columns a step hands on."""
     if isinstance(model, OneToOneFeatureMixin):
         return True
     # What the methods of a subclass hand on is not what its base class says.
@@ -88,7 +87,7 @@ def _width_is_public(model: Any) -> bool:
 
 
 def _partly_released(model: Any, parts: list[Any], place: Place) -> Iterator[Step]:
-    """A problem where rows are put together from randomised columns and others."""
+    """Report rows that are put together from randomised columns and others."""
     released = [releases_rows(part) for part in parts if not (isinstance(part, str) and part == "drop")]
     if any(released) and not all(released):
         why = "hands on columns that are not randomised next to those that are: randomise or drop all of them"
@@ -103,7 +102,7 @@ def _feature_union(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 
 def _may_be_sparse(part: Any) -> bool:
-    """Whether a part says so, or a part of it; hashers and vectorizers have no such parameter."""
+    """Tell if a part may be sparse; hashers and vectorizers have no parameter that says so."""
     inside = [part, *part.get_params(deep=True).values()]
     return any(
         getattr(one, "sparse_output", False) is True
@@ -136,12 +135,12 @@ def _column_transformer(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 
 def with_columns(place: Place, chosen: Any) -> Place:
-    """The place of a part that sees some columns. Distances count a column as often as it is there."""
+    """Go to a part that sees some columns. Distances count a column as often as it occurs."""
     columns = tuple(map(int, chosen))
-    place = replace(place, columns=(*place.columns, columns))
+    place = place.with_rows(columns=(*place.rows.columns, columns))
     if len(set(columns)) == len(columns):
         return place
-    return replace(place, before=(*place.before, ("columns of which some are repeated", columns)))
+    return place.with_rows(before=(*place.rows.before, ("columns of which some are repeated", columns)))
 
 
 def _is_empty(columns: Any) -> bool:
@@ -152,11 +151,11 @@ def _is_empty(columns: Any) -> bool:
 
 
 def _drawn_again(found: list[Step]) -> Iterator[Step]:
-    """Randomisers of a model that is fitted first and transforms the same rows afterwards, with fresh noise.
+    """Repeat randomisers of a model that is fitted first and transforms the same rows afterwards, with fresh noise.
 
     The first draw was released where something learnt from it; the second one is what is passed on.
     """
-    if any(step.place.released and step.role is not Role.NO_DATA for step in found):
+    if any(step.place.rows.released and step.role is not Role.NO_DATA for step in found):
         for step in found:
             if step.role is Role.PRIVATE and releases_when_transforming(step.model):
                 yield replace(step, path=f"{step.path} once more")
@@ -165,9 +164,8 @@ def _drawn_again(found: list[Step]) -> Iterator[Step]:
 def _transformed_target(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     if model.transformer is not None:
         transformer = model.transformer_ if place.fitted else model.transformer
-        found = list(
-            walk(transformer, place.inside("transformer of the target", released=False, target=True))
-        )
+        targets = place.inside("transformer of the target").with_rows(released=False, target=True)
+        found = list(walk(transformer, targets))
         yield from seen_by_private(found)
         yield from _drawn_again(found)  # the target is transformed after the fit, not while it is fitted
     elif model.func is not None:
@@ -205,7 +203,7 @@ def _frozen(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 def _row_by_row(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
     inner = vars(model).get("estimator_", model.estimator) if place.fitted else model.estimator
-    for step in walk(inner, place.inside("one row at a time", alone=True)):
+    for step in walk(inner, place.inside("one row at a time").with_rows(alone=True)):
         if step.role is Role.PRIVATE and releases_when_transforming(step.model):
             step = replace(
                 step, role=Role.UNPROTECTED, why="would pay for each row by itself: use it without RowByRow"
@@ -214,16 +212,14 @@ def _row_by_row(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 
 def fitted_before(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
-    """Steps of a model that its composite does not fit.
+    """Walk a model that its composite does not fit.
 
-    With anything private in it, it was fitted on private rows, and all of it counts as if it were fitted here. With
-    nothing private in it, it was fitted on public rows, or it is a leak that nothing in it shows: an assumption says
-    so.
+    With anything private in it, it was fitted on private rows, and all of it counts as if it were fitted here.
+    Otherwise it was fitted on public rows, or it is a leak that nothing in it shows: an assumption says so.
     """
     # Rows on which it was fitted did not come this way; if it randomises rows while it transforms, they do.
-    here = replace(
-        place, fitted=True, paid=True, released=False, target=False, adaptive="", demands=(), copies=1
-    )
+    here = replace(place, fitted=True, paid=True, demands=(), copies=1)
+    here = here.with_rows(released=False, target=False, adaptive="")
     found = list(walk(model, here))
     if any(step.role is Role.PRIVATE for step in found):
         for step in (*found, *_drawn_again(found)):
@@ -238,7 +234,7 @@ def fitted_before(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
 
 
 def _selector(model: Any, place: Place, walk: Walk) -> Iterator[Step]:
-    """The choice, and the candidates: all of them are parameters of the model that is handed over."""
+    """Walk the choice and the candidates: all of them are parameters of the released model."""
     yield leaf(model, place)
     for name, candidate in model.estimators:
         yield from fitted_before(candidate, place.inside(f"candidate {name!r}"), walk)

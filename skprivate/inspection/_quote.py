@@ -1,4 +1,4 @@
-"""A price before the draw: fit a copy on a dry run of the ledger, whose draws look at zeros only, and forget it."""
+"""Quote a price before the draw: fit a copy on a dry run of the ledger, whose draws look at zeros only."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from skprivate._sklearn import BaseSearchCV
 from skprivate.inspection._check_pipeline import protects_labels_only
-from skprivate.inspection._guarantee_of import NoGuaranteeError, walk
+from skprivate.inspection._guarantee_of import no_guarantee, walk
 from skprivate.inspection._steps import Place, Role, Step, check_widths
 from skprivate.partitions import check_folds
 from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.privacy.ledger import NOTHING, LedgerEntry, Price, Quote, charged_only_to, stays_apart
 
-#: Nothing is refused in a dry run.
-_PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53
+#: A budget that refuses nothing, for dry runs.
+_UNBOUNDED = {"epsilon": 1e300, "delta": 1.0 - 2.0**-53}
 
 
 def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit_params: Any) -> Quote:
     """Price a fit, a cross-validation or a search before anything is drawn for it.
 
     A copy of the estimator is fitted on a dry run of the ledger, and forgotten: that takes as long as the fit
-    itself. In a dry run zeros stand for every private statistic, so that a quote is the same for all data of one
+    itself. In a dry run zeros replace every private statistic, so that a quote is the same for all data of one
     shape, and the fit will cost the same, to the last bit; a search over random candidates must have its
     ``random_state`` set.
 
     Where candidates of scikit-learn's searches cost differently, which of them goes on to the next round, or is
-    fitted to all data, depends on their scores. The quote is then the bound that the dearest of them make, in each
+    fitted to all data, depends on their scores. The quote is then the bound over the most expensive of them, in each
     part of the price (``exact=False``), and takes five times as long.
 
     A randomiser of rows, which releases in ``transform``, is quoted one transform of ``X``.
@@ -127,24 +127,15 @@ def quote(estimator: Any, X: Any, y: Any = None, *, ledger: PrivacyLedger, **fit
 
 
 def _check_priceable(model: Any, unit: PrivacyUnit) -> list[Any]:
-    """Refuse models whose price would look at private rows; return scikit-learn's searches in them.
-
-    Raises
-    ------
-    NoGuaranteeError
-        If a step looks at private rows, which no draw protects.
-    ValueError
-        If the draws of a step depend on what another one releases, or folds on labels.
-    """
+    """Refuse models whose price would look at private rows; return scikit-learn's searches in them."""
     steps, searches = _steps_of(model, Place(fitted=False))
     problems = [(step.path, step.why) for step in steps if step.role is Role.UNPROTECTED]
     if not protects_labels_only(steps):
         problems += [(step.path, step.why) for step in steps if step.role is Role.FEATURES]
     if problems:
-        lines = "".join(f"\n- {path}: {why}." for path, why in dict.fromkeys(problems))
-        raise NoGuaranteeError(
+        raise no_guarantee(
             f"estimator must not look at private rows unprotected, got {type(model).__name__}: its price would tell of "
-            f"them.{lines}",
+            "them.",
             problems,
         )
     check_widths(steps)
@@ -157,7 +148,7 @@ def _check_priceable(model: Any, unit: PrivacyUnit) -> list[Any]:
 
 
 def _steps_of(model: Any, place: Place) -> tuple[list[Step], list[Any]]:
-    """Steps of a model and of all candidates of scikit-learn's searches in it, whose scores a quote replaces."""
+    """List steps of a model and of all candidates of scikit-learn's searches in it, whose scores a quote replaces."""
     steps: list[Step] = []
     searches: list[Any] = []
     for step in walk(model, place):
@@ -176,7 +167,7 @@ def _steps_of(model: Any, place: Place) -> tuple[list[Step], list[Any]]:
 
 
 def _candidates(grids: Any) -> Iterator[dict[str, Any]]:
-    """Every combination of parameters, of numbers one for each type: they decide nothing about what a step sees."""
+    """List every combination of parameters; numbers decide nothing about what a step sees, so one of each type."""
     for grid in [grids] if isinstance(grids, Mapping) else grids:
         one = next(iter(ParameterSampler(grid, 1, random_state=0)))
         yield from ParameterGrid(
@@ -196,7 +187,7 @@ def _one_of_each_kind(values: Any) -> list[Any]:
 
 
 class _Trial(NamedTuple):
-    """What a fit on a dry run was charged."""
+    """Charges of a fit on a dry run."""
 
     entries: tuple[LedgerEntry, ...]
     total: Price
@@ -208,13 +199,12 @@ class _Trial(NamedTuple):
 def _trial(
     ledger: PrivacyLedger, estimator: Any, X: Any, y: Any, fit_params: dict[str, Any], part: int | None
 ) -> _Trial:
-    """A fit whose searches prefer the candidates that cost most in one part of the price; None: prefer any."""
+    """Fit a copy whose searches prefer the candidates that cost most in one part of the price; None: prefer any."""
     terms = ledger._terms
     with tempfile.TemporaryDirectory() as folder:
         dry = type(ledger)(
             Path(folder) / "dry.ledger",  # a file, so that worker processes share it
-            epsilon=_PLENTY,
-            delta=_MOST_DELTA,
+            **_UNBOUNDED,
             unit=ledger.unit,
             adjacency=ledger.adjacency,
             composition="basic",
@@ -222,13 +212,12 @@ def _trial(
             public_features=terms.public_features,
             dry_run=True,
         )
-        dry._book.store.forgotten = (
-            True  # nothing of the trial is seen: it runs where simulated noise is forbidden
-        )
+        # Nothing of the trial is seen, so it runs where simulated noise is forbidden.
+        dry._book.store.forgotten = True
         searches: list[Any] = []
         trial = charged_to(clone(estimator), ledger, dry, searches=searches)
         for search in searches:
-            search.set_params(scoring=_Dearest(dry, part), refit=bool(search.refit))
+            search.set_params(scoring=_MostExpensive(dry, part), refit=bool(search.refit))
         with warnings.catch_warnings(), charged_only_to(dry.identity):
             warnings.simplefilter("ignore")  # the fit itself will say it again
             given = (X,) if y is None else (X, y)
@@ -238,16 +227,11 @@ def _trial(
         with dry._book.transaction(write=False) as (_, state):
             total = state.totals[None].price()
         fitted = [one for one in parts_of(trial) if hasattr(one, "cv_results_")]
-        return _Trial(
-            tuple(dry.entries()),
-            total,
-            dry.unit,
-            dry.adjacency,
-            len(fitted) >= len(searches) and all(_one_price(search.cv_results_) for search in fitted),
-        )
+        exact = len(fitted) >= len(searches) and all(_one_price(search.cv_results_) for search in fitted)
+        return _Trial(tuple(dry.entries()), total, dry.unit, dry.adjacency, exact)
 
 
-class _Dearest:
+class _MostExpensive:
     """A scorer by price, as the ledger counts it: the best candidate is the one that costs most.
 
     Without a part, a number that is another one for other prices.
@@ -260,7 +244,7 @@ class _Dearest:
         fitted = parts_of(estimator)
         names = {getattr(getattr(one, "privacy_guarantee_", None), "ledger_entry", "") for one in fitted}
         paid = [entry for entry in self.dry.entries() if self.dry.entry_name(entry.id) in names]
-        # What a search inside has paid for its rounds stands in its scores.
+        # The scores of a search inside are the costs of its rounds.
         inside = [
             float(score)
             for one in fitted
@@ -281,14 +265,14 @@ def _by_split(results: Mapping[str, Any]) -> list[Any]:
 
 
 def _one_price(results: Mapping[str, Any]) -> bool:
-    """Whether all candidates of a round, or of the search, cost the same in every fold."""
+    """Tell if all candidates of a round, or of the search, cost the same in every fold."""
     splits = _by_split(results)
     rounds = np.asarray(results.get("iter", np.zeros(len(results["params"]))))
     return all(np.unique(scores[rounds == k]).size == 1 for scores in splits for k in np.unique(rounds))
 
 
 def parts_of(model: Any) -> list[Any]:
-    """A model and everything that has parameters in it, each once."""
+    """List a model and everything that has parameters in it, each once."""
     found: dict[int, Any] = {}
     waiting = [model]
     while waiting:
@@ -306,15 +290,9 @@ def parts_of(model: Any) -> list[Any]:
 def charged_to(
     part: Any, ledger: PrivacyLedger, other: PrivacyLedger, name: str = "", *, searches: list[Any]
 ) -> Any:
-    """The part, with every ledger that is missing or ``ledger`` exchanged for another one.
+    """Exchange every ledger that is missing or ``ledger`` for ``other``, in lists and mappings too.
 
-    Candidates of a search stand in lists and mappings, so these are looked through as well. scikit-learn's searches are
-    added to ``searches``.
-
-    Raises
-    ------
-    ValueError
-        If a part has a third ledger, to which it would be charged in earnest.
+    Searches of scikit-learn are added to ``searches``. A part with a third ledger is refused.
     """
     if isinstance(part, type(ledger)):
         if part not in (ledger, other):

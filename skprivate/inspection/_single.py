@@ -1,4 +1,4 @@
-"""Single estimators: which map every row by itself, which look at private rows, and which cannot."""
+"""Rules for single estimators: which map every row by itself, which look at private rows, and which cannot."""
 
 from __future__ import annotations
 
@@ -74,12 +74,8 @@ __all__ = [
 ]
 
 
-def _always(model: Any) -> bool:
-    return True
-
-
 def speaks_of_rows(encoder: Any) -> str:
-    """Why an encoder of scikit-learn would say that a row has a category that is not listed, or nothing."""
+    """Explain why an encoder of scikit-learn would report a row whose category is not listed; empty if it would not."""
     silent = "ignore" if isinstance(encoder, OneHotEncoder) else "use_encoded_value"
     if encoder.handle_unknown != silent:
         return (
@@ -99,66 +95,43 @@ def speaks_of_rows(encoder: Any) -> str:
     return ""
 
 
-def _is_silent(encoder: Any) -> bool:
-    return not speaks_of_rows(encoder)
-
-
 #: Exact classes, and with which parameters. Each has its property test in tests/inspection/test_by_row.py: results do
 #: not change with the other rows, their number and order, or the layout of memory. `Normalizer` fails it with sums.
 BY_ITSELF: dict[type, Callable[[Any], bool]] = {
-    **dict.fromkeys(
-        (
-            *(
-                PublicOneHotEncoder,
-                PublicOrdinalEncoder,
-                PublicScaler,
-                PrivateImputer,
-                PrivateKBinsDiscretizer,
-            ),
-            *(PrivateQuantileTransformer, PrivateSplineTransformer, PrivateStandardScaler, MetricPrivatizer),
-            *(UserLevelSGDClassifier, UserLevelSGDRegressor),
-            *(
-                Binarizer,
-                KBinsDiscretizer,
-                MaxAbsScaler,
-                MinMaxScaler,
-                PolynomialFeatures,
-                QuantileTransformer,
-            ),
-            *(RobustScaler, RowByRow, StandardScaler),
-            *(GenericUnivariateSelect, SelectFdr, SelectFpr, SelectFromModel, SelectFwe, SelectKBest),
-            *(SelectPercentile, VarianceThreshold),
-        ),
-        _always,
-    ),
+    **dict.fromkeys((
+        Binarizer, GenericUnivariateSelect, KBinsDiscretizer, MaxAbsScaler, MetricPrivatizer, MinMaxScaler,
+        PolynomialFeatures, PrivateImputer, PrivateKBinsDiscretizer, PrivateQuantileTransformer,
+        PrivateSplineTransformer, PrivateStandardScaler, PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler,
+        QuantileTransformer, RobustScaler, RowByRow, SelectFdr, SelectFpr, SelectFromModel, SelectFwe, SelectKBest,
+        SelectPercentile, StandardScaler, UserLevelSGDClassifier, UserLevelSGDRegressor, VarianceThreshold,
+    ), lambda model: True),
     FunctionTransformer: lambda model: model.func is None and not model.validate,
     Normalizer: lambda model: model.norm == "max",
-    OneHotEncoder: _is_silent,
-    OrdinalEncoder: _is_silent,
+    **dict.fromkeys((OneHotEncoder, OrdinalEncoder), lambda model: not speaks_of_rows(model)),
     # With an integer, whether a column has a missing entry would decide its type. A float does not go into integers.
     SimpleImputer: lambda model: model.strategy == "constant" and isinstance(model.fill_value, float),
-}
+}  # fmt: skip
 
 #: Of scikit-learn: ``transform`` iterates over all rows together.
 _COUPLING = ("LatentDirichletAllocation", "MiniBatchNMF", "NMF")
 
 
 def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
-    """Steps whose rows a private step sees, with what has to be true of each for its guarantee to carry over."""
+    """Add to steps whose rows a private step sees what has to be true of each for its guarantee to carry over."""
     for step in found:
         model, place, name = step.model, step.place, step.place.name(step.model)
         maps = step.role in (Role.NO_DATA, Role.BEFORE, Role.PRIVATE) and not place.chooses
         # Rows that were released may be mapped in any way; a column transformer's parts have steps of their own.
-        if not maps or place.released or (type(model) is ColumnTransformer and step.role is Role.NO_DATA):
+        if (
+            not maps
+            or place.rows.released
+            or (type(model) is ColumnTransformer and step.role is Role.NO_DATA)
+        ):
             yield step
-        elif place.alone:
+        elif place.rows.alone:
             ours = type(model).__module__.startswith(("sklearn.", "skprivate."))
-            keeps = (
-                ()
-                if ours and type(model) is not FunctionTransformer
-                else (f"{name} keeps nothing from one call to the next",)
-            )
-            yield replace(step, of_rows=keeps)
+            known = ours and type(model) is not FunctionTransformer
+            yield replace(step, of_rows=() if known else (f"{name} keeps nothing from one call to the next",))
         elif all(type(part) in BY_ITSELF and BY_ITSELF[type(part)](part) for part in _parts(model)):
             yield step
         elif any(map(_couples, _parts(model))):
@@ -166,14 +139,14 @@ def seen_by_private(found: Iterable[Step]) -> Iterator[Step]:
                 "transforms all rows together, until they converge: one row moves what becomes of the others. Wrap it "
                 "in skprivate.preprocessing.RowByRow"
             )
-            yield replace(step, role=Role.UNPROTECTED if place.target else Role.FEATURES, why=why)
+            yield replace(step, role=Role.UNPROTECTED if place.rows.target else Role.FEATURES, why=why)
         else:
             text = f"{name} treats every row by itself, {TO_THE_LAST_BIT}, and warns of no row"
             yield replace(step, of_rows=(f"{text}: wrapped in RowByRow it does",))
 
 
 def _parts(model: Any) -> Iterator[Any]:
-    """What a public model maps rows by: of composites that put columns beside each other, their parts."""
+    """List what a public model maps rows by: of composites that put columns beside each other, their parts."""
     if type(model) is FrozenEstimator:
         found = [model.estimator]
     elif type(model) is Pipeline:
@@ -229,34 +202,18 @@ def _imputer(model: Any) -> str:
     return ""
 
 
-def _nothing(model: Any) -> str:
-    return ""
-
-
-def _chi2(model: Any) -> str:
-    return "raises an error where a row holds a negative number"
-
-
 #: scikit-learn's transformers that look at no data with the right parameters; the functions say what is wrong else.
 #: Exact classes: what a subclass does is not known. The tag ``requires_fit=False`` is no proof (a Gaussian process
 #: has it, and learns).
 _NO_DATA: dict[type, Callable[[Any], str]] = {
-    **dict.fromkeys(
-        (
-            Binarizer,
-            FeatureHasher,
-            FunctionTransformer,
-            HashingVectorizer,
-            Normalizer,
-            PolynomialFeatures,
-        ),
-        _nothing,
-    ),
-    AdditiveChi2Sampler: _chi2,
+    **dict.fromkeys((
+        Binarizer, FeatureHasher, FunctionTransformer, HashingVectorizer, Normalizer, PolynomialFeatures,
+    ), lambda model: ""),
+    AdditiveChi2Sampler: lambda model: "raises an error where a row holds a negative number",
     OneHotEncoder: _encoder,
     OrdinalEncoder: _encoder,
     SimpleImputer: _imputer,
-}
+}  # fmt: skip
 
 _SCALE = (
     "its fit takes statistics of private rows without noise: scale by public numbers (PublicScaler), or within the "
@@ -279,7 +236,7 @@ _FEATURES_ONLY: dict[str, str] = {
 
 
 def is_private(model: Any) -> bool:
-    """Whether a model promises something of its own, by its class, its parameters or by what it says after `fit`."""
+    """Tell if a model has a guarantee of its own, by its class, its parameters or its attributes after `fit`."""
     if isinstance(model, PrivateEstimatorMixin):
         return True
     if isinstance(getattr(model, "privacy_guarantee_", None), PrivacyGuarantee):
@@ -288,12 +245,12 @@ def is_private(model: Any) -> bool:
 
 
 def releases_when_transforming(model: Any) -> bool:
-    """Whether a single estimator randomises the rows that it transforms."""
+    """Tell if a single estimator randomises the rows that it transforms."""
     return bool(getattr(model, "releases_in", None) == "transform")
 
 
 def inner_models(model: Any) -> list[tuple[str, Any]]:
-    """Estimators among the parameters of a model, with what to call them."""
+    """List estimators among the parameters of a model, with their names for messages."""
     found: list[tuple[str, Any]] = []
     for name, value in model.get_params(deep=False).items():
         if hasattr(value, "fit") and not isinstance(value, type):
@@ -305,7 +262,7 @@ def inner_models(model: Any) -> list[tuple[str, Any]]:
 
 
 def leaf(model: Any, place: Place) -> Step:
-    """What a single estimator does with the rows that arrive."""
+    """Classify a single estimator by what it does with the rows that arrive."""
     if is_private(model):
         return _private(model, place)
     if getattr(model, "looks_at_no_data", False) is True:
@@ -320,7 +277,7 @@ def leaf(model: Any, place: Place) -> Step:
     if problem == "":
         if isinstance(model, FunctionTransformer) and not (model.func is None and model.inverse_func is None):
             checked = model.check_inverse and model.func is not None and model.inverse_func is not None
-            texts = [inverse_is_checked(place.name(model))] if checked and not place.alone else []
+            texts = [inverse_is_checked(place.name(model))] if checked and not place.rows.alone else []
             text = f"the function of {place.name(model)} {_NOTHING_ELSE}"
             return place.step(model, Role.NO_DATA, "", text, *texts)
         if isinstance(model, SimpleImputer) and isinstance(model.fill_value, float):
@@ -329,14 +286,14 @@ def leaf(model: Any, place: Place) -> Step:
         return place.step(model, Role.NO_DATA)
     of_scikit_learn = type(model).__module__.startswith("sklearn.")
     features_only = of_scikit_learn and type(model).__name__ in _FEATURES_ONLY
-    if place.released and features_only:
+    if place.rows.released and features_only:
         return place.step(model, Role.RELEASED, "", *_no_weights(place, model))
-    if place.released:
+    if place.rows.released:
         why = "the rows that it sees are randomised, but it may learn from the targets, which are not"
         return place.step(model, Role.UNPROTECTED, why)
     if features_only:
         why = problem or _FEATURES_ONLY[type(model).__name__]
-        role = Role.UNPROTECTED if place.target else Role.FEATURES
+        role = Role.UNPROTECTED if place.rows.target else Role.FEATURES
         return place.step(model, role, why, *_no_weights(place, model))
     if not of_scikit_learn and hasattr(model, "transform") and not needs_fit(model):
         text = f"{place.name(model)} needs no fit: it {_NOTHING_ELSE}"
@@ -348,12 +305,12 @@ def leaf(model: Any, place: Place) -> Step:
 
 
 def inverse_is_checked(name: str) -> str:
-    """scikit-learn compares some private rows with themselves there and back, and warns where they differ."""
+    """State an assumption: scikit-learn compares some private rows with themselves there and back, and may warn."""
     return f"nobody is told whether {name} warned that its inverse does not fit (check_inverse=True)"
 
 
 def declares_itself(model: Any, name: str) -> bool:
-    """Whether a class attribute was declared beside the methods that it is about, or after them."""
+    """Tell if a class attribute was declared beside the methods that it is about, or after them."""
     for kind in type(model).__mro__:
         if name in vars(kind):
             return True
@@ -363,7 +320,7 @@ def declares_itself(model: Any, name: str) -> bool:
 
 
 def _no_weights(place: Place, model: Any) -> tuple[str, ...]:
-    """Weights come past the randomiser, and nothing in a fitted model tells of them."""
+    """State an assumption: weights come past the randomiser, and no fitted model shows them."""
     if not has_fit_parameter(model, "sample_weight"):
         return ()
     return (f"{place.name(model)} was given no sample_weight that says something about rows",)
@@ -376,9 +333,8 @@ def _private(model: Any, place: Place) -> Step:
     if guarantee is None:
         raise NotFittedError(f"{place.name(model)} is not fitted yet.")
     if guarantee.epsilon == float("inf"):
-        return place.step(
-            model, Role.UNPROTECTED, "its own guarantee has an infinite epsilon: it promises nothing"
-        )
+        why = "its own guarantee has an infinite epsilon: it promises nothing"
+        return place.step(model, Role.UNPROTECTED, why)
     if own := _defined_elsewhere(model):
         names = ", ".join(own[:3]) + (", …" if own[3:] else "")
         text = f"{place.name(model)} learns from private rows what its guarantee counts and nothing else: {names} of it"
@@ -387,7 +343,7 @@ def _private(model: Any, place: Place) -> Step:
 
 
 def _defined_elsewhere(model: Any) -> list[str]:
-    """What a model or its classes from elsewhere define that a fit may call: not construction, prediction and texts."""
+    """List what classes from elsewhere define that a fit may call, except construction, prediction and texts."""
     found = {name for name in vars(model) if callable(getattr(type(model), name, None))}
     for base in type(model).__mro__:
         if not is_known(base) and base.__module__ not in ("builtins", "abc", "typing"):
@@ -400,5 +356,5 @@ def _defined_elsewhere(model: Any) -> list[str]:
 
 
 def needs_fit(model: Any) -> bool:
-    """Whether an estimator has to be fitted before it transforms."""
+    """Tell if an estimator has to be fitted before it transforms."""
     return bool(get_tags(model).requires_fit)

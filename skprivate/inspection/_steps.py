@@ -1,4 +1,4 @@
-"""What a walk through a model finds: steps, what each of them sees, and what its guarantee must be like."""
+"""Records of a walk through a model: steps, what each of them sees, and conditions on its guarantee."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sklearn.preprocessing import FunctionTransformer, LabelBinarizer, LabelEnco
 from skprivate.partitions import NOT_PUBLISHED, is_estimator, kept_attributes
 from skprivate.privacy import PrivacyGuarantee
 
-__all__ = ["Demand", "Place", "Role", "Seen", "Step", "Tally", "Walk", "check_widths"]
+__all__ = ["Demand", "Place", "Role", "Step", "Tally", "Visit", "Walk", "check_widths"]
 
 
 class Role(StrEnum):
-    """What a step does with private rows."""
+    """Treatment of private rows by a step."""
 
     PRIVATE = "private"
     NO_DATA = "looks at no data"
@@ -31,15 +31,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Demand:
-    """What the guarantee of a member must be like for it to hold inside a composite.
-
-    Parameters
-    ----------
-    text : str
-        Why, and what is demanded.
-    met : callable
-        From the guarantee to whether it is as demanded.
-    """
+    """A condition on the guarantee of a member, without which it does not hold inside a composite."""
 
     text: str
     met: Callable[[PrivacyGuarantee], bool]
@@ -47,24 +39,9 @@ class Demand:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a model.
+    """One step of a model, with its reason and its assumptions.
 
-    Parameters
-    ----------
-    path : str
-        Where it is, and its class.
-    model : object
-        The estimator.
-    role : Role
-        What it does with private rows.
-    why : str
-        The reason, and what to do instead.
-    assumptions : tuple of str
-        What has to be true outside the code.
-    place : Place
-        Where the walk met it.
-    of_rows : tuple of str
-        What has to be true of how it maps rows, where these are private.
+    ``of_rows`` are assumptions on how it maps rows, which count only where these are private.
     """
 
     path: str
@@ -76,7 +53,7 @@ class Step:
     of_rows: tuple[str, ...] = ()
 
 
-class Seen(NamedTuple):
+class Visit(NamedTuple):
     """An estimator that a walk visited: rules name the parts of a composite, and what is stateless needs no fit."""
 
     model: Any
@@ -84,63 +61,48 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Rows:
+    """The rows that arrive at a step."""
+
+    #: Randomised by an earlier step (the local model); targets never are.
+    released: bool = False
+    #: X is the target, holds targets, or was selected by them.
+    target: bool = False
+    #: The earlier step, if there is one, whose release may decide how many columns arrive.
+    adaptive: str = ""
+    #: Row-wise maps on the way, which change distances, and what they depend on.
+    before: tuple[tuple[str, Any], ...] = ()
+    #: Columns that the composites on the way chose.
+    columns: tuple[tuple[int, ...], ...] = ()
+    #: They arrive one at a time.
+    alone: bool = False
+
+
+@dataclass(frozen=True)
 class Place:
-    """Where a walk is.
+    """A place in a model during a walk: names on the way, the rows that arrive, and how often a step is fitted."""
 
-    Parameters
-    ----------
-    fitted : bool
-        Whether members are taken from fitted attributes, or from parameters.
-    path : str
-        Names of the composites and steps on the way.
-    released : bool
-        Whether rows arrive randomised by an earlier step (the local model); targets never are.
-    target : bool
-        Whether what arrives as X is the target, holds targets, or was selected by them.
-    adaptive : str
-        The earlier step, if there is one, that may have decided by what it released how many columns arrive.
-    paid : bool
-        Whether the step was fitted before, apart from the composite.
-    before : tuple of (str, object)
-        Row-wise maps on the way, which change distances, and what they depend on.
-    columns : tuple of tuple of int
-        Columns that the composites on the way chose.
-    demands : tuple of Demand
-        Of the composites on the way.
-    copies : int or None
-        How many of them are fitted; None if only the data tell.
-    times : str
-        What tells, where ``copies`` does not, how many of them are fitted.
-    within : str
-        Step whose budget pays for what is here, too.
-    alone : bool
-        Whether rows arrive one at a time.
-    chooses : bool
-        Whether what is here only chooses columns.
-    seen : dict of int to Seen
-        What the walk visited so far, of what is fitted, by id.
-    """
-
+    #: Members are taken from fitted attributes, else from parameters.
     fitted: bool
     path: str = ""
-    released: bool = False
-    target: bool = False
-    adaptive: str = ""
+    rows: Rows = Rows()
+    #: The step was fitted before, apart from the composite.
     paid: bool = False
-    before: tuple[tuple[str, Any], ...] = ()
-    columns: tuple[tuple[int, ...], ...] = ()
     demands: tuple[Demand, ...] = ()
+    #: How many copies are fitted; None if only the data tell, by ``times``.
     copies: int | None = 1
     times: str = "one for each label or target"
+    #: The step whose budget covers this one.
     within: str = ""
-    alone: bool = False
+    #: The step only chooses columns.
     chooses: bool = False
-    seen: dict[int, Seen] = field(default_factory=dict, compare=False, repr=False)
+    #: Fitted estimators that the walk visited so far, by id.
+    seen: dict[int, Visit] = field(default_factory=dict, compare=False, repr=False)
 
     def inside(
         self, part: str, *, copies: int | None = 1, demands: tuple[Demand, ...] = (), **changes: Any
     ) -> Place:
-        """The place of a part of the composite that is here."""
+        """Go to a part of the composite."""
         return replace(
             self,
             path=f"{self.path}, {part}" if self.path else part,
@@ -149,21 +111,26 @@ class Place:
             **changes,
         )
 
+    def with_rows(self, **changes: Any) -> Place:
+        """Change the rows that arrive."""
+        return replace(self, rows=replace(self.rows, **changes))
+
     def name(self, model: Any) -> str:
-        """What a model at this place is called."""
+        """Name a model at this place."""
         return f"{self.path or 'the model'} ({type(model).__name__})"
 
     def step(self, model: Any, role: Role, why: str = "", *assumptions: str) -> Step:
-        """A step at this place."""
+        """Make a step at this place."""
         return Step(self.name(model), model, role, why, assumptions, self)
 
 
 def check_widths(steps: Iterable[Step]) -> None:
     """Refuse private steps whose draws depend on how many columns another step releases."""
     for step in steps:
-        if step.role is Role.PRIVATE and step.place.adaptive:
+        before = step.place.rows.adaptive
+        if step.role is Role.PRIVATE and before:
             raise ValueError(
-                f"estimator must have a price that is known beforehand, got {step.path} behind {step.place.adaptive}, "
+                f"estimator must have a price that is known beforehand, got {step.path} behind {before}, "
                 "which may decide by what it releases how many columns it hands on, and so what is drawn behind it. "
                 "Put a step there whose number of columns is public (bins with encode='ordinal', splines, quantiles, "
                 "scales; a class of your own with OneToOneFeatureMixin). Nothing was drawn or spent."
@@ -177,19 +144,19 @@ Walk = Callable[[Any, Place], Iterator[Step]]
 _PLAIN = (type, str, bytes, int, float, complex, FunctionType, BuiltinFunctionType, ModuleType, type(None))
 #: What composites of scikit-learn fit for themselves: the set of labels, and functions that were given.
 _HELPERS = (FunctionTransformer, LabelBinarizer, LabelEncoder, MultiLabelBinarizer)
-#: How an object was reached: by a parameter, an attribute of a composite, or one of a single estimator.
+#: How an object was found: by a parameter, an attribute of a composite, or one of a single estimator.
 _PARAMETER, _COMPOSITE, _SINGLE = "parameter", "composite", "single"
 
 
 class Tally:
-    """Estimators that are published as they are, and what is fitted or promised without a step that accounts for it.
+    """Find estimators that are published, and fitted ones or guarantees that no step accounts for.
 
-    Follows a model as `pickle` does. Of estimators among parameters that no step has visited nothing is asked: they
-    become unfitted clones. ``kept`` are the others by their id, ``problems`` say where something lies and what it is.
+    Follows a model as `pickle` does. Estimators among parameters that no step has visited become unfitted clones, so
+    nothing is asked of them. ``kept`` are the others by id, ``problems`` pairs of a place and what it holds.
     """
 
     def __init__(
-        self, model: Any, seen: Mapping[int, Seen], counted: Sequence[PrivacyGuarantee], name: str
+        self, model: Any, seen: Mapping[int, Visit], counted: Sequence[PrivacyGuarantee], name: str
     ) -> None:
         self.kept = {key: found.model for key, found in seen.items() if found.kind != "stateless"}
         self.problems: list[tuple[str, str]] = []
@@ -232,7 +199,7 @@ def _is_fitted(model: Any) -> bool:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a pickle of an object holds, with the names of its attributes."""
+    """List what a pickle of an object holds, with the names of its attributes."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         yield from (("", part) for part in value)

@@ -1,4 +1,4 @@
-"""Which candidates a search chooses among: drawn publicly, before anything private is looked at."""
+"""Candidates of a search: drawn publicly, before any private row is read."""
 
 from __future__ import annotations
 
@@ -16,21 +16,13 @@ from skprivate._validation import two_or_more
 from skprivate.inspection import Place, Role, Step, check_pipeline, check_widths, walk
 from skprivate.privacy import PrivacyLedger
 
-#: Candidates for each evaluation of the mean, where there are more to draw from.
-_EACH = 3
+#: Candidates for each evaluation, on average, where there are as many.
+_PER_EVALUATION = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """An estimator with its parameters set.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Not fitted; clones of it are.
-    params : dict
-        What `PrivateSearchCV.best_params_` says if it wins.
-    """
+    """An estimator with its parameters set, and these parameters as `PrivateSearchCV.best_params_` has them."""
 
     estimator: Any
     params: dict[str, Any]
@@ -39,16 +31,8 @@ class Candidate:
 def draw_candidates(
     estimator: Any, distributions: Any, n_candidates: int | None, n_iter: float, seed: int
 ) -> list[Candidate]:
-    """Candidates of one estimator or of several, each with its distributions.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or a parameter does not exist.
-    TypeError
-        If an estimator or a distribution is none.
-    """
-    wanted = math.ceil(_EACH * n_iter) if n_candidates is None else n_candidates
+    """List candidates of one estimator or of several, each with its distributions."""
+    wanted = math.ceil(_PER_EVALUATION * n_iter) if n_candidates is None else n_candidates
     if not isinstance(estimator, list):
         return [Candidate(_set(estimator, params), params) for params in _points(distributions, wanted, seed)]
     named = [
@@ -74,8 +58,9 @@ def draw_candidates(
 
 
 def _points(distributions: Any, wanted: int, seed: int) -> Iterator[dict[str, Any]]:
-    """The whole grid where it is small enough, else so many points drawn."""
-    for each in [distributions] if isinstance(distributions, Mapping) else distributions:
+    """List the whole grid where it is small enough, else ``wanted`` random points."""
+    every = [distributions] if isinstance(distributions, Mapping) else distributions
+    for each in every:
         for name, values in each.items():
             listed = isinstance(values, Sequence) and not isinstance(values, str)
             if not (hasattr(values, "rvs") or ((listed or isinstance(values, np.ndarray)) and len(values))):
@@ -83,16 +68,12 @@ def _points(distributions: Any, wanted: int, seed: int) -> Iterator[dict[str, An
                     f"param_distributions must hold non-empty lists or distributions with rvs, got {values!r} for "
                     f"{name!r}."
                 )
-    if not _any_rvs(distributions) and len(ParameterGrid(distributions)) <= wanted:
-        yield from (dict(sorted(point.items())) for point in ParameterGrid(distributions))
-        return
-    points = ParameterSampler(distributions, wanted, random_state=seed % 2**32)
+    lists = not any(hasattr(values, "rvs") for each in every for values in each.values())
+    if lists and len(ParameterGrid(distributions)) <= wanted:
+        points: Any = ParameterGrid(distributions)
+    else:
+        points = ParameterSampler(distributions, wanted, random_state=seed % 2**32)
     yield from (dict(sorted(point.items())) for point in points)
-
-
-def _any_rvs(distributions: Any) -> bool:
-    every = [distributions] if isinstance(distributions, Mapping) else distributions
-    return any(hasattr(values, "rvs") for each in every for values in each.values())
 
 
 def _set(estimator: Any, params: dict[str, Any]) -> Any:
@@ -103,27 +84,18 @@ def _set(estimator: Any, params: dict[str, Any]) -> Any:
 
 
 def private_steps(model: Any) -> list[Step]:
-    """The private steps of a model that is not fitted, in the order of the walk."""
+    """List the private steps of a model that is not fitted, in the order of the walk."""
     return [step for step in walk(model, Place(fitted=False)) if step.role is Role.PRIVATE]
 
 
 def draws_adaptively(model: Any) -> bool:
-    """Whether a private step of a fitted model drew what no plan said; plans themselves are compared with a trial's."""
+    """Tell if a private step of a fitted model made a draw that no plan declared."""
     steps = walk(model, Place(fitted=True))
     return any(step.model.privacy_guarantee_.adaptive for step in steps if step.role is Role.PRIVATE)
 
 
 def check_candidate(candidate: Candidate, ledger: PrivacyLedger | None) -> None:
-    """Refuse what could not be private, or would be paid twice.
-
-    Raises
-    ------
-    NoGuaranteeError
-        If a step looks at private rows without a guarantee, or nothing is private.
-    ValueError
-        If a step was fitted before, or has a ledger of its own, or releases rows, or a composite keeps a cache, or the
-        draws of a step depend on how many columns another one releases.
-    """
+    """Refuse what could not be private, or would be paid twice."""
     check_pipeline(candidate.estimator, raise_=True)
     check_widths(walk(candidate.estimator, Place(fitted=False)))
     for name, value in candidate.estimator.get_params().items():
@@ -154,10 +126,10 @@ def check_candidate(candidate: Candidate, ledger: PrivacyLedger | None) -> None:
             )
 
 
-def tell_apart(candidate: Candidate, seed: int) -> None:
+def separate_seeds(candidate: Candidate, seed: int) -> None:
     """Give searches inside a candidate another public seed than the search around them.
 
-    With the same one they would hold out the users that are held out already: nobody.
+    With the same seed they would hold out users that are held out already: nobody.
     """
     for step in private_steps(candidate.estimator):
         if "public_seed" in step.model.get_params(deep=False):
@@ -165,18 +137,14 @@ def tell_apart(candidate: Candidate, seed: int) -> None:
 
 
 def given_classes(model: Any, labels: Any) -> None:
-    """Tell a classifier the set of labels, which is public; a part of the rows may lack one."""
-    if (
-        labels is not None
-        and all(classes is None for classes in stated_classes(model))
-        and stated_classes(model)
-    ):
+    """Set the classes of a classifier to the public set of labels; a part of the rows may lack one."""
+    if labels is not None and [classes is None for classes in stated_classes(model)] == [True]:
         two_or_more(labels, _last(model))  # which does not quote them, as what is given does
         _last(model).set_params(classes=labels)
 
 
 def stated_classes(model: Any) -> tuple[Any, ...]:
-    """What a classifier says that its labels are: one entry, or none where it cannot be told."""
+    """Read the classes that a classifier states: one entry, or none where it has no such parameter."""
     last = _last(model)
     parameters = last.get_params(deep=False) if hasattr(last, "get_params") else {}
     return (parameters["classes"],) if "classes" in parameters else ()

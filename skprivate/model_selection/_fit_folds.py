@@ -1,4 +1,4 @@
-"""Fits on user-disjoint folds, for what one user pays."""
+"""Fits on user-disjoint folds, charged by what one user costs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skprivate.partitions import UserKFold
 from skprivate.privacy import PrivacyLedger
 from skprivate.privacy.ledger import dearest_part
 
-#: Which folds a fit sees, and in words for the ledger's entry.
+#: Folds that a fit sees, and the words for the ledger's entry.
 _SEES = {
     "other folds": "each fit sees all folds but its own",
     "own fold": "each fit sees its own fold only",
@@ -31,12 +31,12 @@ def fit_folds(
     train_on: str = "other folds",
     **fit_params: Any,
 ) -> list[Any]:
-    """Fit one clone for each user-disjoint fold, and charge what a user pays, not the sum.
+    """Fit one clone for each user-disjoint fold, and charge the privacy cost of one user, not the sum.
 
-    A user is in one fold, so of K fits that leave one fold out, K − 1 see the user: together they cost the dearest
-    K − 1 of K. Of K fits on one fold each, one sees the user: they cost the dearest one. scikit-learn's
-    cross-validations and searches are charged all K fits, since the ledger cannot know there who was in which; here the
-    function itself cuts the data.
+    A user is in one fold, so of K fits that leave one fold out, K − 1 see the user: together they cost the most
+    expensive K − 1 of K. Of K fits on one fold each, one sees the user: they cost the most expensive one. scikit-
+    learn's cross-validations and searches are charged all K fits, because the ledger cannot know there who was in which
+    fold.
 
     Parameters
     ----------
@@ -49,12 +49,12 @@ def fit_folds(
     ledger : PrivacyLedger
         Pays, all or nothing.
     cv : UserKFold, default=None
-        Deals users to folds by a keyed hash of their identifiers, so that nobody moves anybody else; None is
+        Assigns users to folds by a keyed hash of their identifiers, so that nobody moves anybody else; None is
         ``UserKFold(5)``. No other splitter is allowed.
     train_on : {"other folds", "own fold"}, default="other folds"
         Whether the k-th fit sees all folds but the k-th, or the k-th only.
     **fit_params
-        Passed to every ``fit`` as they are.
+        Passed unchanged to every ``fit``.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def fit_folds(
     -----
     *Guarantee.* The ledger's: see `PrivacyLedger.parallel`. Under "replace-one" an exchanged user keeps the
     identifier, as everywhere with `UserKFold`. A fit that protects users under "add-remove" in a ledger for
-    "replace-one" is charged in full, since who replaces a user may be in another fold.
+    "replace-one" is charged in full, because the user who replaces another one may be in another fold.
 
     *What is not covered.* Scores of the models on held-out folds carry no noise.
 
@@ -116,8 +116,8 @@ def fit_folds(
         f"UserKFold({cv.n_splits}) deals users by a keyed hash of their identifiers, which exchanged users keep; "
         + _SEES[train_on]
     )
-    fitted = []
     price = dearest_part(quotes, left_out=train_on == "other folds")
+    fitted = []
     with ledger.parallel(price, n_parts=cv.n_splits, because=because) as parts:
         for k in range(cv.n_splits):
             handle = parts.without(k) if train_on == "other folds" else parts.only(k)

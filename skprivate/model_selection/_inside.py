@@ -1,7 +1,7 @@
-"""Fits inside a search: what one draws, a ledger that admits only that, and silence around it.
+"""Fits inside a search: their price by a trial, a ledger that admits only that, and no output.
 
-The search pays for everything ahead. So each fit in it gets a ledger of its own, which admits what was said and nothing
-else, and afterwards the entries must be those that were said.
+The search pays for everything beforehand. So each fit in it gets a ledger of its own, which admits the releases of the
+trial and nothing else, and afterwards its entries must be those releases.
 """
 
 from __future__ import annotations
@@ -45,20 +45,9 @@ from skprivate.privacy.draws import run_tape
 
 @dataclass(frozen=True)
 class FitPrice:
-    """What one fit draws.
+    """Price of one fit: its releases (see `release_of`), sorted, their events and the sums of their prices.
 
-    Parameters
-    ----------
-    releases : tuple
-        Label, unit, adjacency and events (as pairs of text and count) of each release, sorted.
-    events : dict of PrivacyEvent to int
-        Of all releases together.
-    epsilon, delta : float
-        Sums of the releases' prices.
-    unit : PrivacyUnit
-    adjacency : Adjacency
-    counts : tuple of int
-        How many releases each private step makes.
+    ``counts`` are the numbers of releases of each private step.
     """
 
     releases: tuple[Any, ...]
@@ -101,7 +90,7 @@ def _not_as_in_the_trial(label: str) -> RuntimeError:
 
 
 def release_of(label: str, unit: Any, adjacency: Any, events: Any) -> tuple[Any, ...]:
-    """A release as trial and fit are compared by."""
+    """Reduce a release to what a trial and its fit are compared by."""
     counts = Counter[str]()
     for event in events:
         plain = {name: value for name, value in event.items() if name != "count"}
@@ -112,9 +101,7 @@ def release_of(label: str, unit: Any, adjacency: Any, events: Any) -> tuple[Any,
 def fit_price(
     paid: list[tuple[str, Any, Any, Any]], prices: list[tuple[float, float]], counts: tuple[int, ...]
 ) -> FitPrice:
-    """The price of a fit: from its releases (label, unit, adjacency, events), the (ε, δ) of each, and how many a step
-    makes.
-    """
+    """Sum the releases (label, unit, adjacency, events) of a fit and their (ε, δ)."""
     relations = sorted({(str(unit), str(adjacency)) for _, unit, adjacency, _ in paid})
     if len(relations) != 1:
         found = " and ".join(f"one {unit} ({adjacency})" for unit, adjacency in relations)
@@ -154,7 +141,7 @@ class _Nowhere(io.TextIOBase):
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Let nothing out: no output, warnings, log records or progress, and no other process that could make some."""
+    """Suppress output, warnings, log records and progress, and any process that could make some."""
     nowhere = _Nowhere()
     with (
         _ALONE,
@@ -174,28 +161,20 @@ def unseen() -> Iterator[None]:
             logging.disable(before)
 
 
-#: Nothing is refused in a dry run.
-_PLENTY, _MOST_DELTA = 1e300, 1.0 - 2.0**-53
+#: A budget that refuses nothing, for trials.
+_UNBOUNDED = (1e300, 1.0 - 2.0**-53)
 _PLAIN = (type, str, bytes, int, float, FunctionType, BuiltinFunctionType, ModuleType)
-#: More than floating-point sums of a few prices are off.
-_ROOM = 1 + 2.0**-40
+#: More than the rounding error of floating-point sums of a few prices.
+_ROUNDING = 1 + 2.0**-40
 _Ledger = TypeVar("_Ledger", bound=PrivacyLedger)
 
 
 @dataclass
-class Priced:
-    """What candidates draw at any budget, by fits of copies that look at zeros in place of private statistics.
+class PriceList:
+    """Prices of candidates at any budget, by fits of copies that look at zeros in place of private statistics.
 
-    A copy with one private step ends where it would pay, before it draws. Whatever has more is fitted to its end.
-    Candidates that cost the same are asked for by one of them, and all of them are asked again at the end.
-
-    Parameters
-    ----------
-    candidates : list of Candidate
-    rows : Rows
-        What is fitted on.
-    labels : ndarray or None
-        The set of labels.
+    A copy with one private step ends where it would pay, before it draws. Others are fitted to their end. Candidates
+    that cost the same are asked for by one of them, and all of them are asked again at the end.
     """
 
     candidates: list[Candidate]
@@ -206,7 +185,7 @@ class Priced:
     _like: list[int] = field(default_factory=list)
 
     def plans(self, epsilon: float, delta: float) -> list[dict[PrivacyEvent, int]]:
-        """What each candidate draws at a budget; of those that drew the same before, one is asked for all."""
+        """List the events of each candidate at a budget; one is asked for all that drew the same before."""
         if not self._like:
             first: dict[Any, int] = {}
             for number in range(len(self.candidates)):
@@ -214,7 +193,7 @@ class Priced:
         return [self.price(number, epsilon, delta).events for number in self._like]
 
     def confirmed(self, epsilon: float, delta: float) -> bool:
-        """Whether each candidate draws at this budget what the one does that was asked for it; if not, all will be."""
+        """Tell if candidates that drew the same before still do at this budget; if not, all will be asked."""
         every = range(len(self.candidates))
         prices = [self.price(number, epsilon, delta).releases for number in every]
         if all(prices[number] == prices[like] for number, like in zip(every, self._like, strict=True)):
@@ -223,7 +202,7 @@ class Priced:
         return False
 
     def price(self, number: int, epsilon: float, delta: float) -> FitPrice:
-        """What a fit of one candidate at a budget draws."""
+        """Price a fit of one candidate at a budget."""
         key = (number, epsilon, delta)
         if key not in self._known:
             assumed, price = self.counts(number), self._ask(number, epsilon, delta)
@@ -234,23 +213,17 @@ class Priced:
         return self._known[key]
 
     def check_within(self, epsilon: float, delta: float) -> None:
-        """Refuse candidates that draw more at a budget than that budget, whatever they say.
-
-        Raises
-        ------
-        ValueError
-            If one does.
-        """
+        """Refuse candidates that draw more at a budget than that budget, whatever they state."""
         for number, candidate in enumerate(self.candidates):
             price = self.price(number, epsilon, delta)
-            if price.epsilon > epsilon * _ROOM or price.delta > delta * _ROOM:
+            if price.epsilon > epsilon * _ROUNDING or price.delta > delta * _ROUNDING:
                 raise ValueError(
                     f"estimator must keep to its epsilon and delta, got {type(candidate.estimator).__name__}, which "
                     f"would pay ({price.epsilon!r}, {price.delta!r}) for the refit with ({epsilon!r}, {delta!r})."
                 )
 
     def counts(self, number: int) -> tuple[int, ...]:
-        """How many releases each private step of a candidate makes; until a trial says otherwise, one each time."""
+        """Count the releases of each private step of a candidate; one each, unless a trial shows others."""
         if number not in self._counts:
             steps = private_steps(self.candidates[number].estimator)
             if all(step.place.copies == 1 for step in steps):
@@ -288,7 +261,7 @@ class Priced:
         )
 
     def _fit_whole(self, model: Any) -> FitPrice:
-        ledger = _own_ledger(PrivacyLedger, _PLENTY, _MOST_DELTA, dry_run=True)
+        ledger = _own_ledger(PrivacyLedger, *_UNBOUNDED, dry_run=True)
         steps = [step.model for step in private_steps(model)]
         for number, part in enumerate(steps):
             part.set_params(ledger=ledger.annotated(str(number)))
@@ -319,9 +292,9 @@ def with_budget(
     random_state: int | None,
     labels: Any,
 ) -> Any:
-    """A copy of a candidate with a budget, divided over its private steps as the budgets that they state.
+    """Copy a candidate with a budget, divided over its private steps in proportion to the budgets that they state.
 
-    Steps that state no δ get none. Noise is as ``random_state`` says, whatever the candidate's own.
+    Steps that state no δ get none. Noise follows ``random_state``, whatever the candidate's own.
     """
     model = _silent(clone(candidate.estimator))
     given_classes(model, labels)
@@ -344,9 +317,9 @@ def with_budget(
 def fit_on(model: Any, rows: Rows) -> Any:
     """Fit, with the arguments that the model or its steps ask for; composites route them.
 
-    What a step makes infinite counts for nothing in the next one, instead of being refused: a refusal would be seen.
-    The rows are copies, since steps may work in place: of a trial, or of an evaluation that did not win, the next fit
-    must find nothing.
+    A step may hand on infinite values, which count for nothing in the next one, because a refusal would be seen. The
+    rows are copies, because steps may work in place: the next fit must find no trace of a trial or of a losing
+    evaluation.
     """
     rows = rows.copied()
     parts = [step.model for step in private_steps(model)]
@@ -368,7 +341,7 @@ def _own_ledger(kind: type[_Ledger], epsilon: float, delta: float, **options: An
 
 
 def _silent(model: Any) -> Any:
-    """A candidate whose parts call nobody back and print nothing: both would count the evaluations."""
+    """Remove callbacks and verbosity from all parts of a candidate: both would count the evaluations."""
     for part in [one for one in _objects_in(model, set()) if hasattr(one, "get_params")]:
         vars(part).pop("_skl_callbacks", None)
         if isinstance(level := part.get_params(deep=False).get("verbose"), Real):
@@ -379,18 +352,12 @@ def _silent(model: Any) -> Any:
 def fit_contained(
     model: Any, rows: Rows, price: FitPrice, budget: tuple[float, float], *, simulated: bool, dry_run: bool
 ) -> Any:
-    """Fit a model that may draw what ``price`` says for ``budget``, all of it and nothing else.
-
-    Raises
-    ------
-    BudgetExceededError, RuntimeError
-        Before it draws anything else.
-    RuntimeError
-        If what it drew, or what it promises, is not what was said.
-    """
+    """Fit a model that must draw what ``price`` says for ``budget``, all of it and nothing else."""
     terms = {"simulation": simulated and not dry_run, "dry_run": dry_run}
     # A model may state more than it is given, which the search pays for; more numbers to draw may state a little more.
-    epsilon, delta = (max(pair) * _ROOM for pair in zip(budget, (price.epsilon, price.delta), strict=True))
+    epsilon, delta = (
+        max(pair) * _ROUNDING for pair in zip(budget, (price.epsilon, price.delta), strict=True)
+    )
     ledger = _own_ledger(ContainedLedger, epsilon, delta, **terms)
     ledger.admit(price)
     for step in private_steps(model):
@@ -413,7 +380,7 @@ def fit_contained(
 
 
 def released(model: Any, guarantee: PrivacyGuarantee) -> Any:
-    """The model as the search releases it: it states the search's guarantee throughout, and keeps no ledger."""
+    """Let a model state the search's guarantee throughout, and keep no ledger."""
     for part in _objects_in(model, set()):
         for name, value in vars(part).items():
             if isinstance(value, PrivacyLedger):
@@ -424,7 +391,7 @@ def released(model: Any, guarantee: PrivacyGuarantee) -> Any:
 
 
 def _objects_in(value: Any, seen: set[int]) -> Iterator[Any]:
-    """Everything with attributes that a model holds at any depth."""
+    """List everything with attributes that a model holds at any depth."""
     if id(value) in seen or isinstance(value, (*_PLAIN, PrivacyLedger, PrivacyGuarantee)):
         return
     seen.add(id(value))

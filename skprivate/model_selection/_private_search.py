@@ -30,9 +30,9 @@ from skprivate.model_selection._candidates import (
     check_candidate,
     draw_candidates,
     private_steps,
-    tell_apart,
+    separate_seeds,
 )
-from skprivate.model_selection._inside import FitPrice, Priced, released
+from skprivate.model_selection._inside import FitPrice, PriceList, released
 from skprivate.model_selection._scoring import SCORES, Parts, Rows, deal, private_score
 from skprivate.model_selection._search_mechanism import PrivateSearch, assumptions_of
 from skprivate.partitions import is_partitioned
@@ -44,8 +44,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
 
     An evaluation draws one of the candidates, fits it on one part of the data and scores it on the other, both
     privately. A secret random number of evaluations is made, and the best of them is the result: its model, its
-    parameters and its noisy score. What this costs hardly grows with the number of evaluations, because nobody learns
-    of the others. The guide (``docs/private_search.md``) says when searching is worth its price.
+    parameters and its noisy score. The privacy cost hardly grows with the number of evaluations, because the others
+    stay secret. The guide (``docs/private_search.md``) says when searching is worth its cost.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     n_iter : float >= 1, default=10
         Mean number of evaluations. Their number itself is a secret.
     n_candidates : int, default=None
-        How many candidates are drawn. None is the whole grid where it has at most three times ``n_iter`` points, and
-        so many points drawn otherwise.
+        Number of candidates. None is the whole grid where it has at most three times ``n_iter`` points, and that
+        number of random points otherwise.
     scoring : {"auto", "accuracy", "neg_brier_score", "neg_log_loss", "neg_mean_absolute_error", \
 "neg_mean_squared_error"} or callable, default="auto"
         Score of a row, the greater the better; a callable takes ``(y_true, y_pred)`` and returns one number a row. A
@@ -133,7 +133,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
     neighbouring data differ in the training part, and the price is that of the fits, or in the held-out part, and the
     price is that of the scores; never in both. Under replace-one this assumes that an exchanged user keeps its
     identifier, or an exchanged row its place. Under add-remove positions shift, so that identifiers (``user_ids``) are
-    needed. What a candidate draws is tried out on a copy, in which zeros stand for every private statistic: the price
+    needed. What a candidate draws is tried out on a copy, in which zeros replace every private statistic: the price
     is the same for all data of one shape. In the search each fit has a ledger of its own that admits this price, and
     nothing else. A candidate whose draws depend on how many columns an earlier step releases is refused.
 
@@ -245,7 +245,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         )
         for candidate in candidates:
             check_candidate(candidate, self.ledger)
-            tell_apart(candidate, self.public_seed)
+            separate_seeds(candidate, self.public_seed)
         rows = self._rows(X, y, user_ids, private)
         for candidate in candidates:
             for step in private_steps(candidate.estimator):
@@ -259,7 +259,7 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         models = [candidate.estimator for candidate in candidates]
         # That it is the set of all labels, rather than of those on one part, keeps every score defined.
         labels = label_array(distinct_labels(rows.y)) if all(map(is_classifier, models)) else None
-        priced = Priced(candidates, parts.train, labels)
+        priced = PriceList(candidates, parts.train, labels)
         mechanism, price = self._mechanism(candidates, priced, rows, parts)
         if user_ids is not None and price.unit is not PrivacyUnit.USER:
             parts = deal(rows, user_ids, self.validation_fraction, self.public_seed, by_user=False)
@@ -288,24 +288,19 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         return [pair[1] for pair in self.estimator] if isinstance(self.estimator, list) else [self.estimator]
 
     def _rows(self, X: Any, y: Any, user_ids: Any, private: Any) -> Rows:
-        """Rows, checked as far as no candidate checks them: those that are held out are not fitted on."""
+        """Check rows as far as no candidate checks them: those that are held out are not fitted on."""
         single = all(map(is_private, self._models()))
         if isinstance(X, list | tuple) and not single:
             X = np.array(X, dtype=object)  # one float among codes would make floats of everybody's
         kinds = [getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", ())]
         y = read_targets(y, numbers=not all(map(is_classifier, self._models())))
-        finite = (
-            True
-            if single and not all(get_tags(m).input_tags.allow_nan for m in self._models())
-            else "allow-nan"
-        )
-        if not single and (
-            any(kind not in "biuf" for kind in kinds) or getattr(getattr(X, "dtype", None), "kind", "") == "O"
-        ):
+        objects = getattr(getattr(X, "dtype", None), "kind", "") == "O"
+        if not single and (objects or any(kind not in "biuf" for kind in kinds)):
             validate_data(self, X, y, skip_check_array=True)
             checked, y = X, column_or_1d(y)
         else:
-            checked, y = validate_data(self, X, y, ensure_all_finite=finite)
+            finite = single and not all(get_tags(m).input_tags.allow_nan for m in self._models())
+            checked, y = validate_data(self, X, y, ensure_all_finite=True if finite else "allow-nan")
         given = {"user_ids": user_ids, "private": private}
         metadata = {name: values for name, values in given.items() if values is not None}
         for name, values in metadata.items():
@@ -316,9 +311,9 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
         return Rows(X if hasattr(X, "columns") else checked, y, metadata)
 
     def _mechanism(
-        self, candidates: list[Candidate], priced: Priced, rows: Rows, parts: Parts
+        self, candidates: list[Candidate], priced: PriceList, rows: Rows, parts: Parts
     ) -> tuple[PrivateSearch, FitPrice]:
-        """The search, from public numbers, and what its candidates protect."""
+        """Make the search from public numbers, and the price of a fit, which says what candidates protect."""
         share = 0.0 if self.refit is None else float(self.refit)
         epsilon, delta = (1 - share) * float(self.epsilon), (1 - share) * float(self.delta)
         # Whom the candidates protect does not depend on the budget.
@@ -328,11 +323,8 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             found = " and ".join(f"one {unit} ({adjacency})" for unit, adjacency in protected)
             raise ValueError(f"estimator must protect the same in all candidates, got {found}.")
         price = prices[0]
-        if (
-            price.adjacency is Adjacency.ADD_REMOVE
-            and price.unit is not PrivacyUnit.LABEL
-            and not parts.by_identifier
-        ):
+        come_and_go = price.adjacency is Adjacency.ADD_REMOVE and price.unit is not PrivacyUnit.LABEL
+        if come_and_go and not parts.by_identifier:
             raise ValueError(
                 "user_ids must be given where units come and go (adjacency='add-remove'), got None: rows without "
                 "identifiers would be dealt by their positions, which shift. Where each row is its own user, pass an "
@@ -357,12 +349,12 @@ class PrivateSearchCV(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixin,
             if priced.confirmed(plan.each_epsilon, plan.each_delta):
                 break
         scores = score.plan(epsilon, plan.repetitions)
-        # A unit is in the fits of all evaluations or in their scores: the dearer of both is its price.
+        # A unit is in the fits of all evaluations or in their scores: the larger of both costs is its price.
         plan = replace(plan, epsilon=max(plan.epsilon, scores.epsilon))
         budget = share * float(self.epsilon), share * float(self.delta)
         again = None
         if self.refit is not None:
-            again = Priced(candidates, rows, priced.labels)
+            again = PriceList(candidates, rows, priced.labels)
             again.check_within(*budget)
         mechanism = PrivateSearch(
             plan=plan,

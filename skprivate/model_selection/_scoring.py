@@ -1,7 +1,7 @@
 """Two parts of the rows that share no unit, and the noisy score of a candidate on one of them.
 
-Each held-out unit has a score of its own, computed from its rows, the model and public numbers alone; it is clipped to
-public bounds and made an integer, integers are added exactly, and integer noise hides one unit in the sum.
+Each held-out unit has a score of its own, computed from its rows, the model and public numbers alone. It is clipped to
+public bounds and made an integer; integers are added exactly, and integer noise hides one unit in the sum.
 """
 
 from __future__ import annotations
@@ -38,45 +38,27 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows with what belongs to them.
-
-    Parameters
-    ----------
-    X : ndarray or DataFrame of shape (n_rows, n_features)
-    y : ndarray of shape (n_rows,)
-    metadata : dict of str to array-like
-        Further arguments of ``fit``, one entry a row.
-    """
+    """Rows with their targets and the further arguments of ``fit``, one entry a row."""
 
     X: Any
     y: NDArray[Any]
     metadata: dict[str, Any]
 
     def take(self, rows: IntArray) -> Rows:
-        """Some of the rows."""
+        """Select some of the rows."""
         metadata = {name: _safe_indexing(values, rows) for name, values in self.metadata.items()}
         return Rows(_safe_indexing(self.X, rows), self.y[rows], metadata)
 
     def copied(self) -> Rows:
-        """The same rows in arrays of their own, for whoever may write into them."""
+        """Copy the rows, for fits and predictions that may write into them."""
         return self.take(np.arange(len(self.y)))
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """A deal of the rows.
+    """Rows to fit on, and held-out rows sorted by unit, with the number of rows of each unit.
 
-    Parameters
-    ----------
-    train : Rows
-    held_out : Rows
-        Brought together unit by unit; those of one unit in their own order.
-    sizes : ndarray of int64
-        How many rows each held-out unit has.
-    by_identifier : bool
-        Whether a hash of the unit's own identifier deals it, rather than its position.
-    n_units : int
-        Units of both parts.
+    ``by_identifier``: a hash of the unit's own identifier deals it, rather than its position.
     """
 
     train: Rows
@@ -87,39 +69,31 @@ class Parts:
 
     @property
     def n_held_out(self) -> int:
-        """Held-out units."""
+        """Number of held-out units."""
         return len(self.sizes)
 
-    def units(self) -> Iterator[tuple[Any, NDArray[Any]]]:
-        """X and y of each held-out unit, in arrays of their own."""
+    def slices(self) -> Iterator[slice]:
+        """Yield the held-out rows of each unit."""
         ends = np.cumsum(self.sizes)
+        yield from map(slice, (ends - self.sizes).tolist(), ends.tolist())
+
+    def units(self) -> Iterator[tuple[Any, NDArray[Any]]]:
+        """Yield X and y of each held-out unit, in arrays of their own."""
         X, y = self.held_out.X, self.held_out.y
-        for start, end in zip((ends - self.sizes).tolist(), ends.tolist(), strict=True):
-            rows = (
-                X.iloc[start:end].copy() if hasattr(X, "iloc") else _safe_indexing(X, np.arange(start, end))
+        for rows in self.slices():
+            some = (
+                X.iloc[rows].copy()
+                if hasattr(X, "iloc")
+                else _safe_indexing(X, np.arange(rows.start, rows.stop))
             )
-            yield rows, y[start:end].copy()
+            yield some, y[rows].copy()
 
 
 def deal(rows: Rows, ids: Any, fraction: float, seed: int, *, by_user: bool) -> Parts:
     """Deal rows to the two parts, by public numbers alone.
 
-    Parameters
-    ----------
-    rows : Rows
-    ids : array-like or None
-        Identifiers of users: a keyed hash of its own identifier deals each. None: positions are dealt.
-    fraction : float in (0, 1)
-        Of the units, to be held out: of each with this probability, or of so many positions.
-    seed : int
-        Public.
-    by_user : bool
-        Whether a held-out unit is a user, rather than a row.
-
-    Raises
-    ------
-    ValueError
-        If there are not two rows.
+    With identifiers a keyed hash of its own one holds out each user with probability ``fraction``. Without, positions
+    are dealt. ``by_user`` makes a user a held-out unit, rather than a row.
     """
     n = len(rows.y)
     if n < 2:
@@ -191,16 +165,8 @@ def _of_predictions(
 class PrivateScore:
     """A bounded score of each unit, summed with noise.
 
-    Parameters
-    ----------
-    score : str or callable
-        One of `SCORES`, or from ``(y_true, y_pred)`` to one number a row.
-    low, high : float
-        What scores are clipped to.
-    adjacency : Adjacency
-        Under replace-one the number of held-out units is public, else it is released beside the sum.
-    batch : bool
-        Whether all held-out rows are predicted by one call.
+    Under replace-one the number of held-out units is public, else it is released beside the sum. ``batch``: one call
+    predicts all held-out rows.
     """
 
     score: str | Callable[[Any, Any], Any]
@@ -213,21 +179,25 @@ class PrivateScore:
     def _counted(self) -> bool:
         return self.adjacency is Adjacency.ADD_REMOVE
 
+    @property
+    def _probabilities(self) -> bool:
+        return isinstance(self.score, str) and self.score in ("neg_brier_score", "neg_log_loss")
+
     def events(self, epsilon: float) -> list[tuple[PrivacyEvent, int]]:
-        """What one score draws at a budget."""
+        """List the events of one score at a budget."""
         return [(PureEvent(epsilon, "Laplace") if self._counted else LaplaceEvent(epsilon), 1)]
 
     def plan(self, epsilon: float, law: Repetitions) -> SearchPlan:
-        """The scores of a search, priced by themselves: with the least noise that is within ε, and no δ.
+        """Price the scores of a search by themselves, with the least noise that is within ε, and no δ.
 
-        Of one or two numbers Laplace noise is narrower than Gaussian noise of any δ that is worth it.
+        For one or two numbers Laplace noise is narrower than Gaussian noise of any useful δ.
         """
         return plan_search(
             lambda each, _: [self.events(each)], epsilon=epsilon, mean_repetitions=law.mean, laws=[law]
         )
 
     def of_units(self, model: Any, parts: Parts) -> FloatArray:
-        """Mean score of each held-out unit, between the bounds; what is no number counts as the lower one."""
+        """Compute the mean score of each held-out unit, between the bounds; NaN counts as the lower one."""
         # A refusal of numbers in the midst of a model would say something about whoever has them.
         with config_context(assume_finite=True):
             values = [self._rows(model, predicted, y) for predicted, y in self._predicted(model, parts)]
@@ -236,7 +206,7 @@ class PrivateScore:
             return np.array([np.mean(of_unit) for of_unit in values], dtype=np.float64)
 
     def _predicted(self, model: Any, parts: Parts) -> Iterator[tuple[NDArray[Any] | None, NDArray[Any]]]:
-        """What is predicted for each unit, and its targets; for all in one where scores go by rows as it is."""
+        """Yield predictions and targets of each unit; all in one where scores go by rows as they are."""
         if self.batch and parts.n_held_out:
             rows = parts.held_out.copied()
             predicted = self._predict(model, rows.X, rows.y)
@@ -244,21 +214,18 @@ class PrivateScore:
                 if not callable(self.score):
                     yield predicted, rows.y
                     return
-                # Nobody knows what a callable does with the targets of others.
-                ends = np.cumsum(parts.sizes)
-                for start, end in zip((ends - parts.sizes).tolist(), ends.tolist(), strict=True):
-                    yield predicted[start:end].copy(), rows.y[start:end].copy()
+                # A callable might use the targets of others.
+                yield from ((predicted[own].copy(), rows.y[own].copy()) for own in parts.slices())
                 return
         yield from ((self._predict(model, X, y), y) for X, y in parts.units())
 
     def _predict(self, model: Any, X: Any, y: NDArray[Any]) -> NDArray[Any] | None:
-        """None where the model fails: an error would say something about whoever has these rows."""
-        of_probabilities = self.score == "neg_brier_score" or self.score == "neg_log_loss"
+        """Predict; None where the model fails, because an error would say something about whoever has these rows."""
         try:
-            predicted = np.asarray(model.predict_proba(X) if of_probabilities else model.predict(X))
+            predicted = np.asarray(model.predict_proba(X) if self._probabilities else model.predict(X))
         except Exception:
             return None
-        if not of_probabilities and predicted.shape != y.shape:
+        if not self._probabilities and predicted.shape != y.shape:
             raise ValueError(f"predict must return one value a row, got {predicted.ndim} dimensions.")
         return predicted
 
@@ -266,8 +233,10 @@ class PrivateScore:
         lowest = np.full(y.shape, self.low)
         if predicted is None:
             return lowest
-        if self.score == "neg_brier_score" or self.score == "neg_log_loss":
-            rows = _of_probabilities(self.score, np.asarray(model.classes_), predicted.astype(np.float64), y)
+        if self._probabilities:
+            rows = _of_probabilities(
+                str(self.score), np.asarray(model.classes_), predicted.astype(np.float64), y
+            )
         else:
             try:
                 rows = _of_predictions(self.score, predicted, y)
@@ -276,7 +245,7 @@ class PrivateScore:
         return np.clip(np.where(np.isnan(rows), self.low, rows), self.low, self.high)
 
     def draw(self, model: Any, parts: Parts, epsilon: float, release: Any) -> float:
-        """The noisy mean score; draws `events`."""
+        """Draw `events`, and return the noisy mean score."""
         steps = interval_contributions(self.of_units(model, parts), self.low, self.high, bits=_BITS)
         total, half = int(exact_sum(steps, bound=1 << _BITS)), 1 << (_BITS - 1)
         if self._counted:
@@ -301,14 +270,7 @@ def private_score(
     batch: bool,
     made_up: NDArray[Any],
 ) -> PrivateScore:
-    """The score that is asked for, or an error.
-
-    Raises
-    ------
-    ValueError
-        If the score needs bounds and there are none, or some candidate has no such score, or a callable returns
-        something else for ``made_up`` targets that are predicted right.
-    """
+    """Make the score that ``scoring`` and ``bounds`` ask for. A callable is tried out on ``made_up`` targets."""
     name = scoring
     if scoring == "auto":
         name = "accuracy" if all(map(is_classifier, candidates)) else "neg_mean_squared_error"

@@ -1,4 +1,4 @@
-"""The mechanism of a private search: evaluate random candidates a random number of times, keep the best."""
+"""Mechanism of a private search: evaluate random candidates a random number of times, keep the best."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from skprivate._validation import PUBLIC_LABELS
 from skprivate.inspection import check_pipeline
 from skprivate.model_selection._candidates import stated_classes
-from skprivate.model_selection._inside import FitPrice, Priced, fit_contained, unseen, with_budget
+from skprivate.model_selection._inside import FitPrice, PriceList, fit_contained, unseen, with_budget
 from skprivate.model_selection._scoring import Parts, PrivateScore
 from skprivate.privacy import (
     KEEPS_IDENTIFIER,
@@ -27,18 +27,8 @@ from skprivate.privacy import (
 )
 
 
-class Searched(NamedTuple):
-    """What a search releases.
-
-    Parameters
-    ----------
-    number : int
-        Of the candidate.
-    model : estimator
-        Fitted, of the best evaluation or on all rows.
-    score : float
-        The noisy score of the best evaluation.
-    """
+class SearchResult(NamedTuple):
+    """Released result of a search: the number of the candidate, its model and its noisy score."""
 
     number: int
     model: Any
@@ -49,31 +39,14 @@ class Searched(NamedTuple):
 class PrivateSearch(Mechanism):
     """Random candidates, each fitted on one part and scored on the other, a secret number of times; the best result.
 
-    Parameters
-    ----------
-    plan : SearchPlan
-        What the search costs those who are in the fits: its total is at least that of both.
-    scores : SearchPlan
-        What it costs those who are in the scores.
-    priced : Priced
-        The candidates and what they draw on one part.
-    again : Priced or None
-        What they draw on all rows, where the best candidate is fitted once more.
-    again_budget : (float, float)
-        ε and δ of that fit.
-    score : PrivateScore
-    raises : bool
-        Whether an evaluation that fails ends the search; it loses otherwise.
-    random_state : object
-        None for secure noise.
-    dry_run : bool
-        Whether all noise is simulated, for the sake of a price.
+    ``plan`` is the cost to those who are in the fits, at least that of both; ``scores`` that to those who are in the
+    scores. ``again`` prices the fit of the best candidate on all rows with ``again_budget``, where there is one.
     """
 
     plan: SearchPlan
     scores: SearchPlan
-    priced: Priced
-    again: Priced | None
+    priced: PriceList
+    again: PriceList | None
     again_budget: tuple[float, float]
     score: PrivateScore
     raises: bool
@@ -82,7 +55,7 @@ class PrivateSearch(Mechanism):
 
     @property
     def theorem(self) -> str:  # type: ignore[override]
-        """Of random stopping, and what is beside it."""
+        """Theorem of random stopping, and of the composition beside it."""
         again = ", and one fit beside it (basic composition)" if self.again is not None else ""
         apart = "each unit is in the fits or in the scores, not in both (parallel composition)"
         return f"{self.plan.theorem}; {apart}{again}"
@@ -100,19 +73,8 @@ class PrivateSearch(Mechanism):
         event = ApproximateEvent(epsilon, delta) if delta > 0 else PureEvent(epsilon, "a fit on all rows")
         return [(event, 1)]
 
-    def run(self, data: Parts, release: Any) -> Searched:
-        """Search.
-
-        Parameters
-        ----------
-        data : Parts
-            The two parts; candidates are fitted on the rows for which they were priced.
-        release : Release
-
-        Returns
-        -------
-        Searched
-        """
+    def run(self, data: Parts, release: Any) -> SearchResult:
+        """Search; candidates are fitted on the rows for which they were priced."""
         each = self.plan.each_epsilon, self.plan.each_delta
 
         def evaluate(number: int, branch: Any) -> tuple[float, Any]:
@@ -130,13 +92,13 @@ class PrivateSearch(Mechanism):
         best = select_repeatedly(release, evaluate, replace(self.plan, plans=plans))
         if best.result is None:
             raise RuntimeError("every evaluation of the search failed; its budget is spent.")
-        found = Searched(best.candidate, best.result, best.score)
+        found = SearchResult(best.candidate, best.result, best.score)
         if self.again is None:
             return found
         release._charge(count_events(self._again_events))
         return found._replace(model=self._fit(self.again, found.number, *self.again_budget, release))
 
-    def _fit(self, priced: Priced, number: int, epsilon: float, delta: float, release: Any) -> Any:
+    def _fit(self, priced: PriceList, number: int, epsilon: float, delta: float, release: Any) -> Any:
         simulated = self.random_state is not None
         seed = int(release.public_rng.integers(2**31)) if simulated else None
         candidate = priced.candidates[number]
@@ -148,7 +110,7 @@ class PrivateSearch(Mechanism):
 
 
 def assumptions_of(search: PrivateSearch, price: FitPrice, parts: Parts) -> tuple[str, ...]:
-    """What has to be true outside the code for the guarantee of a search to hold."""
+    """List what has to be true outside the code for the guarantee of a search to hold."""
     said = [
         "candidates and their distributions were chosen without looking at private rows",
         "what the guarantees of the candidates assume",

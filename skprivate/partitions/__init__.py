@@ -1,8 +1,8 @@
 """Rows in blocks: in memory, streamed from files, or on a cluster. Estimators do not know which.
 
-A fit needs exact sums of integers over units and nothing else of the private rows. Such sums come out the same
-however the rows are cut into blocks, in whatever order these are visited, and wherever: what `fit` gives, with the
-same ``random_state``, is the same to the last bit.
+A fit needs exact sums of integers over units and nothing else of the private rows. Such sums do not depend on how the
+rows are cut into blocks, nor on where or in which order these are visited. With the same ``random_state`` the result of
+`fit` is the same to the last bit.
 """
 
 from skprivate.partitions._apply import OverBlocks, apply
@@ -23,10 +23,8 @@ __all__ = [
     "InMemory",
     "OverBlocks",
     "Partitions",
-    "Roles",
     "apply",
     "as_partitions",
     "is_partitioned",
-    "linear_rows",
     "split_columns",
 ]

@@ -18,7 +18,7 @@ from skprivate._validation import validate_data
 from skprivate.partitions._copies import published_copy
 from skprivate.partitions._kinds import as_partitions, is_partitioned
 
-#: Methods from rows to one result for each of them.
+#: Methods from rows to one result a row.
 ROW_METHODS = (
     "predict",
     "predict_proba",
@@ -31,10 +31,10 @@ ROW_METHODS = (
 
 
 def apply(method: Callable[..., Any], X: Any, /, *args: Any, **options: Any) -> Any:
-    """A method of a fitted model over rows in blocks, lazily; over rows in memory, at once.
+    """Apply a method of a fitted model to rows in blocks, lazily; to rows in memory, at once.
 
     The methods of this library's estimators call it by themselves: ``model.predict(frame)`` is
-    ``apply(model.predict, frame)``. For composites such as pipelines it is called by name.
+    ``apply(model.predict, frame)``. For composites such as pipelines call it by name.
 
     Parameters
     ----------
@@ -110,13 +110,13 @@ class RowMethod:
         self.nothing = self._nothing(empty)
 
     def __call__(self, block: Any) -> Any:
-        """The results of the rows of a block."""
+        """Apply the method to a block."""
         if block.shape[0] == 0:  # which estimators refuse
             return self.nothing
         return getattr(self.model, self.name)(block, *self.args, **self.options)
 
     def _nothing(self, empty: Any) -> Any:
-        """From a made-up row; where that is refused, as texts may be, from what a transformer says of its columns."""
+        """Make the result for no rows, from a made-up row; where that is refused, from a transformer's column names."""
         try:
             with unheard():
                 return self(_made_up(empty))[:0]
@@ -127,7 +127,7 @@ class RowMethod:
 
 
 def _made_up(empty: Any) -> Any:
-    """One row of ones in the types of a block."""
+    """Make one row of ones in the types of a block."""
     if isinstance(empty, np.ndarray):
         return np.ones((1, empty.shape[1]), dtype=empty.dtype)
     if type(empty).__module__.startswith("pandas"):
@@ -142,11 +142,11 @@ def _made_up(empty: Any) -> Any:
 
 
 class OverBlocks:
-    """Mixin: methods from rows to results take rows in blocks, too, and answer lazily (`apply`).
+    """Mixin for methods from rows to results: they take rows in blocks, too, and answer lazily (`apply`).
 
     It wraps the methods of the classes that inherit, and scikit-learn's ``score``, which gathers the results. It goes
-    left of scikit-learn's `TransformerMixin`, whose ``set_output`` wraps ``transform`` as well, so that each block is
-    what ``set_output`` says.
+    left of scikit-learn's `TransformerMixin`, whose ``set_output`` wraps ``transform`` as well, so that each block has
+    the type that ``set_output`` asks for.
     """
 
     _over_blocks: ClassVar[tuple[str, ...]] = ROW_METHODS
@@ -164,7 +164,7 @@ class OverBlocks:
 
 
 def _scored(score: Callable[..., Any]) -> Callable[..., Any]:
-    """scikit-learn's score, of predictions that are gathered: those of blocks have no length."""
+    """Gather predictions before scikit-learn's score, as those of blocks have no length."""
 
     @functools.wraps(score)
     def over_blocks(self: Any, X: Any, y: Any, *args: Any, **options: Any) -> Any:

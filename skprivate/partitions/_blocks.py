@@ -15,7 +15,7 @@ from skprivate.partitions._spill import Spill, deal, keep
 
 #: Rows read from a file at a time.
 BATCH_ROWS = 1 << 18
-#: Steps that callbacks are told of a pass, of however many blocks: their number may tell how many rows there are.
+#: Steps of a pass for callbacks, for any number of blocks: that one may tell the number of rows.
 STEPS_OF_A_PASS = 20
 
 
@@ -31,7 +31,7 @@ class Blocks(Partitions):
     Attributes
     ----------
     passes : int
-        How often all blocks have been read to the end.
+        Number of passes over all blocks.
 
     Raises
     ------
@@ -64,13 +64,13 @@ class Blocks(Partitions):
             raise TypeError(
                 f"source must be a list of blocks or a function, got one {type(source).__name__}."
             )
-        self._read = _Told(source if callable(source) else lambda: source)
+        self._read = _ProgressReader(source if callable(source) else lambda: source)
         # Of `shuffle` and `persisted`; shared by all that come from those.
         self._files: list[Callable[[], Any]] = []
 
     @classmethod
     def from_arrow(cls, dataset: Any) -> Blocks:
-        """Blocks of a pyarrow dataset, as tables.
+        """Read a pyarrow dataset, block by block, as tables.
 
         Parameters
         ----------
@@ -101,11 +101,11 @@ class Blocks(Partitions):
 
     @property
     def passes(self) -> int:
-        """How often all blocks have been read to the end."""
+        """Number of passes over all blocks."""
         return self._read.passes
 
     def __iter__(self) -> Iterator[Any]:
-        """The blocks, one after the other, with all functions applied."""
+        """Iterate over the blocks, with all functions applied."""
         found = 0
         for block in self._read():
             found += int(block_size(block)[0])
@@ -120,17 +120,6 @@ class Blocks(Partitions):
         *,
         beside: Sequence[Any] | None = None,
     ) -> Part:
-        """Parts of all blocks, put together as they come.
-
-        Parameters
-        ----------
-        part, merge : callable
-        beside : sequence, optional
-
-        Returns
-        -------
-        object
-        """
         # Parts of 2ᵏ blocks each, as the digits of a binary number: few are held, and each is merged log₂ times.
         held: list[tuple[int, Part]] = []
         for number, block in enumerate(self):
@@ -143,31 +132,12 @@ class Blocks(Partitions):
         return held[0][1] if len(held) == 1 else merge([one for _, one in held])
 
     def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> Blocks:
-        """The same rows, once more, in blocks of whole places; see `skprivate.partitions.Partitions.shuffle`.
-
-        They are written to a temporary file that has no name (`tempfile`), in parts of which one fits into memory.
-
-        Parameters
-        ----------
-        place : callable
-
-        Returns
-        -------
-        Blocks
-        """
         return self._stored(partial(deal, self, place))
 
     def persisted(self) -> Blocks:
-        """What the functions make of the blocks, in a temporary file that has no name.
-
-        Returns
-        -------
-        Blocks
-        """
         return self._stored(partial(keep, self))
 
     def close(self) -> None:
-        """Close all temporary files; their contents are gone."""
         while self._files:
             self._files.pop()()
 
@@ -186,21 +156,21 @@ class Blocks(Partitions):
         return rows
 
 
-class _Told:
-    """Reads blocks, and tells callbacks how far it is, in shares of the blocks that an earlier pass has found."""
+class _ProgressReader:
+    """Iterator over blocks that reports progress, relative to the number of blocks of the previous pass."""
 
     def __init__(self, read: Callable[[], Iterable[Any]]) -> None:
         self.read, self.n_blocks, self.passes = read, 0, 0
 
     def __call__(self) -> Iterator[Any]:
-        told, done, number = begin_within("pass over blocks", STEPS_OF_A_PASS), 0, 0
+        progress, done, number = begin_within("pass over blocks", STEPS_OF_A_PASS), 0, 0
         for number, block in enumerate(self.read(), start=1):
             yield block
-            reached = min(number * STEPS_OF_A_PASS // self.n_blocks, STEPS_OF_A_PASS) if self.n_blocks else 0
-            if told is not None and reached > done:
-                told(reached - done)
-                done = reached
+            now = min(number * STEPS_OF_A_PASS // self.n_blocks, STEPS_OF_A_PASS) if self.n_blocks else 0
+            if progress is not None and now > done:
+                progress(now - done)
+                done = now
         self.n_blocks, self.passes = number, self.passes + 1
-        if told is not None:
-            told(STEPS_OF_A_PASS - done)
-            told.task.end()
+        if progress is not None:
+            progress(STEPS_OF_A_PASS - done)
+            progress.task.end()

@@ -20,16 +20,10 @@ from skprivate.privacy import GENERATORS, PrivacyGuarantee, PrivacyLedger
 
 NOT_PUBLISHED = (PrivacyLedger, PurePath, Memory, *GENERATORS)
 #: Attributes that functions outside the classes assign: scikit-learn's helpers for columns, labels and options.
-_ASSIGNED_BY_HELPERS = frozenset(
-    {
-        "_metadata_request",
-        "_sklearn_output_config",
-        "_sklearn_version",
-        "_skprivate_version",
-        "feature_names_in_",
-        "n_features_in_",
-    }
-)
+_ASSIGNED_BY_HELPERS = frozenset({
+    "_metadata_request", "_sklearn_output_config", "_sklearn_version", "_skprivate_version", "feature_names_in_",
+    "n_features_in_",
+})  # fmt: skip
 _CALLBACKS = frozenset({"_skl_callbacks"})
 #: Attributes that an earlier fit with other options leaves behind, and what is set where they are of this fit.
 _NEEDS = {
@@ -45,16 +39,10 @@ _NEEDS = {
 
 
 def published_copy(model: Any, *, allow_invalid: bool = False, kept: Mapping[int, Any] | None = None) -> Any:
-    """A copy in which ledgers, paths, caches and generators are None, however deep they lie.
+    """Copy a model for publication: ledgers, paths, caches and generators become None, at any depth.
 
-    ``kept`` are fitted estimators that stay, by their id: all others become unfitted clones. By default all stay.
-
-    Raises
-    ------
-    ValueError
-        If any guarantee in it is not valid for release, unless that is allowed.
-    TypeError
-        If the model cannot be pickled.
+    ``kept`` are fitted estimators that stay, by their id: all others become unfitted clones. By default all stay. A
+    guarantee that is not valid for release is refused, unless ``allow_invalid``.
     """
     name, buffer = type(model).__name__, io.BytesIO()
     pickler = _Publisher(buffer, kept)
@@ -79,19 +67,19 @@ def published_copy(model: Any, *, allow_invalid: bool = False, kept: Mapping[int
 
 
 def is_estimator(value: Any) -> bool:
-    """Whether `clone` makes an unfitted copy of an object."""
+    """Tell if `clone` makes an unfitted copy of an object."""
     return not isinstance(value, type) and hasattr(value, "get_params") and hasattr(value, "fit")
 
 
 def is_known(kind: type[Any]) -> bool:
-    """Whether a class is one of scikit-learn or of this package, whose methods are known."""
+    """Tell if a class is one of scikit-learn or of this package, whose methods are known."""
     return kind.__module__.partition(".")[0] in ("sklearn", "skprivate")
 
 
 def kept_attributes(model: Any) -> dict[str, Any]:
-    """Attributes of a fitted estimator that are published.
+    """Select attributes of a fitted estimator that are published.
 
-    Of a class of scikit-learn or of this package: parameters, and what methods of the class assign. Else all.
+    For a class of scikit-learn or of this package: parameters, and what methods of the class assign. Else all.
     """
     state: dict[str, Any] = vars(model)
     kind: Any = type(model)
@@ -108,7 +96,7 @@ def kept_attributes(model: Any) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _assigned(kind: type[Any]) -> frozenset[str]:
-    """Names of the attributes that methods of a class assign, read off their code: right for every version."""
+    """List attributes that methods of a class assign, read off their code: right for every version."""
     return frozenset(
         step.argval
         for base in kind.__mro__
@@ -121,7 +109,7 @@ def _assigned(kind: type[Any]) -> frozenset[str]:
 
 
 def _functions_of(value: Any) -> Iterator[FunctionType]:
-    """The functions behind an entry of a class: scikit-learn wraps some, and hides others behind conditions."""
+    """Find the functions behind an entry of a class: scikit-learn wraps some, and hides others behind conditions."""
     for held in (value, *(getattr(value, name, None) for name in ("fn", "__func__", "fget", "fset"))):
         if callable(held) and isinstance(found := inspect.unwrap(held), FunctionType):
             yield found
@@ -151,7 +139,7 @@ class _Publisher(pickle.Pickler):
 
 
 def _unfitted(model: Any) -> Any:
-    """A clone that has learnt nothing; scikit-learn's own of a frozen estimator is the same, fitted."""
+    """Clone without anything learnt; scikit-learn's own clone of a frozen estimator is the same, fitted."""
     if type(model) is FrozenEstimator:
         return FrozenEstimator(clone(model.estimator))
     if (fresh := clone(model)) is model:

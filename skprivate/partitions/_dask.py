@@ -1,4 +1,4 @@
-"""Blocks of a Dask collection: contributions are formed by the workers, which return sums of integers alone."""
+"""Blocks of a Dask collection: workers form the contributions, and return sums of integers alone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from skprivate.partitions._spill import by_place
 
 #: Parts that one task merges: a tree keeps the client's share small.
 _FAN_IN = 16
-#: A shuffle makes at most so many blocks: its tasks are their number times that of the blocks before.
+#: Most blocks that a shuffle makes: its tasks are their number times that of the blocks before.
 MOST_PARTS = 128
 
 Functions = tuple[Callable[[Any], Any], ...]
 
 
 class Failure:
-    """What went wrong in a block, as a value.
+    """An error in a block, as a value.
 
     Dask writes the arguments of a task that raises, the rows among them, to its logs; so no task raises.
     """
@@ -37,21 +37,14 @@ class Failure:
 
 
 class DaskPartitions(Partitions):
-    """Rows of a Dask array or DataFrame, block by block where they are.
-
-    Parameters
-    ----------
-    blocks : sequence of dask.delayed.Delayed
-    empty : Any
-        A block without rows.
-    """
+    """Rows of a Dask array or DataFrame, as delayed blocks, with a block without rows."""
 
     def __init__(self, blocks: Sequence[Any], empty: Any) -> None:
         self._blocks, self._empty = blocks, empty
 
     @classmethod
     def of(cls, collection: Any) -> DaskPartitions:
-        """From a Dask array of shape (n, d), with whole rows in its chunks, or a Dask DataFrame."""
+        """Make partitions of a Dask array of shape (n, d), with whole rows in its chunks, or of a Dask DataFrame."""
         kind = type(collection).__name__
         if kind == "Array" and collection.ndim == 2:
             if collection.numblocks[1] != 1:
@@ -67,7 +60,6 @@ class DaskPartitions(Partitions):
 
     @property
     def empty(self) -> Any:
-        """A block without rows."""
         return self._empty
 
     def gather(
@@ -77,7 +69,6 @@ class DaskPartitions(Partitions):
         *,
         beside: Sequence[Any] | None = None,
     ) -> Part:
-        """Parts of all blocks, put together in a tree of tasks."""
         from dask import delayed
 
         # Not pure: names of tasks are random, and no digest of anything.
@@ -96,7 +87,6 @@ class DaskPartitions(Partitions):
         return result
 
     def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> DaskPartitions:
-        """The same rows in blocks of whole places: every worker deals its rows to all."""
         from dask.delayed import Delayed
         from dask.highlevelgraph import HighLevelGraph
 
@@ -114,7 +104,6 @@ class DaskPartitions(Partitions):
         return DaskPartitions([Delayed((name, k), graph, layer=name) for k in range(count)], self._empty)
 
     def persisted(self) -> DaskPartitions:
-        """What the functions make of the blocks, in the memory of the workers."""
         from dask import delayed, persist
 
         make = delayed(_make, pure=False)
@@ -122,7 +111,7 @@ class DaskPartitions(Partitions):
 
 
 def _or_failure(task: Callable[..., Any]) -> Callable[..., Any]:
-    """A task that returns what it would raise, and what has failed before it."""
+    """Return what a task would raise, and what has failed before it."""
 
     @wraps(task)
     def careful(first: Any, *others: Any, **more: Any) -> Any:
@@ -177,7 +166,7 @@ def _gather(parts: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
 
 
 def lazily(collection: Any, function: Any) -> Any:
-    """A function of rows over a Dask collection: a lazy array, or a DataFrame where it returns frames."""
+    """Apply a function of rows to a Dask collection: a lazy array, or a DataFrame where it returns frames."""
     meta = function.nothing
     if type(collection).__name__ == "DataFrame":
         return collection.map_partitions(function, meta=meta, enforce_metadata=False)

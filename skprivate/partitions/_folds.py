@@ -1,4 +1,4 @@
-"""Folds in which one unit moves no other: by a keyed hash of the user's own identifier, and which others are."""
+"""Folds in which one unit moves no other, by a keyed hash of identifiers or by a splitter of scikit-learn."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class UserKFold(BaseCrossValidator):
     def split(
         self, X: Any, y: Any = None, groups: Any = None, *, user_ids: Any = None
     ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
-        """Training and test rows of each fold.
+        """Split into training and test rows of each fold.
 
         Parameters
         ----------
@@ -160,8 +160,8 @@ class UserKFold(BaseCrossValidator):
         ids = groups if user_ids is None else user_ids
         if is_partitioned(X):
             raise TypeError(
-                "X lies in blocks, whose rows have no positions: UserKFold.partition(X, user_ids=column) gives the "
-                "folds."
+                "X must be one table, got rows in blocks, which have no positions: UserKFold.partition(X, "
+                "user_ids=column) gives the folds."
             )
         if ids is None:
             raise ValueError(
@@ -179,10 +179,10 @@ class UserKFold(BaseCrossValidator):
             yield np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
 
     def partition(self, X: Any, *, user_ids: str | int) -> Iterator[tuple[Partitions, Partitions]]:
-        """Training and test rows of each fold, where rows lie in blocks.
+        """Split rows in blocks into training and test rows of each fold.
 
-        Each block is dealt when it is visited; a user whose rows lie in several blocks is in one fold, the one that
-        `split` puts the user in.
+        Each block is dealt when it is visited. A user whose rows are in several blocks is in one fold, the same as with
+        `split`.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class UserKFold(BaseCrossValidator):
         """
         if not is_partitioned(X):
             raise TypeError(
-                f"X must lie in blocks, got {type(X).__name__}: split(X, user_ids=...) splits a table in memory."
+                f"X must be rows in blocks, got {type(X).__name__}: split(X, user_ids=...) splits a table in memory."
             )
         if user_ids is None:
             raise ValueError("user_ids must name the column of X that holds the user of each row, got None.")
@@ -247,7 +247,7 @@ class UserKFold(BaseCrossValidator):
 
 
 def _folds(names: npt.NDArray[Any], n_splits: int, key: bytes) -> npt.NDArray[np.int64]:
-    """Fold of each user, whoever else is there."""
+    """Compute the fold of each user, whoever else is there."""
     return (hash_identifiers(names, key) % np.uint64(n_splits)).astype(np.int64)
 
 
@@ -256,13 +256,13 @@ def _ids(block: Any, column: Any) -> Any:
 
 
 def _kinds(block: Any, column: Any) -> npt.NDArray[np.int64]:
-    """How many rows of a block have identifiers of each kind."""
+    """Count rows of a block by the kind of their identifiers."""
     ids = _ids(block, column)
     return kind_of_identifiers(encode_identifiers(ids, len(ids))[1]) * len(ids)
 
 
 def _kept(block: Any, column: Any, n_splits: int, key: bytes, number: int, held_out: bool) -> Any:
-    """The rows of a block that are in a fold, or in all others."""
+    """Select the rows of a block that are in a fold, or in all others."""
     ids = _ids(block, column)
     if not len(ids):
         return block
@@ -273,7 +273,7 @@ def _kept(block: Any, column: Any, n_splits: int, key: bytes, number: int, held_
 
 
 def key_bytes(key: Any) -> bytes:
-    """32 bytes for a key; different ones for different keys."""
+    """Make 32 bytes of a key; different ones for different keys."""
     if key is None:
         key = DEFAULT_KEY
     if isinstance(key, str):
@@ -288,7 +288,7 @@ def key_bytes(key: Any) -> bytes:
 
 
 def check_cv(cv: Any = 5, *, unit: str = "user", adjacency: str = "replace-one") -> Any:
-    """A splitter in which one unit moves no other unit, or an error that says why the given one is none.
+    """Check that one unit moves no other unit in a splitter, or make such a splitter.
 
     A guarantee of a fit is about the data that are passed to it. If which rows are passed depends on somebody's private
     data, changing these changes many rows at once, and no sum of the fits' ε covers that. In particular ``cv=5`` means
@@ -338,7 +338,7 @@ folds. Use KFold(shuffle=True) with a public random_state.
     if adjacency not in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE):
         raise ValueError(f"adjacency must be 'replace-one' or 'add-remove', got {adjacency!r}.")
     labels_alone = unit == PrivacyUnit.LABEL
-    # Whether which units there are is private.
+    # The set of units is private.
     come_and_go = adjacency == Adjacency.ADD_REMOVE and not labels_alone
     groups_are_public = labels_alone or (unit == PrivacyUnit.USER and not come_and_go)
     by_identifier = unit == PrivacyUnit.USER or come_and_go
@@ -367,7 +367,7 @@ folds. Use KFold(shuffle=True) with a public random_state.
 
 
 def check_folds(search: Any, *, unit: str = "user", adjacency: str = "replace-one") -> None:
-    """Refuse a composite whose folds `check_cv` refuses, a number being what it is to scikit-learn."""
+    """Refuse a composite whose folds `check_cv` refuses; a number means what it means to scikit-learn."""
     cv = search.cv
     if cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool)):
         inner = inner_estimator(search)
@@ -384,7 +384,7 @@ def check_folds(search: Any, *, unit: str = "user", adjacency: str = "replace-on
 
 
 def fold_problem(search: Any) -> str:
-    """Why no sum of prices bounds fits on the folds of a composite, or for whom one does; nothing where it does."""
+    """Explain why no sum of prices bounds fits on the folds of a composite; empty where one does for users or rows."""
     for unit in (PrivacyUnit.USER, PrivacyUnit.ROW):
         try:
             check_folds(search, unit=unit)

@@ -1,4 +1,4 @@
-"""Rows of any kind as `Partitions`, and their columns by role."""
+"""Conversion of rows to `Partitions`, and their columns by role."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skprivate.partitions._partitions import InMemory, Partitions
 
 
 def is_partitioned(X: Any) -> bool:
-    """Whether rows lie in blocks: a `Partitions`, a Dask array or DataFrame, or a pyarrow dataset.
+    """Tell if rows are in blocks: a `Partitions`, a Dask array or DataFrame, or a pyarrow dataset.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def is_partitioned(X: Any) -> bool:
     """
     if isinstance(X, Partitions):
         return True
-    # Where X comes from is told by its class: nothing is imported for those who have no such data.
+    # The class tells the library of X: nothing is imported for those who have no such data.
     origin = {parent.__module__.partition(".")[0] for parent in type(X).__mro__}
     return bool("dask" in origin and hasattr(X, "dask")) or (
         "pyarrow" in origin and type(X).__name__.endswith("Dataset")
@@ -36,7 +36,7 @@ def is_partitioned(X: Any) -> bool:
 
 
 def as_partitions(X: Any) -> Partitions:
-    """Rows of any kind as `Partitions`.
+    """Convert rows of any kind to `Partitions`.
 
     Parameters
     ----------
@@ -67,22 +67,14 @@ def as_partitions(X: Any) -> Partitions:
 
 
 class Roles(NamedTuple):
-    """A block of rows, by what its columns are for.
-
-    Attributes
-    ----------
-    X : table of shape (n_rows, n_features)
-        What is left, of the kind of the block.
-    of : dict of {str: ndarray of shape (n_rows,)}
-        The named columns by role.
-    """
+    """A block of rows by the roles of its columns: X has the features, ``of`` the named columns, one array a role."""
 
     X: Any
     of: dict[str, NDArray[Any]]
 
 
 def split_columns(X: Any, **roles: Any) -> Partitions:
-    """Rows in blocks with some columns taken out by name: blocks are `Roles`.
+    """Take some columns out of rows in blocks, by name.
 
     Parameters
     ----------
@@ -93,6 +85,7 @@ def split_columns(X: Any, **roles: Any) -> Partitions:
     Returns
     -------
     Partitions
+        Of each block ``X`` has the other columns, in the type of the block; ``of`` maps roles to arrays.
 
     Raises
     ------
@@ -116,8 +109,8 @@ def split_columns(X: Any, **roles: Any) -> Partitions:
     for role, column in columns.items():
         if not isinstance(column, str | int | np.integer):
             raise TypeError(
-                f"{role} must name a column of X where X lies in blocks, got {type(column).__name__}: values apart "
-                "from the rows could not be cut into the same blocks."
+                f"{role} must name a column of X for rows in blocks, got {type(column).__name__}: values apart from "
+                "the rows could not be cut into the same blocks."
             )
         if column not in there or (frame is None and isinstance(column, str)):
             kind = "number" if frame is None else "name"

@@ -1,4 +1,4 @@
-"""What a mechanism may ask of rows that lie in blocks: one exact sum at a time."""
+"""Rows in blocks, from which a mechanism reads one exact sum at a time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Part = TypeVar("Part")
 class Partitions(ABC):
     """Rows in blocks.
 
-    A block is whatever the source gives (a frame, an array), or what functions given to `map` have made of it.
-    Subclasses say where blocks are; `sum`, `count` and `distinct` visit each once.
+    A block is what the source gives (a frame, an array), or the result of the functions given to `map`. Subclasses say
+    where blocks are; `sum`, `count` and `gather` visit each once.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Partitions(ABC):
         *,
         beside: Sequence[Any] | None = None,
     ) -> Part:
-        """What the blocks give together where it is no array of sums: one pass.
+        """Merge parts of all blocks, in one pass.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Partitions(ABC):
         """
 
     def sum(self, contribution: Contribution) -> NDArray[Any]:
-        """Exact sum of integers over all blocks: one pass.
+        """Sum integers exactly over all blocks, in one pass.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class Partitions(ABC):
         return np.asarray(self.gather(partial(_integers, contribution=contribution), _add))
 
     def count(self, keys: Callable[[Any], Iterable[NDArray[np.int64]]]) -> list[Counts]:
-        """How often keys occur in all blocks: sums over public ranges that are too large for arrays, in one pass.
+        """Count keys in all blocks: sums over public ranges that are too large for arrays, in one pass.
 
         Parameters
         ----------
@@ -116,11 +116,11 @@ class Partitions(ABC):
 
     @property
     def empty_block(self) -> Any:
-        """What the functions given to `map` make of a block without rows."""
+        """A block without rows after the functions given to `map`."""
         return apply_all(self._functions, self.empty)
 
     def filter(self, function: Callable[[Any], Any]) -> Self:
-        """Those rows that ``function`` leaves of every block, when it is visited.
+        """Select rows of every block when it is visited.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Partitions(ABC):
         return kept
 
     def map(self, function: Callable[[Any], Any]) -> Self:
-        """The same rows with ``function`` applied to every block when it is visited.
+        """Apply a function to every block when it is visited.
 
         Parameters
         ----------
@@ -152,7 +152,9 @@ class Partitions(ABC):
         return mapped
 
     def shuffle(self, place: Callable[[Any], NDArray[np.uint64]]) -> Partitions:
-        """The same rows in blocks such that rows of the same place lie in one block, in the order of the source.
+        """Move rows of the same place into one block, in the order of the source.
+
+        `Blocks` write them to a temporary file without a name (`tempfile`), in parts of which one fits into memory.
 
         Parameters
         ----------
@@ -168,7 +170,7 @@ class Partitions(ABC):
         return self  # there is one block only
 
     def persisted(self) -> Partitions:
-        """What the functions make of the blocks, kept where the blocks are: they are applied once.
+        """Keep the blocks with all functions applied, in a temporary file or in the memory of the workers.
 
         Returns
         -------
@@ -178,7 +180,7 @@ class Partitions(ABC):
         return self
 
     def close(self) -> None:  # noqa: B027
-        """Give up what `shuffle` and `persisted` have written, of these rows and all that come from them."""
+        """Close what `shuffle` and `persisted` have written, of these rows and all that come from them."""
 
     def _check_found(self, found: int) -> None:
         """Refuse another number of rows: prices may rest on a public one, and least squares on equal totals."""
@@ -192,7 +194,7 @@ class Partitions(ABC):
 
 
 def apply_all(functions: tuple[Callable[[Any], Any], ...], block: Any) -> Any:
-    """What functions make of a block, one after the other."""
+    """Apply functions to a block, one after the other."""
     with unheard():  # they may be anybody's
         for function in functions:
             block = function(block)
@@ -224,7 +226,7 @@ def _merge_counts(parts: list[list[Counts]]) -> list[Counts]:
 
 
 def beside_block(beside: Sequence[Any] | None, number: int) -> tuple[Any, ...]:
-    """What stands beside a block, none or one object."""
+    """Select the object beside a block; none or one."""
     if beside is None:
         return ()
     if number >= len(beside):
@@ -233,7 +235,7 @@ def beside_block(beside: Sequence[Any] | None, number: int) -> tuple[Any, ...]:
 
 
 def block_size(block: Any) -> NDArray[np.int64]:
-    """Number of rows of a block, or of the first member of a tuple."""
+    """Count the rows of a block, or of the first member of a tuple."""
     first = block[0] if isinstance(block, tuple) else block
     return np.array([len(first)], dtype=np.int64)
 
@@ -272,16 +274,6 @@ class InMemory(Partitions):
         return self._block[:0]
 
     def map(self, function: Callable[[Any], Any]) -> Self:
-        """The rows with ``function`` applied, at once.
-
-        Parameters
-        ----------
-        function : callable
-
-        Returns
-        -------
-        InMemory
-        """
         return type(self)(function(self._block))
 
     def gather(
@@ -291,17 +283,6 @@ class InMemory(Partitions):
         *,
         beside: Sequence[Any] | None = None,
     ) -> Part:
-        """The part of the one block.
-
-        Parameters
-        ----------
-        part, merge : callable
-        beside : sequence of one object, optional
-
-        Returns
-        -------
-        object
-        """
         return part(self._block, *beside_block(beside, 0))
 
 
@@ -309,20 +290,10 @@ FloatArray = NDArray[np.float64]
 
 
 def linear_rows(X: FloatArray, coef: FloatArray, intercept: FloatArray | float = 0.0) -> FloatArray:
-    """X times coefficients, each row by one fixed sequence of operations.
+    """Multiply X by coefficients, each row by one fixed sequence of operations.
 
     A BLAS product may round the same row differently at different positions of a block, so that predictions would
-    depend on how rows are cut into blocks.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-    coef : ndarray of shape (n_features,) or (n_outputs, n_features)
-    intercept : float or ndarray of shape (n_outputs,)
-
-    Returns
-    -------
-    ndarray of shape (n_rows,) or (n_rows, n_outputs)
+    depend on how rows are cut into blocks. ``coef`` may have several outputs, one a row.
     """
     outputs = np.zeros((1, len(X))) if coef.ndim == 1 else np.zeros((len(coef), len(X)))
     for column, weights in zip(np.ascontiguousarray(X.T), np.atleast_2d(coef).T, strict=True):

@@ -24,14 +24,7 @@ READ_BYTES = 1 << 26
 
 
 class Spill:
-    """A temporary file, closed when this object goes.
-
-    Attributes
-    ----------
-    file : file object
-    close : callable
-        Closes the file; does nothing the second time.
-    """
+    """A temporary file, closed when this object goes; ``close`` does nothing the second time."""
 
     def __init__(self) -> None:
         self.file: Any = tempfile.TemporaryFile()  # noqa: SIM115
@@ -39,7 +32,7 @@ class Spill:
 
 
 def by_place(places: NDArray[np.uint64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows sorted by part, in their own order within each: part k is ``order[ends[k]:ends[k + 1]]``."""
+    """Sort rows by part, in their own order within each: part k is ``order[ends[k]:ends[k + 1]]``."""
     part = (places % np.uint64(count)).astype(np.int64)
     order = np.argsort(part.astype(np.uint16), kind="stable")  # a radix sort
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(part, minlength=count))])
@@ -65,11 +58,11 @@ def deal(
         spill.file.write(records.view(np.uint8).data)
     if dtype is None:
         raise ValueError("source has no block: give at least one, even without rows.")
-    return _Dealt(spill, dtype, starts, np.array(ends))
+    return _PartReader(spill, dtype, starts, np.array(ends))
 
 
-class _Dealt:
-    """Reads the parts of all blocks, several together where they are small."""
+class _PartReader:
+    """Reader of the parts of all blocks, several together where they are small."""
 
     def __init__(
         self, spill: Spill, dtype: np.dtype[Any], starts: list[int], ends: NDArray[np.int64]
@@ -110,11 +103,11 @@ def keep(blocks: Iterable[Any], spill: Spill) -> Callable[[], Iterator[Any]]:
             (frame, start, spill.file.tell() - start, begins, [array.raw().nbytes for array in arrays])
         )
     spill.file.flush()
-    return _Kept(spill, kept)
+    return _BlockReader(spill, kept)
 
 
-class _Kept:
-    """Reads blocks that were kept: their arrays lie in the file, and come to memory when they are used."""
+class _BlockReader:
+    """Reader of blocks that were kept: their arrays are mapped from the file, and come to memory when they are used."""
 
     def __init__(self, spill: Spill, kept: list[tuple[bytes, int, int, list[int], list[int]]]) -> None:
         self.spill, self.kept = spill, kept

@@ -1,11 +1,9 @@
 """Reports and figures: what a guarantee, a ledger or an audit says, as a page, as JSON, as a figure."""
 
 from skprivate.report._audit_page import audit_page
-from skprivate.report._guarantee_display import GuaranteeDisplay
-from skprivate.report._ledger_display import LedgerDisplay
+from skprivate.report._displays import GuaranteeDisplay, LedgerDisplay, PrivacyUtilityDisplay
 from skprivate.report._other_facts import ledger_guarantee
 from skprivate.report._privacy_report import REPORT_SCHEMA, PrivacyReport, make_report, privacy_report
-from skprivate.report._utility_display import PrivacyUtilityDisplay
 
 __all__ = [
     "REPORT_SCHEMA",

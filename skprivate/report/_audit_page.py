@@ -78,7 +78,7 @@ def audit_page(audit: Any, path: str | os.PathLike[str] | None = None, *, title:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a page says: the parts of every kind of audit."""
+    """Parts of a page, for every kind of audit."""
 
     title: str
     subject: str
@@ -92,7 +92,7 @@ class Findings:
 
 
 def findings(audit: Any) -> Findings:
-    """The findings of any report, by what it has."""
+    """Collect the findings of a report of any class."""
     if hasattr(audit, "claimed_epsilon"):
         return _claim(audit)
     return _certificate(audit) if hasattr(audit, "accuracy_upper_bound") else _attack(audit)
@@ -131,7 +131,7 @@ def _claim(audit: Any) -> Findings:
 
 
 def _rest(audit: Any) -> tuple[tuple[str, str], ...]:
-    """All further fields that are short: numbers, words, flags."""
+    """List further fields that are short: numbers, words, flags."""
     shown = []
     for name in (part.name for part in fields(audit)):
         value = getattr(audit, name)

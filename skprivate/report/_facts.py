@@ -1,4 +1,4 @@
-"""The facts of a report as plain data, from a guarantee and an audit. No private value is looked at."""
+"""Facts of a report as plain data, from a guarantee. No private value is looked at."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ __all__ = [
     "draw_in_words",
     "event_in_words",
     "example_of",
-    "finding",
     "guarantee_facts",
     "guarantee_findings",
     "not_protected",
@@ -32,38 +31,45 @@ __all__ = [
     "versions",
 ]
 
+
+class _Words(NamedTuple):
+    """Words for a unit: what is protected, whose data, and how neighbours differ by either adjacency."""
+
+    protected: str
+    data: str
+    replaced: str = ""
+    added: str = ""
+
+
 _UNITS = {
-    PrivacyUnit.ROW: "one row of the data",
-    PrivacyUnit.PRIVATE_ROW: "one private row of the data",
-    PrivacyUnit.USER: "everything that one user contributed, all rows together",
-    PrivacyUnit.LABEL: "the label of one row",
-    PrivacyUnit.DATASET: "the data set as a whole",
-}
-_CHANGES = {
-    (PrivacyUnit.ROW, Adjacency.REPLACE_ONE): "one row is exchanged for any other row",
-    (PrivacyUnit.ROW, Adjacency.ADD_REMOVE): "one row is added or taken away",
-    (
-        PrivacyUnit.PRIVATE_ROW,
-        Adjacency.REPLACE_ONE,
-    ): "one private row is exchanged for any other private row",
-    (PrivacyUnit.PRIVATE_ROW, Adjacency.ADD_REMOVE): "one private row is added or taken away",
-    (
-        PrivacyUnit.USER,
-        Adjacency.REPLACE_ONE,
-    ): "all rows of one user are exchanged for those of any other user",
-    (PrivacyUnit.USER, Adjacency.ADD_REMOVE): "all rows of one user are added or taken away",
-    (PrivacyUnit.LABEL, Adjacency.REPLACE_ONE): "the label of one row is exchanged for any other label",
-    (PrivacyUnit.LABEL, Adjacency.ADD_REMOVE): "one label is added or taken away",
-}
-_DATA = {
-    PrivacyUnit.ROW: "row",
-    PrivacyUnit.PRIVATE_ROW: "private row",
-    PrivacyUnit.USER: "rows, all of them,",
-    PrivacyUnit.LABEL: "label",
-    PrivacyUnit.DATASET: "data",
+    PrivacyUnit.ROW: _Words(
+        "one row of the data",
+        "row",
+        "one row is exchanged for any other row",
+        "one row is added or taken away",
+    ),
+    PrivacyUnit.PRIVATE_ROW: _Words(
+        "one private row of the data",
+        "private row",
+        "one private row is exchanged for any other private row",
+        "one private row is added or taken away",
+    ),
+    PrivacyUnit.USER: _Words(
+        "everything that one user contributed, all rows together",
+        "rows, all of them,",
+        "all rows of one user are exchanged for those of any other user",
+        "all rows of one user are added or taken away",
+    ),
+    PrivacyUnit.LABEL: _Words(
+        "the label of one row",
+        "label",
+        "the label of one row is exchanged for any other label",
+        "one label is added or taken away",
+    ),
+    PrivacyUnit.DATASET: _Words("the data set as a whole", "data"),
 }
 
-#: What only whoever publishes can answer, in the order in which a reviewer asks.
+#: Questions that only the publisher can answer, in the order of a review.
 QUESTIONS: Mapping[str, str] = {
     "purpose": "What is the release for, and who will use it?",
     "tuning": "How were ε, δ and the settings chosen, and did anybody look at private data for that?",
@@ -77,28 +83,24 @@ QUESTIONS: Mapping[str, str] = {
 
 
 def change_in_words(guarantee: PrivacyGuarantee) -> tuple[str, str]:
-    """What is protected, and how neighbouring inputs differ."""
-    what = _UNITS[guarantee.unit]
+    """Describe what is protected, and how neighbouring inputs differ."""
+    words = _UNITS[guarantee.unit]
     if guarantee.adjacency is Adjacency.METRIC:
         noun = "the data set" if guarantee.unit is PrivacyUnit.DATASET else "one row"
-        return what, (
-            f"{noun} is exchanged for another one; ε counts for each unit of the distance between the two "
-            f"({guarantee.metric})"
-        )
-    default = f"one {guarantee.unit} differs ({guarantee.adjacency})"
-    return what, _CHANGES.get((guarantee.unit, guarantee.adjacency), default)
+        distance = f"ε counts for each unit of the distance between the two ({guarantee.metric})"
+        return words.protected, f"{noun} is exchanged for another one; {distance}"
+    change = words.replaced if guarantee.adjacency is Adjacency.REPLACE_ONE else words.added
+    return words.protected, change or f"one {guarantee.unit} differs ({guarantee.adjacency})"
 
 
 def strength_in_words(guarantee: PrivacyGuarantee) -> str:
-    """ε and δ as a sentence."""
+    """Describe ε and δ in a sentence."""
     if math.isinf(guarantee.epsilon):
         return "Nothing is promised: no noise was drawn, or nobody said how much."
     per = " for each unit of distance" if guarantee.adjacency is Adjacency.METRIC else ""
-    factor = (
-        f"e^{rounded_up(guarantee.epsilon, 4)} = {rounded_up(math.exp(guarantee.epsilon) * (1 + 2**-50), 3)}"
-        if guarantee.epsilon < 700
-        else f"e^{rounded_up(guarantee.epsilon, 4)}"
-    )
+    factor = f"e^{rounded_up(guarantee.epsilon, 4)}"
+    if guarantee.epsilon < 700:
+        factor += f" = {rounded_up(math.exp(guarantee.epsilon) * (1 + 2**-50), 3)}"
     plus = f", plus {small(guarantee.delta)} at most" if guarantee.delta else ""
     return (
         "Whatever somebody may compute from what is published, each outcome has after such a change at most "
@@ -107,8 +109,8 @@ def strength_in_words(guarantee: PrivacyGuarantee) -> str:
 
 
 def example_of(guarantee: PrivacyGuarantee, rate: float, largest: float, distance: float | None) -> str:
-    """What follows for one person, from the largest probability of an event that else has probability ``rate``."""
-    data = _DATA[guarantee.unit]
+    """Describe what follows for one person: an event of probability ``rate`` has at most ``largest`` instead."""
+    data = _UNITS[guarantee.unit].data
     if distance is not None:
         whose = "the data set" if guarantee.unit is PrivacyUnit.DATASET else "Ada's row"
         otherwise = f"had {whose} been another one at a distance of {rounded_down(distance, 3)} or less"
@@ -122,42 +124,44 @@ def example_of(guarantee: PrivacyGuarantee, rate: float, largest: float, distanc
     )
 
 
+#: Names of events, and of those that may name a mechanism the default for it.
+_EVENTS = {
+    "LaplaceEvent": ("Laplace noise on one number", None),
+    "BoundedRangeEvent": ("selection by the exponential mechanism", None),
+    "PureEvent": ("a mechanism with pure ε", "pure"),
+    "ApproximateEvent": ("a mechanism with (ε, δ)", "approximate"),
+    "ZeroConcentratedEvent": ("a zero-concentrated mechanism", "zCDP"),
+}
+
+
 def event_in_words(event: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and price of an event of a guarantee, from its plain values."""
+    """Describe the name and the cost of an event, from its plain values."""
     kind = event.get("event", "")
-    if kind == "LaplaceEvent":
-        return "Laplace noise on one number", f"ε = {rounded_up(event['epsilon'])}"
-    if kind == "PureEvent":
-        name = event.get("mechanism", "pure")
-        return (
-            "a mechanism with pure ε" if name == "pure" else str(name)
-        ), f"ε = {rounded_up(event['epsilon'])}"
-    if kind == "BoundedRangeEvent":
-        return "selection by the exponential mechanism", f"range of losses ε = {rounded_up(event['epsilon'])}"
     if kind == "GaussianEvent":
         size = event.get("size", 1)
-        numbers = "one number" if size == 1 else f"{size} numbers"
-        return f"Gaussian noise on {numbers}", f"σ = {rounded_down(event['noise_multiplier'])} × sensitivity"
-    if kind == "ApproximateEvent":
-        name = event.get("mechanism", "approximate")
-        price = f"ε = {rounded_up(event['epsilon'])}, δ = {small(event['delta'])}"
-        return ("a mechanism with (ε, δ)" if name == "approximate" else str(name)), price
+        name = f"Gaussian noise on {'one number' if size == 1 else f'{size} numbers'}"
+        return name, f"σ = {rounded_down(event['noise_multiplier'])} × sensitivity"
+    if kind not in _EVENTS:
+        return str(kind), ""
+    name, default = _EVENTS[kind]
+    if default is not None and (mechanism := event.get("mechanism", default)) != default:
+        name = str(mechanism)
     if kind == "ZeroConcentratedEvent":
-        name = event.get("mechanism", "zCDP")
-        return (
-            "a zero-concentrated mechanism" if name == "zCDP" else str(name)
-        ), f"ρ = {rounded_up(event['rho_'])}"
-    return str(kind), ""
+        return name, f"ρ = {rounded_up(event['rho_'])}"
+    epsilon = f"ε = {rounded_up(event['epsilon'])}"
+    if kind == "ApproximateEvent":
+        return name, f"{epsilon}, δ = {small(event['delta'])}"
+    return name, f"range of losses {epsilon}" if kind == "BoundedRangeEvent" else epsilon
 
 
 def draw_in_words(event: Mapping[str, Any]) -> str:
-    """An event on one line, with how often it was drawn."""
+    """Describe an event on one line, with how often it was drawn."""
     name, price = event_in_words(event)
     return f"{event['count']} × {name}" + (f" ({price})" if price else "")
 
 
 def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
-    """What the guarantee does not cover, by its unit and adjacency."""
+    """List what the guarantee does not cover, by its unit and adjacency."""
     unit, adjacency = guarantee.unit, guarantee.adjacency
     said = []
     if unit in (PrivacyUnit.ROW, PrivacyUnit.PRIVATE_ROW):
@@ -166,7 +170,7 @@ def not_protected(guarantee: PrivacyGuarantee) -> list[str]:
             "people have several rows, a guarantee for users is needed."
         )
     if unit is PrivacyUnit.PRIVATE_ROW:
-        said.append("All rows that are not private: they may stand in the release as they are.")
+        said.append("All rows that are not private: they may be in the release as they are.")
     if unit is PrivacyUnit.LABEL:
         said.append(
             "Everything in a row but its label: the features, and that the row is there at all, are taken for public "
@@ -216,72 +220,60 @@ CURVE = tuple(
 )
 
 
-#: From where on a reviewer is asked to look at a bound: a pure ε of 4.5, or one of a thousand units given away.
+#: Bounds that a reviewer has to look at: a pure ε of 4.5, or one of a thousand units given away.
 WEAK_TPR, WEAK_DELTA = 0.9, 1e-3
-#: Of findings, the worst first.
+#: Levels of findings, the worst first.
 LEVELS = ("stop", "caution", "note")
+#: A level and a text that a reviewer has to see first.
+Finding = tuple[str, str]
 
 
-def finding(level: str, text: str) -> dict[str, str]:
-    """Something that a reviewer has to see first; the level is "stop", "caution" or "note"."""
-    return {"level": level, "text": text}
-
-
-def guarantee_findings(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
-    """What is wrong with a guarantee at first sight."""
+def guarantee_findings(guarantee: PrivacyGuarantee) -> list[Finding]:
+    """List what is wrong with a guarantee at first sight."""
     found = []
     if not guarantee.valid_for_release:
-        found.append(
-            finding(
-                "stop",
-                "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract "
-                "it. The numbers below say what the same release would promise with secure noise.",
-            )
+        text = (
+            "Simulated noise: it came from a seed or was played back, so that anybody can reproduce and subtract it. "
+            "The numbers below say what the same release would promise with secure noise."
         )
+        found.append(("stop", text))
     if math.isinf(guarantee.epsilon):
-        found.append(finding("stop", "No privacy is promised."))
+        found.append(("stop", "No privacy is promised."))
     else:
-        found += _weak(guarantee)
+        found += [("caution", text) for text in _weaknesses(guarantee)]
     if any(TO_THE_LAST_BIT in text for text in guarantee.assumptions):
-        found.append(
-            finding(
-                "caution",
-                "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates "
-                "over all rows or multiplies matrices does not; RowByRow makes sure of it.",
-            )
+        text = (
+            "Rows pass code that is only assumed to treat each of them by itself, to the last bit. What iterates over "
+            "all rows or multiplies matrices does not; RowByRow makes sure of it."
         )
+        found.append(("caution", text))
     if guarantee.stated:
-        found.append(
-            finding(
-                "caution",
-                "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
-                "nothing here has checked it.",
-            )
+        text = (
+            "The guarantee was stated by whoever supplied the data. It was not computed from what was drawn, and "
+            "nothing here has checked it."
         )
+        found.append(("caution", text))
     return found
 
 
-def _weak(guarantee: PrivacyGuarantee) -> list[dict[str, str]]:
-    """A bound that bounds little is true, and no reason to sign."""
+def _weaknesses(guarantee: PrivacyGuarantee) -> list[str]:
+    """Warn of a bound that bounds little: it is true, and no reason to sign."""
     found = []
     if guarantee.adjacency is not Adjacency.METRIC:
         recognised = guarantee.risk(fpr=0.01).tpr
         if recognised >= WEAK_TPR:
             text = f"an attack that accuses 1 % falsely may recognise {percent(recognised)}"
-            found.append(finding("caution", f"The bound is weak: {text}."))
+            found.append(f"The bound is weak: {text}.")
     if guarantee.delta >= WEAK_DELTA:
         found.append(
-            finding(
-                "caution",
-                f"δ = {small(guarantee.delta)} is large: with that probability everything may be given away. It should "
-                "be far below one over the number of those who are protected.",
-            )
+            f"δ = {small(guarantee.delta)} is large: with that probability everything may be given away. It should be "
+            "far below one over the number of those who are protected."
         )
     return found
 
 
 def guarantee_facts(guarantee: PrivacyGuarantee, distances: Sequence[float] | None = None) -> dict[str, Any]:
-    """Sections of a report that follow from a guarantee."""
+    """Make the sections of a report that follow from a guarantee."""
     metric = guarantee.adjacency is Adjacency.METRIC
     if distances is not None and not metric:
         allowed = "None where ε is not per unit of distance"
@@ -359,6 +351,6 @@ def _risk(guarantee: PrivacyGuarantee, rate: float, distance: float | None) -> d
 
 
 def versions() -> Mapping[str, str]:
-    """What computed the report."""
+    """Read the versions of what computed the report."""
     found = {"python": platform.python_version(), "skprivate": __version__}
     return found | {name: version(name) for name in ("scikit-learn", "numpy", "scipy")}

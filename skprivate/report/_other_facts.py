@@ -1,4 +1,4 @@
-"""Facts of ledgers and of audits beside a claim."""
+"""Facts of ledgers, and of audits beside a claim."""
 
 from __future__ import annotations
 
@@ -22,29 +22,16 @@ __all__ = [
     "spent_after_each",
 ]
 
-#: Of an entry, what is shown in any case, and what only the house itself is shown.
+#: Fields of an entry that are always shown, and those for internal use.
 _SHOWN = (
-    "id",
-    "label",
-    "unit",
-    "adjacency",
-    "epsilon",
-    "delta",
-    "rho",
-    "converted",
-    "own_epsilon",
-    "own_delta",
-    "opened",
-    "closed",
-    "simulated",
-    "reservation",
-    "note",
-)
+    "id", "label", "unit", "adjacency", "epsilon", "delta", "rho", "converted", "own_epsilon", "own_delta", "opened",
+    "closed", "simulated", "reservation", "note",
+)  # fmt: skip
 _DETAILS = ("data", "parameters", "user", "host", "process_id")
 
 
 def spent_after_each(ledger: PrivacyLedger) -> list[tuple[LedgerEntry, float, float]]:
-    """Entries that the total counts, each with the (ε, δ) that the ledger had spent with it.
+    """List entries that the total counts, each with the (ε, δ) that the ledger had spent with it.
 
     What a reservation has paid for is counted with the reservation.
     """
@@ -59,7 +46,7 @@ def spent_after_each(ledger: PrivacyLedger) -> list[tuple[LedgerEntry, float, fl
 
 
 def purposes(steps: Sequence[tuple[LedgerEntry, float, float]]) -> list[tuple[str, int, float]]:
-    """Purposes, numbers of entries and shares of the spent ε, in the order in which they first spent.
+    """Sum the spent ε by purpose, in the order in which they first spent: name, number of entries and share.
 
     The purpose is the note, or who drew where there is none.
     """
@@ -74,7 +61,7 @@ def purposes(steps: Sequence[tuple[LedgerEntry, float, float]]) -> list[tuple[st
 
 
 def ledger_guarantee(ledger: PrivacyLedger) -> PrivacyGuarantee | None:
-    """What everything that was charged promises together; None before the first release has set the unit."""
+    """State the guarantee of everything that was charged; None before the first release has set the unit."""
     if ledger.unit is None or ledger.adjacency is None:
         return None
     relation, _, metric = ledger.adjacency.partition(": ")
@@ -117,7 +104,7 @@ _THEOREMS = {
 
 
 def ledger_facts(ledger: PrivacyLedger, *, details: bool = False) -> dict[str, Any]:
-    """A ledger as plain data; accounts, machines, parameters and its file only with ``details``."""
+    """Convert a ledger to plain data; accounts, machines, parameters and its file only with ``details``."""
     steps = spent_after_each(ledger)
     after = {entry.id: epsilon for entry, epsilon, _ in steps}
     names = _SHOWN + (_DETAILS if details else ())
@@ -149,7 +136,7 @@ Audit = EstimatorAudit | DrawAudit | ReleaseAudit
 
 
 def audit_facts(audit: Audit, guarantee: PrivacyGuarantee | None, subject: str | None) -> dict[str, Any]:
-    """A lower bound beside the claim, and whether it speaks of the same guarantee.
+    """Convert an audit to plain data: a lower bound beside the claim, and whether it is about the same guarantee.
 
     ``subject`` is the class of the model that the report is about, where it is about one.
     """
@@ -200,7 +187,7 @@ def _finite(value: float) -> float | None:
 
 
 def audit_in_words(audit: Mapping[str, Any]) -> str:
-    """What was done and found; lower bounds rounded down, the claim up."""
+    """Describe what was done and found; lower bounds rounded down, the claim up."""
     found, claimed = audit["epsilon_lower_bound"], audit["claimed_epsilon"]
     bound = "∞" if found is None else rounded_down(found, 4)
     claim = f"claimed is ε ≤ {'∞' if claimed is None else rounded_up(claimed)}"
@@ -225,7 +212,7 @@ def audit_in_words(audit: Mapping[str, Any]) -> str:
 
 
 def audit_verdict(audit: Mapping[str, Any]) -> tuple[str, str]:
-    """Whether the claim is refuted, and what is to be said of that."""
+    """Describe the verdict on the claim, and what has to be added."""
     found, claimed = (
         math.inf if audit[name] is None else audit[name]
         for name in ("epsilon_lower_bound", "claimed_epsilon")

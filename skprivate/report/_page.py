@@ -1,4 +1,4 @@
-"""The facts as one self-contained HTML page. Every text is escaped here, and nothing is loaded from elsewhere."""
+"""Facts as one self-contained HTML page. Every text is escaped here, and nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ __all__ = ["page"]
 
 #: With more entries the table is folded on the screen.
 _FOLDED = 25
-_NO_NUMBER = "∞"
 
 
 def page(facts: Mapping[str, Any]) -> str:
-    """The page, which carries the facts themselves as JSON."""
+    """Render the facts as a page, which carries them as JSON."""
     sections = [
         ("What is protected?", _protection(facts)),
         ("How strong is the protection?", _strength(facts)),
@@ -138,13 +137,10 @@ def _strength(facts: Mapping[str, Any]) -> str:
         ]
         for risk in said["risk"]
     ]
-    curves = [
-        (
-            "" if curve["distance"] is None else f"distance {rounded_down(curve['distance'], 3)}",
-            _points(curve),
-        )
-        for curve in said["trade_off"]
-    ]
+    curves = []
+    for curve in said["trade_off"]:
+        name = "" if curve["distance"] is None else f"distance {rounded_down(curve['distance'], 3)}"
+        curves.append((name, list(zip(curve["fpr"], curve["tpr"], strict=True))))
     keys = "".join(
         f'<span class="key c{k % 4}"></span>{text(name)} &ensp;' for k, (name, _) in enumerate(curves) if name
     )
@@ -169,13 +165,9 @@ def _strength(facts: Mapping[str, Any]) -> str:
 
 
 def _middle(risks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those of the distance that stands in the middle; all of them where there is no distance."""
+    """Select risks at the middle distance; all of them where there is no distance."""
     places = list(dict.fromkeys(risk["distance"] for risk in risks))
     return [risk for risk in risks if risk["distance"] == places[len(places) // 2]]
-
-
-def _points(curve: Mapping[str, Any]) -> list[tuple[float, float]]:
-    return list(zip(curve["fpr"], curve["tpr"], strict=True))
 
 
 def _assumptions(facts: Mapping[str, Any]) -> str:
@@ -184,9 +176,7 @@ def _assumptions(facts: Mapping[str, Any]) -> str:
         "neighbouring inputs differ as said above, and whoever prepared the data did not let one person change the "
         "rows of others",
     ]
-    said = facts["assumptions"]
-    lead = "<p>The code cannot check these. Whoever signs does.</p>"
-    return lead + items([*said, *always])
+    return "<p>The code cannot check these. Whoever signs does.</p>" + items([*facts["assumptions"], *always])
 
 
 def _mechanisms(facts: Mapping[str, Any]) -> str:
@@ -210,18 +200,12 @@ def _mechanisms(facts: Mapping[str, Any]) -> str:
             "<p>Some draws were chosen after looking at results of others: only their sum, or a filter, counts.</p>"
         )
     if facts["steps"]:
-        rows = [
-            [
-                step["path"],
-                step["role"],
-                "" if step["role"] != "private" else _up(step["epsilon"]),
-                "" if step["role"] != "private" else small(step["delta"]),
-            ]
-            for step in facts["steps"]
-        ]
-        parts.append(
-            f"<h3>Steps of the model</h3>{table(['step', 'with private rows', 'ε', 'δ'], rows, numbers=(2, 3))}"
-        )
+        rows = []
+        for step in facts["steps"]:
+            budget = [_up(step["epsilon"]), small(step["delta"])] if step["role"] == "private" else ["", ""]
+            rows.append([step["path"], step["role"], *budget])
+        head = ["step", "with private rows", "ε", "δ"]
+        parts.append(f"<h3>Steps of the model</h3>{table(head, rows, numbers=(2, 3))}")
     more = [("proven in", said["theorem"])] if said["theorem"] else []
     more += [("paid in entry", said["ledger_entry"])] if said["ledger_entry"] else []
     return "".join(parts) + pairs(more)
@@ -272,7 +256,7 @@ def _ledger(ledger: Mapping[str, Any]) -> str:
 
 
 def _few(shares: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """As many purposes as there are colours, the largest; the last is all others."""
+    """Select the largest purposes, one a colour; the last is all others."""
     if len(shares) <= 4:
         return list(shares)
     ranked = sorted(shares, key=lambda share: -share["epsilon"])
@@ -294,9 +278,8 @@ def _entries(entries: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for entry in entries:
         within = f", paid by #{entry['reservation']}" if entry["reservation"] is not None else ""
-        state = (
-            ("closed" if entry["closed"] else "open") + (", SIMULATED" if entry["simulated"] else "") + within
-        )
+        state = "closed" if entry["closed"] else "open"
+        state += (", SIMULATED" if entry["simulated"] else "") + within
         unit = f"{entry['unit']}, {entry['adjacency']}" + (" (converted)" if entry["converted"] else "")
         price = (rounded_up(entry["epsilon"], 4), small(entry["delta"]))
         row = [
@@ -365,10 +348,9 @@ def _answers(facts: Mapping[str, Any]) -> str:
 
 
 def _provenance(facts: Mapping[str, Any]) -> str:
-    return pairs(
-        [*facts["versions"].items(), ("created", facts["created"]), ("format", facts["format_version"])]
-    )
+    made = [("created", facts["created"]), ("format", facts["format_version"])]
+    return pairs([*facts["versions"].items(), *made])
 
 
 def _up(value: float | None, digits: int = 6) -> str:
-    return _NO_NUMBER if value is None else rounded_up(value, digits)
+    return "∞" if value is None else rounded_up(value, digits)

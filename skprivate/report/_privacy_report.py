@@ -1,4 +1,4 @@
-"""A privacy report: one dictionary of facts, and the page made of it."""
+"""Privacy report: one dictionary of facts, and the page made of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skprivate._messages import must_be, one_of, rounded_up, small
 from skprivate.inspection import Role, count, releases_when_transforming
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, as_stated, understated
 from skprivate.privacy.ledger import now
-from skprivate.report._facts import LEVELS, QUESTIONS, finding, guarantee_facts, guarantee_findings, versions
+from skprivate.report._facts import LEVELS, QUESTIONS, Finding, guarantee_facts, guarantee_findings, versions
 from skprivate.report._other_facts import Audit, audit_facts, ledger_facts, ledger_guarantee
 from skprivate.report._page import page
 from skprivate.report._style import framed, written
@@ -29,10 +29,9 @@ REPORT_SCHEMA: Mapping[str, Any] = json.loads(
 
 
 class PrivacyReport:
-    """What a reviewer has to know of a release; made by `privacy_report`.
+    """Report on a release for its reviewers; made by `privacy_report`.
 
-    Everything that it shows comes from one dictionary (`to_dict`), described by `REPORT_SCHEMA`. In notebooks it shows
-    itself as the page.
+    All of it comes from one dictionary (`to_dict`), described by `REPORT_SCHEMA`. Notebooks show it as the page.
 
     Parameters
     ----------
@@ -63,11 +62,11 @@ class PrivacyReport:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What the verdict rests on, the worst first."""
+        """Reasons of the verdict, the worst first."""
         return tuple(each["text"] for each in self._facts["findings"])
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts as plain data that JSON can hold.
+        """Return all facts as plain data that JSON can hold.
 
         Returns
         -------
@@ -77,12 +76,11 @@ class PrivacyReport:
         return copy.deepcopy(self._facts)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The facts as JSON.
+        """Return the facts as JSON, and write them to a file if ``path`` is given.
 
         Parameters
         ----------
         path : str or os.PathLike, optional
-            Where it is written as well.
 
         Returns
         -------
@@ -91,12 +89,13 @@ class PrivacyReport:
         return written(json.dumps(self._facts, indent=2, ensure_ascii=False), path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The page: one file that loads nothing, for screens of any width and for paper.
+        """Return the page, and write it to a file if ``path`` is given.
+
+        The page is one file that loads nothing, for screens of any width and for paper.
 
         Parameters
         ----------
         path : str or os.PathLike, optional
-            Where it is written as well.
 
         Returns
         -------
@@ -146,7 +145,7 @@ def make_report(
     local: bool = False,
     details: bool = False,
 ) -> PrivacyReport:
-    """A report from its parts; `skprivate.report.privacy_report` finds them in a model.
+    """Make a report from its parts; `skprivate.report.privacy_report` finds them in a model.
 
     ``parts`` are names and guarantees of private parts, and whether a ledger must have been charged for each;
     ``problems`` where a model is not what its guarantee counts, and why.
@@ -159,20 +158,20 @@ def make_report(
     books = [ledger_facts(ledger, details=details) for ledger in ledgers]
     tested = [audit_facts(audit, guarantee, name if kind == "model" else None) for audit in every]
     wrong = [*problems, *((part, why) for part, each, _ in parts if (why := understated(each, ledgers)))]
-    findings = [finding("stop", text) for text in dict.fromkeys(f"{_capital(p)}: {why}." for p, why in wrong)]
+    findings = [("stop", text) for text in dict.fromkeys(f"{_capital(p)}: {why}." for p, why in wrong)]
     findings += _findings(guarantee, books, tested) + _unpaid(books, parts)
     findings += [] if guarantee is None else _unknown(books, given)
-    findings.sort(key=lambda each: LEVELS.index(each["level"]))
-    levels = [each["level"] for each in findings]
+    findings.sort(key=lambda each: LEVELS.index(each[0]))
+    levels = [level for level, _ in findings]
     return PrivacyReport(
         {
             "format": "skprivate privacy report",
             "format_version": FORMAT_VERSION,
             "created": now(),
-            "title": title or _TITLES.get(kind, f"Privacy of {_article(name)}"),
+            "title": title or _TITLES.get(kind, f"Privacy of {'an' if name[:1] in 'AEIO' else 'a'} {name}"),
             "subject": {"kind": kind, "name": name},
             "verdict": "stop" if "stop" in levels else "caution" if "caution" in levels else "holds",
-            "findings": findings,
+            "findings": [{"level": level, "text": text} for level, text in findings],
             **about,
             "assumptions": about["assumptions"] or [],
             "not_protected": about["not_protected"] or [],
@@ -187,62 +186,43 @@ def make_report(
 
 
 _OF_GUARANTEE = ("protection", "strength", "assumptions", "mechanisms", "not_protected")
-
-
 _TITLES = {"ledger": "Privacy budget of a data set", "guarantee": "A privacy guarantee"}
-
-
-def _article(name: str) -> str:
-    return f"{'an' if name[:1] in 'AEIO' else 'a'} {name}"
 
 
 def _findings(
     guarantee: PrivacyGuarantee | None,
     books: Sequence[Mapping[str, Any]],
     tested: Sequence[Mapping[str, Any]],
-) -> list[dict[str, str]]:
+) -> list[Finding]:
     found = [] if guarantee is None else guarantee_findings(guarantee)
     for audit in tested:
         if audit["violated"]:
-            found.append(finding("stop", f"An audit of {audit['name']} refutes the claim: see section 6."))
+            found.append(("stop", f"An audit of {audit['name']} refutes the claim: see section 6."))
         elif not audit["same_claim"]:
-            found.append(
-                finding("caution", f"The audit of {audit['name']} tested another claim than this guarantee.")
-            )
+            text = f"The audit of {audit['name']} tested another claim than this guarantee."
+            found.append(("caution", text))
     for book in books:
         if book["purpose"] != "releases":
-            found.append(
-                finding(
-                    "stop", f"The ledger is for {book['purpose']}: nothing charged to it may be published."
-                )
-            )
-        relation = str(book["adjacency"]).partition(":")[0]
-        if (
-            guarantee is not None
-            and book["unit"] is not None
-            and (book["unit"], relation)
-            != (
-                str(guarantee.unit),
-                str(guarantee.adjacency),
-            )
-        ):
-            counted = f"The ledger counts for one {book['unit']} ({book['adjacency']})"
-            found.append(finding("note", f"{counted}, not for one {guarantee.unit} ({guarantee.adjacency})."))
+            text = f"The ledger is for {book['purpose']}: nothing charged to it may be published."
+            found.append(("stop", text))
+        if guarantee is None or book["unit"] is None:
+            continue
+        counted = book["unit"], str(book["adjacency"]).partition(":")[0]
+        if counted != (str(guarantee.unit), str(guarantee.adjacency)):
+            text = f"The ledger counts for one {book['unit']} ({book['adjacency']})"
+            found.append(("note", f"{text}, not for one {guarantee.unit} ({guarantee.adjacency})."))
     return found
 
 
-def _unknown(books: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> list[dict[str, str]]:
-    """What nobody has said so far."""
+def _unknown(books: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> list[Finding]:
+    """List what has not been answered so far."""
     found = []
     if not books:
         found.append("No ledger was given: nothing is known of other releases from the same data.")
     if n_open := sum(not answers.get(name, "").strip() for name in QUESTIONS):
-        found.append(
-            "1 question is open: see section 8."
-            if n_open == 1
-            else f"{n_open} questions are open: see section 8."
-        )
-    return [finding("caution", text) for text in found]
+        count = "1 question is" if n_open == 1 else f"{n_open} questions are"
+        found.append(f"{count} open: see section 8.")
+    return [("caution", text) for text in found]
 
 
 def _capital(text: str) -> str:
@@ -251,28 +231,21 @@ def _capital(text: str) -> str:
 
 def _unpaid(
     books: Sequence[Mapping[str, Any]], parts: Sequence[tuple[str, PrivacyGuarantee, bool]]
-) -> list[dict[str, str]]:
-    """What the totals leave out: parts that no entry of a ledger has paid for, and what several ledgers add up to."""
+) -> list[Finding]:
+    """Warn of what the totals leave out: parts that no entry covers, and the sum of several ledgers."""
     known = {f"{book['identity']}#{entry['id']}" for book in books for entry in book["entries"]}
     which = "the ledger" if len(books) == 1 else "any of the ledgers"
     found = [
-        finding(
-            "caution",
-            f"{_capital(part)} was not charged to {which} of section 5: its price comes on top of what was "
-            "spent there.",
-        )
+        f"{_capital(part)} was not charged to {which} of section 5: its price comes on top of what was spent there."
         for part, each, central in parts
         if books and central and each.ledger_entry not in known
     ]
     if len(books) > 1:
         found.append(
-            finding(
-                "caution",
-                f"There are {len(books)} ledgers. Where their data share people, what was spent in one adds to what "
-                "was spent in the others, and no budget below bounds the sum.",
-            )
+            f"There are {len(books)} ledgers. Where their data share people, what was spent in one adds to what was "
+            "spent in the others, and no budget below bounds the sum."
         )
-    return found
+    return [("caution", text) for text in found]
 
 
 def _checked_answers(answers: Mapping[str, str] | None) -> dict[str, str]:
@@ -307,7 +280,7 @@ def privacy_report(
     distances: Sequence[float] | None = None,
     details: bool = False,
 ) -> PrivacyReport:
-    """A report that a reviewer can sign: what is protected, how strongly, under which assumptions, and what is not.
+    """Report to reviewers what is protected, how strongly, under which assumptions, and what is not.
 
     Parameters
     ----------
@@ -319,18 +292,18 @@ def privacy_report(
     ledger : PrivacyLedger, optional
         The budget of the data; by default those that the model was given.
     audit : EstimatorAudit, DrawAudit, ReleaseAudit or list of these, optional
-        What `audit_estimator`, `audit_draws`, `audit_function` or `audit_outputs` found, to stand beside the claim.
+        Results of `audit_estimator`, `audit_draws`, `audit_function` or `audit_outputs`, shown beside the claim.
     title : str, optional
         Heading of the page.
     answers : mapping of str to str, optional
-        What only the publisher knows, by the names of the questions: "purpose", "tuning", "utility", "bias", "trust",
+        Answers of the publisher, by the names of the questions: "purpose", "tuning", "utility", "bias", "trust",
         "security", "collection", "contact". Questions without an answer stay open on the page.
     distances : sequence of float, optional
         Where ε is per unit of distance: how far apart the inputs are that an attacker would tell apart. By default
         three at which ε times the distance is about ½, 1 and 2.
     details : bool, default=False
         Whether entries of the ledger show accounts, machines, parameters and data fingerprints, and the ledger its
-        file: for the house, not for publication.
+        file: for internal use, not for publication.
 
     Returns
     -------
@@ -350,7 +323,7 @@ def privacy_report(
 
     Notes
     -----
-    Guarantee: reading costs nothing. The report holds what was paid for and what is public: no data, no statistics
+    Guarantee: reading costs nothing. The report holds privacy costs and what is public: no data, no statistics
     without noise; titles, notes and names as you wrote them. The order of its questions is that of [1]_.
 
     References
@@ -399,11 +372,8 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
     if isinstance(source, PrivacyLedger):
         return ledger_guarantee(source), {"kind": "ledger", "name": name, "ledgers": [source]}
     if isinstance(source, PrivacyGuarantee):
-        return as_stated(source), {
-            "kind": "guarantee",
-            "name": name,
-            "parts": [("This guarantee", source, True)],
-        }
+        parts = [("This guarantee", source, True)]
+        return as_stated(source), {"kind": "guarantee", "name": name, "parts": parts}
     if isinstance(given := getattr(source, "guarantee", None), PrivacyGuarantee):
         return as_stated(given), {"kind": "release", "name": name, "parts": [(name, given, True)]}
     if not hasattr(source, "fit") or isinstance(source, type):
@@ -428,7 +398,11 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
         for step in found.private
     ]
     ledgers = dict.fromkeys(
-        value for step in found.steps for value in _parameters(step.model) if isinstance(value, PrivacyLedger)
+        value
+        for step in found.steps
+        if hasattr(step.model, "get_params")
+        for value in step.model.get_params(deep=True).values()
+        if isinstance(value, PrivacyLedger)
     )
     return found.total, {
         "kind": "model",
@@ -439,7 +413,3 @@ def _read(source: Any) -> tuple[PrivacyGuarantee | None, dict[str, Any]]:
         "problems": [(paths.get(path, path), why) for path, why in found.problems],
         "local": not any(central for *_, central in parts),
     }
-
-
-def _parameters(model: Any) -> list[Any]:
-    return list(model.get_params(deep=True).values()) if hasattr(model, "get_params") else []

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin, fit_context
 from skprivate.model_selection import PrivateSearchCV
 from skprivate.model_selection._candidates import Candidate
-from skprivate.model_selection._inside import ContainedLedger, Priced, fit_price
+from skprivate.model_selection._inside import ContainedLedger, PriceList, fit_price
 from skprivate.model_selection._scoring import Rows
 from skprivate.privacy import (
     GaussianEvent,
@@ -261,7 +261,7 @@ class Twice(OneToOneFeatureMixin, Drawing):
 def test_steps_share_a_budget_by_how_often_they_release():
     """One release each is only assumed: a trial that makes more divides the budget again."""
     model = make_pipeline(Twice(epsilon=1.0), Predicting(epsilon=3.0))
-    priced = Priced([Candidate(model, {})], Rows(X, Y, {}), np.array([0, 1]))
+    priced = PriceList([Candidate(model, {})], Rows(X, Y, {}), np.array([0, 1]))
     assert priced.counts(0) == (1, 1)
     price = priced.price(0, 5.0, 1e-6)
     assert price.counts == priced.counts(0) == (2, 1)

@@ -150,7 +150,7 @@ def test_blocks_of_other_identifiers_are_refused():
 def test_tables_and_blocks_are_not_mistaken_for_each_other():
     with pytest.raises(TypeError, match=r"UserKFold.partition\(X, user_ids=column\)"):
         next(UserKFold().split(Blocks([ROWS]), user_ids="person"))
-    with pytest.raises(TypeError, match="X must lie in blocks, got DataFrame"):
+    with pytest.raises(TypeError, match="X must be rows in blocks, got DataFrame"):
         next(UserKFold().partition(ROWS, user_ids="person"))
 
 
