@@ -287,6 +287,29 @@ def render():
             f"| {kind + ', told' * told} | {what} | {len(found)} | {np.median(ratio):.2f} | {np.median(of_means):.2f} "
             f"| {ratio.max():.2f} | {above} | {surely} |"
         )
+    ratios()
+
+
+def ratios():
+    """Write the ratios of all cells: a line for each kind, adjacency and number of users, in it all m."""
+    lines = []
+    for told, kind, (adjacency, public) in itertools.product((False, True), KINDS, OURS):
+        known = str(public or adjacency == "replace-one")
+        rows = [
+            r
+            for r in read(name_of(told))
+            if [r["kind"], r["adjacency"], r["n public"]] == [kind, adjacency, known]
+        ]
+        rows.sort(key=lambda row: int(row["m"]))
+        for n in sorted({int(row["n"]) for row in rows}):
+            line = [kind + ", same knowledge" * told, adjacency + ", n released" * (known == "False"), n]
+            for epsilon in EPSILONS:
+                found = [r for r in rows if int(r["n"]) == n and float(r["epsilon"]) == epsilon]
+                line.append(" / ".join(f"{float(row['ratio']):.2f}" for row in found))
+            lines.append(line)
+    write_table(
+        "user_level_oracle_ratios", ["what", "adjacency", "n", *(f"ε = {e:g}" for e in EPSILONS)], lines
+    )
 
 
 def main():

@@ -1119,9 +1119,9 @@ def html(d):
 
 HEAD = """# What happens if …
 
-Each line is a test (`tests/combinations.py`, from which this page is made). *No guarantee* means that the fit runs, as
-scikit-learn lets it, and that [`guarantee_of`](whole_models.md) names the reason; `check_pipeline` names it before.
-ε and δ are each model's own, 1 and 10⁻⁶, where nothing is said.
+Each line is a test; `tests/combinations.py` writes this page. *No guarantee* means that the fit runs and that
+[`guarantee_of`](whole_models.md) names the reason. `check_pipeline` names it before the fit. ε = 1 and δ = 10⁻⁶ unless
+stated.
 """
 
 
@@ -1130,8 +1130,8 @@ POOR_SCORES = {
     "CuratedBagGAMRegressor": "without public bounds on the labels, the noise on 50 to 200 of them is most of what is "
     "released",
     "RandomBagRegressor": "the same",
-    "PPMHalfspaceClassifier": "accuracies are reached; but one check asks that an overwhelming weight of one class "
-    "spreads to 87 % of new rows, and a polytope that encloses the public rows exactly need not do that",
+    "PPMHalfspaceClassifier": "accuracies are attained, but one check asks that an overwhelming weight of one class "
+    "spreads to 87 % of new rows; a polytope that encloses the public rows exactly need not do that",
     "UserLevelSGDClassifier": "50 to 300 rows are fewer users than any private fit at ε = 1 can learn from",
     "UserLevelSGDRegressor": "the same",
     "UserLevelSelector": "chooses among constants there, which predict nothing",
@@ -1141,17 +1141,16 @@ POOR_SCORES = {
 VERSIONS = """## scikit-learn's own checks, and versions
 
 Every public estimator passes `check_estimator` as constructed, with 0 failed and 0 expected to fail
-(`tests/test_common.py` finds them by itself; the candidates of a selector, the reference models of an attack and the
-categories of an encoder have no default and are given). Some are excused from *scores* by the tag `poor_score`:
+(`tests/test_common.py`; parameters without a default are given). The tag `poor_score` excuses some from *scores*:
 
 | estimator | why |
 |---|---|
 {poor}
 
-`MetricPrivatizer` draws in `transform` and says so (`non_deterministic`): four checks that call it twice are skipped.
+`MetricPrivatizer` draws in `transform` (tag `non_deterministic`), so four checks that call it twice are skipped.
 
-Run on Python 3.11 with scikit-learn 1.6.1 (NumPy 2.0, SciPy 1.13, pandas 2.2, polars 1.0, joblib 1.4: the oldest that
-are admitted), 1.7.2, 1.8.0 and 1.9.1 (NumPy 2.4, SciPy 1.17, pandas 3.1, polars 2.1, joblib 1.6). `.ci/run` tests the
+Run on Python 3.11 with scikit-learn 1.6.1 (NumPy 2.0, SciPy 1.13, pandas 2.2, polars 1.0, joblib 1.4: the oldest
+supported), 1.7.2, 1.8.0 and 1.9.1 (NumPy 2.4, SciPy 1.17, pandas 3.1, polars 2.1, joblib 1.6). `.ci/run` tests the
 oldest and the newest. Column names of polars 2 are seen by scikit-learn 1.9 and not by those before it.
 """
 
