@@ -1,4 +1,4 @@
-"""From a data frame to input of a private estimator: with public constants, or with private ones."""
+"""Transformers from a data frame to input of a private estimator, with public constants or private ones."""
 
 from skprivate._messages import TooFewUnitsWarning
 from skprivate.preprocessing._additive_pipeline import AdditivePipeline, make_additive_pipeline, splines_in

@@ -18,25 +18,7 @@ from skprivate.privacy import Versioned
 
 
 def check_categories(categories: Any, n_columns: int, names: Any) -> list[list[Any]]:
-    """Categories of all columns.
-
-    Parameters
-    ----------
-    categories : sequence of values, sequence of sequences, or mapping {column: sequence}
-        For all columns, for each column in order, or by name or position.
-    n_columns : int
-    names : sequence of str or None
-        Names of the columns.
-
-    Returns
-    -------
-    list of list
-
-    Raises
-    ------
-    ValueError
-        Naming the column that has no categories or repeated ones.
-    """
+    """List the categories of every column; they are given for all columns, in order, or by name or position."""
     if categories is None:
         raise ValueError(
             "categories must be given: the values that occur in private columns are private themselves. Pass a "
@@ -100,7 +82,7 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
         return self
 
     def _codes(self, X: Any) -> Any:
-        """Number of the category of each entry; the number of categories for all others."""
+        """Number the category of each entry; all others get the number of categories."""
         self._validate_params()
         X = any_table(self, X, reset=False)
         lists = self._categories(X.shape[1])
@@ -111,7 +93,7 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
         return check_categories(self.categories, n_columns, getattr(self, "feature_names_in_", None))
 
     def _decoded(self, codes: Any) -> Any:
-        """Categories by their numbers; None for the rest class."""
+        """Look up categories by their numbers; None for the rest class."""
         lists = self._categories(codes.shape[1])
         decoded = np.empty(codes.shape, dtype=object)
         for j, categories in enumerate(lists):
@@ -129,9 +111,9 @@ class PublicEncoder(Versioned, OverBlocks, TransformerMixin, BaseEstimator):
 class PublicOneHotEncoder(PublicEncoder):
     """One column for each of the given categories, and one for all other values.
 
-    Does what `~sklearn.preprocessing.OneHotEncoder` does, but looks at no data: which categories occur in private
-    rows is private, and a column for a rare one says that somebody has it. Leave rare categories out of the list, and
-    they share the column of the rest.
+    The counterpart of `~sklearn.preprocessing.OneHotEncoder` that looks at no data: which categories occur in private
+    rows is private, and a column for a rare one reveals that somebody has it. Rare categories that are not listed
+    share the column of the rest.
 
     Parameters
     ----------
@@ -256,7 +238,7 @@ class PublicOneHotEncoder(PublicEncoder):
 class PublicOrdinalEncoder(OneToOneFeatureMixin, PublicEncoder):
     """Replace each value by its position in a given list of categories, and all others by the next number.
 
-    Does what `~sklearn.preprocessing.OrdinalEncoder` does, but looks at no data: which categories occur in private
+    The counterpart of `~sklearn.preprocessing.OrdinalEncoder` that looks at no data: which categories occur in private
     rows is private.
 
     Parameters

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from skprivate._sklearn import Interval, _fit_context
 from skprivate._validation import in_order, validate_data
 from skprivate.partitions import OverBlocks
-from skprivate.preprocessing._columns import by_position, kept_finite
+from skprivate.preprocessing._columns import by_position, clip_overflow
 from skprivate.privacy import Versioned
 
 
@@ -153,11 +153,11 @@ class PublicScaler(Versioned, OverBlocks, OneToOneFeatureMixin, TransformerMixin
             its sign.
         """
         self._validate_params()
-        with np.errstate(all="ignore"):  # nor would a warning here keep to itself what a row holds
+        with np.errstate(all="ignore"):  # a warning here would reveal something about a row
             X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
             center, scale = self._constants(X.shape[1])
             X_scaled = (X - center) / scale
-        return np.clip(X_scaled, -1.0, 1.0, out=X_scaled) if self.clip else kept_finite(X_scaled)
+        return np.clip(X_scaled, -1.0, 1.0, out=X_scaled) if self.clip else clip_overflow(X_scaled)
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Undo `transform`, except for what was clipped.
