@@ -47,7 +47,7 @@ class PrivateSplineTransformer(PrivateColumns):
         Knots of each feature, 3 to 1025: ``n_knots - 2`` quantiles and the outermost two, which are extrapolated. The
         price grows with the logarithm only. "auto" is 17, 9 or 5: the most for which the public number of units is
         enough. Under "add-remove" that number is private, and "auto" is 9. If units are too few for 5, nothing is
-        spent and columns stay unchanged, with a `TooFewUnitsWarning`.
+        spent and columns stay unchanged, with a ``TooFewUnitsWarning``.
     degree : int, default=3
         Of the polynomials between knots, 1 to 5.
     basis : {"smooth", "b-spline"}, default="smooth"

@@ -128,7 +128,7 @@ def test_privatizer_answers_within_the_ball(metric, norm, mechanism):
         result = model.transform(X)
     assert np.all(np.linalg.norm(result - ball.center, ord=ORDER[norm], axis=1) <= 2 + 1e-9)
     # Nothing is lost by bringing rows in twice: the reach is what a ledger of rows counts.
-    assert model._reach() == pytest.approx(
+    assert model._diameter() == pytest.approx(
         {("l2", "l2"): 4.0}.get((metric, norm), 4.0 * {"l1": 3, "l2": 3**0.5, "linf": 1}[metric])
     )
     model.set_params(out_of_bounds="raise").fit(X)
@@ -136,7 +136,7 @@ def test_privatizer_answers_within_the_ball(metric, norm, mechanism):
         model.transform(X)
     model.transform(result)  # what came out may go in again
     shape = max(1.0, 3 ** (1 / ORDER[metric] - 1 / ORDER[norm]))
-    assert model._reach() == pytest.approx(4 * shape)
+    assert model._diameter() == pytest.approx(4 * shape)
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -134,7 +134,7 @@ def test_a_map_of_81_cells_and_what_is_said_where_there_are_too_many(monkeypatch
     rival = best_exponential_channel(distances, 0.6)
     assert model.expected_loss_ < expected_loss(rival, distances) * 0.95
     monkeypatch.setattr(interior, "MAX_STATES", 80)
-    with pytest.warns(ConvergenceWarning, match="ended before the optimum"):
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
         best = model.fit([[0]])
     assert best.least_loss_ < best.expected_loss_
     assert best.expected_loss_ <= expected_loss(remapped(rival, distances), distances) * (1 + 1e-9)

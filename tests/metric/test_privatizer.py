@@ -10,7 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skprivate.inspection import quote
-from skprivate.metric import MetricPrivatizer, is_ultrametric
+from skprivate.metric import MetricPrivatizer
+from skprivate.metric.net import is_ultrametric
 from skprivate.metric.net._spaces import expected_loss, remapped
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, SimulatedNoiseWarning, public_generator
 
