@@ -59,7 +59,7 @@ class Box:
         length = {"l1": np.add, "l2": np.hypot, "linf": np.maximum}[metric].reduce(self.widths)
         return float(length) * (1 + 2.0**-40)
 
-    def confined(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
+    def confine(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
         """Drop weights where no row can be: none in a box."""
         return weights
 
@@ -87,7 +87,7 @@ def block_inside(block: Any, box: Box) -> Any:
 
 _ORDER: dict[str, float] = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
 # Rounding may move a projected row outside by this factor; it is not refused.
-_EDGE = 1 + 2.0**-40
+_EDGE_FACTOR = 1 + 2.0**-40
 # Beyond this error over ε rows are clipped, not projected (docs/metric.md, Theorem 10).
 _MOST_ERROR = 2.0**-33
 
@@ -167,7 +167,7 @@ class BallBox(Box):
     def refuse_outside(self, X: FloatArray) -> None:
         largest, length = self._length(X - self.center)
         # A product of both might overflow.
-        if bool(np.any(length > self.radius * _EDGE / np.maximum(largest, self.radius * 2.0**-60))):
+        if bool(np.any(length > self.radius * _EDGE_FACTOR / np.maximum(largest, self.radius * 2.0**-60))):
             raise ValueError(
                 "X has rows outside bounds and out_of_bounds='raise'; widen the ball or use out_of_bounds='clip'."
             )
@@ -213,7 +213,7 @@ class BallBox(Box):
         exponent = 1 / _ORDER[metric] - 1 / _ORDER[self.norm]
         return float(2 * self.radius * max(1.0, self.center.size**exponent) * (1 + 2.0**-38))
 
-    def confined(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
+    def confine(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
         """Drop weights on a grid of the cube (the last axes) where no row of the ball can be: post-processing.
 
         Noise in cells outside is removed. On nodes, where it comes from a neighbour, it moves to the nearest node that
@@ -312,7 +312,7 @@ def check_domain(bounds: Any, columns: int | Sequence[int], names: Any = None) -
 EARTH_RADIUS = 6371.0088
 #: Up to this angle from its centre the flat map lengthens noise, on the way back, less than the third dimension of
 #: space, which costs 3π/8 = 1.18.
-_FLAT = math.radians(40.0)
+_MAX_FLAT_ANGLE = math.radians(40.0)
 
 _LATITUDE, _LONGITUDE = {"lat", "latitude"}, {"lon", "long", "lng", "longitude"}
 METRIC = "great-circle distance in km"
@@ -441,7 +441,7 @@ def sphere_map(latitude: int, bounds: Any, names: Any) -> SphereMap:
         for side in (west, east)
     )
     middle = float(centre[1][0])
-    if farthest < math.cos(_FLAT):
+    if farthest < math.cos(_MAX_FLAT_ANGLE):
         return SphereMap(latitude, np.eye(3), np.zeros(3), middle, box)
     phi, lam = np.deg2rad(centre[0][0]), np.deg2rad(middle)
     east_axis = [-np.sin(lam), np.cos(lam), 0.0]

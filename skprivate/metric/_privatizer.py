@@ -20,7 +20,7 @@ from skprivate.metric._domains import METRIC, Ball, check_domain, latitude_colum
 from skprivate.metric._tables import check_prior, leaves_of, numeric_table, state_numbers
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._interior_point import optimal_channel
-from skprivate.metric.net._spaces import affordable, check_metric, expected_loss, remapped, tree_distances
+from skprivate.metric.net._spaces import check_metric, expected_loss, make_affordable, remap, tree_distances
 from skprivate.metric.net._trees import Tree, optimal_tree_channel
 from skprivate.privacy import PrivacyLedger, fingerprint, open_release, warn_caller
 
@@ -29,7 +29,7 @@ _NUMERIC = (*_NORMS, "haversine")
 #: Attributes of an earlier fit.
 _FITTED = ("net_", "channel_", "expected_loss_", "least_loss_", "states_", "_box", "_distances", "_map")
 #: Relative distance of an "optimal" channel from its bound above which `fit` warns.
-_LOOSE = 0.01
+_MAX_GAP = 0.01
 _ALLOWED = {
     "norm": ("k-norm", "exponential"),
     "haversine": ("k-norm",),
@@ -345,7 +345,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             losses = self._distances * (np.full(n, 1 / n) if prior is None else prior)[:, None]
             start = min(
                 channel,
-                affordable(remapped(channel, self._distances, prior), self._distances, self.epsilon),
+                make_affordable(remap(channel, self._distances, prior), self._distances, self.epsilon),
                 key=lambda one: expected_loss(one, self._distances, prior),
             )
             tree = Tree.of(self._distances)
@@ -353,7 +353,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
                 channel, bound = optimal_channel(self._distances, losses, self.epsilon, start)
             else:
                 channel, bound = optimal_tree_channel(tree, losses, self.epsilon, start)
-                channel = affordable(channel, self._distances, self.epsilon)
+                channel = make_affordable(channel, self._distances, self.epsilon)
             self.least_loss_ = max(bound, 0.0)
         self.expected_loss_ = expected_loss(channel, self._distances, prior)
         if mechanism == "optimal":
@@ -362,7 +362,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
 
     def _warn_if_loose(self):
         loss, bound = self.expected_loss_, self.least_loss_
-        if loss - bound > _LOOSE * loss + 1e-6 * float(self._distances.max()):
+        if loss - bound > _MAX_GAP * loss + 1e-6 * float(self._distances.max()):
             warn_caller(
                 f"mechanism='optimal' did not converge: the expected loss is {loss:.4g}, and the only known bound of "
                 f"all channels is {bound:.4g} (least_loss_). The channel is as private as asked. Fewer states, or a "

@@ -215,7 +215,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
             weights = released
         if mixed:  # one axis for the combinations
             weights = weights.reshape(columns.n_combinations, *weights.shape[weights.ndim - n_features :])
-        weights, ball = box.confined(weights, kind, self.ground), box if isinstance(box, BallBox) else None
+        weights, ball = box.confine(weights, kind, self.ground), box if isinstance(box, BallBox) else None
         if mixed:
             self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights, ball, kind)
         else:

@@ -40,7 +40,7 @@ from skprivate.privacy.draws import quantile_levels
 #: Share of ε of the knots.
 KNOTS_SHARE = 0.3
 #: Part of ε that knots and Gaussian noise may compose to: the model also selects, which composes to a little more.
-COMPOSED = 0.99
+COMPOSED_SHARE = 0.99
 
 
 def _last_has(*methods: str) -> Callable[[Pipeline], bool]:
@@ -108,7 +108,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
             beside = prepared + (None,) * (Z.shape[1] - len(prepared))
             if splines.passthrough:
                 part._prepared_features = beside
-            if _own(model):
+            if _nearly_gaussian(model):
                 # Its share is an estimate by continuous noise: the real total is checked when the model is paid for.
                 part._whole = Whole(*budget, splines.privacy_guarantee_.events)
         try:
@@ -222,7 +222,7 @@ def _adopt(model: Any, part: Any) -> None:
     vars(model).update({name: value for name, value in vars(part).items() if name not in own})
 
 
-def _own(estimator: Any) -> bool:
+def _nearly_gaussian(estimator: Any) -> bool:
     """Check that all draws of an estimator are nearly Gaussian; a subclass of another package may draw otherwise."""
     own = type(estimator).__module__.startswith("skprivate.")
     return own and bool(getattr(estimator, "_nearly_gaussian", False))
@@ -231,7 +231,7 @@ def _own(estimator: Any) -> bool:
 def _share_of_model(model: Any, splines: PrivateSplineTransformer) -> float:
     """Compute the share of ε of the model: only nearly Gaussian noise composes to less than the sum."""
     ledgers = [each.get_params(deep=False).get("ledger") for each in (model, splines)]
-    if any(ledger is not None for ledger in ledgers) or not _own(model):
+    if any(ledger is not None for ledger in ledgers) or not _nearly_gaussian(model):
         return 1.0 - KNOTS_SHARE
     n_knots = splines.n_knots
     fewest = max(int(n_knots), 3) if isinstance(n_knots, Integral) else KNOTS[-1]
@@ -313,7 +313,7 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
         seed = (int(seed) + 2**31) % 2**32
     elif seed is not None:  # a state; the model has a copy of it
         seed = int(public_generator(clone(seed, safe=False)).integers(2**32))
-    if _own(estimator) and estimator._takes_prepared:
+    if _nearly_gaussian(estimator) and estimator._takes_prepared:
         splines.setdefault("passthrough", True)
     knots: Any = PrivateSplineTransformer(**{**splines, **shared, "random_state": seed})
     knots.set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
@@ -345,7 +345,7 @@ def model_share(epsilon: float, delta: float, n_knots: int) -> float:
     """
     if delta == 0.0:
         return 1.0 - KNOTS_SHARE
-    count, allowed = quantile_levels(n_knots - 1), COMPOSED * epsilon
+    count, allowed = quantile_levels(n_knots - 1), COMPOSED_SHARE * epsilon
     knots = (BoundedRangeEvent(selection_price(count, KNOTS_SHARE * epsilon, delta / 2)), count)
     if price_of_plan([knots], KNOTS_SHARE * epsilon, delta / 2)[1] == 0.0:
         # Few selections are paid without δ: budgets then hardly compose to less than the sum.

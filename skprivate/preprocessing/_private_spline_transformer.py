@@ -30,7 +30,7 @@ LEAST_UNITS = 1.5
 #: Units for each function, with the fewest knots and with more: below, the fit is too close even without noise.
 UNITS_PER_FUNCTION, UNITS_PER_MORE = 10, 30
 #: Deviation of a bounded line beside an unbounded one (``passthrough``).
-LINE_BESIDE = 1.0 / 3.0
+LINE_DEVIATION = 1.0 / 3.0
 
 
 class PrivateSplineTransformer(PrivateColumns):
@@ -209,7 +209,7 @@ class PrivateSplineTransformer(PrivateColumns):
         edges = [edges_of(*pair) for pair in zip(released, ends, strict=True)]
         splines = [make(each, int(self.degree)) for each in edges]
         if self.passthrough and self.basis == "smooth":
-            splines = [each.scale_first(LINE_BESIDE) for each in splines]
+            splines = [each.scale_first(LINE_DEVIATION) for each in splines]
         self._medians = np.array([np.median(each[1:-1]) for each in edges])
         width = mechanism.n_bins[0]
         if self.basis == "b-spline":

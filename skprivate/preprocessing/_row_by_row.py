@@ -172,7 +172,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         with _unseen(), config_context(transform_output="default"):
             if _num_samples(X) == 0:
                 return method(X)
-            return _together([_copied(method(row)) for row in _rows(X)], floats="transform" in name)
+            return _together([_copy_out(method(row)) for row in _rows(X)], floats="transform" in name)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("n_features_in_", "feature_names_in_", "classes_"):
@@ -232,7 +232,7 @@ def _rows(X: Any) -> Iterator[Any]:
             yield row
 
 
-def _copied(result: Any) -> Any:
+def _copy_out(result: Any) -> Any:
     """Copy a result out of the memory that the next row is written to."""
     return result if sparse.issparse(result) else np.array(result)
 

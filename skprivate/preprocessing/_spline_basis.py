@@ -12,12 +12,12 @@ from sklearn.preprocessing import SplineTransformer
 from skprivate.privacy.noise import FloatArray
 
 #: An outermost quantile that is this many times farther out than all others span is noise, not a quantile.
-FLOWN = 100.0
+MAX_OUTER_GAP = 100.0
 #: Knots closer than these are one number that many units share: over the span of all, over the largest, and, without a
 #: public range, in the column's own unit, since every number between two that occur is as good a quantile.
 TIE, RELATIVE_TIE, LEAST_SPAN = 1e-3, 1e-9, 2.0**-30
 #: Gaps between the outermost quantiles and the outermost knots.
-BEYOND = 3.0
+OUTER_GAPS = 3.0
 #: Points of each interval between released quantiles that represent its units.
 NODES = 8
 #: The first function continues up to this many of its deviations, if that is beyond the outermost knots.
@@ -32,9 +32,9 @@ def edges_of(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArra
     """Turn quantiles into ends of intervals with equally many units; equal ends are a number that many units share."""
     first, last = 0, len(inner) - 1
     while last - first > 1:
-        if inner[last] - inner[last - 1] > FLOWN * (inner[last - 1] - inner[first]) > 0.0:
+        if inner[last] - inner[last - 1] > MAX_OUTER_GAP * (inner[last - 1] - inner[first]) > 0.0:
             last -= 1
-        elif inner[first + 1] - inner[first] > FLOWN * (inner[last] - inner[first + 1]) > 0.0:
+        elif inner[first + 1] - inner[first] > MAX_OUTER_GAP * (inner[last] - inner[first + 1]) > 0.0:
             first += 1
         else:
             break
@@ -44,18 +44,18 @@ def edges_of(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArra
         low, high = bounds
         # A range that is narrow beside its distance from zero is no tie: no float between would be left of it.
         tie = min(max(tie, RELATIVE_TIE * (high - low)), TIE * (high - low))
-        edges = _merged(np.concatenate([[low], inner, [high]]), tie)
+        edges = _merge_ties(np.concatenate([[low], inner, [high]]), tie)
         return np.where(edges >= high - tie, high, edges)
-    inner = _merged(inner, max(tie, LEAST_SPAN))
+    inner = _merge_ties(inner, max(tie, LEAST_SPAN))
     gaps = np.diff(inner)
     if not gaps.any():
         size = max(abs(float(inner[0])), 1.0)
         return np.concatenate([[inner[0] - size], inner, [inner[-1] + size]])
     # Where the outermost two coincide, the column ends there.
-    return np.concatenate([[inner[0] - BEYOND * gaps[0]], inner, [inner[-1] + BEYOND * gaps[-1]]])
+    return np.concatenate([[inner[0] - OUTER_GAPS * gaps[0]], inner, [inner[-1] + OUTER_GAPS * gaps[-1]]])
 
 
-def _merged(numbers: FloatArray, tie: float) -> FloatArray:
+def _merge_ties(numbers: FloatArray, tie: float) -> FloatArray:
     """Set numbers hardly above the one before to it."""
     merged = numbers.copy()
     for i in range(1, len(merged)):

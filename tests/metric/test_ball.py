@@ -186,17 +186,17 @@ def test_noise_outside_the_ball_is_taken_in():
     """Cells and nodes that no row touches are empty; on nodes no mass is lost, it goes next door."""
     box = domain(2)
     noise = np.random.default_rng(0).random((8, 8))
-    cells = box.confined(noise / noise.sum(), "cells", "l2")
+    cells = box.confine(noise / noise.sum(), "cells", "l2")
     corners = np.abs(np.arange(8) - 3.5) - 0.5
     met = (corners[:, None] ** 2 + corners[None] ** 2) <= 16
     assert np.array_equal(cells > 0, met) and cells.sum() == pytest.approx(1)
-    nodes = box.confined(noise / noise.sum(), "nodes", "l2")
+    nodes = box.confine(noise / noise.sum(), "nodes", "l2")
     assert nodes.sum() == pytest.approx(1) and nodes[0, 0] == 0
     far = np.zeros((9, 9))
     far[0, 0] = 1.0
-    moved = np.argwhere(box.confined(far, "nodes", "l2"))
+    moved = np.argwhere(box.confine(far, "nodes", "l2"))
     assert len(moved) == 1 and np.hypot(*(moved[0] - 4)) <= 4 + np.sqrt(2)
-    assert box.confined(np.where(met, 0.0, 1.0), "cells", "l2")[met].min() > 0  # nothing but noise: uniform
+    assert box.confine(np.where(met, 0.0, 1.0), "cells", "l2")[met].min() > 0  # nothing but noise: uniform
 
 
 def test_balls_with_categories():

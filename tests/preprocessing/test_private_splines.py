@@ -17,7 +17,7 @@ from sklearn.preprocessing import SplineTransformer
 from skprivate import PrivacyLedger, UserLevelSGDRegressor
 from skprivate.inspection import check_pipeline, guarantee_of
 from skprivate.preprocessing import PrivateSplineTransformer, TooFewUnitsWarning
-from skprivate.preprocessing._spline_basis import BEYOND, LINE_END, b_splines, edges_of, smooth_splines
+from skprivate.preprocessing._spline_basis import LINE_END, OUTER_GAPS, b_splines, edges_of, smooth_splines
 
 SEEDS = range(5)
 QUANTILES = np.array([-2.0, 0.0, 0.5, 1.0, 4.0, 9.0, 9.5])
@@ -30,7 +30,7 @@ RANGES = st.none() | st.sampled_from([(-1e6, 1e6), (-1e150, 1e150)])
 
 def test_outermost_knots_are_gaps_beyond_the_outermost_quantiles():
     edges = edges_of(QUANTILES, None)
-    assert edges.tolist() == [-2.0 - 2.0 * BEYOND, *QUANTILES, 9.5 + 0.5 * BEYOND]
+    assert edges.tolist() == [-2.0 - 2.0 * OUTER_GAPS, *QUANTILES, 9.5 + 0.5 * OUTER_GAPS]
     assert edges_of(QUANTILES, (-3.0, 20.0)).tolist() == [-3.0, *QUANTILES, 20.0]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skprivate.metric.net._spaces import affordable, representatives, separated_net, worst_error
+from skprivate.metric.net._spaces import make_affordable, representatives, separated_net, worst_error
 from skprivate.metric.net._trees import MARGIN
 from skprivate.privacy.noise import FloatArray, IntArray
 
@@ -96,7 +96,7 @@ class NetMechanism:
         np.fill_diagonal(rho, np.inf)
         return cls(net, rows, labels[net], rho, gains)
 
-    def refined(self) -> NetMechanism:
+    def refine(self) -> NetMechanism:
         """Replace ``gains`` by the smallest ones, in up to k²·m operations."""
         gains = self.gains.copy()
         point = dict(zip(self.own.tolist(), range(self.net.size), strict=True))
@@ -188,8 +188,8 @@ def best_exponential_channel(
     best: tuple[float, FloatArray] | None = None
     for _, scale, mechanism in coarse[:_FINALISTS]:
         exponents = relaxed_distances(distances, second, scale) if relaxed else distances
-        for error, channel in candidates(mechanism.refined(), exponents, _FINE_STEPS):
+        for error, channel in candidates(mechanism.refine(), exponents, _FINE_STEPS):
             if best is None or error < best[0]:
                 best = (error, channel)
     assert best is not None
-    return affordable(best[1], distances, epsilon)
+    return make_affordable(best[1], distances, epsilon)

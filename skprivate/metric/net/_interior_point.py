@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from skprivate.metric.net._spaces import affordable, representatives
+from skprivate.metric.net._spaces import make_affordable, representatives
 from skprivate.privacy.noise import FloatArray
 
 #: Most different states of the programme, which takes 24·n³ bytes.
@@ -22,11 +22,11 @@ GAP = 1e-5
 #: Most steps, and most n⁴ times their number: a minute or two of one core.
 MAX_STEPS, MAX_WORK = 80, 3e11
 # States this close, in ε, are merged in the programme, because a slack of 1 − e^{−ερ} would vanish.
-_SAME = 2.0**-24
+_MERGE_DISTANCE = 2.0**-24
 # Share of the way to the boundary that a step takes.
 _STEP = 0.995
 # A gap of this share of the loss of the best constant answer is ignored.
-_TINY = 1e-11
+_MIN_GAP = 1e-11
 
 
 def optimal_channel(
@@ -40,7 +40,9 @@ def optimal_channel(
     n = distances.shape[0]
     with np.errstate(over="ignore"):
         steps = epsilon * distances
-    states, labels = np.unique(representatives(np.where(steps <= _SAME, 0.0, steps)), return_inverse=True)
+    states, labels = np.unique(
+        representatives(np.where(steps <= _MERGE_DISTANCE, 0.0, steps)), return_inverse=True
+    )
     # A merged state has at least e^{−ερ} of the other's probability, and of its losses.
     merged = np.zeros((states.size, n))
     np.add.at(merged, labels, losses * np.exp(-steps[np.arange(n), states[labels]])[:, None])
@@ -58,12 +60,12 @@ def optimal_channel(
             np.stack([merged[:, labels == label].min(axis=1) for label in range(states.size)], axis=1) / scale
         )
         bound = max(levelled_bound(factors, merged) * scale, constant_bound(factors, merged) * scale)
-        if least - bound > GAP * least + _TINY * scale and states.size <= MAX_STATES:
+        if least - bound > GAP * least + _MIN_GAP * scale and states.size <= MAX_STATES:
             columns, below = _InteriorPoint(factors, merged).solve()
             bound = max(below * scale, bound)
             inner = np.zeros((n, n))
             inner[:, states] = (columns / columns.sum(axis=0)).T[labels]
-            candidates.append(affordable(inner, distances, epsilon))
+            candidates.append(make_affordable(inner, distances, epsilon))
     channel = min(candidates, key=lambda channel: float((losses * channel).sum()))
     return channel, min(bound, float((losses * channel).sum()))
 

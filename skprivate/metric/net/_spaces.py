@@ -138,7 +138,7 @@ def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: f
 _LEAST_MIXING = 2.0**-40
 
 
-def affordable(channel: FloatArray, distances: FloatArray, epsilon: float) -> FloatArray:
+def make_affordable(channel: FloatArray, distances: FloatArray, epsilon: float) -> FloatArray:
     """Mix a channel with the uniform law on its outputs, by as little as makes its integers cost at most ``epsilon``.
 
     If p ≤ e^{ερ}·p′ then p + u ≤ e^{ερ}·(p′ + u), and the difference between both sides grows by u·(e^{ερ} − 1): a
@@ -175,7 +175,7 @@ def expected_loss(channel: FloatArray, loss: FloatArray, prior: FloatArray | Non
     return float(losses.mean() if prior is None else losses @ prior)
 
 
-def remapped(channel: FloatArray, loss: FloatArray, prior: FloatArray | None = None) -> FloatArray:
+def remap(channel: FloatArray, loss: FloatArray, prior: FloatArray | None = None) -> FloatArray:
     """Follow a channel by the best answer to each output under a prior: post-processing."""
     weights = np.full(channel.shape[0], 1 / channel.shape[0]) if prior is None else prior
     answers = ((channel * weights[:, None]).T @ loss).argmin(axis=1)

@@ -27,7 +27,7 @@ MAX_UNKNOWNS = 20_000
 #: Outputs of the first programme, and most programmes.
 FIRST_OUTPUTS, MAX_ROUNDS = 16, 8
 # A rarer output is left out of the next programme if it is too large.
-_UNUSED = 1e-6
+_MIN_USE = 1e-6
 #: ε is lowered by this share before a channel is designed, so that its price is at most ε after rounding.
 MARGIN = 1e-7
 # Relative error of distances of a tree or a line: the price of the channel is measured in the end.
@@ -161,7 +161,7 @@ def optimal_tree_channel(
         reduced = losses - prices[:, None]
         worth = (reduced * tree.best_columns(reduced, epsilon)).sum(axis=0)
         worth[outputs] = 0.0
-        kept = outputs if 2 * outputs.size <= most else outputs[solution.max(axis=0) > _UNUSED]
+        kept = outputs if 2 * outputs.size <= most else outputs[solution.max(axis=0) > _MIN_USE]
         fresh = np.argsort(worth, kind="stable")[: min(outputs.size, most - kept.size)]
         fresh = fresh[worth[fresh] < 0]
         if not fresh.size:
