@@ -20,7 +20,7 @@ from skprivate.metric import tree_distances
 from skprivate.metric._tables import leaves_of
 from skprivate.metric.net._exponential import best_exponential_channel, exponential_channel, net_scales
 from skprivate.metric.net._interior_point import optimal_channel
-from skprivate.metric.net._spaces import affordable, expected_loss, separated_net, worst_error
+from skprivate.metric.net._spaces import expected_loss, make_affordable, separated_net, worst_error
 from skprivate.metric.net._trees import Tree, optimal_tree_channel
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
 
@@ -69,7 +69,7 @@ def main() -> None:
                     channel_price(quantise_channel(channel), distances),
                     round(seconds, 2),
                     expected_loss(channel, distances),
-                    expected_loss(affordable(optimum, distances, epsilon), distances),
+                    expected_loss(make_affordable(optimum, distances, epsilon), distances),
                     bound,
                     round(seconds_optimal, 2),
                 ]

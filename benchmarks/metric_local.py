@@ -15,7 +15,7 @@ from skprivate.datasets import load_locations
 from skprivate.metric import MetricPrivatizer
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._interior_point import optimal_channel
-from skprivate.metric.net._spaces import expected_loss, remapped
+from skprivate.metric.net._spaces import expected_loss, remap
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
             "planar Laplace, remapped": float(
                 prior @ np.array([planar[x] @ distances[x, answers] for x in range(36)])
             ),
-            "exponential, remapped": expected_loss(remapped(exponential, distances, prior), distances, prior),
+            "exponential, remapped": expected_loss(remap(exponential, distances, prior), distances, prior),
             "optimal": expected_loss(optimum, distances, prior),
         }
         rows.append(

@@ -1,4 +1,4 @@
-"""Where rows live: boxes, balls, and longitude and latitude as kilometres.
+"""Domains of rows: boxes, balls, and longitude and latitude as kilometres.
 
 A place is a unit vector u. Its chord to another is no longer than the great circle between them, and a linear
 projection to a plane does not lengthen it: both u itself (in space) and the orthographic map around a public centre are
@@ -19,20 +19,16 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from skprivate._validation import WIDEST, check_bounds, column_label
+from skprivate.privacy import warn_caller
+from skprivate.privacy.noise import FloatArray
 
-FloatArray = NDArray[np.float64]
 OutOfBounds: TypeAlias = Literal["clip", "raise"]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 
 
 @dataclass(frozen=True)
 class Box:
-    """A box given by public bounds.
-
-    Parameters
-    ----------
-    lower, upper : ndarray of shape (n_features,)
-    """
+    """A box given by public bounds."""
 
     lower: FloatArray
     upper: FloatArray
@@ -42,50 +38,39 @@ class Box:
         return self.upper - self.lower
 
     def refuse_outside(self, X: FloatArray) -> None:
-        """Raise ValueError if a value lies outside; how many and where is private, and not said."""
+        """Refuse values outside; the message reveals neither their number nor their place."""
         if bool(np.any((self.lower > X) | (self.upper < X))):
             raise ValueError(
                 "X has values outside bounds and out_of_bounds='raise'; widen the bounds or use out_of_bounds='clip'."
             )
 
     def nearest(self, X: FloatArray) -> FloatArray:
-        """The nearest points of the box: in all three norms, column by column."""
+        """Project rows to the box, in all three norms."""
         return np.clip(X, self.lower, self.upper)
 
     def inward(self, X: FloatArray, metric: Norm, epsilon: float) -> FloatArray:
-        """Rows brought in by a map of each alone that lengthens no distance: clipping, in all three norms."""
+        """Map each row by itself into the domain without lengthening a distance: clipping, in all three norms."""
         return np.clip(X, self.lower, self.upper)
 
     def diameter(
         self, metric: Norm, out_of_bounds: OutOfBounds = "clip", epsilon: float | None = None
     ) -> float:
-        """Largest distance between two rows after they were brought in."""
+        """Bound the distance between two rows after `inward`."""
         length = {"l1": np.add, "l2": np.hypot, "linf": np.maximum}[metric].reduce(self.widths)
         return float(length) * (1 + 2.0**-40)
 
-    def confined(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
-        """Weights without those where no row can be: in a box, all of them."""
+    def confine(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
+        """Drop weights where no row can be: none in a box."""
         return weights
 
-    def to_unit(
-        self, X: FloatArray, out_of_bounds: OutOfBounds = "clip", metric: Norm | None = None
-    ) -> FloatArray:
+    def to_unit(self, X: FloatArray, metric: Norm | None = None) -> FloatArray:
         """Scale rows to the unit cube, each by itself; its corners are 0 and 1 exactly."""
-        if out_of_bounds == "raise":
-            self.refuse_outside(X)
         # Clipped first, no difference overflows and no quotient exceeds 1.
         return (np.clip(X, self.lower, self.upper) - self.lower) / self.widths
 
     def from_unit(self, unit: FloatArray) -> FloatArray:
         """Scale points of the unit cube back to the box."""
         return np.clip(self.lower + unit * self.widths, self.lower, self.upper)
-
-
-def check_box(bounds: Any, columns: int | Sequence[int], names: Any = None) -> Box:
-    """Turn a parameter ``bounds``, not None, into a `Box`; see `check_bounds`."""
-    pairs = check_bounds(bounds, columns, names)
-    lower, upper = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
-    return Box(lower.copy(), upper.copy())
 
 
 def block_to_unit(block: Any, box: Box, ground: Any, grouped: bool) -> Any:
@@ -101,9 +86,9 @@ def block_inside(block: Any, box: Box) -> Any:
 
 
 _ORDER: dict[str, float] = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
-# What rounding may put outside: rows that were projected once are not refused.
-_EDGE = 1 + 2.0**-40
-# Projection may err by this much over ε before it gives way to clipping (docs/metric.md, Theorem 10).
+# Rounding may move a projected row outside by this factor; it is not refused.
+_EDGE_FACTOR = 1 + 2.0**-40
+# Beyond this error over ε rows are clipped, not projected (docs/metric.md, Theorem 10).
 _MOST_ERROR = 2.0**-33
 
 
@@ -116,9 +101,9 @@ class Ball:
     center : float or array-like of shape (n_features,)
         One number for all columns, or one per column.
     radius : float > 0
-        In the columns' units, which are the same for all columns; from 10⁻¹⁵⁰ to 5·10¹⁴⁹.
+        In the unit that all columns share; from 10⁻¹⁵⁰ to 5·10¹⁴⁹.
     norm : {"l2", "l1", "linf"}, default="l2"
-        In which distance: of Euclid, the sum of the columns' or the largest of them.
+        Norm of the distance to the center.
 
     Raises
     ------
@@ -127,10 +112,10 @@ class Ball:
 
     Notes
     -----
-    Rows outside are brought in by a rule that keeps the guarantee. For one row more or less that is the nearest point
-    of the ball. Where privacy counts distances it must not lengthen any: the nearest point does not if norm and
-    distance are both "l2"; else rows are clipped to the cube around the ball, and what is released goes to the ball
-    (docs/metric.md, Theorem 10).
+    Rows outside are moved inside by a rule that keeps the guarantee. For one row more or less it is the nearest point
+    of the ball. If privacy counts distances, the rule must not lengthen any: it is the nearest point if norm and
+    distance are both "l2". Otherwise rows are clipped to the cube around the ball, and results are projected to the
+    ball (docs/metric.md, Theorem 10).
 
     Examples
     --------
@@ -161,28 +146,19 @@ class Ball:
             )
         if self.norm not in _ORDER:
             raise ValueError(f"norm must be 'l1', 'l2' or 'linf', got {self.norm!r}.")
-        # Numbers that compare, and that nobody can change.
+        # Comparable and immutable.
         object.__setattr__(self, "center", float(center) if center.ndim == 0 else tuple(center.tolist()))
 
     @property
     def cube(self) -> tuple[Any, Any]:
-        """Lower and upper ends of the cube around the ball: bounds that are a box."""
+        """Lower and upper ends of the cube around the ball."""
         center = np.asarray(self.center)
         return center - self.radius, center + self.radius
 
 
 @dataclass(frozen=True)
 class BallBox(Box):
-    """A ball in the cube around it, which plays the part of the box.
-
-    Parameters
-    ----------
-    lower, upper : ndarray of shape (n_features,)
-        Of the cube.
-    center : ndarray of shape (n_features,)
-    radius : float
-    norm : {"l1", "l2", "linf"}
-    """
+    """A ball; the box is the cube around it."""
 
     center: FloatArray = field(default_factory=lambda: np.empty(0))
     radius: float = 1.0
@@ -190,38 +166,34 @@ class BallBox(Box):
 
     def refuse_outside(self, X: FloatArray) -> None:
         largest, length = self._length(X - self.center)
-        # A product of both might overflow; every row compares by itself.
-        if bool(np.any(length > self.radius * _EDGE / np.maximum(largest, self.radius * 2.0**-60))):
+        # A product of both might overflow.
+        if bool(np.any(length > self.radius * _EDGE_FACTOR / np.maximum(largest, self.radius * 2.0**-60))):
             raise ValueError(
                 "X has rows outside bounds and out_of_bounds='raise'; widen the ball or use out_of_bounds='clip'."
             )
 
     def nearest(self, X: FloatArray) -> FloatArray:
-        """The nearest points of the ball, in the distance of Euclid; rows inside stay as they are."""
+        """Project rows to the ball in the Euclidean distance; rows inside do not change."""
         moved = X - self.center
         inside, shrunk = self._shrunk(moved)
         return np.where(inside[:, None], X, shrunk + self.center)
 
     def inward(self, X: FloatArray, metric: Norm, epsilon: float) -> FloatArray:
-        """Rows brought in by a map of each alone that lengthens no distance: into the ball, or into the cube."""
+        """Map each row by itself into the ball or the cube without lengthening a distance."""
         return self.nearest(X) if self.projects(metric, epsilon) else super().inward(X, metric, epsilon)
 
     def projects(self, metric: Norm, epsilon: float | None = None) -> bool:
-        """Whether `inward` takes rows to the nearest point: if that lengthens no distance, but for rounding."""
+        """Check that `nearest` lengthens no distance, but for rounding."""
         if self.norm != metric or metric != "l2":
             return False
         error = (self.center.size + 8) * self.radius + float(np.hypot.reduce(self.center))
         return epsilon is None or error * 2.0**-52 * epsilon <= _MOST_ERROR
 
-    def to_unit(
-        self, X: FloatArray, out_of_bounds: OutOfBounds = "clip", metric: Norm | None = None
-    ) -> FloatArray:
-        """Scale rows to the unit cube, the nearest point of the ball for those outside.
+    def to_unit(self, X: FloatArray, metric: Norm | None = None) -> FloatArray:
+        """Scale rows, projected to the ball, to the unit cube.
 
-        With ``metric`` only where that does not lengthen distances; else rows are clipped to the cube.
+        With ``metric`` rows are clipped to the cube instead if the projection lengthens distances.
         """
-        if out_of_bounds == "raise":
-            self.refuse_outside(X)
         if metric is not None and not self.projects(metric):
             return super().to_unit(X)
         moved = X - self.center
@@ -229,23 +201,23 @@ class BallBox(Box):
         return np.clip(0.5 + np.where(inside[:, None], moved, shrunk) / (2 * self.radius), 0.0, 1.0)
 
     def from_unit(self, unit: FloatArray) -> FloatArray:
-        """Points of the ball, for those of the cube."""
+        """Map points of the unit cube to the ball."""
         return self.nearest(super().from_unit(unit))
 
     def diameter(
         self, metric: Norm, out_of_bounds: OutOfBounds = "clip", epsilon: float | None = None
     ) -> float:
-        """Largest distance between two rows after they were brought in."""
+        """Bound the distance between two rows after `inward`."""
         if out_of_bounds == "clip" and not self.projects(metric, epsilon):
             return super().diameter(metric)
         exponent = 1 / _ORDER[metric] - 1 / _ORDER[self.norm]
         return float(2 * self.radius * max(1.0, self.center.size**exponent) * (1 + 2.0**-38))
 
-    def confined(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
-        """Weights on a grid of the cube (the last axes) without those where no row of the ball can be: post-processing.
+    def confine(self, weights: FloatArray, kind: Literal["cells", "nodes"], metric: Norm) -> FloatArray:
+        """Drop weights on a grid of the cube (the last axes) where no row of the ball can be: post-processing.
 
-        What noise has put into cells outside is left out. On nodes, where mass is known to come from next door, it goes
-        to the nearest node that a row of the ball can touch.
+        Noise in cells outside is removed. On nodes, where it comes from a neighbour, it moves to the nearest node that
+        a row of the ball can touch.
         """
         d = self.center.size
         shape = weights.shape[weights.ndim - d :]
@@ -266,7 +238,7 @@ class BallBox(Box):
         return np.asarray(flat.reshape(weights.shape))
 
     def _touched(self, shape: tuple[int, ...], kind: Literal["cells", "nodes"]) -> NDArray[np.bool_]:
-        """Cells that the ball meets, or nodes that are corners of such."""
+        """Find cells that the ball meets, or the nodes at their corners."""
         cells = [k if kind == "cells" else k - 1 for k in shape]
         total = np.zeros(cells)
         for axis, k in enumerate(cells):
@@ -284,7 +256,7 @@ class BallBox(Box):
         return met
 
     def _length(self, moved: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Largest absolute entry of every row, and the length of the row divided by it (0 where it is 0)."""
+        """Compute the largest absolute entry of every row, and the norm of the row divided by it (0 for zeros)."""
         largest = np.zeros(moved.shape[0])
         for j in range(moved.shape[1]):
             np.maximum(largest, np.abs(moved[:, j]), out=largest)
@@ -299,7 +271,7 @@ class BallBox(Box):
         return largest, np.sqrt(length) if self.norm == "l2" else length
 
     def _shrunk(self, moved: FloatArray) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Which rows (minus the centre) lie inside, and the nearest points of those that do not; rows by themselves."""
+        """Find rows (minus the centre) inside the ball, and the projections of the others."""
         largest, length = self._length(moved)
         least = np.maximum(largest, self.radius * 2.0**-60)  # shorter rows are inside; no quotient overflows
         inside = length <= self.radius / least
@@ -309,7 +281,7 @@ class BallBox(Box):
         if self.norm == "l2":
             factor = radius / np.maximum(length, 1.0)
             return inside, moved / least[:, None] * factor[:, None]
-        # Entries lose the same amount, at least what the largest is beyond the radius; so only differences count.
+        # Entries lose the same amount, at least the excess of the largest one; so only differences count.
         rest = np.maximum(radius - (largest[:, None] - np.abs(moved)), 0.0)
         descending = -np.sort(-rest, axis=1)
         total, loss = np.zeros(moved.shape[0]), np.zeros(moved.shape[0])
@@ -320,9 +292,11 @@ class BallBox(Box):
 
 
 def check_domain(bounds: Any, columns: int | Sequence[int], names: Any = None) -> Box:
-    """Turn a parameter ``bounds``, not None, into a `Box`, of a `Ball` into a `BallBox`."""
+    """Turn a parameter ``bounds``, not None, into a `Box`, or a `Ball` into a `BallBox`."""
     if not isinstance(bounds, Ball):
-        return check_box(bounds, columns, names)
+        pairs = check_bounds(bounds, columns, names)
+        lower, upper = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
+        return Box(lower.copy(), upper.copy())
     d = columns if isinstance(columns, int) else len(columns)
     center = np.asarray(bounds.center, dtype=np.float64)
     if center.ndim and center.size != d:
@@ -336,35 +310,49 @@ def check_domain(bounds: Any, columns: int | Sequence[int], names: Any = None) -
 
 #: Mean radius of the Earth in km (IUGG).
 EARTH_RADIUS = 6371.0088
-#: Up to this angle from its centre the flat map lengthens noise, on the way back, by 1.16 on average; the third
-#: dimension of space costs 3π/8 = 1.18.
-_FLAT = math.radians(40.0)
+#: Up to this angle from its centre the flat map lengthens noise, on the way back, less than the third dimension of
+#: space, which costs 3π/8 = 1.18.
+_MAX_FLAT_ANGLE = math.radians(40.0)
 
-_LATITUDE, _LONGITUDE = ("lat", "latitude"), ("lon", "long", "lng", "longitude")
+_LATITUDE, _LONGITUDE = {"lat", "latitude"}, {"lon", "long", "lng", "longitude"}
 METRIC = "great-circle distance in km"
 
 
-def looks_like(name: Any, words: tuple[str, ...]) -> bool:
-    """Whether a column's name has one of the words in it: pickup_longitude, "Lat", stop.lng."""
-    return any(piece in words for piece in re.split(r"[^a-z]+", str(name).lower()))
+class DegreesWarning(UserWarning):
+    """Columns look like longitude and latitude, and ε is counted per degree, which is no distance."""
 
 
 def degree_columns(names: Any) -> tuple[list[int], list[int]]:
-    """Positions of the columns that are called latitude, and longitude."""
-    found = [
-        [j for j, name in enumerate(names) if looks_like(name, words)] for words in (_LATITUDE, _LONGITUDE)
-    ]
-    return found[0], found[1]
+    """Find the columns called latitude and longitude, by words such as in pickup_longitude, "Lat", stop.lng."""
+    words = [] if names is None else [set(re.split(r"[^a-z]+", str(name).lower())) for name in names]
+    latitudes, longitudes = (
+        [j for j, found in enumerate(words) if found & known] for known in (_LATITUDE, _LONGITUDE)
+    )
+    return latitudes, longitudes
+
+
+def warn_of_degrees(names: Any, metric: str, epsilon: float) -> None:
+    """Warn if ε is counted per degree, whose length depends on the place and the direction."""
+    latitudes, longitudes = degree_columns(names)
+    if latitudes and longitudes:
+        found = ", ".join(repr(str(names[j])) for j in sorted({*latitudes, *longitudes}))
+        warn_caller(
+            f"columns {found} look like degrees, and metric={metric!r} counts epsilon = {epsilon:g} per unit of the "
+            "columns, which is no distance between places. For two columns in degrees use metric='haversine' (epsilon "
+            "per kilometre of great circle); if these are kilometres already, call the columns something else, say x "
+            "and y.",
+            DegreesWarning,
+        )
 
 
 def latitude_column(coordinates: str, n_features: int, names: Any) -> int:
-    """Position of the latitude among two columns; nothing is guessed."""
+    """Find the latitude among two columns; nothing is guessed."""
     if n_features != 2:
         raise ValueError(
             f"metric='haversine' needs two columns, a latitude and a longitude, got {n_features}; randomise each place "
             "of a row on its own, for example with a ColumnTransformer, and add up their epsilons."
         )
-    latitudes, longitudes = ([], []) if names is None else degree_columns(names)
+    latitudes, longitudes = degree_columns(names)
     named = latitudes[0] if len(latitudes) == len(longitudes) == 1 and latitudes != longitudes else None
     if coordinates == "auto":
         if named is None:
@@ -374,30 +362,20 @@ def latitude_column(coordinates: str, n_features: int, names: Any) -> int:
                 "'longitude-latitude'."
             )
         return named
-    told = 0 if coordinates == "latitude-longitude" else 1
-    if named not in (None, told):
+    given = 0 if coordinates == "latitude-longitude" else 1
+    if named not in (None, given):
         raise ValueError(
             f"coordinates={coordinates!r} contradicts the columns' names, {', '.join(repr(str(n)) for n in names)}."
         )
-    return told
+    return given
 
 
 @dataclass(frozen=True)
 class SphereMap:
-    """A 1-Lipschitz map of the sphere to a plane or to space, in km, and the way back to degrees.
+    """A 1-Lipschitz map of the sphere to a plane or to space, in km, and its inverse to degrees.
 
-    Parameters
-    ----------
-    latitude : {0, 1}
-        Position of the latitude.
-    axes : ndarray of shape (2 or 3, 3)
-        Orthonormal rows: what the unit vectors are projected to.
-    upwards : ndarray of shape (3,)
-        The centre of the map; what lies before and behind the plane.
-    middle : float
-        Longitudes come back within 180° of it.
-    box : Box or None
-        Public range of the columns, in degrees.
+    Unit vectors are projected to the orthonormal rows of ``axes``; ``upwards`` is the centre of the map. Longitudes
+    come back within 180° of ``middle``, and in the public ``box`` of degrees, if there is one.
     """
 
     latitude: int
@@ -407,13 +385,13 @@ class SphereMap:
     box: Box | None
 
     def to_kilometres(self, X: FloatArray) -> FloatArray:
-        """Rows in degrees as points of the plane or of space; each by itself, to the last bit."""
+        """Map rows in degrees to the plane or to space; each by itself, to the last bit."""
         vectors = _unit_vectors(X[:, self.latitude], X[:, 1 - self.latitude])
         columns = [(x * a + y * b + z * c) * EARTH_RADIUS for a, b, c in self.axes for x, y, z in [vectors]]
         return np.column_stack(columns)
 
     def to_degrees(self, points: FloatArray) -> FloatArray:
-        """The place nearest to each point, as degrees; within the box, if there is one."""
+        """Find the place nearest to each point, in degrees, and clip it to the box."""
         flat = points / EARTH_RADIUS
         length = np.sqrt(np.square(flat).sum(axis=1))
         vectors = (flat / np.maximum(length, 1.0)[:, None]) @ self.axes
@@ -428,7 +406,7 @@ class SphereMap:
         return degrees if self.box is None else np.clip(degrees, self.box.lower, self.box.upper)
 
     def check(self, X: FloatArray, out_of_bounds: OutOfBounds) -> None:
-        """With ``out_of_bounds="raise"``, refuse what is no place on Earth or outside of the box."""
+        """Refuse places outside the box or beyond the poles, with ``out_of_bounds="raise"``."""
         if out_of_bounds == "clip":
             return
         turned = X.copy()
@@ -439,10 +417,10 @@ class SphereMap:
 
 
 def sphere_map(latitude: int, bounds: Any, names: Any) -> SphereMap:
-    """The map for a public range in degrees: flat where it is small, in space where it is wide or not given."""
+    """Choose the map for a public range in degrees: flat if it is small, in space if it is wide or not given."""
     if bounds is None:
         return SphereMap(latitude, np.eye(3), np.zeros(3), 0.0, None)
-    box = check_box(bounds, 2, names)
+    box = check_domain(bounds, 2, names)
     low, high = box.lower[latitude], box.upper[latitude]
     west, east = box.lower[1 - latitude], box.upper[1 - latitude]
     if low < -90 or high > 90:
@@ -463,7 +441,7 @@ def sphere_map(latitude: int, bounds: Any, names: Any) -> SphereMap:
         for side in (west, east)
     )
     middle = float(centre[1][0])
-    if farthest < math.cos(_FLAT):
+    if farthest < math.cos(_MAX_FLAT_ANGLE):
         return SphereMap(latitude, np.eye(3), np.zeros(3), middle, box)
     phi, lam = np.deg2rad(centre[0][0]), np.deg2rad(middle)
     east_axis = [-np.sin(lam), np.cos(lam), 0.0]
@@ -472,7 +450,7 @@ def sphere_map(latitude: int, bounds: Any, names: Any) -> SphereMap:
 
 
 def _unit_vectors(latitude: FloatArray, longitude: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Coordinates of places; latitudes beyond a pole are cut off there, longitudes turn."""
+    """Compute unit vectors of places; latitudes are clipped at the poles, longitudes are periodic."""
     phi = np.deg2rad(np.clip(np.ascontiguousarray(latitude), -90.0, 90.0))
     lam = np.deg2rad(np.fmod(np.ascontiguousarray(longitude), 360.0))
     ring = np.cos(phi)

@@ -10,24 +10,26 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions, _fit_context
 from skprivate._validation import any_table, refuse_other_kinds
 from skprivate.base import COLUMNS_ARE_PUBLIC, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.metric._domains import METRIC, Ball, check_domain, latitude_column, sphere_map
+from skprivate.metric._domains import METRIC, Ball, check_domain, latitude_column, sphere_map, warn_of_degrees
 from skprivate.metric._tables import check_prior, leaves_of, numeric_table, state_numbers
-from skprivate.metric._warnings import warn_if_loose, warn_of_degrees
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._interior_point import optimal_channel
-from skprivate.metric.net._spaces import affordable, check_metric, expected_loss, remapped, tree_distances
+from skprivate.metric.net._spaces import check_metric, expected_loss, make_affordable, remap, tree_distances
 from skprivate.metric.net._trees import Tree, optimal_tree_channel
-from skprivate.privacy import PrivacyLedger, fingerprint, open_release
+from skprivate.privacy import PrivacyLedger, fingerprint, open_release, warn_caller
 
 _NORMS = ("l1", "l2", "linf")
 _NUMERIC = (*_NORMS, "haversine")
-#: What an earlier fit may have left.
-_OF_A_FIT = ("net_", "channel_", "expected_loss_", "least_loss_", "states_", "_box", "_distances", "_map")
+#: Attributes of an earlier fit.
+_FITTED = ("net_", "channel_", "expected_loss_", "least_loss_", "states_", "_box", "_distances", "_map")
+#: Relative distance of an "optimal" channel from its bound above which `fit` warns.
+_MAX_GAP = 0.01
 _ALLOWED = {
     "norm": ("k-norm", "exponential"),
     "haversine": ("k-norm",),
@@ -39,9 +41,9 @@ _ALLOWED = {
 class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Randomise every row on its own, so that rows at distance ρ look alike up to e^{ερ} (local metric privacy).
 
-    On places, with ``metric="haversine"``, this is geo-indistinguishability per kilometre. `fit` looks
-    at the shape of the data only and spends nothing; every call of `transform` spends ``epsilon`` on the rows that it
-    is given, with the parameters that were fitted: after ``set_params``, fit again.
+    On places, with ``metric="haversine"``, this is geo-indistinguishability per kilometre. `fit` uses the shape of the
+    data only and spends nothing. Every call of `transform` spends ``epsilon`` on its rows, with the fitted parameters:
+    after ``set_params``, fit again.
 
     Parameters
     ----------
@@ -55,13 +57,12 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         (Lemma 4.1), as steep as its measured price allows; under a norm the nearest point of a grid to a place with
         "k-norm" noise. "relaxed": with the relaxed distance of Theorem 5.1 (trees). "optimal": the channel with the
         least expected loss under ``prior``, by linear programming: on the leaves of a tree or on a line for some
-        hundred states, on other spaces for about 250 (a minute of one core); with more, or beyond, the best one found,
-        whose distance from the optimum ``least_loss_`` bounds. "auto": the first one allowed.
+        hundred states, on other spaces for about 250 (a minute of one core). With more states it is the best one found,
+        and ``least_loss_`` bounds its distance from the optimum. "auto": the first one allowed.
     bounds : dict {column: (low, high)}, pair (lower, upper) or Ball, optional
         Public range of the columns, for norms and "haversine", or a public `Ball`, for norms. With "k-norm" results
-        are projected to it, without it nothing is cut off; "exponential" needs it. "haversine" makes less noise
-        (about 2/epsilon km instead of 2.36/epsilon) where bounds that reach up to some 4000 km from their middle are
-        given.
+        are projected to it, if given; "exponential" needs it. "haversine" makes less noise (about 2/epsilon km instead
+        of 2.36/epsilon) if bounds extend at most some 4000 km from their middle.
     coordinates : {"auto", "latitude-longitude", "longitude-latitude"}, default="auto"
         Which column is which, with ``metric="haversine"``; "auto" goes by names such as "lat" and "pickup_longitude"
         and refuses to guess without them.
@@ -78,9 +79,8 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     prior : array-like of shape (n_states,), optional
         Public distribution of the states, which "optimal" minimises the expected loss under; uniform by default.
     out_of_bounds : {"clip", "raise"}, default="clip"
-        What happens to values outside ``bounds``. With "haversine", "clip" leaves places outside where they are, which
-        is as private, and brings results back inside; "raise" refuses them, and latitudes beyond ±90, which "clip"
-        takes for poles.
+        Treatment of values outside ``bounds``. With "haversine", "clip" does not move places outside, which is as
+        private, and clips results; "raise" refuses them, and latitudes beyond ±90, which "clip" takes for poles.
     random_state : None, int or RandomState, default=None
         None draws noise from the operating system. An int is a reproducible simulation, not valid for release;
         each call of `transform` then repeats the same noise.
@@ -90,19 +90,19 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     Attributes
     ----------
     privacy_guarantee_ : PrivacyGuarantee
-        What one call of `transform` promises to each row, whatever the other rows are: computed from what the mechanism
-        draws for one public row, and compared with what every call draws. Calls on the same rows add up.
+        Guarantee of one call of `transform` for each row, whatever the other rows are: computed from the draws for one
+        public row, and compared with those of every call. Calls on the same rows add up.
     channel_ : ndarray of shape (n_states, n_states)
         Probabilities of the outputs for each state, for finite metrics. Public geometry.
     expected_loss_ : float
         Expected distance between a state and the output of ``channel_``, under ``prior``.
     least_loss_ : float
-        With "optimal": a bound that no channel at this price has an expected loss below. Where the programme was small
-        enough it is ``expected_loss_`` up to some 10⁻⁴ of it; where it is off by more than 1 %, `fit` warns.
+        With "optimal": a lower bound of the expected loss of every channel at this price. If the programme was small
+        enough, it is ``expected_loss_`` up to some 10⁻⁴ of it; if it is off by more than 1 %, `fit` warns.
     states_ : ndarray of shape (n_states,)
         Values that rows may take, in the order of ``channel_``, for finite metrics.
     net_ : ndarray of shape (n_points, n_features)
-        Points that are drawn from, for norms with "exponential".
+        Possible results, for norms with "exponential".
     n_features_in_ : int
         Number of features that `fit` saw.
     feature_names_in_ : ndarray of str
@@ -145,7 +145,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
     2-metric privacy for one row (great-circle distance in km; ε per unit of distance)
     """
 
-    #: `fit` is free: the common privacy checks of `fit` do not apply, those of `transform` stand in the tests.
+    #: `fit` is free: the common privacy checks of `fit` do not apply, those of `transform` are in the tests.
     releases_in: ClassVar[str] = "transform"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -207,7 +207,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         self
         """
         mechanism = self._mechanism()
-        for name in _OF_A_FIT:
+        for name in _FITTED:
             if hasattr(self, name):
                 delattr(self, name)
         if self.metric in _NUMERIC:
@@ -241,8 +241,8 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             refuse_other_kinds(X, {0: self.states_}, name="states")
             self.channel_ = self._channel(mechanism)
             example = self.states_[:1, None]
-        self._fitted_parameters = self._parameters_of_the_law()
-        # What a call costs is learnt from a call, on one public row and off the ledger.
+        self._fitted_parameters = self._law_parameters()
+        # The cost of a call is measured by a call on one public row, without the ledger.
         guarantee = self._randomise(example, ledger=False)[1]
         self.privacy_guarantee_ = (
             replace(guarantee, valid_for_release=False) if self._dry_run() else guarantee
@@ -268,11 +268,11 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             ``privacy_guarantee_`` is that of the fitted ones. Nothing is spent.
         """
         check_is_fitted(self)
-        now = self._parameters_of_the_law()
+        now = self._law_parameters()
         changed = [name for name, value in self._fitted_parameters.items() if not _same(value, now[name])]
         if changed:
             raise ValueError(
-                f"{', '.join(changed)} changed since fit; transform draws what was fitted, so call fit again (it "
+                f"{', '.join(changed)} changed since fit; transform uses the fitted parameters, so call fit again (it "
                 "spends nothing)."
             )
         read = numeric_table if self.metric in _NUMERIC else any_table
@@ -280,7 +280,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         assert guarantee == self.privacy_guarantee_  # the price of a call depends on public numbers alone
         return result
 
-    def _parameters_of_the_law(self):
+    def _law_parameters(self):
         return self.get_params(deep=False) | {"ledger": self._dry_run()}
 
     def _dry_run(self):
@@ -314,7 +314,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         return box.from_unit(np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, d))
 
     def _nearest_of_net(self, noisy):
-        """The nearest point of the grid, in all three norms: post-processing."""
+        """Round to the nearest point of the grid, in all three norms: post-processing."""
         shape = (self.resolution,) * noisy.shape[1]
         cells = np.minimum((self._box.to_unit(noisy) * self.resolution).astype(np.int64), self.resolution - 1)
         return self.net_[np.ravel_multi_index(tuple(cells.T), shape)]
@@ -334,7 +334,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             raise ValueError(
                 f"states must have one entry per row of distances ({len(distances)}), got shape {states.shape}."
             )
-        # The smaller of two entries that differ by rounding asks for more privacy.
+        # Of two entries that differ by rounding, the smaller one means more privacy.
         return states, np.minimum(distances, distances.T)
 
     def _channel(self, mechanism):
@@ -345,7 +345,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             losses = self._distances * (np.full(n, 1 / n) if prior is None else prior)[:, None]
             start = min(
                 channel,
-                affordable(remapped(channel, self._distances, prior), self._distances, self.epsilon),
+                make_affordable(remap(channel, self._distances, prior), self._distances, self.epsilon),
                 key=lambda one: expected_loss(one, self._distances, prior),
             )
             tree = Tree.of(self._distances)
@@ -353,15 +353,25 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
                 channel, bound = optimal_channel(self._distances, losses, self.epsilon, start)
             else:
                 channel, bound = optimal_tree_channel(tree, losses, self.epsilon, start)
-                channel = affordable(channel, self._distances, self.epsilon)
+                channel = make_affordable(channel, self._distances, self.epsilon)
             self.least_loss_ = max(bound, 0.0)
         self.expected_loss_ = expected_loss(channel, self._distances, prior)
         if mechanism == "optimal":
-            warn_if_loose(self.expected_loss_, self.least_loss_, float(self._distances.max()))
+            self._warn_if_loose()
         return channel
 
+    def _warn_if_loose(self):
+        loss, bound = self.expected_loss_, self.least_loss_
+        if loss - bound > _MAX_GAP * loss + 1e-6 * float(self._distances.max()):
+            warn_caller(
+                f"mechanism='optimal' did not converge: the expected loss is {loss:.4g}, and the only known bound of "
+                f"all channels is {bound:.4g} (least_loss_). The channel is as private as asked. Fewer states, or a "
+                "larger epsilon, take fewer steps.",
+                ConvergenceWarning,
+            )
+
     def _randomise(self, X, *, ledger=True):
-        """Randomised rows and the guarantee of the release."""
+        """Randomise rows; return the guarantee of the release, too."""
         if self.metric == "haversine":
             self._map.check(X, self.out_of_bounds)
         elif self.metric in _NORMS:
@@ -381,7 +391,7 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
             label=type(self).__name__,
             theorem="Boedihardjo, Strohmer and Vershynin 2024, Lemma 4.1, Theorems 5.1 and 6.1",
             assumptions=(COLUMNS_ARE_PUBLIC, "bounds, states and distances are public"),
-            reach=self._reach(),
+            reach=self._diameter(),
         )
         if self.metric == "haversine":
             moved = release.k_norm(self._map.to_kilometres(X), norm="l2", epsilon=self.epsilon)
@@ -400,18 +410,18 @@ class MetricPrivatizer(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerM
         return result, release.close()
 
     def _distance(self):
-        """Its name: norms and kilometres are what they are, finite metrics differ in their states and distances."""
+        """Name the distance; finite metrics get a fingerprint of states and distances."""
         if self.metric in _NUMERIC:
             return METRIC if self.metric == "haversine" else self.metric
         order = sorted(range(len(self.states_)), key=lambda i: fingerprint(self.states_[i]))
         named = fingerprint(self.states_[order], self._distances[np.ix_(order, order)])
         return f"{self.metric} distances #{named}"
 
-    def _reach(self):
-        """The largest distance between two rows, by which a ledger of rows counts; None where there is none."""
+    def _diameter(self):
+        """Bound the distance between two rows, by which a ledger of rows counts; None if it is unbounded."""
         if self.metric not in _NUMERIC:
             return float(self._distances.max()) or 1.0  # all states are one: the channel ignores its input
-        if self.metric == "haversine" or self._box is None:  # places outside of bounds stay there
+        if self.metric == "haversine" or self._box is None:  # places outside of bounds are not moved
             return None
         return self._box.diameter(self.metric, self.out_of_bounds, self.epsilon)
 

@@ -19,12 +19,17 @@ from skprivate._validation import refuse_other_kinds
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.metric._domains import Ball, BallBox, Box, block_inside, block_to_unit, check_domain
 from skprivate.metric._tables import mixed_table, numeric_table, read_tables
-from skprivate.metric._warnings import diameter, warn_if_noise_fills_box
 from skprivate.metric.grid._bounds import PrivateBounds
-from skprivate.metric.grid._flows import LaplaceFlow, check_nodes, choose_cells
+from skprivate.metric.grid._flows import (
+    LaplaceFlow,
+    check_nodes,
+    choose_cells,
+    diameter,
+    warn_if_noise_fills_box,
+)
 from skprivate.metric.grid._hierarchy import MAX_DEPTH, RANGE_SHARE, BinaryHierarchy, BoxedHierarchy
 from skprivate.metric.grid._measure import GridMeasure, distance_to_rows
-from skprivate.metric.grid._mixed import MixedMeasure, check_categories
+from skprivate.metric.grid._mixed import MixedColumns, MixedMeasure, check_categories
 from skprivate.partitions import BATCH_ROWS, as_partitions, is_partitioned
 from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, fingerprint, public_generator
 
@@ -45,18 +50,17 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         sides of length 1; for n rows that is ``epsilon / n`` per row (see `row_guarantee`), so useful values are n
         times as large as those of plain differential privacy.
     metric : {"rows", "wasserstein"}, default="rows"
-        What neighbouring data sets are: one row more or less, or rows that moved.
+        Neighbouring data sets: one row more or less, or rows that moved.
     bounds : "private", dict {column: (low, high)}, pair (lower, upper) or Ball, default="private"
         Public range of the columns, by name or position; or lower and upper ends, numbers or arrays with one number per
-        column. "private" (with ``metric="rows"``) chooses a range by the exponential mechanism for 10 % of the budget;
-        it needs some 1000 rows · columns / epsilon to be of use, more with many columns. Values outside are clipped. A
-        `Ball` brings rows outside to its nearest point; its sides, for distances, are those of the cube around it. With
-        ``categories``, bounds are those of the remaining columns.
+        column. "private" (with ``metric="rows"``) chooses a range by the exponential mechanism for 10 % of the budget,
+        and needs some 1000 rows · columns / epsilon, more with many columns. Values outside are clipped, or projected
+        to a `Ball`, whose sides, for distances, are those of the cube around it. With ``categories``, bounds are those
+        of the remaining columns.
     categories : dict of {int or str: sequence}, default=None
         Public values of categorical columns (strings or any hashable values), by column number or name. Their
-        combinations, 16384 at most, are split before the numeric columns ("rows"), or have a grid each
-        ("wasserstein"), so that n rows should be many more than combinations. A value that is not listed
-        is an error.
+        combinations, 16384 at most, are split before the numeric columns ("rows"), or have a grid each ("wasserstein"):
+        there should be many more rows than combinations. A value that is not listed is an error.
     category_weight : float > 0, default=1.0
         Distance between rows that differ in one categorical column alone, in sides of the box; columns add up, and to
         the distance of the numeric ones. Under "rows" only `score` uses it.
@@ -66,7 +70,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
     ground : {"linf", "l2", "l1"}, default="linf"
         Distance between rows that Wasserstein distance is built on, in fractions of the bounds.
     out_of_bounds : {"clip", "raise"}, default="clip"
-        What happens to values outside public ``bounds``; private ones always clip.
+        Treatment of values outside public ``bounds``; private ones always clip.
     random_state : None, int or RandomState, default=None
         None draws noise from the operating system. An int is a reproducible simulation, not valid for release.
     ledger : PrivacyLedger, optional
@@ -80,7 +84,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         Lower and upper bounds: the public ones (of a ball, those of the cube around it), or those released with
         ``bounds="private"``.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises.
+        Guarantee of the fit.
     n_features_in_ : int
         Number of features that `fit` saw.
     feature_names_in_ : ndarray of str
@@ -169,67 +173,65 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         ------
         ValueError
             If bounds are degenerate or not those of the columns, if the grid is too large, or, with
-            ``out_of_bounds="raise"``, if a value lies outside.
+            ``out_of_bounds="raise"``, if a value is outside.
         TypeError
             If a column holds dates.
 
         Warns
         -----
         NoiseFillsBoxWarning
-            With "wasserstein", if the noise is so large that the result says nothing about the rows; before it is paid.
+            With "wasserstein", if the result would hardly depend on the rows; before it is paid.
         TooFewUnitsWarning
             With ``bounds="private"``, if the released number of rows is too small to find them.
         """
         schema, rows, columns = self._check_rows(X)
-        n_features = self.n_features_in_ if columns is None else len(columns.numeric)
-        box = self._check_box(n_features if columns is None else columns.numeric)
+        mixed, n_features = bool(columns.values), len(columns.numeric)
+        box = self._check_box(columns.numeric if mixed else n_features)
         resolution = self._check_resolution(n_features, columns)
         if box is not None and self.out_of_bounds == "raise":
             rows = rows.map(partial(block_inside, box=box))
-        n_rows = rows.n_rows  # where rows lie in blocks, all are read and checked before anything is paid
+        n_rows = rows.n_rows  # in blocks all rows are read and checked before anything is paid
         assumptions = ("bounds are public",) if box is not None and n_features else ()
+        assumptions += ("categories are public",) if mixed else ()
         if self.metric == "rows":
-            mechanism = self._hierarchy(n_features, box, resolution, columns)
+            kind, mechanism = "cells", self._hierarchy(n_features, box, resolution, columns)
             terms = {"unit": "row", "adjacency": "add-remove"}
-            assumptions += () if columns is None else ("categories are public",)
         elif n_rows == 0:
             raise ValueError("X has no rows (0 samples): metric='wasserstein' needs one at least.")
         else:
-            mechanism = self._flow((n_rows, n_features), resolution, columns)
-            assumptions += () if columns is None else ("categories are public",)
+            kind, mechanism = "nodes", self._flow((n_rows, n_features), resolution, columns.sizes)
             terms = {"unit": "data set", "adjacency": "metric", "metric": self._distance(box, columns)}
             assumptions += (_SIZE_IS_PUBLIC,)
-            rows = rows.map(partial(block_to_unit, box=box, ground=self.ground, grouped=columns is not None))
+            rows = rows.map(partial(block_to_unit, box=box, ground=self.ground, grouped=mixed))
             warn_if_noise_fills_box(mechanism)
         with self._releasing(mechanism, assumptions=assumptions, **terms) as release:
             released = mechanism.run(rows, release)
         if self.metric == "rows":
-            found, weights, size = released
-            if box is None:
+            private = box is None
+            box, weights, size = released
+            if private:
                 warn_if_too_few(size, mechanism.box.least_rows, "row", type(self).__name__, n_features)
-            box = found
         else:
             weights = released
-        kind = "cells" if self.metric == "rows" else "nodes"
-        if columns is not None:  # one axis for the combinations
+        if mixed:  # one axis for the combinations
             weights = weights.reshape(columns.n_combinations, *weights.shape[weights.ndim - n_features :])
-        weights, ball = box.confined(weights, kind, self.ground), box if isinstance(box, BallBox) else None
-        if columns is None:
-            names = getattr(self, "feature_names_in_", None)
-            names = None if names is None else tuple(map(str, names))
-            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind, names, ball)
-        else:
+        weights, ball = box.confine(weights, kind, self.ground), box if isinstance(box, BallBox) else None
+        if mixed:
             self.measure_ = MixedMeasure(columns, box.lower, box.upper, weights, ball, kind)
+        else:
+            self.measure_ = GridMeasure(box.lower, box.upper, weights, kind, columns.names, ball)
         self.bounds_ = (box.lower, box.upper)
         self._schema = schema
         return self
 
     def _check_rows(self, X):
-        """Schema, pairs (numeric rows, combination of categories or None) in blocks, and what the columns are."""
-        mixed = self.categories is not None
-        schema, tables = read_tables(self, X, mixed_table if mixed else numeric_table)
-        if not mixed:
-            return schema, tables.map(_without_groups), None
+        """Validate rows: schema, blocks of (numeric rows, combinations of categories or None), and columns."""
+        if self.categories is None:
+            schema, tables = read_tables(self, X, numeric_table)
+            names = getattr(self, "feature_names_in_", None)
+            columns = MixedColumns(self.n_features_in_, {}, None if names is None else tuple(map(str, names)))
+            return schema, tables.map(_without_groups), columns
+        schema, tables = read_tables(self, X, mixed_table)
         names = getattr(self, "feature_names_in_", None)
         columns = check_categories(self.categories, self.n_features_in_, names)
         in_blocks = is_partitioned(X)
@@ -238,66 +240,57 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return schema, tables.map(columns.encode), columns
 
     def _distance(self, box, columns):
-        """Its name, with a fingerprint of bounds and categories by column."""
+        """Name the distance, with a fingerprint of bounds and categories by column."""
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        numeric = range(self.n_features_in_) if columns is None else columns.numeric
-        bounds = {names[j]: pair for j, *pair in zip(numeric, box.lower, box.upper, strict=True)}
-        weight, listed = 0.0, []
+        bounds = {names[j]: pair for j, *pair in zip(columns.numeric, box.lower, box.upper, strict=True)}
         name = f"Wasserstein-1 over {self.ground} distance in fractions of the bounds"
-        if columns is not None:
-            weight, listed = self.category_weight, [names[j] for j in range(len(names)) if j not in numeric]
+        weight = self.category_weight if columns.values else 0.0
+        if columns.values:
             name += f" plus {weight:g} for every category that differs"
-        return f"{name} #{fingerprint(bounds, weight, sorted(listed))}"
+        return f"{name} #{fingerprint(bounds, weight, sorted(names[j] for j in columns.values))}"
 
     def _hierarchy(self, n_features, box, resolution, columns):
         range_epsilon = RANGE_SHARE * self.epsilon if box is None else 0.0
-        hierarchy = BinaryHierarchy(
-            self.epsilon - range_epsilon,
-            n_features,
-            depth=None
-            if resolution is None
-            else (0 if columns is None else columns.bits) + n_features * (resolution.bit_length() - 1),
-            n_groups=None if columns is None else columns.n_combinations,
-        )
+        depth = None if resolution is None else columns.bits + n_features * (resolution.bit_length() - 1)
+        n_groups = columns.n_combinations if columns.values else None
+        hierarchy = BinaryHierarchy(self.epsilon - range_epsilon, n_features, depth, n_groups)
         return BoxedHierarchy(PrivateBounds(range_epsilon, n_features) if box is None else box, hierarchy)
 
-    def _flow(self, shape, resolution, columns):
-        sizes = () if columns is None else columns.sizes
+    def _flow(self, shape, resolution, sizes):
         cells = choose_cells(self.epsilon, shape[1], self.ground, sizes) if resolution is None else resolution
         return LaplaceFlow(self.epsilon, *shape, self.ground, cells, sizes, float(self.category_weight))
 
     def _check_box(self, columns):
-        """The public box of the numeric columns, or None where a private one is to be found."""
+        """Check the public box of the numeric columns; None if it is to be found privately."""
         if columns in (0, []):
             return Box(np.empty(0), np.empty(0))
         if not isinstance(self.bounds, str):
             return check_domain(self.bounds, columns, getattr(self, "feature_names_in_", None))
         if self.metric != "rows":
             raise ValueError(
-                "bounds='private' needs metric='rows': a quantile can jump although the rows move by next to nothing "
-                "in Wasserstein distance, so no noise at a price per unit of distance hides it. Pass "
+                "bounds='private' needs metric='rows': a quantile can jump although the rows hardly move in "
+                "Wasserstein distance, so no noise at a price per unit of distance hides it. Pass "
                 "bounds={column: (low, high)}, or (lower, upper), from what is publicly known."
             )
         if self.out_of_bounds != "clip":
             raise ValueError(
-                "bounds='private' needs out_of_bounds='clip': rows outside are expected, and a refusal would tell of "
+                "bounds='private' needs out_of_bounds='clip': rows outside are expected, and a refusal would reveal "
                 f"them; got out_of_bounds={self.out_of_bounds!r}."
             )
         return None
 
     def _check_resolution(self, n_features, columns):
-        """The parameter as an int or None ("auto"), refused if its grid is too large; nothing is private here."""
-        bits, sizes = (0, ()) if columns is None else (columns.bits, columns.sizes)
+        """Check ``resolution``, an int or None ("auto"), and refuse a grid that is too large, by public numbers."""
         if n_features == 0:
             return 1
         resolution = None if self.resolution == "auto" else int(self.resolution)
         if self.metric == "rows" and resolution is not None and resolution & (resolution - 1):
             raise ValueError(f"resolution must be a power of two for binary grids, got {resolution}.")
         if self.metric == "wasserstein":
-            check_nodes(resolution or 1, n_features, sizes)
-        elif resolution is not None and bits + n_features * (resolution.bit_length() - 1) > MAX_DEPTH:
+            check_nodes(resolution or 1, n_features, columns.sizes)
+        elif resolution is not None and columns.bits + n_features * (resolution.bit_length() - 1) > MAX_DEPTH:
             raise ValueError(
-                f"resolution={resolution} gives {2**bits} * {resolution}**{n_features} cells, more than "
+                f"resolution={resolution} gives {2**columns.bits} * {resolution}**{n_features} cells, more than "
                 f"2**{MAX_DEPTH}; use resolution='auto'."
             )
         return resolution
@@ -340,8 +333,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         -------
         iterator of tables
             As `sample` gives them. Without ``categories`` these are the rows of `sample` with the same seed, and
-            8 bytes for each of ``n_samples`` rows are in memory besides a block. With them the blocks are drawn one by
-            one.
+            8 bytes for each of ``n_samples`` rows are in memory besides a block. With them blocks are drawn one by one.
         """
         check_is_fitted(self)
         for name, value in (("n_samples", n_samples), ("block_rows", block_rows)):
@@ -356,7 +348,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return (self._schema.rows(columns.decode(*block), columns.values) for block in blocks)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Negative Wasserstein-1 distance between `measure_` and the rows of X, in fractions of the bounds.
+        """Compute the negative Wasserstein-1 distance between `measure_` and the rows of X, in fractions of the bounds.
 
         Exact for one column; minimum-cost flow on a common grid for two (32 × 32 cells) and three (10 × 10 × 10);
         for more, or with categories (each adds ``category_weight`` where it differs), optimal assignment of up to
@@ -380,7 +372,7 @@ class MetricPrivateSynthesizer(PrivateEstimatorMixin, BaseEstimator):
         return -distance_to_rows(self.measure_, X, self.ground)
 
     def row_guarantee(self, n_samples: int) -> PrivacyGuarantee:
-        """Plain differential privacy for one row that the fit implies.
+        """Derive plain differential privacy for one row from the guarantee of the fit.
 
         Parameters
         ----------

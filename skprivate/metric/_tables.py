@@ -1,7 +1,7 @@
-"""Tables as users bring them: checked column by column, and synthetic rows in the same kind of table.
+"""Tables of users, checked column by column, and synthetic rows in the same kind of table.
 
-What a table is, names and types of columns, is public: it is the schema. Values that a type lists (the categories of a
-pandas or polars column, the longest string of a NumPy array) may come from the rows and are forgotten.
+The schema of a table, names and types of columns, is public. Values that a type lists (the categories of a pandas or
+polars column, the longest string of a NumPy array) may come from the rows and are forgotten.
 """
 
 from __future__ import annotations
@@ -32,41 +32,22 @@ from skprivate._validation import (
     validate_data,
 )
 from skprivate.partitions import InMemory, Partitions, as_partitions, is_partitioned
+from skprivate.privacy.noise import FloatArray
 
-FloatArray = NDArray[np.float64]
-
-#: Types that list values: what is kept of them.
+#: Replacements of types that list values.
 _CATEGORICAL, _ORDERED, _ENUM = "categories", "ordered categories", "enumeration"
 
 
 @dataclass(frozen=True)
 class TableSchema:
-    """What kind of table rows came in.
-
-    Parameters
-    ----------
-    library : str or None
-        Of a data frame, as narwhals calls it; None for arrays.
-    names : tuple or None
-        Of the columns of a data frame.
-    dtypes : tuple
-        One per column of a data frame; the only one of an array.
-    """
+    """Kind of a table: library and names of a data frame (None for arrays), and types of its columns."""
 
     library: str | None
     names: tuple[Any, ...] | None
     dtypes: tuple[Any, ...]
 
     def rows(self, columns: list[NDArray[Any]], values: dict[int, tuple[Any, ...]]) -> Any:
-        """Columns as a table of this kind.
-
-        Parameters
-        ----------
-        columns : list of ndarray of shape (n_rows,)
-            Float64, or objects where ``values`` lists what the column may hold.
-        values : dict of {int: tuple}
-            Public values of categorical columns.
-        """
+        """Make a table of this kind of columns: float64, or objects for those with public ``values``."""
         if self.names is None:
             return self._array(columns, values)
         if self.library == "pandas":
@@ -97,7 +78,7 @@ class TableSchema:
 
 
 def schema_of(X: Any) -> TableSchema:
-    """The schema of a table, without any value that its types list."""
+    """Find the schema of a table, without any value that its types list."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         dtype = getattr(X, "dtype", np.dtype(np.float64))
@@ -106,34 +87,27 @@ def schema_of(X: Any) -> TableSchema:
         return TableSchema(None, None, (dtype if numeric else np.dtype(object),))
     library = frame.implementation.value
     if library == "pandas":
-        return TableSchema(library, tuple(X.columns), tuple(_bare_pandas(dtype) for dtype in X.dtypes))
-    return TableSchema(library, tuple(frame.columns), tuple(_bare(dtype) for dtype in frame.schema.values()))
+        return TableSchema(library, tuple(X.columns), tuple(_unlisted_pandas(dtype) for dtype in X.dtypes))
+    return TableSchema(
+        library, tuple(frame.columns), tuple(_unlisted(dtype) for dtype in frame.schema.values())
+    )
 
 
 def numeric_table(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
-    """Rows of finite float64; what is wrong is said by column."""
+    """Validate rows of finite float64; errors name the column."""
     table: FloatArray = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset)
     refuse_missing(table, getattr(estimator, "feature_names_in_", None), type(estimator).__name__)
     return table
 
 
 def mixed_table(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
-    """Rows of any entries but dates."""
+    """Validate rows of any entries but dates."""
     refuse_dates(X)
     return any_table(estimator, X, reset=reset)
 
 
 def read_tables(estimator: Any, X: Any, read: Callable[..., NDArray[Any]]) -> tuple[TableSchema, Partitions]:
-    """Schema of a table and its checked rows, in memory or in blocks.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Learns names and number of the columns.
-    X : table, array, or rows in blocks
-    read : callable
-        `numeric_table` or `mixed_table`.
-    """
+    """Read the schema of a table and its checked rows, in memory or in blocks; the estimator learns its columns."""
     if not is_partitioned(X):
         return schema_of(X), InMemory(read(estimator, X, reset=True))
     source = as_partitions(X)
@@ -154,10 +128,7 @@ def _read_block(
 
 
 def _columns_of_numbers(block: Any) -> FloatArray | None:
-    """A frame of numbers as float64, column by column, which is how all is counted; None for other tables.
-
-    pandas keeps them together, and does so itself.
-    """
+    """Convert a frame of numbers to float64 in column order; None for other tables, and for pandas, which does so."""
     frame = nw.from_native(block, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame) or frame.implementation.is_pandas():
         return None
@@ -170,7 +141,7 @@ def _columns_of_numbers(block: Any) -> FloatArray | None:
 
 
 def numbers(cells: NDArray[Any], label: str) -> FloatArray:
-    """Entries of a column as float64."""
+    """Convert the entries of a column to float64."""
     try:
         return cells.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -205,21 +176,21 @@ _AS_NUMBERS = (
 )
 
 
-def _bare(dtype: Any) -> Any:
-    """A narwhals type without the values that it lists."""
+def _unlisted(dtype: Any) -> Any:
+    """Remove the values that a narwhals type lists."""
     return (
         _ENUM if isinstance(dtype, nw.Enum) else _CATEGORICAL if isinstance(dtype, nw.Categorical) else dtype
     )
 
 
-def _bare_pandas(dtype: Any) -> Any:
+def _unlisted_pandas(dtype: Any) -> Any:
     if hasattr(dtype, "categories"):
         return _ORDERED if dtype.ordered else _CATEGORICAL
     return dtype
 
 
 def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Floats in a numeric type; integers and booleans are rounded to the nearest value that the type holds."""
+    """Convert floats to a numeric type; for integers and booleans to the nearest value that the type holds."""
     if dtype.kind == "f":
         return column.astype(dtype)
     if dtype.kind not in "iub":
@@ -230,7 +201,7 @@ def _as_dtype(column: FloatArray, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _numpy_twin(dtype: Any) -> np.dtype[Any]:
-    """NumPy's type for a numeric type of any library; float64 for others."""
+    """Find NumPy's type for a numeric type of any library; float64 for others."""
     name = (
         str(dtype).lower().removesuffix("[pyarrow]").replace("boolean", "bool").replace("double", "float64")
     )
@@ -249,7 +220,7 @@ def _pandas_column(column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | N
         twin = _as_dtype(column, _numpy_twin(dtype))
         numeric = pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
         return pd.Series(twin).astype(dtype) if numeric else pd.Series(twin)
-    if isinstance(dtype, str):  # a type that listed values: now the public ones
+    if isinstance(dtype, str):  # a type that listed values lists the public ones
         return pd.Series(pd.Categorical(column.tolist(), categories=list(listed), ordered=dtype == _ORDERED))
     try:
         return pd.Series(column, dtype=object).astype(dtype)
@@ -260,7 +231,7 @@ def _pandas_column(column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | N
 def _column(
     name: str, column: NDArray[Any], dtype: Any, listed: tuple[Any, ...] | None, library: str | None
 ) -> Any:
-    """A column of a library other than pandas."""
+    """Make a column of a library other than pandas."""
     backend: Any = library
     if listed is None:
         twin = _as_dtype(column, _numpy_twin(dtype))
@@ -275,7 +246,7 @@ def _column(
 
 
 def leaves_of(parents: Mapping[Any, Any]) -> list[Any]:
-    """Nodes that are nobody's parent, in the order of the mapping."""
+    """List nodes that are nobody's parent, in the order of the mapping."""
     inner = set(parents.values())
     leaves = [node for node in parents if node not in inner]
     if not leaves:
@@ -284,7 +255,7 @@ def leaves_of(parents: Mapping[Any, Any]) -> list[Any]:
 
 
 def state_numbers(values: NDArray[Any], states: NDArray[Any]) -> NDArray[np.int64]:
-    """Number of each value in ``states``; refuses others without quoting them."""
+    """Number each value by ``states``; refuse others without quoting them."""
     numbers = code_numbers(entries(values), list(states))
     if (numbers == len(states)).any():
         raise ValueError(
@@ -295,7 +266,7 @@ def state_numbers(values: NDArray[Any], states: NDArray[Any]) -> NDArray[np.int6
 
 
 def check_prior(prior: ArrayLike | None, n_states: int) -> NDArray[np.float64] | None:
-    """The prior as probabilities, or None."""
+    """Normalise the prior; None stays None."""
     if prior is None:
         return None
     array = np.asarray(prior, dtype=np.float64)
@@ -303,6 +274,6 @@ def check_prior(prior: ArrayLike | None, n_states: int) -> NDArray[np.float64] |
         raise ValueError(
             f"prior must be nonnegative numbers, one per state ({n_states}), got shape {array.shape}."
         )
-    array = array / array.max()  # the sum of huge weights is none
+    array = array / array.max()  # the sum of huge weights overflows
     result: NDArray[np.float64] = array / array.sum()
     return result

@@ -1,4 +1,4 @@
-"""From a data frame to input of a private estimator: with public constants, or with private ones."""
+"""Transformers from a data frame to input of a private estimator, with public constants or private ones."""
 
 from skprivate._messages import TooFewUnitsWarning
 from skprivate.preprocessing._additive_pipeline import AdditivePipeline, make_additive_pipeline, splines_in
@@ -7,8 +7,7 @@ from skprivate.preprocessing._private_k_bins_discretizer import PrivateKBinsDisc
 from skprivate.preprocessing._private_quantile_transformer import PrivateQuantileTransformer
 from skprivate.preprocessing._private_spline_transformer import PrivateSplineTransformer
 from skprivate.preprocessing._private_standard_scaler import PrivateStandardScaler
-from skprivate.preprocessing._public_encoders import PublicOneHotEncoder, PublicOrdinalEncoder
-from skprivate.preprocessing._public_scaler import PublicScaler
+from skprivate.preprocessing._public import PublicOneHotEncoder, PublicOrdinalEncoder, PublicScaler
 from skprivate.preprocessing._row_by_row import RowByRow
 
 __all__ = [
@@ -21,6 +20,5 @@ __all__ = [
     "PublicOrdinalEncoder",
     "PublicScaler",
     "RowByRow",
-    "TooFewUnitsWarning",
     "make_additive_pipeline",
 ]

@@ -22,7 +22,7 @@ from skprivate._sklearn import _num_samples, quoting_no_entries
 from skprivate._validation import public_labels, read_labels, read_numbers
 from skprivate.base import PrivateEstimatorMixin
 from skprivate.partitions import is_partitioned
-from skprivate.preprocessing._columns import selection_price
+from skprivate.preprocessing._mechanisms import selection_price
 from skprivate.preprocessing._private_spline_transformer import KNOTS, PrivateSplineTransformer
 from skprivate.privacy import (
     BoundedRangeEvent,
@@ -37,24 +37,23 @@ from skprivate.privacy import (
 )
 from skprivate.privacy.draws import quantile_levels
 
-#: Share of ε for knots. On generated data .3 and .4 are level, and less is lost where there are too few units for any.
+#: Share of ε of the knots.
 KNOTS_SHARE = 0.3
 #: Part of ε that knots and Gaussian noise may compose to: the model also selects, which composes to a little more.
-COMPOSED = 0.99
+COMPOSED_SHARE = 0.99
 
 
 def _last_has(*methods: str) -> Callable[[Pipeline], bool]:
-    """Whether the last step has these methods."""
+    """Check that the last step has these methods, for `available_if`."""
     return lambda pipeline: all(hasattr(pipeline._final_estimator, method) for method in methods)
 
 
 class AdditivePipeline(Pipeline):  # type: ignore[misc]
     """Steps "splines" and "model", with one budget, which is that of the model's parameters.
 
-    `fit` divides it, by public numbers: for the fit alone the splines and the model have parts of it. Where the units
-    are too few for knots the model has all of it, and the columns as they came: it is what it is alone. So
-    ``model__epsilon`` is the ε of all, in a search too; ``epsilon`` and ``delta`` of the splines follow from it in
-    every fit.
+    `fit` divides it by public numbers: during the fit the splines and the model have parts of it. If units are too few
+    for knots, the model has all of it and unchanged columns, as it would alone. So ``model__epsilon`` is the ε of all,
+    in a search too, and ``epsilon`` and ``delta`` of the splines follow from it in every fit.
     """
 
     @quoting_no_entries()
@@ -76,7 +75,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         Raises
         ------
         TypeError
-            If X lies in blocks.
+            If X is in blocks.
         """
         (first, knots), (last, model) = self.steps
         routed = get_config().get("enable_metadata_routing", False)
@@ -87,7 +86,7 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         budget = _budget_of(model)
         _check_steps(knots, model)
         if is_partitioned(X):
-            # Targets are a column of X there, of which functions would be made, and which the model would not find.
+            # In blocks the target is a column of X: splines would replace it.
             raise TypeError(
                 f"X of an additive pipeline must be a table in memory, got {type(X).__name__}. "
                 "Fit a linear model on rows in blocks, or load them."
@@ -109,13 +108,13 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
             beside = prepared + (None,) * (Z.shape[1] - len(prepared))
             if splines.passthrough:
                 part._prepared_features = beside
-            if _own(model):
-                # Its share is a forecast, of noise on the reals beside selections.
+            if _nearly_gaussian(model):
+                # Its share is an estimate by continuous noise: the real total is checked when the model is paid for.
                 part._whole = Whole(*budget, splines.privacy_guarantee_.events)
         try:
             Pipeline([(last, part)]).fit(Z, y, **own[1])
         except BaseException:
-            _adopt(model, clone(model))  # what it learnt before was about other functions
+            _adopt(model, clone(model))  # an earlier fit was about other functions
             raise
         _adopt(model, part)
         return self
@@ -147,15 +146,15 @@ class AdditivePipeline(Pipeline):  # type: ignore[misc]
         return self.fit(X, y, **params).predict(X)
 
     def __getitem__(self, ind: Any) -> Any:
-        """A step, or a pipeline of some: without the model there is nothing to divide, with both there is."""
+        """Select a step, or a plain pipeline of some steps, which has no budget to divide."""
         if isinstance(ind, slice) and len(self.steps[ind]) < len(self.steps):
             return Pipeline(self.steps[ind])
         return super().__getitem__(ind)
 
 
 def _check_fit(model: Any, knots: Any, X: Any, y: Any, fit: Callable[[Any, Any], Any]) -> None:
-    """Fit a copy up to its payment: what the model would refuse after the knots are paid for, it refuses now."""
-    if not isinstance(model, PrivateEstimatorMixin):  # from elsewhere, cannot be stopped there
+    """Fit a copy up to its payment, so that errors of the model come before the knots are paid for."""
+    if not isinstance(model, PrivateEstimatorMixin):  # of another package: cannot be stopped there
         y = read_numbers(y) if is_regressor(model) else read_labels(y, **public_labels(model))
         if y is not None:
             check_consistent_length(X, y)
@@ -165,11 +164,11 @@ def _check_fit(model: Any, knots: Any, X: Any, y: Any, fit: Callable[[Any, Any],
     trial.set_params(ledger=payment_gate(), random_state=None)  # a state is not moved
     vars(trial).pop("_skl_callbacks", None)
     with suppress(PaymentIsNext):
-        fit(trial, _beside_functions(knots, X))
+        fit(trial, _without_splines(knots, X))
 
 
-def _beside_functions(knots: Any, X: Any) -> Any:
-    """The columns that reach the model as they are; zeros where there are none."""
+def _without_splines(knots: Any, X: Any) -> Any:
+    """Select the columns that get no splines; zeros if there are none."""
     if isinstance(knots, ColumnTransformer):
         kept = [
             (name, step if step == "passthrough" else "drop", columns)
@@ -183,14 +182,14 @@ def _beside_functions(knots: Any, X: Any) -> Any:
 
 
 def splines_in(step: Any, *, fitted: bool) -> Any:
-    """The splines of the first step: those that it was given, or those that it fitted, which may be a copy."""
+    """Find the splines in the first step: the given ones, or the fitted ones, which may be a copy."""
     if not isinstance(step, ColumnTransformer):
         return step
     return step.named_transformers_["splines"] if fitted else step.transformers[0][1]
 
 
 def _check_steps(first: Any, model: Any) -> None:
-    """Both steps are what a budget can be divided between, for the same neighbouring data sets."""
+    """Refuse steps between which a budget cannot be divided, and different neighbouring data sets."""
     columns = (
         [each[1] for each in first.transformers[:1]] if isinstance(first, ColumnTransformer) else [first]
     )
@@ -208,7 +207,7 @@ def _check_steps(first: Any, model: Any) -> None:
 
 
 def _part_of(model: Any, epsilon: float, delta: float) -> Any:
-    """The same model with this budget: what others see of the model does not change."""
+    """Copy a model with another budget; the model itself does not change."""
     part = object.__new__(type(model))
     vars(part).update(vars(model))
     part.set_params(epsilon=epsilon, delta=delta)
@@ -216,26 +215,23 @@ def _part_of(model: Any, epsilon: float, delta: float) -> Any:
 
 
 def _adopt(model: Any, part: Any) -> None:
-    """Give the model what its part has learnt."""
+    """Move fitted attributes from a part to the model."""
     own = {*model.get_params(deep=False), "_prepared_features", "_whole"}
     for name in vars(model).keys() - vars(part).keys() - own:
         delattr(model, name)
     vars(model).update({name: value for name, value in vars(part).items() if name not in own})
 
 
-def _own(estimator: Any) -> bool:
-    """Whether all that an estimator draws is known to be nearly Gaussian.
-
-    A subclass from elsewhere inherits the word, but may draw otherwise.
-    """
+def _nearly_gaussian(estimator: Any) -> bool:
+    """Check that all draws of an estimator are nearly Gaussian; a subclass of another package may draw otherwise."""
     own = type(estimator).__module__.startswith("skprivate.")
     return own and bool(getattr(estimator, "_nearly_gaussian", False))
 
 
 def _share_of_model(model: Any, splines: PrivateSplineTransformer) -> float:
-    """Share of ε of the model: what composes to less than the sum is noise that is nearly Gaussian."""
+    """Compute the share of ε of the model: only nearly Gaussian noise composes to less than the sum."""
     ledgers = [each.get_params(deep=False).get("ledger") for each in (model, splines)]
-    if any(ledger is not None for ledger in ledgers) or not _own(model):
+    if any(ledger is not None for ledger in ledgers) or not _nearly_gaussian(model):
         return 1.0 - KNOTS_SHARE
     n_knots = splines.n_knots
     fewest = max(int(n_knots), 3) if isinstance(n_knots, Integral) else KNOTS[-1]
@@ -243,18 +239,18 @@ def _share_of_model(model: Any, splines: PrivateSplineTransformer) -> float:
 
 
 def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: Any) -> AdditivePipeline:
-    """Linear model on splines of every feature, an additive model, within one budget.
+    """Make an additive model, a linear model on splines of every feature, within one budget.
 
-    Curves are found where the public number of units is enough for knots; below, features reach the linear model as
-    they are and it has nearly all of the budget.
+    If the public number of units is too small for knots, the linear model gets unchanged features and the whole
+    budget.
 
     Parameters
     ----------
     estimator : `~skprivate.UserLevelSGDClassifier`, `~skprivate.UserLevelSGDRegressor` or the like
         Linear model with numbers for ``epsilon`` and ``delta``: the budget of all. It is cloned.
     columns : slice, list of int or str, or bool mask, optional
-        Columns that get splines, all by default. The others, such as indicators of categories, stay as they are, behind
-        them. Which they are must be public, not found in the data.
+        Columns that get splines, all by default. The others, such as indicators of categories, follow unchanged. The
+        choice must be public, not found in the data.
     **splines
         Parameters of `PrivateSplineTransformer`, such as ``bounds``. Its budget and neighbouring data sets follow from
         the estimator.
@@ -277,22 +273,19 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
 
     Notes
     -----
-    Splines get .3 ε and half of δ. The model gets half of δ and what then composes to (ε, δ) for any number of
-    columns: at δ = 10⁻⁶ .95 ε at ε = .1, .92 at 1 and .86 at 10; its noise is larger where all that is drawn would
-    come to more. It gets .7 ε where budgets of steps add up: with a
-    ledger, since plans may then depend on what was released before, and for estimators whose noise is not nearly
-    Gaussian.
+    Splines get .3 ε and half of δ. The model gets half of δ, and the ε with which both compose to (ε, δ): at δ = 10⁻⁶
+    .95 ε at ε = .1, .92 at 1 and .86 at 10. It gets .7 ε if budgets of steps add up: with a ledger, since plans may
+    then depend on earlier releases, and for estimators whose noise is not nearly Gaussian.
 
     ``epsilon`` and ``delta`` of the step "model" are always those of all, and may be searched over. A fit that fails
-    leaves the model as it was. There is no ``memory``: nothing is cached. Where units are too few for knots the model
-    has all of the budget: it is what it is alone, to the last bit under the same integer ``random_state``. Splines have
-    another one made from it, since with one seed simulated noise would be the same in both.
+    leaves the model as it was. There is no ``memory``: nothing is cached. If units are too few for knots, the model is
+    the same as alone, to the last bit under the same integer ``random_state``. Splines have another one made from it,
+    since with one seed simulated noise would be the same in both.
 
-    Where an estimator of this package standardises features by itself, it does so with the features as they came, and
-    has the functions beside them (``passthrough`` of the splines), which it leaves as they are: a column's line is the
-    one that the model alone would have, and does not end where curves do.
-    After the fit the functions of each feature are left as far as what was released says that they are more than noise
-    (post-processing: it costs nothing), unless the model has an ``alpha`` of its own.
+    Estimators of this package that standardise features get the features themselves beside the functions
+    (``passthrough`` of the splines), and standardise only the former: a column's line is that of the model alone, and
+    does not end where curves do. After the fit they shrink the functions of each feature by how far the released
+    values exceed their noise (post-processing: it costs nothing), unless the model has an ``alpha``.
 
     Examples
     --------
@@ -318,9 +311,9 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
     seed = shared.get("random_state")
     if isinstance(seed, Integral):
         seed = (int(seed) + 2**31) % 2**32
-    elif seed is not None:  # a state, of which the model has a copy
+    elif seed is not None:  # a state; the model has a copy of it
         seed = int(public_generator(clone(seed, safe=False)).integers(2**32))
-    if _own(estimator) and estimator._takes_prepared:
+    if _nearly_gaussian(estimator) and estimator._takes_prepared:
         splines.setdefault("passthrough", True)
     knots: Any = PrivateSplineTransformer(**{**splines, **shared, "random_state": seed})
     knots.set_params(epsilon=KNOTS_SHARE * budget[0], delta=budget[1] / 2)
@@ -332,7 +325,7 @@ def make_additive_pipeline(estimator: Any, *, columns: Any = None, **splines: An
 
 
 def _budget_of(estimator: Any) -> tuple[float, float]:
-    """(ε, δ) of an estimator."""
+    """Read (ε, δ) of an estimator."""
     found = []
     for name in ("epsilon", "delta"):
         value = getattr(estimator, name, None)
@@ -345,26 +338,21 @@ def _budget_of(estimator: Any) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def model_share(epsilon: float, delta: float, n_knots: int) -> float:
-    """Share of ε of a model behind the knots of one column; each of the two has half of δ.
+    """Compute the share of ε of a model behind the knots of one column; each of the two has half of δ.
 
-    More columns are more selections of less ε each, which compose with Gaussian noise to less.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-    n_knots : int
-        The fewest.
+    More columns are more selections of less ε each, which compose with Gaussian noise to less. So do more knots:
+    ``n_knots`` is the smallest number.
     """
     if delta == 0.0:
         return 1.0 - KNOTS_SHARE
-    count, allowed = quantile_levels(n_knots - 1), COMPOSED * epsilon
+    count, allowed = quantile_levels(n_knots - 1), COMPOSED_SHARE * epsilon
     knots = (BoundedRangeEvent(selection_price(count, KNOTS_SHARE * epsilon, delta / 2)), count)
     if price_of_plan([knots], KNOTS_SHARE * epsilon, delta / 2)[1] == 0.0:
-        # So few selections are paid without δ, and of the δ that is left budgets hardly compose to less than the sum.
+        # Few selections are paid without δ: budgets then hardly compose to less than the sum.
         return 1.0 - KNOTS_SHARE
     z = gaussian_noise_multiplier(allowed, delta)
     while (spent := compose_epsilon([knots, (GaussianEvent(z), 1)], delta)) > allowed:
         z *= max(spent / allowed, 1.001)
     share = compose_epsilon([(GaussianEvent(z), 1)], delta / 2) / epsilon
-    # Sums are never above the budget; under a δ that pays for Gaussian noise by itself the share would be 0.
+    # The sum is never above the budget; under a δ that pays for Gaussian noise by itself the share would be 0.
     return min(max(share, 1.0 - KNOTS_SHARE), 1.0)

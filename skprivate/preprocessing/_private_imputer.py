@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._messages import warn_if_too_few
-from skprivate._sklearn import StrOptions, _check_feature_names_in, _fit_context
-from skprivate._validation import (
-    any_table,
-    check_bounds,
-    in_own_type,
-    missing_mask,
-    plain_entry,
-    refuse_other_kinds,
-)
-from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
+from skprivate._sklearn import StrOptions
+from skprivate._validation import any_table, in_own_type, missing_mask, plain_entry, refuse_other_kinds
+from skprivate.base import AdjacencyName
 from skprivate.partitions import as_partitions, is_partitioned
-from skprivate.preprocessing._columns import (
-    DELTA_OR_ZERO,
-    numeric_table,
-    public_count,
-    read_columns,
-    unit_assumptions,
-    unit_name,
-)
-from skprivate.preprocessing._public_encoders import check_categories
-from skprivate.preprocessing._statistics import ColumnMedians, ColumnModes, ColumnMoments
-from skprivate.privacy import Adjacency, PrivacyLedger
+from skprivate.preprocessing._columns import numeric_table
+from skprivate.preprocessing._mechanisms import ColumnMedians, ColumnModes, ColumnMoments
+from skprivate.preprocessing._private_columns import PrivateColumns
+from skprivate.preprocessing._public import check_categories
+from skprivate.privacy import PrivacyLedger
 
 
-class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
+class PrivateImputer(PrivateColumns):
     """Replace missing values by a median, mean or mode of their column, released under differential privacy.
 
     Filling in a public constant needs no private data: `~sklearn.impute.SimpleImputer` with ``strategy="constant"``
@@ -67,9 +51,9 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     statistics_ : ndarray of shape (n_features,)
-        What each feature is filled with.
+        Fill value of each feature.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
     n_features_in_ : int
         Number of features that `fit` saw.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -95,19 +79,14 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
     True
     """
 
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
-
-    #: Whatever is filled in, columns are as many as they were, or twice as many.
+    #: The number of columns follows from public numbers.
     _public_width: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PRIVACY_CONSTRAINTS,
-        **DELTA_OR_ZERO,
+        **PrivateColumns._parameter_constraints,
         "strategy": [StrOptions({"median", "mean", "most_frequent"})],
         "categories": [Mapping, "array-like", None],
         "add_indicator": ["boolean"],
-        "adjacency": [StrOptions({"replace-one", "add-remove"})],
-        "bounds": [Mapping, "array-like", None],
     }
 
     def __init__(
@@ -133,45 +112,6 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.ledger = ledger
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
-        """Release what to fill in.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or rows in blocks
-            NaN, None and pandas.NA are missing. In blocks: a Dask array or DataFrame, a pyarrow dataset, or
-            `skprivate.partitions.Blocks`.
-        y : None
-            Ignored.
-        user_ids : array-like of shape (n_samples,), optional
-            User of each row; the unit of privacy is then the user, otherwise the row. Only for tables in memory.
-
-        Returns
-        -------
-        self : PrivateImputer
-        """
-        modes = self.strategy == "most_frequent"
-        check = partial(self._check_kinds, entry_types=not is_partitioned(X)) if modes else None
-        data = read_columns(self, X, user_ids, self._read, check)
-        n_units, n_columns = public_count(data, self.adjacency), self.n_features_in_
-        mechanism = self._mechanism(n_columns, n_units)
-        with self._releasing(
-            mechanism,
-            unit=unit_name(user_ids),
-            adjacency=self.adjacency,
-            assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds, self.categories),
-            n_units=n_units,
-        ) as release:
-            result = mechanism.run(data, release)
-        warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
-        if modes:
-            self.statistics_ = np.empty(n_columns, dtype=object)
-            self.statistics_[:] = in_own_type(as_partitions(X).empty if is_partitioned(X) else X, result)
-        else:
-            self.statistics_ = result.means if self.strategy == "mean" else np.array(result)
-        return self
-
     def transform(self, X: Any) -> NDArray[Any]:
         """Fill in missing values.
 
@@ -191,20 +131,7 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             filled[missing[:, j], j] = self.statistics_[j]
         return np.hstack([filled, missing.astype(filled.dtype)]) if self.add_indicator else filled
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the columns that `transform` returns.
-
-        Parameters
-        ----------
-        input_features : array-like of str, optional
-            Must be the names seen in `fit`, if given.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
-        check_is_fitted(self, "n_features_in_")
-        names = _check_feature_names_in(self, input_features)
+    def _names_out(self, names):
         if not self.add_indicator:
             return names
         return np.concatenate([names, [f"missingindicator_{name}" for name in names]]).astype(object)
@@ -220,26 +147,26 @@ class PrivateImputer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
             raise ValueError("categories must not be missing themselves: they are what gaps are filled with.")
         return lists
 
-    def _check_kinds(self, X, entry_types):
-        refuse_other_kinds(X, dict(enumerate(self._categories())), entry_types=entry_types)
+    def _check_types(self, X, *, entry_types):
+        if self.strategy == "most_frequent":
+            refuse_other_kinds(X, dict(enumerate(self._categories())), entry_types=entry_types)
 
-    def _mechanism(self, n_columns, n_units):
-        common = {
-            "n_columns": n_columns,
-            "epsilon": float(self.epsilon),
-            "delta": float(self.delta),
-            "adjacency": Adjacency(self.adjacency),
-        }
-        names = getattr(self, "feature_names_in_", None)
+    def _mechanism(self, n_units):
+        common = {"n_columns": self.n_features_in_, **self._budget()}
         if self.strategy == "most_frequent":
             return ColumnModes(**common, categories=tuple(map(tuple, self._categories())))
-        bounds = check_bounds(self.bounds, n_columns, names)
         if self.strategy == "mean":
-            return ColumnMoments(**common, n_units=n_units, bounds=bounds)
-        return ColumnMedians(**common, bounds=bounds)
+            return ColumnMoments(**common, n_units=n_units, bounds=self._checked_bounds())
+        return ColumnMedians(**common, bounds=self._checked_bounds())
+
+    def _store(self, released, mechanism, X):
+        if self.strategy == "most_frequent":
+            self.statistics_ = np.empty(self.n_features_in_, dtype=object)
+            self.statistics_[:] = in_own_type(as_partitions(X).empty if is_partitioned(X) else X, released)
+        else:
+            self.statistics_ = released.means if self.strategy == "mean" else np.array(released)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.input_tags.string = tags.input_tags.categorical = self.strategy == "most_frequent"
         return tags

@@ -4,33 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._messages import warn_if_too_few
-from skprivate._sklearn import Interval, StrOptions, _check_feature_names_in, _fit_context
-from skprivate._validation import check_bounds
-from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
-from skprivate.preprocessing._columns import (
-    DELTA_OR_ZERO,
-    column_name,
-    numeric_table,
-    public_count,
-    read_columns,
-    unit_assumptions,
-    unit_name,
-)
-from skprivate.preprocessing._quantile_edges import ColumnQuantiles, outer_edges
-from skprivate.privacy import Adjacency, PrivacyLedger
+from skprivate._sklearn import Interval, StrOptions
+from skprivate.base import AdjacencyName
+from skprivate.preprocessing._columns import column_name, numeric_table
+from skprivate.preprocessing._mechanisms import ColumnQuantiles
+from skprivate.preprocessing._private_columns import PrivateColumns
+from skprivate.privacy import PrivacyLedger
 from skprivate.privacy.draws import MOST_BINS
 
 
-class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
+class PrivateKBinsDiscretizer(PrivateColumns):
     """Cut features into bins that hold about equally many units, with edges released under differential privacy.
 
     No range of the data has to be known. Bins of equal width between public bounds need no private data:
@@ -62,7 +52,7 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
     n_bins_ : ndarray of shape (n_features,)
         Bins of each feature: fewer than asked for where released quantiles coincide (zero-inflated columns).
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
     n_features_in_ : int
         Number of features that `fit` saw.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -88,15 +78,10 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
     True
     """
 
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PRIVACY_CONSTRAINTS,
-        **DELTA_OR_ZERO,
+        **PrivateColumns._parameter_constraints,
         "n_bins": [Interval(Integral, 2, MOST_BINS, closed="both"), "array-like"],
         "encode": [StrOptions({"onehot", "onehot-dense", "ordinal"})],
-        "adjacency": [StrOptions({"replace-one", "add-remove"})],
-        "bounds": [Mapping, "array-like", None],
     }
 
     def __init__(
@@ -120,46 +105,13 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
         self.random_state = random_state
         self.ledger = ledger
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
-        """Release the edges.
+    def _mechanism(self, n_units):
+        n_bins = self._bins_per_column(self.n_features_in_)
+        return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(), **self._budget())
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or rows in blocks
-            Numbers; NaN, None and pandas.NA are missing. In blocks: a Dask array or DataFrame, a pyarrow dataset, or
-            `skprivate.partitions.Blocks`.
-        y : None
-            Ignored.
-        user_ids : array-like of shape (n_samples,), optional
-            User of each row; the unit of privacy is then the user, otherwise the row. Only for tables in memory.
-
-        Returns
-        -------
-        self : PrivateKBinsDiscretizer
-        """
-        data = read_columns(self, X, user_ids, numeric_table)
-        n_units, n_columns = public_count(data, self.adjacency), self.n_features_in_
-        mechanism = ColumnQuantiles(
-            n_bins=self._numbers_of_bins(n_columns),
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            adjacency=Adjacency(self.adjacency),
-            bounds=check_bounds(self.bounds, n_columns, getattr(self, "feature_names_in_", None)),
-        )
-        with self._releasing(
-            mechanism,
-            unit=unit_name(user_ids),
-            adjacency=self.adjacency,
-            assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
-            n_units=n_units,
-        ) as release:
-            inner = mechanism.run(data, release)
-        warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
-        bounds = mechanism.bounds or (None,) * n_columns
-        self.bin_edges_ = [np.unique(outer_edges(*pair)) for pair in zip(inner, bounds, strict=True)]
+    def _store(self, released, mechanism, X):
+        self.bin_edges_ = [np.unique(edges) for edges in mechanism.with_ends(released)]
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
-        return self
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Put every number into its bin.
@@ -208,20 +160,7 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
             result[present, j] = middles[np.clip(bins[present, j].astype(np.int64), 0, len(middles) - 1)]
         return result
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the columns that `transform` returns.
-
-        Parameters
-        ----------
-        input_features : array-like of str, optional
-            Must be the names seen in `fit`, if given.
-
-        Returns
-        -------
-        names : ndarray of str
-        """
-        check_is_fitted(self, "n_features_in_")
-        names = _check_feature_names_in(self, input_features)
+    def _names_out(self, names):
         return names if self.encode == "ordinal" else self._encoder().get_feature_names_out(names)
 
     @property
@@ -241,7 +180,7 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
         inverted = self._encoder().inverse_transform(X)
         return np.where(np.equal(inverted, None), np.nan, inverted).astype(np.float64)  # type: ignore[call-overload]
 
-    def _numbers_of_bins(self, n_columns):
+    def _bins_per_column(self, n_columns):
         numbers = np.asarray(self.n_bins)
         if numbers.shape not in ((), (n_columns,)):
             raise ValueError(
@@ -255,8 +194,3 @@ class PrivateKBinsDiscretizer(PrivateEstimatorMixin, TransformerMixin, BaseEstim
                     f"{column_name(self, j)}."
                 )
         return tuple(numbers.tolist())
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags

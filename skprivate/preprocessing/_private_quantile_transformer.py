@@ -4,39 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._messages import warn_if_too_few
-from skprivate._sklearn import Interval, StrOptions, _fit_context
-from skprivate._validation import check_bounds
-from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
-from skprivate.preprocessing._columns import (
-    DELTA_OR_ZERO,
-    by_position,
-    numeric_table,
-    public_count,
-    read_columns,
-    unit_assumptions,
-    unit_name,
-)
-from skprivate.preprocessing._quantile_edges import ColumnQuantiles, outer_edges
-from skprivate.privacy import Adjacency, PrivacyLedger
+from skprivate._sklearn import Interval, StrOptions
+from skprivate.base import AdjacencyName
+from skprivate.preprocessing._columns import by_position, numeric_table
+from skprivate.preprocessing._mechanisms import ColumnQuantiles
+from skprivate.preprocessing._private_columns import PrivateColumns
+from skprivate.privacy import PrivacyLedger
 from skprivate.privacy.draws import MOST_BINS
 
 
-class PrivateQuantileTransformer(
-    PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
-):
+class PrivateQuantileTransformer(OneToOneFeatureMixin, PrivateColumns):
     """Map every feature to a uniform or normal distribution, by quantiles released under differential privacy.
 
-    The map is monotone, does not mind skewed or heavy tails, and its result lies in a known range: [0, 1], or ±2.4 at
-    the default number of quantiles. No range of the data has to be known.
+    The map is monotone, suits skewed or heavy tails, and has a known range: [0, 1], or ±2.4 at the default number of
+    quantiles. No range of the data has to be known.
 
     Parameters
     ----------
@@ -66,7 +55,7 @@ class PrivateQuantileTransformer(
     references_ : ndarray of shape (n_quantiles,)
         Their levels, from 0 to 1.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
     n_features_in_ : int
         Number of features that `fit` saw.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -98,15 +87,10 @@ class PrivateQuantileTransformer(
     True
     """
 
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PRIVACY_CONSTRAINTS,
-        **DELTA_OR_ZERO,
+        **PrivateColumns._parameter_constraints,
         "n_quantiles": [Interval(Integral, 3, MOST_BINS + 1, closed="both")],
         "output_distribution": [StrOptions({"uniform", "normal"})],
-        "adjacency": [StrOptions({"replace-one", "add-remove"})],
-        "bounds": [Mapping, "array-like", None],
     }
 
     def __init__(
@@ -130,46 +114,13 @@ class PrivateQuantileTransformer(
         self.random_state = random_state
         self.ledger = ledger
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
-        """Release quantiles.
+    def _mechanism(self, n_units):
+        n_bins = (int(self.n_quantiles) - 1,) * self.n_features_in_
+        return ColumnQuantiles(n_bins=n_bins, bounds=self._checked_bounds(), **self._budget())
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or rows in blocks
-            Numbers; NaN, None and pandas.NA are missing. In blocks: a Dask array or DataFrame, a pyarrow dataset, or
-            `skprivate.partitions.Blocks`.
-        y : None
-            Ignored.
-        user_ids : array-like of shape (n_samples,), optional
-            User of each row; the unit of privacy is then the user, otherwise the row. Only for tables in memory.
-
-        Returns
-        -------
-        self : PrivateQuantileTransformer
-        """
-        data = read_columns(self, X, user_ids, numeric_table)
-        n_units, n_columns = public_count(data, self.adjacency), self.n_features_in_
-        mechanism = ColumnQuantiles(
-            n_bins=(int(self.n_quantiles) - 1,) * n_columns,
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            adjacency=Adjacency(self.adjacency),
-            bounds=check_bounds(self.bounds, n_columns, getattr(self, "feature_names_in_", None)),
-        )
-        with self._releasing(
-            mechanism,
-            unit=unit_name(user_ids),
-            adjacency=self.adjacency,
-            assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
-            n_units=n_units,
-        ) as release:
-            inner = mechanism.run(data, release)
-        warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
-        bounds = mechanism.bounds or (None,) * n_columns
-        self.quantiles_ = np.column_stack([outer_edges(*pair) for pair in zip(inner, bounds, strict=True)])
+    def _store(self, released, mechanism, X):
+        self.quantiles_ = np.column_stack(mechanism.with_ends(released))
         self.references_ = np.linspace(0.0, 1.0, self.n_quantiles)
-        return self
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Map every number to its level.
@@ -215,11 +166,6 @@ class PrivateQuantileTransformer(
         )
 
     def _ends(self):
-        # A quarter of a bin: what lies beyond the outermost released quantiles is not told apart further.
+        # A quarter of a bin: beyond the outermost released quantiles numbers are not distinguished.
         end = 0.25 / (len(self.references_) - 1)
         return end, 1.0 - end
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags

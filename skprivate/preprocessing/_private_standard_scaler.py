@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skprivate._messages import warn_if_too_few
-from skprivate._sklearn import StrOptions, _fit_context
-from skprivate._validation import check_bounds
-from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
-from skprivate.preprocessing._columns import (
-    DELTA_OR_ZERO,
-    by_position,
-    kept_finite,
-    numeric_table,
-    public_count,
-    read_columns,
-    unit_assumptions,
-    unit_name,
-)
-from skprivate.preprocessing._statistics import ColumnMoments
-from skprivate.privacy import Adjacency, PrivacyLedger
+from skprivate.base import AdjacencyName
+from skprivate.preprocessing._columns import by_position, clip_overflow, numeric_table
+from skprivate.preprocessing._mechanisms import ColumnMoments
+from skprivate.preprocessing._private_columns import PrivateColumns
+from skprivate.privacy import PrivacyLedger
 
 
-class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class PrivateStandardScaler(OneToOneFeatureMixin, PrivateColumns):
     """Scale features to about mean 0 and variance 1, with constants released under differential privacy.
 
-    No range has to be known: a median and a reach of every column are found privately, numbers beyond twice the reach
-    are clipped for the fit (not in `transform`), and mean and variance come from noisy sums about that median.
+    No range has to be known: a median and a typical distance from it are found privately for every column. For the fit
+    (not in `transform`) numbers are clipped at twice that distance; mean and variance come from noisy sums.
 
     Parameters
     ----------
@@ -59,11 +48,11 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
     var_ : ndarray of shape (n_features,)
         Clipped variances with noise, the square of ``scale_``.
     scale_ : ndarray of shape (n_features,)
-        What features are divided by; greater than 0. 1.0 for a column in which hardly any number differs from 0.
+        Divisors of the features; greater than 0. 1.0 for a column in which hardly any number differs from 0.
     n_units_ : ndarray of shape (n_features,)
         Number of units that have a value, with noise.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        ε, δ, unit, neighbouring relation, theorem and assumptions of the fit.
     n_features_in_ : int
         Number of features that `fit` saw.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -92,13 +81,8 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
     (True, True)
     """
 
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PRIVACY_CONSTRAINTS,
-        **DELTA_OR_ZERO,
-        "adjacency": [StrOptions({"replace-one", "add-remove"})],
-        "bounds": [Mapping, "array-like", None],
+        **PrivateColumns._parameter_constraints,
         "with_mean": ["boolean"],
         "with_std": ["boolean"],
     }
@@ -124,48 +108,16 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
         self.random_state = random_state
         self.ledger = ledger
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
-        """Release means and scales.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or rows in blocks
-            Numbers; NaN, None and pandas.NA are missing. In blocks: a Dask array or DataFrame, a pyarrow dataset, or
-            `skprivate.partitions.Blocks`.
-        y : None
-            Ignored.
-        user_ids : array-like of shape (n_samples,), optional
-            User of each row; the unit of privacy is then the user, otherwise the row. Only for tables in memory.
-
-        Returns
-        -------
-        self : PrivateStandardScaler
-        """
-        data = read_columns(self, X, user_ids, numeric_table)
-        n_units, n_columns = public_count(data, self.adjacency), self.n_features_in_
-        mechanism = ColumnMoments(
-            n_columns=n_columns,
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            adjacency=Adjacency(self.adjacency),
-            n_units=n_units,
-            bounds=check_bounds(self.bounds, n_columns, getattr(self, "feature_names_in_", None)),
+    def _mechanism(self, n_units):
+        return ColumnMoments(
+            n_columns=self.n_features_in_, n_units=n_units, bounds=self._checked_bounds(), **self._budget()
         )
-        with self._releasing(
-            mechanism,
-            unit=unit_name(user_ids),
-            adjacency=self.adjacency,
-            assumptions=unit_assumptions(user_ids, self.adjacency, self.bounds),
-            n_units=n_units,
-        ) as release:
-            moments = mechanism.run(data, release)
-        warn_if_too_few(n_units, mechanism.least_units, unit_name(user_ids), type(self).__name__, n_columns)
-        self.mean_ = moments.means
-        self.scale_ = moments.scales
-        self.var_ = moments.scales**2
-        self.n_units_ = moments.counts
-        return self
+
+    def _store(self, released, mechanism, X):
+        self.mean_ = released.means
+        self.scale_ = released.scales
+        self.var_ = released.scales**2
+        self.n_units_ = released.counts
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Subtract the means and divide by the scales.
@@ -181,12 +133,12 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
         """
         check_is_fitted(self)
         table = numeric_table(self, X, reset=False).copy()
-        with np.errstate(over="ignore"):  # a warning about somebody's overflow would say something about them
+        with np.errstate(over="ignore"):  # a warning would reveal somebody's overflow
             if self.with_mean:
                 table -= self.mean_
             if self.with_std:
                 table /= self.scale_
-        return kept_finite(table)
+        return clip_overflow(table)
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
         """Undo `transform`.
@@ -207,8 +159,3 @@ class PrivateStandardScaler(PrivateEstimatorMixin, OneToOneFeatureMixin, Transfo
         if self.with_mean:
             table += self.mean_
         return table
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags

@@ -45,16 +45,16 @@ def _one_by_one(name: str) -> Any:
 
 
 class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
-    """Transform, or predict, one row at a time, so that no row can touch what becomes of another.
+    """Transform, or predict, one row at a time, so that no row can affect the result of another.
 
-    Before a private step every row must be mapped by itself, to the last bit. Most transformers do not: some iterate
-    over all rows until they converge (`~sklearn.decomposition.NMF`), and matrix products round a row by how many others
-    there are (`~sklearn.decomposition.PCA`). This wrapper calls the estimator once for each row.
+    Before a private step every row must be mapped by itself, to the last bit. Most transformers do not do so: some
+    iterate over all rows until they converge (`~sklearn.decomposition.NMF`), and matrix products round a row by the
+    number of others (`~sklearn.decomposition.PCA`). This wrapper calls the estimator once for each row.
 
     Parameters
     ----------
     estimator : estimator
-        A transformer or a model. One that learns must have learnt from public rows, and stand in
+        A transformer or a model. One that learns must be fitted on public rows and wrapped in
         `~sklearn.frozen.FrozenEstimator`; one that learns nothing is fitted to types and names.
 
     Attributes
@@ -106,7 +106,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the estimator, unless it stands in `~sklearn.frozen.FrozenEstimator`.
+        """Fit the estimator, unless it is a `~sklearn.frozen.FrozenEstimator`.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         with _unseen(), config_context(transform_output="default"):
             if _num_samples(X) == 0:
                 return method(X)
-            return _together([_own(method(row)) for row in _rows(X)], floats="transform" in name)
+            return _together([_copy_out(method(row)) for row in _rows(X)], floats="transform" in name)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("n_features_in_", "feature_names_in_", "classes_"):
@@ -190,7 +190,7 @@ class RowByRow(OverBlocks, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
 
 @contextmanager
 def _unseen() -> Iterator[None]:
-    """Show no warnings, and quote no entry in an error."""
+    """Hide warnings, and entries in errors."""
     try:
         with unheard():
             yield
@@ -201,7 +201,7 @@ def _unseen() -> Iterator[None]:
 
 
 def _in_floats(X: Any) -> Any:
-    """A frame with numbers as floats: of integers, a row with a missing entry would have another type than others."""
+    """Cast numbers of a frame to floats: in an integer column a row with a missing entry has another type."""
     if any(str(kind).startswith("dictionary") for kind in getattr(getattr(X, "schema", None), "types", ())):
         raise TypeError(
             "X must hold no dictionary of pyarrow, whose missing entries are read as its last value. Decode it: "
@@ -216,7 +216,7 @@ def _in_floats(X: Any) -> Any:
 
 
 def _rows(X: Any) -> Iterator[Any]:
-    """Tables of one row each; arrays are copied to one place, as a product may round by where its input lies."""
+    """Iterate over single rows; arrays are copied to one place, as a product may round by the address of its input."""
     if isinstance(X, list | tuple):
         yield from ([row] for row in X)
     elif sparse.issparse(X):
@@ -232,13 +232,13 @@ def _rows(X: Any) -> Iterator[Any]:
             yield row
 
 
-def _own(result: Any) -> Any:
-    """A result that shares no memory with the array in which the next row comes."""
+def _copy_out(result: Any) -> Any:
+    """Copy a result out of the memory that the next row is written to."""
     return result if sparse.issparse(result) else np.array(result)
 
 
 def _together(results: list[Any], *, floats: bool) -> Any:
-    """Results of single rows below each other, in a type that none of them decides for the others."""
+    """Stack results of single rows, in a type that no row decides for the others."""
     if floats:
         results = [one.astype(np.float64) if one.dtype.kind in "biu" else one for one in results]
     if all(map(sparse.issparse, results)):

@@ -1,7 +1,4 @@
-"""Splines of one column: knots from released quantiles, and a basis in which smooth comes first.
-
-Released numbers in, functions out: nothing here sees a row that `fit` was given.
-"""
+"""Splines of one column from released quantiles; no private row is used here."""
 
 from __future__ import annotations
 
@@ -14,19 +11,17 @@ from sklearn.preprocessing import SplineTransformer
 
 from skprivate.privacy.noise import FloatArray
 
-#: An outermost quantile that is so many times farther out than all others span is no quantile: noise sent it beyond
-#: the data, and there every order of magnitude is as good as the next.
-FLOWN = 100.0
-#: Knots closer than these are one, over the span of all and over the largest: numbers that many units share, found up
-#: to a grid; and, without a public range, in the column's own unit, since every number between 0 and the next one that
-#: occurs is as good a quantile.
+#: An outermost quantile that is this many times farther out than all others span is noise, not a quantile.
+MAX_OUTER_GAP = 100.0
+#: Knots closer than these are one number that many units share: over the span of all, over the largest, and, without a
+#: public range, in the column's own unit, since every number between two that occur is as good a quantile.
 TIE, RELATIVE_TIE, LEAST_SPAN = 1e-3, 1e-9, 2.0**-30
-#: The outermost knots lie so many gaps beyond the outermost quantiles.
-BEYOND = 3.0
-#: Points of each interval between released quantiles that stand for the units in it.
+#: Gaps between the outermost quantiles and the outermost knots.
+OUTER_GAPS = 3.0
+#: Points of each interval between released quantiles that represent its units.
 NODES = 8
-#: The first function goes on up to so many of its deviations where that is beyond the outermost knots.
-REACH = 5.0
+#: The first function continues up to this many of its deviations, if that is beyond the outermost knots.
+LINE_END = 5.0
 #: Parts of an interval on which the norm of a row is bounded, and what rounding may add to it.
 GRID, ROUNDING = 32, 1e-12
 #: Directions of smaller variance are none.
@@ -34,12 +29,12 @@ _LEAST_VARIANCE = 1e-9
 
 
 def edges_of(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArray:
-    """Ends of intervals that hold equally many units each; those that coincide are a number that many units share."""
+    """Turn quantiles into ends of intervals with equally many units; equal ends are a number that many units share."""
     first, last = 0, len(inner) - 1
     while last - first > 1:
-        if inner[last] - inner[last - 1] > FLOWN * (inner[last - 1] - inner[first]) > 0.0:
+        if inner[last] - inner[last - 1] > MAX_OUTER_GAP * (inner[last - 1] - inner[first]) > 0.0:
             last -= 1
-        elif inner[first + 1] - inner[first] > FLOWN * (inner[last] - inner[first + 1]) > 0.0:
+        elif inner[first + 1] - inner[first] > MAX_OUTER_GAP * (inner[last] - inner[first + 1]) > 0.0:
             first += 1
         else:
             break
@@ -49,19 +44,19 @@ def edges_of(inner: FloatArray, bounds: tuple[float, float] | None) -> FloatArra
         low, high = bounds
         # A range that is narrow beside its distance from zero is no tie: no float between would be left of it.
         tie = min(max(tie, RELATIVE_TIE * (high - low)), TIE * (high - low))
-        edges = _merged(np.concatenate([[low], inner, [high]]), tie)
+        edges = _merge_ties(np.concatenate([[low], inner, [high]]), tie)
         return np.where(edges >= high - tie, high, edges)
-    inner = _merged(inner, max(tie, LEAST_SPAN))
+    inner = _merge_ties(inner, max(tie, LEAST_SPAN))
     gaps = np.diff(inner)
     if not gaps.any():
         size = max(abs(float(inner[0])), 1.0)
         return np.concatenate([[inner[0] - size], inner, [inner[-1] + size]])
     # Where the outermost two coincide, the column ends there.
-    return np.concatenate([[inner[0] - BEYOND * gaps[0]], inner, [inner[-1] + BEYOND * gaps[-1]]])
+    return np.concatenate([[inner[0] - OUTER_GAPS * gaps[0]], inner, [inner[-1] + OUTER_GAPS * gaps[-1]]])
 
 
-def _merged(numbers: FloatArray, tie: float) -> FloatArray:
-    """Numbers with those hardly above the one before set to it."""
+def _merge_ties(numbers: FloatArray, tie: float) -> FloatArray:
+    """Set numbers hardly above the one before to it."""
     merged = numbers.copy()
     for i in range(1, len(merged)):
         if merged[i] - merged[i - 1] <= tie:
@@ -70,22 +65,10 @@ def _merged(numbers: FloatArray, tie: float) -> FloatArray:
 
 
 class ColumnSplines(NamedTuple):
-    """Functions of one column, constant beyond the outermost knots, but for a first one that goes on as a line.
+    """Functions of one column, constant beyond the outermost knots, but for a first one that continues as a line.
 
-    Attributes
-    ----------
-    knots : ndarray of shape (n_knots,)
-        Increasing.
-    unit : float
-        Power of two, about the largest knot: splines are evaluated in units of it, where nothing overflows.
-    sequence : ndarray
-        Knots with those beyond the ends that complete the basis, in units.
-    coef : ndarray of shape (n_knots + degree - 1, n_outputs)
-        Coefficients of B-splines.
-    slope : float
-        Of the first function beyond the outermost knots, in units.
-    ends : (float, float)
-        Where it ends, in units.
+    They are combinations ``coef`` of B-splines on ``sequence``, in units of ``unit``, a power of two about the largest
+    knot, so that nothing overflows. ``slope`` and ``ends`` are those of the line, in units, too.
     """
 
     knots: FloatArray
@@ -96,7 +79,7 @@ class ColumnSplines(NamedTuple):
     ends: tuple[float, float] = (0.0, 0.0)
 
     def __call__(self, values: FloatArray) -> FloatArray:
-        """Functions of every number by itself; 0 where it is missing."""
+        """Evaluate the functions at every number by itself; 0 for missing ones."""
         missing = np.isnan(values)
         known = np.where(missing, self.knots[0], values)
         inside = np.clip(known, self.knots[0], self.knots[-1]) / self.unit
@@ -113,18 +96,18 @@ class ColumnSplines(NamedTuple):
 
     @property
     def _inside(self) -> BSpline:
-        """The functions between the outermost knots, in units."""
+        """Functions between the outermost knots, in units."""
         return BSpline(self.sequence, self.coef, self._degree)
 
-    def of_width(self, width: int) -> ColumnSplines:
-        """With so many functions: the first ones, or with some that are 0 at the end."""
+    def resize(self, width: int) -> ColumnSplines:
+        """Keep the first ``width`` functions, or append zeros."""
         coef = np.zeros((len(self.coef), width))
         kept = self.coef[:, :width]
         coef[:, : kept.shape[1]] = kept
         return self._replace(coef=coef)
 
-    def with_first(self, factor: float) -> ColumnSplines:
-        """With the first function times this."""
+    def scale_first(self, factor: float) -> ColumnSplines:
+        """Multiply the first function."""
         factors = np.ones(self.coef.shape[1])
         factors[0] = factor
         return self._replace(coef=self.coef * factors, slope=self.slope * factor)
@@ -154,7 +137,7 @@ class ColumnSplines(NamedTuple):
 
 
 def b_splines(edges: FloatArray, degree: int) -> ColumnSplines:
-    """The B-splines of `sklearn.preprocessing.SplineTransformer` with these edges as knots."""
+    """Make the B-splines of `sklearn.preprocessing.SplineTransformer` with these edges as knots."""
     knots = np.unique(edges)
     unit = float(np.ldexp(1.0, int(np.frexp(np.abs(knots).max())[1])))
     spline = (
@@ -163,12 +146,12 @@ def b_splines(edges: FloatArray, degree: int) -> ColumnSplines:
     return ColumnSplines(knots, unit, spline.t, spline.c)
 
 
-def smooth_splines(edges: FloatArray, degree: int, *, goes_on: bool = True) -> ColumnSplines:
-    """Uncorrelated splines, the smoothest first, the k-th of deviation 1/k: as many as there are intervals.
+def smooth_splines(edges: FloatArray, degree: int, *, unbounded: bool = True) -> ColumnSplines:
+    """Make uncorrelated splines, the smoothest first, the k-th of deviation 1/k, one for each interval.
 
-    The distribution is that which the edges stand for, equal shares between neighbours. The first function is linear;
-    the others have no part of it and are in order of the mean square of their slopes over ranks (the basis of Demmler
-    and Reinsch): what takes many turns is what noise hides, and penalties and clipping are to spare the rest.
+    Intervals between neighbouring edges have equal weights. The first function is linear. The others are orthogonal to
+    it, by the mean square of their slopes over ranks (the basis of Demmler and Reinsch), because noise hides functions
+    of high frequency first.
     """
     plain = b_splines(edges, degree)
     places = (np.arange(NODES) + 0.5) / NODES
@@ -189,17 +172,17 @@ def smooth_splines(edges: FloatArray, degree: int, *, goes_on: bool = True) -> C
     if kept.any():  # SciPy before 1.14 refuses an empty matrix
         directions = directions @ eigh(steps.T @ steps)[1]
     # As functions of the B-splines themselves, with mean 0.
-    wiggles = directions - np.outer(linear, slopes @ directions)
-    wiggles = wiggles - means @ wiggles
-    coef = np.column_stack([linear, wiggles])[:, : len(plain.knots) - 1]
+    rest = directions - np.outer(linear, slopes @ directions)
+    rest = rest - means @ rest
+    coef = np.column_stack([linear, rest])[:, : len(plain.knots) - 1]
     largest = np.take_along_axis(coef, np.abs(coef).argmax(axis=0)[None], axis=0)
     signs = np.append(1.0, np.sign(largest[0, 1:]))
     coef = np.ascontiguousarray(coef * signs / np.arange(1, coef.shape[1] + 1))
     splines = plain._replace(coef=coef)
-    if not goes_on:
+    if not unbounded:
         return splines
     first, last = (plain.knots[[0, -1]] / plain.unit).tolist()
     low, high = splines(plain.knots[[0, -1]])[:, 0].tolist()
     slope = (high - low) / (last - first)
-    ends = min(first - (REACH + low) / slope, first), max(last + (REACH - high) / slope, last)
+    ends = min(first - (LINE_END + low) / slope, first), max(last + (LINE_END - high) / slope, last)
     return splines._replace(slope=slope, ends=ends)

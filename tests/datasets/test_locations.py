@@ -3,7 +3,8 @@
 import numpy as np
 
 from skprivate.datasets import load_icd10, load_locations
-from skprivate.metric import MetricPrivatizer, is_ultrametric, tree_distances
+from skprivate.metric import MetricPrivatizer, tree_distances
+from skprivate.metric.net import is_ultrametric
 
 
 def test_locations():

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from skprivate.metric._domains import Norm
 from skprivate.metric.grid._flows import (
-    GroundNorm,
     choose_cells,
     hat_bits,
     hat_sums,
@@ -32,7 +32,7 @@ from skprivate.privacy._events import Events
 FloatArray = NDArray[np.float64]
 
 
-def hat_sensitivity(level: int, n_features: int, ground: GroundNorm) -> float:
+def hat_sensitivity(level: int, n_features: int, ground: Norm) -> float:
     """Lipschitz constant of the level's hat moments: ℓ1 change per unit of W1 with the given ground distance.
 
     Moving a point along one axis by t moves the mass t·2^j along edges: 2·2^j·‖t‖₁ in all, and ‖t‖₁ is at most
@@ -74,7 +74,7 @@ def level_budgets(n_levels: int, epsilon: float, n_features: int) -> list[float]
     return budgets
 
 
-def choose_levels(epsilon: float, n_features: int, ground: GroundNorm) -> int:
+def choose_levels(epsilon: float, n_features: int, ground: Norm) -> int:
     """The finest level J, from public numbers only."""
     return max(round(math.log2(choose_cells(epsilon, n_features, ground))), 0)
 
@@ -99,7 +99,7 @@ class HatMoments(Mechanism):
     epsilon: float
     n_rows: int
     n_features: int
-    ground: GroundNorm
+    ground: Norm
     levels: int
     theorem = "Laplace noise on hat moments (docs/metric.md, proposition 2)"
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, eye_array, kron
 
-from skprivate.metric.net._spaces import affordable
+from skprivate.metric.net._spaces import make_affordable
 
 
 def programme(distances, epsilon, *, prior=None, loss=None):
@@ -42,7 +42,7 @@ def programme(distances, epsilon, *, prior=None, loss=None):
         raise RuntimeError(f"the linear programme was not solved: {found.message}")
     solution = np.maximum(found.x.reshape(n, n), 0.0)
     solution /= solution.sum(axis=1, keepdims=True)
-    return affordable(solution, distances, epsilon)
+    return make_affordable(solution, distances, epsilon)
 
 
 def essential_pairs(distances):

@@ -128,7 +128,7 @@ def test_privatizer_answers_within_the_ball(metric, norm, mechanism):
         result = model.transform(X)
     assert np.all(np.linalg.norm(result - ball.center, ord=ORDER[norm], axis=1) <= 2 + 1e-9)
     # Nothing is lost by bringing rows in twice: the reach is what a ledger of rows counts.
-    assert model._reach() == pytest.approx(
+    assert model._diameter() == pytest.approx(
         {("l2", "l2"): 4.0}.get((metric, norm), 4.0 * {"l1": 3, "l2": 3**0.5, "linf": 1}[metric])
     )
     model.set_params(out_of_bounds="raise").fit(X)
@@ -136,7 +136,7 @@ def test_privatizer_answers_within_the_ball(metric, norm, mechanism):
         model.transform(X)
     model.transform(result)  # what came out may go in again
     shape = max(1.0, 3 ** (1 / ORDER[metric] - 1 / ORDER[norm]))
-    assert model._reach() == pytest.approx(4 * shape)
+    assert model._diameter() == pytest.approx(4 * shape)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -186,17 +186,17 @@ def test_noise_outside_the_ball_is_taken_in():
     """Cells and nodes that no row touches are empty; on nodes no mass is lost, it goes next door."""
     box = domain(2)
     noise = np.random.default_rng(0).random((8, 8))
-    cells = box.confined(noise / noise.sum(), "cells", "l2")
+    cells = box.confine(noise / noise.sum(), "cells", "l2")
     corners = np.abs(np.arange(8) - 3.5) - 0.5
     met = (corners[:, None] ** 2 + corners[None] ** 2) <= 16
     assert np.array_equal(cells > 0, met) and cells.sum() == pytest.approx(1)
-    nodes = box.confined(noise / noise.sum(), "nodes", "l2")
+    nodes = box.confine(noise / noise.sum(), "nodes", "l2")
     assert nodes.sum() == pytest.approx(1) and nodes[0, 0] == 0
     far = np.zeros((9, 9))
     far[0, 0] = 1.0
-    moved = np.argwhere(box.confined(far, "nodes", "l2"))
+    moved = np.argwhere(box.confine(far, "nodes", "l2"))
     assert len(moved) == 1 and np.hypot(*(moved[0] - 4)) <= 4 + np.sqrt(2)
-    assert box.confined(np.where(met, 0.0, 1.0), "cells", "l2")[met].min() > 0  # nothing but noise: uniform
+    assert box.confine(np.where(met, 0.0, 1.0), "cells", "l2")[met].min() > 0  # nothing but noise: uniform
 
 
 def test_balls_with_categories():

@@ -139,7 +139,7 @@ def test_price_in_the_search_is_the_price_of_the_channel(relaxed):
         for weights in (mechanism.equal_weights(slope), mechanism.levelling_weights(slope)):
             channel = exponential_channel(exponents, mechanism.net, slope, factor=1.0, weights=weights)
             exact = price(channel, first)
-            assert mechanism.refined().price(slope, weights) == pytest.approx(exact, rel=1e-9)
+            assert mechanism.refine().price(slope, weights) == pytest.approx(exact, rel=1e-9)
             assert mechanism.price(slope, weights) >= exact * (1 - 1e-9)
 
 

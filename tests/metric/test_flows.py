@@ -286,7 +286,7 @@ def test_ample_budgets_reproduce_the_moments():
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_flow_beats_hats(d):
-    from skprivate.metric._transport import wasserstein_grid
+    from skprivate.metric.grid._measure import wasserstein_grid
 
     rows = public_generator(2).beta(2, 4, size=(500, d))
     errors = {"flow": [], "hats": []}

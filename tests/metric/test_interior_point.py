@@ -19,7 +19,7 @@ from skprivate.metric.net._interior_point import (
     levelled_bound,
     optimal_channel,
 )
-from skprivate.metric.net._spaces import affordable, expected_loss, remapped
+from skprivate.metric.net._spaces import expected_loss, make_affordable, remap
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
 from tests.metric._linear_programme import essential_pairs, programme
 
@@ -134,10 +134,10 @@ def test_a_map_of_81_cells_and_what_is_said_where_there_are_too_many(monkeypatch
     rival = best_exponential_channel(distances, 0.6)
     assert model.expected_loss_ < expected_loss(rival, distances) * 0.95
     monkeypatch.setattr(interior, "MAX_STATES", 80)
-    with pytest.warns(ConvergenceWarning, match="ended before the optimum"):
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
         best = model.fit([[0]])
     assert best.least_loss_ < best.expected_loss_
-    assert best.expected_loss_ <= expected_loss(remapped(rival, distances), distances) * (1 + 1e-9)
+    assert best.expected_loss_ <= expected_loss(remap(rival, distances), distances) * (1 + 1e-9)
     # Where epsilon is ample the exponential channel is optimal, and prices that level it prove it at any size.
     best.set_params(epsilon=4.0).fit([[0]])
     assert best.expected_loss_ <= best.least_loss_ * (1 + 1e-5)
@@ -167,7 +167,7 @@ def test_inner_points_keep_their_constraints():
     distances = space(np.random.default_rng(5), 15, "plane")
     losses = distances / 15
     channel, _ = optimal_channel(distances, losses, 0.7, best_exponential_channel(distances, 0.7))
-    again = affordable(channel, distances, 0.7)
+    again = make_affordable(channel, distances, 0.7)
     np.testing.assert_allclose(again, channel, atol=1e-11)
     assert channel_price(quantise_channel(channel), distances) > 0.69
 
@@ -233,7 +233,7 @@ def test_huge_distances_and_weights_are_compared_without_overflow():
 def test_states_taken_for_one_leave_the_bound_below_every_channel(monkeypatch):
     """However far apart they are: losses are less by e^{−ερ}, and the best of their answers is free to choose."""
     for seed in range(20):
-        monkeypatch.setattr(interior, "_SAME", 0.4)
+        monkeypatch.setattr(interior, "_MERGE_DISTANCE", 0.4)
         distances = space(np.random.default_rng(seed), 6, "plane")
         _, bound = solved(distances, 1.0, np.full(6, 1 / 6))
         best = expected_loss(programme(distances, 1.0), distances)

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skprivate.metric import GridMeasure, MetricPrivateSynthesizer, MetricPrivatizer
-from skprivate.metric._transport import wasserstein_grid
-from skprivate.metric.grid._measure import distance_to_rows
+from skprivate.metric.grid._measure import distance_to_rows, wasserstein_grid
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skprivate.metric.NoiseFillsBoxWarning"),
-    pytest.mark.filterwarnings("ignore:.*ended before the optimum:sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:.*did not converge:sklearn.exceptions.ConvergenceWarning"),
 ]
 
 

@@ -8,16 +8,16 @@ import pytest
 from skprivate.metric import MetricPrivateSynthesizer
 from skprivate.metric.grid._bounds import (
     CENTRES,
-    REACHES,
+    OFFSETS,
     PrivateBounds,
     centre_costs,
     centre_counts,
     distance_counts,
-    first_reach,
+    first_offset,
     median_costs,
     nearest_centre,
+    offset_costs,
     offset_counts,
-    reach_costs,
 )
 from skprivate.metric.grid._hierarchy import RANGE_SHARE, BinaryHierarchy
 from skprivate.preprocessing import TooFewUnitsWarning
@@ -41,12 +41,12 @@ def all_centre_costs(column):
 
 def costs_about(column, middle, price):
     """Costs of the scale and of the reach below and above a middle."""
-    sides = offset_counts(column[:, np.newaxis], centres=np.array([middle]), least=REACHES[:1])
+    sides = offset_counts(column[:, np.newaxis], centres=np.array([middle]), least=OFFSETS[:1])
     below, above = sides
     return (
         median_costs(distance_counts(sides)[0]),
-        reach_costs(below[0], 0, price),
-        reach_costs(above[0], 0, price),
+        offset_costs(below[0], 0, price),
+        offset_costs(above[0], 0, price),
     )
 
 
@@ -90,9 +90,9 @@ def test_places_are_those_of_a_search():
     assert np.array_equal(nearest_centre(values), np.searchsorted(midpoints, values))
     distances = np.abs(values)
     distances = np.concatenate(
-        [distances, REACHES, np.nextafter(REACHES, 0), np.nextafter(REACHES, 9e9), [np.inf]]
+        [distances, OFFSETS, np.nextafter(OFFSETS, 0), np.nextafter(OFFSETS, 9e9), [np.inf]]
     )
-    assert np.array_equal(first_reach(distances), np.searchsorted(REACHES, distances))
+    assert np.array_equal(first_offset(distances), np.searchsorted(OFFSETS, distances))
 
 
 @pytest.mark.parametrize("centre", [0.0, 1.5, -3e4, 2.0**40])
@@ -100,15 +100,15 @@ def test_counts_about_a_centre_are_those_of_a_search(centre):
     rng = public_generator(1)
     column = centre + rng.normal(size=999) * 10.0 ** rng.integers(-12, 14, size=999)
     column[:3] = centre, np.nextafter(centre, 1e99), 1e300
-    reaches = np.maximum(REACHES, abs(centre) * 2.0**-30)
-    sides = offset_counts(column[:, np.newaxis], np.array([centre]), reaches[:1])
+    offsets = np.maximum(OFFSETS, abs(centre) * 2.0**-30)
+    sides = offset_counts(column[:, np.newaxis], np.array([centre]), offsets[:1])
     expected = [
-        np.bincount(np.searchsorted(reaches, offset), minlength=REACHES.size + 1)
+        np.bincount(np.searchsorted(offsets, offset), minlength=OFFSETS.size + 1)
         for offset in (centre - column, column - centre)
     ]
     assert np.array_equal(sides[:, 0], expected)
-    distance = np.minimum(np.searchsorted(reaches, np.abs(column - centre)), REACHES.size - 1)
-    assert np.array_equal(distance_counts(sides)[0], np.bincount(distance, minlength=REACHES.size))
+    distance = np.minimum(np.searchsorted(offsets, np.abs(column - centre)), OFFSETS.size - 1)
+    assert np.array_equal(distance_counts(sides)[0], np.bincount(distance, minlength=OFFSETS.size))
 
 
 def test_snapped_costs_by_hand():
@@ -116,16 +116,16 @@ def test_snapped_costs_by_hand():
     cost = dict(zip(CENTRES.tolist(), costs.tolist(), strict=True))
     assert cost[-2.0] == 4 and cost[-1.0] == 3 and cost[0.0] == 3 and cost[2.0] == 1 and cost[4.0] == 3
     assert costs[-1] == 3  # values beyond the last candidate are snapped to it
-    penalty = np.arange(REACHES.size) * 5
+    penalty = np.arange(OFFSETS.size) * 5
     beyond = costs_about(np.array([-7.0, 1.0, 1.1]), 0.0, 0.1)[2] - penalty
-    assert beyond[REACHES < 1].min() == 2 and beyond[REACHES == 1.0] == 1 and beyond[REACHES > 1.2].max() == 0
-    # One row at 0 and one at −1 (below), one at 3 (above): places 0, 1 and 3 of four reaches.
+    assert beyond[OFFSETS < 1].min() == 2 and beyond[OFFSETS == 1.0] == 1 and beyond[OFFSETS > 1.2].max() == 0
+    # One row at 0 and one at −1 (below), one at 3 (above): places 0, 1 and 3 of four offsets.
     counts = distance_counts(np.array([[[2, 1, 0, 0, 0]], [[2, 0, 0, 1, 0]]]))
     assert counts.tolist() == [[1, 1, 0, 1]]
     assert median_costs(counts[0]).tolist() == [2, 1, 2, 2]
     assert distance_counts(np.array([[[1, 0, 2]], [[3, 0, 0]]])).tolist() == [[1, 2]]
-    # From a scale on, reaches below it are out of the question.
-    assert reach_costs(np.array([5, 4, 3, 2, 1]), 1, 100.0).tolist() == [6, 3 + 1, 1 + 2]
+    # From a scale on, offsets below it are out of the question.
+    assert offset_costs(np.array([5, 4, 3, 2, 1]), 1, 100.0).tolist() == [6, 3 + 1, 1 + 2]
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e6])

@@ -10,8 +10,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skprivate.inspection import quote
-from skprivate.metric import MetricPrivatizer, is_ultrametric
-from skprivate.metric.net._spaces import expected_loss, remapped
+from skprivate.metric import MetricPrivatizer
+from skprivate.metric.net import is_ultrametric
+from skprivate.metric.net._spaces import expected_loss, remap
 from skprivate.privacy import BudgetExceededError, PrivacyLedger, SimulatedNoiseWarning, public_generator
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
@@ -128,9 +129,7 @@ def test_optimal_beats_planar_laplace_with_remapping_on_a_grid():
     planar_loss = float(prior @ np.array([planar[x] @ distances[x, answers] for x in range(36)]))
     best = expected_loss(optimum, distances, prior)
     assert best < planar_loss
-    assert expected_loss(remapped(optimum, distances, prior), distances, prior) == pytest.approx(
-        best, abs=1e-5
-    )
+    assert expected_loss(remap(optimum, distances, prior), distances, prior) == pytest.approx(best, abs=1e-5)
 
 
 def test_guarantee_is_that_of_each_call():

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skprivate.metric import (
-    diametric_scale,
-    distance_matrix,
-    entropic_scale,
-    is_ultrametric,
-    predicted_accuracy,
-    tree_distances,
-)
+from skprivate.metric import predicted_accuracy, tree_distances
+from skprivate.metric.net import diametric_scale, distance_matrix, entropic_scale, is_ultrametric
 from skprivate.metric.net._exponential import best_exponential_channel
 from skprivate.metric.net._scales import Bracket, lower_bound
 from skprivate.metric.net._spaces import worst_error

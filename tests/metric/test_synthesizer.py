@@ -183,7 +183,7 @@ def test_a_warning_says_where_noise_fills_the_box(ground, d):
         fit(rows(300, d))
     assert [one.filename for one in seen if one.category is NoiseFillsBoxWarning] == [__file__]
     (text,) = (str(one.message) for one in seen if one.category is NoiseFillsBoxWarning)
-    needed = float(re.search(r"from epsilon = (\S+) on", text)[1])
+    needed = float(re.search(r"At least epsilon = (\S+) is", text)[1])
     MetricPrivateSynthesizer(1.1 * needed, **keywords).fit(rows(300, d))
     with pytest.warns(NoiseFillsBoxWarning):
         MetricPrivateSynthesizer(0.8 * needed, **keywords).fit(np.zeros((300, d)))

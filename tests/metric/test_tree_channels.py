@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from skprivate.metric import MetricPrivatizer
 from skprivate.metric.net._exponential import best_exponential_channel
-from skprivate.metric.net._spaces import affordable, expected_loss
+from skprivate.metric.net._spaces import expected_loss, make_affordable
 from skprivate.metric.net._trees import Tree, loss_bound, optimal_tree_channel
 from skprivate.privacy.draws._channels import channel_price, quantise_channel
 from tests.metric._linear_programme import programme
@@ -110,7 +110,7 @@ def test_optimal_on_a_tree_is_the_optimum_of_the_full_programme(space, epsilon, 
     losses = distances * prior[:, None]
     start = best_exponential_channel(distances, epsilon)
     channel, bound = optimal_tree_channel(Tree.of(distances), losses, epsilon, start)
-    channel = affordable(channel, distances, epsilon)
+    channel = make_affordable(channel, distances, epsilon)
     assert channel_price(quantise_channel(channel), distances) <= epsilon
     full = expected_loss(programme(distances, epsilon, prior=prior), distances, prior)
     loss = expected_loss(channel, distances, prior)
@@ -179,7 +179,7 @@ def test_no_state_that_never_occurs_hides_what_prices_miss():
     prior = np.array([0.0, 6.43165920e-07, 5.28726316e-02, 0.947126723924])
     losses, epsilon = distances * prior[:, None], 22.29366619189114
     answers = np.eye(4)[[0, 2, 2, 3]]
-    better = affordable((1 - 1e-11) * answers + 1e-11 / 4, distances, epsilon)
+    better = make_affordable((1 - 1e-11) * answers + 1e-11 / 4, distances, epsilon)
     start = best_exponential_channel(distances, epsilon)
     found, bound = optimal_tree_channel(Tree.of(distances), losses, epsilon, start)
     assert bound <= (losses * better).sum() < 1e-6

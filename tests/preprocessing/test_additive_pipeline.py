@@ -22,7 +22,7 @@ from skprivate.preprocessing import (
     make_additive_pipeline,
 )
 from skprivate.preprocessing._additive_pipeline import KNOTS_SHARE, _share_of_model, model_share
-from skprivate.preprocessing._quantile_edges import ColumnQuantiles
+from skprivate.preprocessing._mechanisms import ColumnQuantiles
 from skprivate.privacy import Adjacency, GaussianEvent, compose_epsilon, gaussian_noise_multiplier
 from skprivate.user_level import UnscaledFeaturesWarning
 from skprivate.user_level.descent import _linear as _linear_descent

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skprivate.preprocessing._columns import moment_events, moment_prices, selection_price
+from skprivate.preprocessing._mechanisms import moment_events, moment_prices, selection_price
 from skprivate.privacy import BoundedRangeEvent, compose_epsilon
 
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer
 
 from skprivate.preprocessing import PrivateKBinsDiscretizer, PrivateQuantileTransformer
-from skprivate.preprocessing._quantile_edges import outer_edges
+from skprivate.preprocessing._mechanisms import outer_edges
 
 SEEDS = range(5)
 

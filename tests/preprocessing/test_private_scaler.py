@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skprivate import PrivacyLedger, UserLevelSGDRegressor
 from skprivate.preprocessing import PrivateStandardScaler, PublicScaler, TooFewUnitsWarning
-from skprivate.preprocessing._statistics import ColumnMoments
+from skprivate.preprocessing._mechanisms import ColumnMoments
 from skprivate.privacy import Adjacency, BudgetExceededError, GaussianEvent, PureEvent
 from skprivate.privacy.draws._tape import run_tape
 

@@ -16,7 +16,7 @@ from skprivate.preprocessing import (
     PrivateStandardScaler,
 )
 from skprivate.preprocessing._columns import Column
-from skprivate.preprocessing._statistics import ONE, contributions, sum_sensitivities
+from skprivate.preprocessing._mechanisms import ONE, contributions, sum_sensitivities
 from skprivate.privacy import Adjacency
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*too few:UserWarning")

@@ -17,7 +17,7 @@ from sklearn.preprocessing import SplineTransformer
 from skprivate import PrivacyLedger, UserLevelSGDRegressor
 from skprivate.inspection import check_pipeline, guarantee_of
 from skprivate.preprocessing import PrivateSplineTransformer, TooFewUnitsWarning
-from skprivate.preprocessing._spline_basis import BEYOND, REACH, b_splines, edges_of, smooth_splines
+from skprivate.preprocessing._spline_basis import LINE_END, OUTER_GAPS, b_splines, edges_of, smooth_splines
 
 SEEDS = range(5)
 QUANTILES = np.array([-2.0, 0.0, 0.5, 1.0, 4.0, 9.0, 9.5])
@@ -30,7 +30,7 @@ RANGES = st.none() | st.sampled_from([(-1e6, 1e6), (-1e150, 1e150)])
 
 def test_outermost_knots_are_gaps_beyond_the_outermost_quantiles():
     edges = edges_of(QUANTILES, None)
-    assert edges.tolist() == [-2.0 - 2.0 * BEYOND, *QUANTILES, 9.5 + 0.5 * BEYOND]
+    assert edges.tolist() == [-2.0 - 2.0 * OUTER_GAPS, *QUANTILES, 9.5 + 0.5 * OUTER_GAPS]
     assert edges_of(QUANTILES, (-3.0, 20.0)).tolist() == [-3.0, *QUANTILES, 20.0]
 
 
@@ -142,10 +142,10 @@ def test_the_first_function_is_a_line_up_to_its_reach(degree):
     assert low < splines.knots[0] and high > splines.knots[-1]
     Z = splines(np.linspace(low, high, 1001))
     np.testing.assert_allclose(np.diff(Z[:, 0]), (Z[-1, 0] - Z[0, 0]) / 1000, rtol=1e-9)
-    np.testing.assert_allclose(Z[[0, -1], 0], [-REACH, REACH])
+    np.testing.assert_allclose(Z[[0, -1], 0], [-LINE_END, LINE_END])
     # Outermost knots that are farther out are where it ends.
     far = smooth_splines(edges_of(np.array([0.0, 0.1, 0.2, 30.0]), None), degree)
-    assert far.ends[1] * far.unit == pytest.approx(far.knots[-1]) or far(far.knots[-1:])[0, 0] < REACH
+    assert far.ends[1] * far.unit == pytest.approx(far.knots[-1]) or far(far.knots[-1:])[0, 0] < LINE_END
 
 
 @given(COLUMNS, RANGES, st.integers(1, 5))

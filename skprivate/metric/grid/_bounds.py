@@ -1,8 +1,8 @@
-"""A range of every column from the data itself, by four private selections.
+"""Private range of every column, by four selections.
 
-A centre is chosen as in PrivateRange (a median by the exponential mechanism), then a scale (the median distance from
-it), then how many times the scale the range reaches below and above it. Candidates are fixed numbers of all orders of
-magnitude, whose number enters through its logarithm.
+A centre is chosen by the exponential mechanism (a median), then a scale (the median distance from it), then the ends of
+the range below and above it, as multiples of the scale. Candidates are fixed numbers of all orders of magnitude, whose
+number enters through its logarithm.
 """
 
 from __future__ import annotations
@@ -13,20 +13,17 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skprivate.metric._domains import Box
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import BoundedRangeEvent, Events, Mechanism, Release
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from skprivate.privacy.noise import FloatArray, IntArray
 
 _SELECTIONS = 4
 _STEPS_PER_OCTAVE = 4
-#: How much rarer twice the reach is a priori, in units of ln: what stops a range from being wider than its rows.
+#: Penalty of doubling an offset, in units of ln: without it a range would be wider than its rows.
 _DECAY = 2.0
-#: With all steps of the reach this stays within the integers that selections take.
+#: Times the number of offsets this is within the integers that selections take.
 _LARGEST_PENALTY = 2.0**50
 
 _POSITIVE: FloatArray = np.ldexp(
@@ -34,34 +31,26 @@ _POSITIVE: FloatArray = np.ldexp(
 ).ravel()
 #: Candidates for the centre: 0 and ±m·2^e with |values| from 2^−40 to 2^40 in relative steps of 2^−10.
 CENTRES: FloatArray = np.concatenate([-_POSITIVE[::-1], [0.0], _POSITIVE])
-#: Candidates for the scale and the reach: 2^(k/4) from 2^−30 to 2^41.
-REACHES: FloatArray = 2.0 ** (
+#: Candidates for the scale and the offsets of the ends: 2^(k/4) from 2^−30 to 2^41.
+OFFSETS: FloatArray = 2.0 ** (
     np.arange(-30 * _STEPS_PER_OCTAVE, 41 * _STEPS_PER_OCTAVE + 1) / _STEPS_PER_OCTAVE
 )
-#: Bits that tell 1024 candidates of an octave apart, and what they say of the smallest one but 0.
+#: Bits that distinguish the 1024 candidates of an octave, and those of the smallest one but 0.
 _SHIFT = 52 - 10
 _HALF_A_STEP = 1 << (_SHIFT - 1)
 _FIRST_STEP = int(_POSITIVE[:1].view(np.int64)[0] >> _SHIFT) - 1
 _HALF_THE_FIRST = int((_POSITIVE[:1] / 2).view(np.int64)[0])
-#: Reaches below all floats that begin with the same bits, of which there are 16 to an octave.
+#: Offsets below all floats that begin with the same bits, 16 to an octave.
 _BUCKET = 52 - 4
-_BUCKETS: IntArray = np.arange(
-    (0x7FF << 52 - _BUCKET) + 1, dtype=np.int64
-)  # the last one is that of infinity
-_REACHES_BELOW: IntArray = np.searchsorted(REACHES, (_BUCKETS << _BUCKET).view(np.float64)).astype(np.int64)
-_REACHES_AND_BEYOND: FloatArray = np.append(REACHES, np.inf)
+# The last one is that of infinity.
+_BUCKETS: IntArray = np.arange((0x7FF << 52 - _BUCKET) + 1, dtype=np.int64)
+_OFFSETS_BELOW: IntArray = np.searchsorted(OFFSETS, (_BUCKETS << _BUCKET).view(np.float64)).astype(np.int64)
+_OFFSETS_AND_INFINITY: FloatArray = np.append(OFFSETS, np.inf)
 
 
 @dataclass(frozen=True)
 class PrivateBounds(Mechanism):
-    """Box that holds nearly all rows, ε-differentially private for one row more or less.
-
-    Parameters
-    ----------
-    epsilon : float
-        Price of all selections together: four per column, of the same price.
-    n_features : int
-    """
+    """Box that holds nearly all rows, ε-differentially private for one row more or less, by selections of one price."""
 
     epsilon: float
     n_features: int
@@ -69,7 +58,7 @@ class PrivateBounds(Mechanism):
 
     @property
     def price(self) -> float:
-        """Of one selection."""
+        """ε of one selection."""
         return self.epsilon / (_SELECTIONS * self.n_features)
 
     @property
@@ -78,30 +67,25 @@ class PrivateBounds(Mechanism):
 
     @property
     def least_rows(self) -> float:
-        """With fewer rows the many centres beyond all of them outweigh a median, which costs half as much."""
-        # The rule was chosen on generated data (seven distributions, 1 to 10 columns, ε from 0.3 to 3): at that number
-        # 1 to 2 % of the boxes have nothing to do with the rows, at three quarters of it up to a third.
+        """Number of rows below which the many centres beyond all rows outweigh a median."""
         return 2 * math.log(self.n_features * CENTRES.size) / self.price
 
     def run(self, data: FloatArray | Partitions, release: Release) -> Box:
-        """The box of rows of shape (n, n_features), in memory or in blocks of them: two passes.
+        """Release the box of rows of shape (n, n_features), in memory or in blocks, in two passes.
 
-        Returns
-        -------
-        Box
-            About 8·d/epsilon rows per side stay outside for every doubling of the reach that would take them in.
+        About 8·d/epsilon rows per side stay outside for every doubling of the offset that would include them.
         """
         rows = as_partitions(data)
         centres = np.array([self._centre(counts, release) for counts in rows.sum(centre_counts)])
         # Far from 0, nothing finer than 2^−30 of the centre: lower and upper stay apart in float64.
-        reaches = np.maximum(REACHES, np.abs(centres)[:, np.newaxis] * 2.0**-30)
-        sides = rows.sum(partial(offset_counts, centres=centres, least=reaches[:, 0]))
+        offsets = np.maximum(OFFSETS, np.abs(centres)[:, np.newaxis] * 2.0**-30)
+        sides = rows.sum(partial(offset_counts, centres=centres, least=offsets[:, 0]))
         scales = [self._select(median_costs(counts), release) for counts in distance_counts(sides)]
         below, above = (
             np.array(
                 [
-                    own[scale:][self._select(reach_costs(counts, scale, self.price), release)]
-                    for own, scale, counts in zip(reaches, scales, side, strict=True)
+                    own[scale:][self._select(offset_costs(counts, scale, self.price), release)]
+                    for own, scale, counts in zip(offsets, scales, side, strict=True)
                 ]
             )
             for side in sides
@@ -129,25 +113,25 @@ def _candidate(first: IntArray, run: int, member: int) -> int:
 
 
 def centre_counts(rows: FloatArray) -> IntArray:
-    """Rows of each column whose nearest candidate each centre is; halfway between two, the lower one."""
+    """Count the rows of each column by their nearest candidate centre; halfway between two, the lower one."""
     return np.stack(
         [np.bincount(nearest_centre(column), minlength=CENTRES.size) for column in contiguous_columns(rows)]
     )
 
 
 def offset_counts(rows: FloatArray, centres: FloatArray, least: FloatArray) -> IntArray:
-    """Rows of each column by the first reach that takes them in below the centre, and above it; then those beyond.
+    """Count rows of each column by the first offset that includes them below and above the centre; then those beyond.
 
-    The reaches of a column are `REACHES`, and no smaller than its ``least``.
+    The offsets of a column are `OFFSETS`, and no smaller than its ``least``.
     """
     counts = []
     for column, centre, low in zip(contiguous_columns(rows), centres, least, strict=True):
         offset = column - centre
-        place = first_reach(np.abs(offset))
+        place = first_offset(np.abs(offset))
         place[np.abs(offset) <= low] = 0
         # One number for both sides: below the centre, the second half.
-        place += (REACHES.size + 1) * (offset < 0)
-        above, below = np.bincount(place, minlength=2 * (REACHES.size + 1)).reshape(2, -1)
+        place += (OFFSETS.size + 1) * (offset < 0)
+        above, below = np.bincount(place, minlength=2 * (OFFSETS.size + 1)).reshape(2, -1)
         rest = above[0] + below[0]
         below[0], above[0] = rest + above[1:].sum(), rest + below[1:].sum()
         counts.append([below, above])
@@ -155,7 +139,7 @@ def offset_counts(rows: FloatArray, centres: FloatArray, least: FloatArray) -> I
 
 
 def distance_counts(sides: IntArray) -> IntArray:
-    """Rows of each column by the first reach that takes in their distance from the centre, or the last one."""
+    """Count rows of each column by the first offset that includes their distance from the centre, or the last one."""
     counts = sides.sum(axis=0)
     counts[:, 0] = sides[0].sum(axis=1) - counts[:, 1:].sum(axis=1)
     counts[:, -2] += counts[:, -1]
@@ -163,12 +147,12 @@ def distance_counts(sides: IntArray) -> IntArray:
 
 
 def contiguous_columns(rows: FloatArray) -> Iterator[FloatArray]:
-    """Columns, each in one stretch of memory."""
+    """Iterate over columns in contiguous memory."""
     return (np.ascontiguousarray(column) for column in rows.T)
 
 
 def nearest_centre(values: FloatArray) -> IntArray:
-    """Number of the candidate nearest to each value, as `numpy.searchsorted` among the midpoints finds it."""
+    """Find the candidate nearest to each value, as `numpy.searchsorted` among the midpoints does."""
     # The bits of a positive float, read as an integer, are piecewise linear in its logarithm, like the candidates.
     place, negative = np.abs(values).view(np.int64), values < 0
     # Halfway between two candidates the lower one is nearer to 0, or farther from it where values are negative.
@@ -183,16 +167,16 @@ def nearest_centre(values: FloatArray) -> IntArray:
     return place
 
 
-def first_reach(distances: FloatArray) -> IntArray:
-    """Number of reaches below each distance, as `numpy.searchsorted` finds it."""
-    # Values with the same first bits have one reach between them at most.
-    base: IntArray = _REACHES_BELOW[distances.view(np.int64) >> _BUCKET]
-    base += distances > _REACHES_AND_BEYOND[base]
+def first_offset(distances: FloatArray) -> IntArray:
+    """Count the offsets below each distance, as `numpy.searchsorted` does."""
+    # Values with the same first bits have at most one offset between them.
+    base: IntArray = _OFFSETS_BELOW[distances.view(np.int64) >> _BUCKET]
+    base += distances > _OFFSETS_AND_INFINITY[base]
     return base
 
 
 def centre_costs(counts: IntArray) -> tuple[IntArray, list[int], IntArray]:
-    """Cost of every run of neighbouring candidates that share it, number of candidates and first of the run.
+    """Compute the cost of every run of neighbouring candidates that share it, its length and its first candidate.
 
     Values are snapped to the nearest candidate; a candidate costs the larger of the numbers of values below and above
     it. One value more raises every cost by 0 or 1.
@@ -204,7 +188,7 @@ def centre_costs(counts: IntArray) -> tuple[IntArray, list[int], IntArray]:
 
 
 def median_costs(counts: IntArray) -> IntArray:
-    """Larger of the numbers of values below and above each candidate; a median costs least.
+    """Count the values below and above each candidate, and take the larger number; a median costs least.
 
     One value more raises every cost by 0 or 1.
     """
@@ -213,8 +197,8 @@ def median_costs(counts: IntArray) -> IntArray:
     return costs
 
 
-def reach_costs(counts: IntArray, scale: int, price: float) -> IntArray:
-    """Number of values beyond each reach from the scale on, plus a public penalty in rows for every step of the reach.
+def offset_costs(counts: IntArray, scale: int, price: float) -> IntArray:
+    """Count the values beyond each offset from the scale on, plus a public penalty in rows for every step.
 
     The penalty, about 2/price per doubling, is the logarithm of a prior: without it the many candidates beyond all
     values would win. One value more raises every cost by 0 or 1.

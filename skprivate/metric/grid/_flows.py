@@ -1,9 +1,9 @@
 """Measures on a grid, privacy under Wasserstein-1, and noise that only moves mass along edges.
 
-Every row is spread over the corners of the simplex of a grid that it lies in, and Laplace noise is put on the *flow
-along the grid's edges*.
-Two measures at transport distance ρ differ by a flow of cost ρ, so the shift of the noise costs exp(ε ρ) and no more:
-one level, no split of the budget, and noise of total mass zero whose positive and negative parts lie side by side.
+Every row is spread over the corners of the grid's simplex that contains it, and Laplace noise is added to the *flow
+along the grid's edges*. Two measures at transport distance ρ differ by a flow of cost ρ, so shifting the noise costs
+e^{ερ}: one level, no split of the budget, and noise of total mass zero whose positive and negative parts are
+neighbours.
 
 Everything up to the noise is integer: rows are snapped to a fine lattice of the cube, and a row that moves by one
 step of it along an axis moves one step of mass along one edge.
@@ -16,72 +16,59 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from skprivate.metric._domains import Norm
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import Events, Mechanism, PureEvent, Release
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-GroundNorm: TypeAlias = Literal["l1", "l2", "linf"]
+from skprivate.privacy import Events, Mechanism, PureEvent, Release, warn_caller
+from skprivate.privacy.noise import FloatArray, IntArray
 
 #: No grid has more nodes.
 MAX_NODES = 1 << 18
 #: A row has at most 2^36 steps of mass, so that the histograms of a block, in float64, are exact.
 _MOST_BITS = 36
 _BLOCK = 1 << 16
-# Axes are numbered by so many bits: a grid of 2^18 nodes has at most 18 of them.
+# Bits of the number of an axis: a grid of 2^18 nodes has at most 18 axes.
 _AXIS_BITS = 5
 
 
-def l1_factor(ground: GroundNorm, n_features: int) -> float:
-    """Largest ‖t‖₁ / ‖t‖ of the ground norm: 1, √d or d. Also that of the two Wasserstein distances."""
+def l1_factor(ground: Norm, n_features: int) -> float:
+    """Compute the largest ‖t‖₁ / ‖t‖ of the ground norm, 1, √d or d; also that of the two Wasserstein distances."""
     exponent = {"l1": 0.0, "l2": 0.5, "linf": 1.0}[ground]
     return math.pow(n_features, exponent)
 
 
 def star_edges(size: int) -> int:
-    """Edges between two categories, at most: each is joined to the first one."""
+    """Bound the edges between two categories: each is joined to the first one."""
     return min(size - 1, 2)
 
 
-def edge_costs(n_features: int, ground: GroundNorm, sizes: tuple[int, ...] = ()) -> float:
-    """What noise costs per node and unit of 1/ε, over the number of features (1 if there are none)."""
+def edge_costs(n_features: int, ground: Norm, sizes: tuple[int, ...] = ()) -> float:
+    """Compute the noise per node and unit of 1/ε, over the number of features (1 if there are none)."""
     stars = sum(star_edges(size) * (size - 1) / size for size in sizes)
     return math.prod(sizes) * (l1_factor(ground, max(n_features, 1)) + stars / max(n_features, 1))
 
 
-def choose_cells(epsilon: float, n_features: int, ground: GroundNorm, sizes: tuple[int, ...] = ()) -> int:
-    """Cells per coordinate, from public numbers only: (d·ε / (6·factor))^(1/(d+1)).
+def choose_cells(epsilon: float, n_features: int, ground: Norm, sizes: tuple[int, ...] = ()) -> int:
+    """Choose the cells per coordinate by public numbers: (d·ε / (6·factor))^(1/(d+1)).
 
     Noise on d·K^d edges costs about factor·d·K^d/ε, the grid about 1/K; both are ε^(−1/(d+1)) here, the exponent of
     Theorem 6.2. With categories there are as many grids as combinations, and edges between them.
-
-    Parameters
-    ----------
-    epsilon : float
-        Per unit of distance on the unit cube.
-    n_features : int
-    ground : {"l1", "l2", "linf"}
-    sizes : tuple of int, default=()
-        Number of categories of each categorical column.
     """
     if n_features == 0:
         return 1
     effective = n_features * epsilon / (6 * edge_costs(n_features, ground, sizes))
-    # Node counts beyond the largest grid are of no use, and powers of a huge epsilon overflow nothing this way.
+    # No more nodes than the largest grid has.
     most = max(int((MAX_NODES / math.prod(sizes)) ** (1 / n_features)) - 1, 1)
     return int(min(max(round(effective ** (1 / (n_features + 1))), 1), most))
 
 
 def hat_bits(
-    n_rows: int, cells: int, n_features: int, ground: GroundNorm, epsilon: float, weight: float = math.inf
+    n_rows: int, cells: int, n_features: int, ground: Norm, epsilon: float, weight: float = math.inf
 ) -> int:
-    """Bits of a row's mass, from public numbers: a row has 2^bits steps, and an edge of the grid as many.
+    """Choose the bits of a row's mass by public numbers: a row has 2^bits steps, and an edge of the grid as many.
 
     As fine as exact arithmetic allows: up to 2^36 steps per edge, 2^50 per side of the cube, 2^60 in all sums, and
     noise of up to about 2^46 steps.
@@ -92,8 +79,8 @@ def hat_bits(
     return max(math.floor(bits), 0)
 
 
-def steps_per_distance(n_rows: int, steps: int, n_features: int, ground: GroundNorm) -> int:
-    """Lattice steps along the axes that ``n_rows`` rows move by per unit of W1, at most; ``steps`` to a side."""
+def steps_per_distance(n_rows: int, steps: int, n_features: int, ground: Norm) -> int:
+    """Bound the lattice steps along axes that ``n_rows`` rows move by per unit of W1, with ``steps`` per side."""
     total = n_rows * steps
     if ground == "l2":
         return math.isqrt(max(n_features * total**2 - 1, 0)) + 1
@@ -103,31 +90,14 @@ def steps_per_distance(n_rows: int, steps: int, n_features: int, ground: GroundN
 def hat_sums(
     unit_rows: FloatArray, cells: int, bits: int, groups: IntArray | None = None, n_groups: int | None = None
 ) -> IntArray:
-    """Exact sum of all rows' masses on the nodes of a grid, 2^bits steps each.
+    """Sum all rows' masses on the nodes of a grid exactly, 2^bits steps each.
 
     A row is snapped to the nearest point of the lattice with cells · 2^bits steps a side, which depends on that row
     alone. Its cell is cut into simplices along the orders of the coordinates (Kuhn's triangulation): with fractions
     f_σ(1) ≥ … ≥ f_σ(d) the corners 0, e_σ(1), e_σ(1) + e_σ(2), … get the masses 1 − f_σ(1), f_σ(1) − f_σ(2), …,
     f_σ(d). These are values of continuous hat functions that add up to 1 and reproduce the row as their mean. One step
-    along axis i moves one step of mass along one edge of axis i, and nothing else.
-
-    Parameters
-    ----------
-    unit_rows : ndarray of shape (n, d)
-        Rows in the unit cube.
-    cells : int
-        Cells per coordinate.
-    bits : int
-        At most 36, and n · cells · 2^bits below 2^62 (`hat_bits`).
-    groups : ndarray of int, shape (n,), optional
-        Rows with different numbers go to grids of their own.
-    n_groups : int, optional
-        How many of these there are.
-
-    Returns
-    -------
-    ndarray of int64, shape (cells + 1,) * d, or (n_groups, …)
-        Adds up to n · 2^bits.
+    along axis i moves one step of mass along one edge of axis i, and nothing else. Bits are at most 36, and
+    n · cells · 2^bits is below 2^62 (`hat_bits`). Rows of different ``groups`` go to grids of their own.
     """
     n_features = unit_rows.shape[1]
     shape = (cells + 1,) * n_features
@@ -162,30 +132,30 @@ def hat_sums(
 def category_sums(
     block: tuple[FloatArray, IntArray], cells: int, bits: int, sizes: tuple[int, ...]
 ) -> IntArray:
-    """`hat_sums` of (rows, number of the combination of categories of each), with one axis per categorical column."""
+    """Compute `hat_sums` of (rows, combinations of categories), with one axis per categorical column."""
     rows, groups = block
     sums = hat_sums(rows, cells, bits, groups, math.prod(sizes))
     return sums.reshape(*sizes, *sums.shape[1:])
 
 
 def _counts(nodes: IntArray, masses: IntArray, size: int) -> IntArray:
-    """Sum of a block's masses per node: below 2^53, hence exact in the float64 of a weighted histogram."""
+    """Sum a block's masses per node: below 2^53, so exact in the float64 of a weighted histogram."""
     return np.bincount(nodes, weights=masses, minlength=size).astype(np.int64)
 
 
 def graph_laplacian(values: FloatArray, stars: Sequence[float] = ()) -> FloatArray:
     """Apply the Laplacian of the grid graph: degree · value − sum over neighbours, per node.
 
-    Edges along the first axes, one for each of ``stars``, join every entry to the first, and count so much.
+    Edges along the first axes, one for each of ``stars``, join every entry to the first, with that weight.
     """
     result = np.zeros_like(values)
     for axis in range(values.ndim):
         out = np.moveaxis(result, axis, 0)
         if axis < len(stars):
             here = np.moveaxis(values, axis, 0)
-            risen = stars[axis] * (here[1:] - here[:1])
-            out[1:] += risen
-            out[0] -= risen.sum(axis=0)
+            flow = stars[axis] * (here[1:] - here[:1])
+            out[1:] += flow
+            out[0] -= flow.sum(axis=0)
             continue
         moved = np.moveaxis(np.diff(values, axis=axis), axis, 0)
         out[:-1] -= moved
@@ -194,24 +164,12 @@ def graph_laplacian(values: FloatArray, stars: Sequence[float] = ()) -> FloatArr
 
 
 def nearest_measure(signed: FloatArray, stars: Sequence[float] = (), *, max_iter: int = 2000) -> FloatArray:
-    """Nonnegative measure that the least flow along the edges makes of a signed one.
+    """Make a signed measure nonnegative by the least flow along the edges.
 
     Minimises ‖z‖² over edge flows z with signed + div z ≥ 0. The dual is an obstacle problem on the grid: with λ ≥ 0
-    minimising ½⟨λ, Lλ⟩ + ⟨λ, signed⟩ the measure is signed + Lλ. Noise is corrected where it is, by mass from next
-    door, while a projection onto the simplex would take it from everywhere.
-
-    Parameters
-    ----------
-    signed : ndarray of shape (k_1, …, k_d)
-        Adds up to 1.
-    stars : sequence of float, default=()
-        For the first axes, whose edges join every entry to the first: squares of flows along them are divided by this.
-    max_iter : int
-        Limit of L-BFGS-B; what is left negative then is cut off.
-
-    Returns
-    -------
-    ndarray, same shape
+    minimising ½⟨λ, Lλ⟩ + ⟨λ, signed⟩ the measure is signed + Lλ. Noise is corrected locally, by mass of neighbours,
+    while a projection onto the simplex would take it from everywhere. Squares of flows along the first axes are divided
+    by ``stars``. Negative entries that are left after ``max_iter`` steps of L-BFGS-B are set to 0.
     """
     shape = signed.shape
     # In units of the largest entry, so that the tolerances mean the same at every scale of the noise.
@@ -246,28 +204,16 @@ def nearest_measure(signed: FloatArray, stars: Sequence[float] = (), *, max_iter
 class LaplaceFlow(Mechanism):
     """ε-metrically private measure on the nodes of a grid of the unit cube, for W1 between data sets.
 
-    Parameters
-    ----------
-    epsilon : float
-        Price per unit of W1 distance between the empirical measures (unit cube, ``ground`` distance).
-    n_rows : int
-        Public, the same in all neighbours.
-    n_features : int
-    ground : {"l1", "l2", "linf"}
-        Ground distance of W1.
-    cells : int
-        Cells per coordinate (`choose_cells`).
-    sizes : tuple of int, default=()
-        Number of categories of each categorical column. With some, data are pairs of rows and the number of their
-        combination, and the measure has one axis more for each of these columns, before the others.
-    weight : float, default=1.0
-        Distance between rows that differ in one of these columns alone; others add to it.
+    ``epsilon`` is per unit of W1 in the unit cube with distance ``ground``; ``n_rows`` is public, the same in all
+    neighbours. With ``sizes``, the numbers of categories of each categorical column, data are pairs of rows and their
+    combinations, and the measure has one axis more for each of these columns, before the others. ``weight`` is the
+    distance between rows that differ in one of these columns alone; others add to it.
     """
 
     epsilon: float
     n_rows: int
     n_features: int
-    ground: GroundNorm
+    ground: Norm
     cells: int
     sizes: tuple[int, ...] = ()
     weight: float = 1.0
@@ -286,19 +232,19 @@ class LaplaceFlow(Mechanism):
 
     @property
     def bits(self) -> int:
-        """Of a row's mass."""
+        """Bits of a row's mass."""
         weight = self.weight if self.sizes else math.inf
         return hat_bits(self.n_rows, self.cells, self.n_features, self.ground, self.epsilon, weight)
 
     @property
     def stars(self) -> tuple[Fraction, ...]:
-        """Steps of mass that rows move along the edges between categories per unit of W1, at most, for each column."""
+        """Bound of the steps of mass along edges between the categories of each column, per unit of W1."""
         change = (self.n_rows << self.bits) / Fraction(self.weight)
         return tuple(max(star_edges(size), 1) * change for size in self.sizes)
 
     @property
     def coarse_error(self) -> float:
-        """W1 distance that noise on the edges of the box alone moves the measure by, in expectation, at most."""
+        """Bound of the expected W1 error by noise on the edges of the box alone."""
         d = self.n_features
         edges = d * 2.0 ** (d - 1) * math.prod(self.sizes) * l1_factor(self.ground, d)
         stars = sum(star_edges(size) * (size - 1) / size for size in self.sizes)
@@ -307,13 +253,7 @@ class LaplaceFlow(Mechanism):
     def run(
         self, data: FloatArray | tuple[FloatArray, IntArray] | Partitions, release: Release
     ) -> FloatArray:
-        """Noisy measure of ``n_rows`` rows in the unit cube, in memory or in blocks.
-
-        Returns
-        -------
-        ndarray of shape (*sizes, *(cells + 1,) * n_features)
-            Nonnegative, adds up to 1.
-        """
+        """Release the measure of ``n_rows`` rows in the unit cube, of shape (*sizes, *(cells + 1,) * n_features)."""
         count = (
             partial(category_sums, cells=self.cells, bits=self.bits, sizes=self.sizes)
             if self.sizes
@@ -326,16 +266,47 @@ class LaplaceFlow(Mechanism):
             epsilon=self.epsilon,
             stars=self.stars,
         )
-        # Flows count by what noise they had: an edge between categories is so many times as wide.
+        # Flows are weighted by their noise, which is larger on edges between categories.
         stars = [float(star / max(sensitivity, 1)) ** 2 for star in self.stars]
         return nearest_measure(noisy.astype(np.float64) / (self.n_rows << self.bits), stars)
 
 
 def check_nodes(cells: int, n_features: int, sizes: tuple[int, ...] = ()) -> None:
-    """Refuse grids that are too large to hold."""
+    """Refuse grids with more than `MAX_NODES` nodes."""
     if n_features * math.log(cells + 1) + math.log(math.prod(sizes)) > math.log(MAX_NODES) + 1e-9:
         times = f"{math.prod(sizes)} * " if sizes else ""
         raise ValueError(
             f"resolution={cells} gives {times}{cells + 1}**{n_features} grid nodes, more than {MAX_NODES}; use a "
             "smaller resolution, fewer columns or metric='rows'."
         )
+
+
+class NoiseFillsBoxWarning(UserWarning):
+    """The noise is as large as the box: the measure hardly depends on the rows."""
+
+
+def diameter(ground: Norm, n_features: int) -> float:
+    """Compute the diameter of the unit cube."""
+    return {"l1": float(n_features), "l2": math.sqrt(n_features), "linf": min(float(n_features), 1.0)}[ground]
+
+
+def warn_if_noise_fills_box(mechanism: LaplaceFlow) -> None:
+    """Warn if all mass in the middle of the box, a guess without data, errs as little as the noise alone.
+
+    Only if the box is too small for two cells a side as well (`choose_cells`), so that no finer grid is better.
+    """
+    d, ground, epsilon = mechanism.n_features, mechanism.ground, mechanism.epsilon
+    sizes = mechanism.sizes
+    guess = diameter(ground, d) / 2 + mechanism.weight * sum(1 - 1 / size for size in sizes)
+    if mechanism.coarse_error < guess or choose_cells(epsilon, d, ground, sizes) > 1:
+        return
+    needed = epsilon * mechanism.coarse_error / guess
+    if d:
+        needed = min(needed, 6 * edge_costs(d, ground, sizes) / d * 1.5 ** (d + 1))
+    warn_caller(
+        f"epsilon = {epsilon:g} per unit of Wasserstein distance is too small to say anything about the rows: the "
+        f"noise alone moves the measure by up to {mechanism.coarse_error:.2g} sides of the box, and a guess without "
+        f"data errs by at most {guess:.2g}. At least epsilon = {needed:.2g} is needed; epsilon = "
+        f"{mechanism.n_rows}, the number of rows, is comparable with epsilon = 1 under metric='rows'.",
+        NoiseFillsBoxWarning,
+    )

@@ -21,13 +21,11 @@ from skprivate.metric._domains import Box
 from skprivate.metric.grid._bounds import PrivateBounds
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Events, Mechanism, PureEvent, Release
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from skprivate.privacy.noise import FloatArray, IntArray
 
 #: No hierarchy is deeper: 2^22 boxes.
 MAX_DEPTH = 22
-#: What is added to the depth for data in one, two, and more columns.
+#: Splits added to the depth for data in one, two, and more columns (benchmarks/metric_depth.py, metric_mixed.py).
 FURTHER_SPLITS = {1: -0.7, 2: 1.0, 3: 2.35}
 #: Depth added for every split of the list of combinations of categories.
 GROUP_SHARE = 0.3
@@ -42,13 +40,8 @@ _BLOCK = 1 << 18
 class HierarchyPlan:
     """Public plan of one release: the boxes and the weights of the levels.
 
-    Parameters
-    ----------
-    n_features : int
-    depth : int
-        Number of splits; 2**depth leaf boxes.
-    group_bits : int
-        The first splits halve the list of 2**group_bits combinations of categories instead of a coordinate.
+    The first ``group_bits`` of ``depth`` splits halve the list of 2**group_bits combinations of categories instead of a
+    coordinate.
     """
 
     n_features: int
@@ -67,38 +60,27 @@ class HierarchyPlan:
         return tuple(1 << ((splits - i) // self.n_features) for i in range(self.n_features))
 
     def count(self, unit_rows: FloatArray, groups: IntArray | None = None) -> IntArray:
-        """Number of rows in every leaf box; with ``groups``, the combination comes first."""
+        """Count the rows in every leaf box; with ``groups``, the combination comes first."""
         if groups is None:
             return leaf_counts(unit_rows, self.shape)
         size = 1 << self.group_bits
         return leaf_counts(np.column_stack([(groups + 0.5) / size, unit_rows]), (size, *self.shape))
 
     def flatten(self, counts: IntArray) -> IntArray:
-        """Counts in tree order."""
+        """Put counts in tree order."""
         parts = counts.reshape(1 << self.group_bits, *self.shape)
         return np.concatenate([np.asarray(to_tree_order(part), dtype=np.int64) for part in parts])
 
     def unflatten(self, flat: FloatArray) -> FloatArray:
-        """Inverse of `flatten`, the combination first."""
+        """Invert `flatten`, with the combination first."""
         parts = flat.reshape(1 << self.group_bits, -1)
         return np.stack([from_tree_order(part, self.shape) for part in parts])
 
 
 def choose_depth(n_rows: float, epsilon: float, n_features: int) -> int:
-    """Depth at which the mean leaf count is still worth its noise, from public numbers only.
+    """Choose the largest depth r with r · 2^r ≤ n_rows · epsilon · √2, at which the mean leaf count exceeds its noise.
 
-    Parameters
-    ----------
-    n_rows : float
-        A *released* (noisy) number of rows.
-    epsilon : float
-        Budget of the hierarchy.
-    n_features : int
-
-    Returns
-    -------
-    int
-        The largest r with r · 2^r ≤ n_rows · epsilon · √2, at least 1 and at most `MAX_DEPTH`.
+    ``n_rows`` is a *released* number of rows.
     """
     budget = max(float(n_rows), 0.0) * epsilon * math.sqrt(2)
     depth = 1
@@ -109,23 +91,13 @@ def choose_depth(n_rows: float, epsilon: float, n_features: int) -> int:
 
 @functools.lru_cache(maxsize=256)
 def split_budget(depth: int, n_features: int, group_bits: int = 0) -> tuple[int, ...]:
-    """Weights of the levels 0 … depth that nearly minimise the predicted W1 error.
+    """Choose integer weights of the levels 0 … depth that nearly minimise the predicted W1 error.
 
     A split of a level-(j−1) box misplaces the error of its two counts by one box diameter, 2^(−(j−1)/d). With the
     standard deviation sd_j of that split after weighted least squares over the whole tree the error is
     Σ_j 2^(j−1) 2^(−(j−1)/d) sd_j; sd_j follows from the weights in closed form. Few levels are worth counting: in the
-    best splits the finest one and another every four to eight levels.
-
-    Parameters
-    ----------
-    depth, n_features : int
-    group_bits : int
-        Number of first splits that leave the diameter at 1, because they split categories.
-
-    Returns
-    -------
-    tuple of int, length depth + 1
-        Weights, 0 where a level is not counted; level j gets the share weight_j / Σ weights of the budget.
+    best splits the finest one and another every four to eight levels. The first ``group_bits`` splits leave the
+    diameter at 1.
     """
     if depth == 0:
         return (1,)
@@ -152,7 +124,7 @@ def split_budget(depth: int, n_features: int, group_bits: int = 0) -> tuple[int,
 
 
 def combined_variances(variances: FloatArray) -> FloatArray:
-    """Variance of each level's counts after combining them with everything below (``inf``: not counted)."""
+    """Compute the variance of each level's counts combined with everything below (``inf``: not counted)."""
     combined = np.array(variances, dtype=np.float64)
     for level in range(combined.size - 2, -1, -1):
         below = 2 * combined[level + 1]
@@ -162,19 +134,7 @@ def combined_variances(variances: FloatArray) -> FloatArray:
 
 
 def leaf_counts(unit_rows: FloatArray, shape: tuple[int, ...]) -> IntArray:
-    """Number of rows in every leaf box.
-
-    Parameters
-    ----------
-    unit_rows : ndarray of shape (n, d)
-        Rows in the unit cube; 1.0 belongs to the last box.
-    shape : tuple of int
-        Boxes per coordinate.
-
-    Returns
-    -------
-    ndarray of int64 of the given shape
-    """
+    """Count the rows of the unit cube in every leaf box; 1.0 belongs to the last one."""
     total = math.prod(shape)
     counts = np.zeros(total, dtype=np.int64)
     for start in range(0, unit_rows.shape[0], _BLOCK):
@@ -190,18 +150,19 @@ def leaf_counts(unit_rows: FloatArray, shape: tuple[int, ...]) -> IntArray:
 
 def to_tree_order(grid: NDArray[np.generic]) -> NDArray[np.generic]:
     """Flatten a leaf grid so that siblings at every level are neighbours (bits of the coordinates interleaved)."""
-    return _interleaved(grid.reshape(_binary_shape(grid.shape)), grid.shape).ravel()
+    order = _bit_order(grid.shape)
+    return np.transpose(grid.reshape((2,) * len(order)), order).ravel()
 
 
 def from_tree_order(flat: FloatArray, shape: tuple[int, ...]) -> FloatArray:
-    """Inverse of `to_tree_order`."""
+    """Invert `to_tree_order`."""
     order = _bit_order(shape)
     bits = flat.reshape((2,) * len(order))
     return np.transpose(bits, np.argsort(order)).reshape(shape)
 
 
 def _bit_order(shape: tuple[int, ...]) -> list[int]:
-    """Axes of the binary array in the order in which the levels split them."""
+    """List axes of the binary array in the order of the levels that split them."""
     bits = [size.bit_length() - 1 for size in shape]
     first = np.concatenate([[0], np.cumsum(bits)[:-1]]).astype(int)
     order = []
@@ -210,22 +171,14 @@ def _bit_order(shape: tuple[int, ...]) -> list[int]:
     return order
 
 
-def _binary_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return (2,) * sum(size.bit_length() - 1 for size in shape)
-
-
-def _interleaved(bits: NDArray[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic]:
-    return np.transpose(bits, _bit_order(shape))
-
-
 def release_counts(
     counts: IntArray, plan: HierarchyPlan, release: Release, *, epsilon: float
 ) -> list[FloatArray | None]:
-    """Noisy counts of the levels that have a weight, from one draw.
+    """Release counts of the levels that have a weight, in one draw.
 
     Counts of level j are multiplied by the weight w_j, put side by side and released with discrete Laplace noise
-    of ℓ1 sensitivity Σ w_j: one row more or less changes one count of every level by 1. The noise of level j is what
-    ε w_j / Σ w_i would buy it alone, and the shares add up to ε exactly.
+    of ℓ1 sensitivity Σ w_j: one row more or less changes one count of every level by 1. The noise of level j is that
+    of a budget ε w_j / Σ w_i for it alone, and the shares add up to ε exactly.
     """
     level = plan.flatten(counts)
     levels = [level]
@@ -248,14 +201,14 @@ def release_counts(
 
 
 def level_variances(plan: HierarchyPlan, epsilon: float) -> FloatArray:
-    """Noise variance of the counts of each level (``inf``: not counted)."""
+    """Compute the noise variance of the counts of each level (``inf``: not counted)."""
     total = sum(plan.weights)
     lattice = discrete_laplace_variance(epsilon / total)
     return np.array([lattice / weight**2 if weight else math.inf for weight in plan.weights])
 
 
 def discrete_laplace_variance(epsilon: float) -> float:
-    """Variance of P(k) ∝ exp(−ε|k|)."""
+    """Compute the variance of P(k) ∝ exp(−ε|k|)."""
     sinh = math.sinh(min(0.5 * epsilon, 700.0))
     return 0.5 / sinh / sinh  # its square alone would overflow
 
@@ -267,25 +220,12 @@ def consistent_leaves(
     nonnegative: bool = True,
     n_leaves: int | None = None,
 ) -> FloatArray:
-    """Leaf values closest to all noisy counts in weighted least squares, in two passes over the tree.
+    """Find the leaf values closest to all noisy counts in weighted least squares, in two passes over the tree.
 
     Upwards, each count is averaged with the sum of its children; downwards, the children's excess over their
     parent is split evenly (Hay et al. 2010; exact for level-wise variances). With ``nonnegative`` every pair of
-    children is projected onto {a + b = parent, a, b ≥ 0} on the way down.
-
-    Parameters
-    ----------
-    noisy : list of ndarray or None
-        Counts of level j in tree order, 2^j each; None where a level was not counted. The last one is present.
-    variances : ndarray
-        Noise variance per level.
-    nonnegative : bool
-    n_leaves : int, optional
-        Leaves from here on do not exist and get nothing.
-
-    Returns
-    -------
-    ndarray of shape (2^depth,)
+    children is projected onto {a + b = parent, a, b ≥ 0} on the way down. Counts are in tree order, None for a level
+    without; leaves from ``n_leaves`` on do not exist and get 0.
     """
     depth = len(noisy) - 1
     combined = combined_variances(
@@ -319,25 +259,12 @@ def consistent_leaves(
 
 
 def extra_depth(pilot: FloatArray, n_features: int, group_bits: int = 0) -> int:
-    """Further splits that concentrated data are worth, from a released pilot measure.
+    """Choose further splits for concentrated data, from a released pilot measure (leaf values of a coarse hierarchy).
 
-    `choose_depth` counts on data that fill the cube. Real rows fill a part of it: with D bits of entropy less than the
-    uniform measure has on the pilot's boxes, empty boxes are cut off by nonnegativity and the rest is worth finer
-    ones. Splits of categories use depth up that the numeric columns need as well.
-
-    Parameters
-    ----------
-    pilot : ndarray
-        Nonnegative leaf values of a coarse hierarchy.
-    n_features : int
-    group_bits : int
-        Splits of the list of combinations of categories.
-
-    Returns
-    -------
-    int
-        0.6·D + c + `GROUP_SHARE`·``group_bits``, rounded, at least 0, with c from `FURTHER_SPLITS`. Fitted
-        (benchmarks/metric_depth.py, benchmarks/metric_mixed.py).
+    `choose_depth` assumes data that fill the cube. Real rows fill a part of it: with D bits of entropy less than the
+    uniform measure has on the pilot's boxes, nonnegativity removes empty boxes, and the others deserve finer ones.
+    Splits of categories use depth that the numeric columns need as well. The result is
+    0.6·D + c + `GROUP_SHARE`·``group_bits``, rounded, at least 0, with c from `FURTHER_SPLITS`.
     """
     total = float(pilot.sum())
     if total <= 0:
@@ -348,11 +275,11 @@ def extra_depth(pilot: FloatArray, n_features: int, group_bits: int = 0) -> int:
     return max(round(0.6 * deficit + constant), 0)
 
 
-#: Share of the budget for the bounds, where they are private.
+#: Share of the budget for private bounds.
 RANGE_SHARE = 0.1
 #: Share of the budget for the number of rows, which sets the depth and scales nothing else.
 SIZE_SHARE = 0.05
-#: Share of the budget for coarse counts, which tell how much of the cube the rows fill.
+#: Share of the budget for coarse counts, which estimate how much of the cube the rows fill.
 PILOT_SHARE = 0.1
 #: Below this price the noise, about 1200/epsilon in units of a weighted count, would pass 2⁵².
 LEAST_EPSILON = 2.0**-41
@@ -363,17 +290,8 @@ class BinaryHierarchy(Mechanism):
     """ε-differentially private measure on the boxes of a binary hierarchy of the unit cube, for one row more or less.
 
     Without ``depth``, the number of rows and a coarse pilot are released first; they choose the depth, and the pilot's
-    counts take part in the least squares. The three prices are fixed shares of ``epsilon``.
-
-    Parameters
-    ----------
-    epsilon : float
-        Price of everything drawn.
-    n_features : int
-    depth : int, optional
-        Number of splits.
-    n_groups : int, optional
-        Number of combinations of categories, which are split first.
+    counts take part in the least squares. The three prices are fixed shares of ``epsilon``. With ``n_groups``
+    combinations of categories, these are split first.
     """
 
     epsilon: float
@@ -383,7 +301,7 @@ class BinaryHierarchy(Mechanism):
     theorem = "discrete Laplace noise on the counts of a binary hierarchy (docs/metric.md, proposition 3)"
 
     def __post_init__(self) -> None:
-        # What the sampler cannot draw is refused before anything is paid for.
+        # Refused before payment: the sampler could not draw it.
         if self.epsilon < LEAST_EPSILON:
             raise ValueError(
                 f"epsilon must leave at least {LEAST_EPSILON:.3g} for the counts, got {self.epsilon:.3g}: more noise "
@@ -392,7 +310,7 @@ class BinaryHierarchy(Mechanism):
 
     @property
     def prices(self) -> list[float]:
-        """Of the number of rows, the pilot and the counts; of the counts alone if the depth is given."""
+        """ε of the number of rows, the pilot and the counts; of the counts alone if the depth is given."""
         if self.depth is not None:
             return [self.epsilon]
         size, pilot = SIZE_SHARE * self.epsilon, PILOT_SHARE * self.epsilon
@@ -408,20 +326,16 @@ class BinaryHierarchy(Mechanism):
         return ((self.n_groups or 1) - 1).bit_length()
 
     def run(self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release) -> FloatArray:
-        """The measure of `measure_and_size` alone."""
+        """Release the measure of `measure_and_size` alone."""
         return self.measure_and_size(data, release)[0]
 
     def measure_and_size(
         self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release
     ) -> tuple[FloatArray, float]:
-        """Measure of (rows in the unit cube, number of the combination of each or None), or of blocks of such pairs.
+        """Release probabilities of the leaf boxes, and the number of rows by the noisy counts.
 
-        Returns
-        -------
-        ndarray
-            Probability per leaf box, one axis per coordinate, after one for the combination if there are groups.
-        float
-            Number of rows by the noisy counts.
+        Data are (rows in the unit cube, number of the combination of each or None), or blocks of such pairs. The
+        measure has one axis per coordinate, after one for the combination if there are groups.
         """
         rows = as_partitions(data)
         pilot, depth = (None, self.depth) if self.depth is not None else self._pilot(rows, release)
@@ -440,7 +354,7 @@ class BinaryHierarchy(Mechanism):
         return grid[0] if self.n_groups is None else grid[: self.n_groups], total
 
     def _pilot(self, rows: Partitions, release: Release) -> tuple[FloatArray, int]:
-        """Noisy counts of coarse boxes, and the depth that they and the noisy number of rows speak for."""
+        """Release counts of coarse boxes, and choose the depth by them and by the noisy number of rows."""
         size_price, pilot_price, rest = self.prices
         size = float(release.discrete_laplace([rows.n_rows], sensitivity=1, epsilon=size_price)[0])
         pilot_depth = max(choose_depth(size, pilot_price, self.n_features), self.bits)
@@ -480,7 +394,7 @@ class BoxedHierarchy(Mechanism):
     def run(
         self, data: tuple[FloatArray, IntArray | None] | Partitions, release: Release
     ) -> tuple[Box, FloatArray, float]:
-        """Box, measure in it and noisy size of (rows, number of the combination of categories of each or None)."""
+        """Release the box, the measure in it and the number of rows."""
         rows = as_partitions(data)
         box = (
             self.box.run(rows.map(itemgetter(0)), release)
@@ -501,7 +415,7 @@ def _count(block: tuple[FloatArray, IntArray | None], plan: HierarchyPlan) -> In
 def _add_counts(
     noisy: list[FloatArray | None], variances: FloatArray, level: int, counts: FloatArray, variance: float
 ) -> None:
-    """Let further counts of a level take part, averaged with those that are there."""
+    """Average further counts of a level with its own."""
     own = noisy[level]
     if own is None:
         noisy[level], variances[level] = counts, variance

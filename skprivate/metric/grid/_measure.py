@@ -1,7 +1,8 @@
-"""Private measures as they are published: weights on a grid of a public box."""
+"""Private measures, weights on a grid of a box, and their Wasserstein-1 distances to rows."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,18 +10,20 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment, linprog
+from scipy.sparse import csr_array, vstack
+from scipy.spatial.distance import cdist
+from scipy.stats import wasserstein_distance
 
 from skprivate._validation import column_label
-from skprivate.metric._domains import BallBox, Box, degree_columns
-from skprivate.metric._transport import GroundNorm, wasserstein_1d, wasserstein_grid, wasserstein_samples
+from skprivate.metric._domains import BallBox, Box, Norm, degree_columns
 from skprivate.metric.grid._hierarchy import leaf_counts
 from skprivate.privacy import Versioned, public_generator
+from skprivate.privacy.noise import FloatArray
 
-FloatArray = NDArray[np.float64]
-
-#: Of pictures.
+#: Cells per side, and colours, of plots.
 _CELLS = 128
-_COLOURS = "magma_r"
+COLOURS = "magma_r"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +37,12 @@ class GridMeasure(Versioned):
     weights : ndarray with one axis per feature
         Nonnegative, adds up to 1.
     kind : {"cells", "nodes"}
-        "cells": weight i of an axis with k entries is spread evenly over [i/k, (i+1)/k] of the side. "nodes": it stands
-        for the hat function around i/(k−1), folded inwards at the ends; k ≥ 2.
+        "cells": weight i of an axis with k entries is spread evenly over [i/k, (i+1)/k] of the side. "nodes": it
+        belongs to the hat function around i/(k−1), folded inwards at the ends; k ≥ 2.
     names : tuple of str, optional
         Of the features.
     ball : BallBox, optional
-        The ball in the box that rows lie in, where ``bounds`` were a `Ball`: rows that are drawn are brought into it.
+        The ball in the box, if ``bounds`` were a `Ball`: synthetic rows are projected to it.
     """
 
     lower: FloatArray
@@ -51,7 +54,7 @@ class GridMeasure(Versioned):
 
     @property
     def box(self) -> Box:
-        """The domain: the ball, if there is one."""
+        """Domain: the ball, if there is one."""
         return Box(self.lower, self.upper) if self.ball is None else self.ball
 
     @property
@@ -64,7 +67,7 @@ class GridMeasure(Versioned):
         return self.weights.shape
 
     def points(self) -> FloatArray:
-        """Where the weights stand: centres of the cells, or the nodes; shape (n_weights, n_features)."""
+        """Compute the centres of the cells, or the nodes; shape (n_weights, n_features)."""
         axes = [
             (np.arange(k) + 0.5) / k if self.kind == "cells" else np.arange(k) / max(k - 1, 1)
             for k in self.shape
@@ -73,7 +76,7 @@ class GridMeasure(Versioned):
         return self.box.from_unit(unit)
 
     def on_cells(self, cells: int) -> FloatArray:
-        """Probability of each cell of the grid with ``cells`` cells along every side."""
+        """Compute the probability of each cell of the grid with ``cells`` cells along every side."""
         mass = self.weights
         for axis in range(self.n_features):
             mass = np.moveaxis(
@@ -82,7 +85,7 @@ class GridMeasure(Versioned):
         return mass
 
     def _distribution(self, mass: FloatArray, cells: int) -> FloatArray:
-        """Mass below the edges of the cells along the first axis."""
+        """Sum the mass below the edges of the cells along the first axis."""
         k = mass.shape[0]
         below = np.concatenate([np.zeros((1, *mass.shape[1:])), np.cumsum(mass, axis=0)])
         tail = (1,) * (mass.ndim - 1)
@@ -96,8 +99,8 @@ class GridMeasure(Versioned):
         position = edges * (k - 1)
         index = np.minimum(position.astype(np.int64), k - 2)
         u = position - index
-        # Between two nodes: what is left of the triangle of the first, and the beginning of that of the second; those
-        # of the first and of the last node are folded inwards.
+        # Between two nodes: the rest of the triangle of the first, and the beginning of that of the second; those of
+        # the first and of the last node are folded inwards.
         first = np.where(index == 0, 2 * u - u**2, 0.5 + u - 0.5 * u**2).reshape(-1, *tail)
         second = np.where(index == k - 2, u**2, 0.5 * u**2).reshape(-1, *tail)
         hats: FloatArray = below[index] + first * mass[index] + second * mass[index + 1]
@@ -113,7 +116,7 @@ class GridMeasure(Versioned):
         return rows
 
     def sample_blocks(self, n_samples: int, n_rows: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-        """What `sample` draws, in blocks of ``n_rows``: besides one of them, 8 bytes a row are in memory."""
+        """Draw the rows of `sample` in blocks of ``n_rows``, with 8 bytes a row in memory besides a block."""
         order = _morton_order(self.shape)
         cumulated = np.cumsum(self.weights.ravel()[order])
         sizes = np.array(self.shape, dtype=np.float64)
@@ -125,7 +128,7 @@ class GridMeasure(Versioned):
             if self.kind == "cells":
                 unit = (index + rng.random(index.shape)) / sizes
             else:
-                # Both numbers of a row in turn, so that rows do not depend on the blocks.
+                # Both numbers of a row together, so that rows do not depend on the blocks.
                 ends = rng.random((len(index), 2, self.n_features))
                 unit = (index + (ends[:, 0] - ends[:, 1])) / np.maximum(sizes - 1, 1)
                 unit = 1 - np.abs(1 - np.abs(unit))
@@ -135,7 +138,7 @@ class GridMeasure(Versioned):
         return f"GridMeasure(shape={self.shape}, kind={self.kind!r})"
 
     def marginal(self, columns: list[int]) -> GridMeasure:
-        """The measure of some of the features, in the given order."""
+        """Sum over the other features; the given ones are kept in their order."""
         others = tuple(axis for axis in range(self.n_features) if axis not in columns)
         kept = [axis for axis in range(self.n_features) if axis in columns]
         weights = np.transpose(self.weights.sum(axis=others), [kept.index(axis) for axis in columns])
@@ -143,7 +146,7 @@ class GridMeasure(Versioned):
         return GridMeasure(self.lower[columns], self.upper[columns], weights, self.kind, names)
 
     def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
-        """Draw the density of one feature or two; axes with one unit are drawn to one scale.
+        """Plot the density of one feature or two; axes with one unit have one scale.
 
         Parameters
         ----------
@@ -165,7 +168,7 @@ class GridMeasure(Versioned):
 
 
 def _morton_order(shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Order of the weights in which every aligned box of a binary hierarchy is visited at one stretch (Morton)."""
+    """Order weights so that every aligned box of a binary hierarchy is one stretch (Morton)."""
     keys = []
     index = np.indices(shape).reshape(len(shape), -1)
     bits = max(max(k - 1, 1).bit_length() for k in shape)
@@ -175,11 +178,11 @@ def _morton_order(shape: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def plotted_columns(columns: Any, n_features: int, names: Sequence[str] | None) -> list[int]:
-    """Positions of the one or two columns that are to be drawn."""
+    """Find the positions of the one or two columns to plot."""
     if columns is None:
         if n_features > 2:
             raise ValueError(
-                f"only one or two features can be drawn, got {n_features}: choose them with columns, out of "
+                f"only one or two features can be plotted, got {n_features}: choose them with columns, out of "
                 f"{', '.join(column_label(j, names) for j in range(n_features))}."
             )
         return list(range(n_features))
@@ -199,12 +202,12 @@ def plotted_columns(columns: Any, n_features: int, names: Sequence[str] | None) 
 
 
 def label(position: int, names: Sequence[str] | None) -> str:
-    """What an axis is called."""
+    """Name an axis."""
     return f"column {position}" if names is None else names[position]
 
 
 def axes_or_current(ax: Any) -> Any:
-    """The axes to draw into."""
+    """Return the axes, or matplotlib's current ones."""
     if ax is None:
         import matplotlib.pyplot as plt
 
@@ -213,7 +216,7 @@ def axes_or_current(ax: Any) -> Any:
 
 
 def draw_density(ax: Any, measure: GridMeasure, text: str | None = None) -> None:
-    """Density of a measure of one or two features."""
+    """Plot the density of a measure of one or two features."""
     density = measure.on_cells(_CELLS)
     if measure.n_features == 1:
         width = (measure.upper[0] - measure.lower[0]) / _CELLS
@@ -222,12 +225,12 @@ def draw_density(ax: Any, measure: GridMeasure, text: str | None = None) -> None
         )
         return
     extent = (measure.lower[0], measure.upper[0], measure.lower[1], measure.upper[1])
-    ax.imshow(np.sqrt(density.T), origin="lower", extent=extent, aspect=aspect_of(measure), cmap=_COLOURS)
+    ax.imshow(np.sqrt(density.T), origin="lower", extent=extent, aspect=aspect_of(measure), cmap=COLOURS)
 
 
 def aspect_of(measure: GridMeasure) -> Any:
-    """Equal where both axes have one unit: the same bounds, or degrees of one place; "auto" otherwise."""
-    latitudes, longitudes = ([], []) if measure.names is None else degree_columns(measure.names)
+    """Choose one scale for axes of one unit (the same bounds, or degrees of one place), "auto" for others."""
+    latitudes, longitudes = degree_columns(measure.names)
     if latitudes and longitudes and latitudes != longitudes:
         middle = math.cos(math.radians(float(measure.lower[latitudes[0]] + measure.upper[latitudes[0]]) / 2))
         if middle > 0.01:
@@ -236,39 +239,17 @@ def aspect_of(measure: GridMeasure) -> Any:
     return "equal" if same else "auto"
 
 
-def draw_bars(ax: Any, mass: FloatArray, values: Sequence[Any]) -> None:
-    """Probability of each category."""
-    ax.bar(range(len(values)), mass)
-    ax.set_xticks(range(len(values)), [str(value) for value in values])
-
-
-def draw_table(ax: Any, mass: FloatArray, values: Sequence[Sequence[Any]]) -> None:
-    """Probability of each combination of two columns of categories."""
-    ax.imshow(mass.T, origin="lower", aspect="auto", cmap=_COLOURS, vmin=0)
-    ax.set_xticks(range(len(values[0])), [str(value) for value in values[0]])
-    ax.set_yticks(range(len(values[1])), [str(value) for value in values[1]])
-
-
 #: Cells per side of the grid on which transport is solved, by number of features.
 GRID_CELLS = {2: 32, 3: 10}
 _LINE_CELLS = 4096
 _SAMPLES = 1000
 
 
-def distance_to_rows(measure: GridMeasure, rows: FloatArray, ground: GroundNorm) -> float:
-    """W1 between a measure and rows, in fractions of the box.
+def distance_to_rows(measure: GridMeasure, rows: FloatArray, ground: Norm) -> float:
+    """Compute W1 between a measure and rows, in fractions of the box.
 
-    Parameters
-    ----------
-    measure : GridMeasure
-    rows : ndarray of shape (n, d)
-    ground : {"l1", "l2", "linf"}
-
-    Returns
-    -------
-    float
-        Exact up to half a cell of 1/4096 for d = 1; between the two measures on `GRID_CELLS` for d = 2, 3; between
-        samples of up to 1000 rows for d ≥ 4.
+    Exact up to half a cell of 1/4096 for d = 1; between the two measures on `GRID_CELLS` for d = 2, 3; between samples
+    of up to 1000 rows for d ≥ 4.
     """
     unit = measure.box.to_unit(rows)
     d = measure.n_features
@@ -279,7 +260,7 @@ def distance_to_rows(measure: GridMeasure, rows: FloatArray, ground: GroundNorm)
             else _LINE_CELLS
         )
         centres = (np.arange(cells) + 0.5) / cells
-        return wasserstein_1d(centres, unit[:, 0], measure.on_cells(cells))
+        return float(wasserstein_distance(centres, unit[:, 0], measure.on_cells(cells)))
     if d in GRID_CELLS:
         cells = GRID_CELLS[d]
         counts = leaf_counts(unit, (cells,) * d).astype(np.float64)
@@ -288,4 +269,63 @@ def distance_to_rows(measure: GridMeasure, rows: FloatArray, ground: GroundNorm)
     if unit.shape[0] > _SAMPLES:
         unit = unit[rng.choice(unit.shape[0], _SAMPLES, replace=False)]
     drawn = measure.box.to_unit(measure.sample(unit.shape[0], rng))
-    return wasserstein_samples(drawn, unit, ground)
+    return assignment_cost(distances(drawn, unit, ground))
+
+
+_CDIST: dict[str, Any] = {"l1": "cityblock", "l2": "euclidean", "linf": "chebyshev"}
+
+
+def distances(x: FloatArray, y: FloatArray, ground: Norm) -> FloatArray:
+    """Compute the distances between the rows of two tables."""
+    return np.asarray(cdist(x, y, _CDIST[ground]))
+
+
+def assignment_cost(cost: FloatArray) -> float:
+    """Minimise the mean cost of an assignment of rows to columns: W1 between two samples of the same size."""
+    rows, columns = linear_sum_assignment(cost)
+    return float(cost[rows, columns].mean())
+
+
+def wasserstein_grid(p: FloatArray, q: FloatArray, ground: Norm = "linf") -> float:
+    """Compute W1 between two measures on the same grid of the unit cube, by minimum-cost flow.
+
+    The cost of moving mass is that of paths over grid edges: exact for "l1" (edges along axes) and "linf" on grids with
+    equal sides (edges to all 3^d − 1 neighbours); for "l2" it uses these neighbours too and is at most 8 % above the
+    Euclidean distance in the plane.
+    """
+    shape = p.shape
+    index = np.arange(p.size).reshape(shape)
+    tails, heads, costs = [], [], []
+    for step in itertools.product((-1, 0, 1), repeat=p.ndim):
+        if step <= (0,) * p.ndim or (ground == "l1" and np.count_nonzero(step) > 1):
+            continue
+        here = tuple(slice(max(0, -s), k - max(0, s)) for s, k in zip(step, shape, strict=True))
+        there = tuple(slice(max(0, s), k - max(0, -s)) for s, k in zip(step, shape, strict=True))
+        length = np.abs(np.array(step) / np.array(shape))
+        cost = {"l1": length.sum(), "l2": np.sqrt((length**2).sum()), "linf": length.max()}[ground]
+        tails.append(index[here].ravel())
+        heads.append(index[there].ravel())
+        costs.append(np.full(tails[-1].size, cost))
+    tail, head, cost = (np.concatenate(parts) for parts in (tails, heads, costs))
+    columns = np.arange(tail.size)
+    half = csr_array(
+        (
+            np.concatenate([np.ones(tail.size), -np.ones(tail.size)]),
+            (np.concatenate([tail, head]), np.concatenate([columns, columns])),
+        ),
+        shape=(p.size, tail.size),
+    )
+    # The dual: the largest difference of means of a function that is 1-Lipschitz along every edge. It has one
+    # variable per cell instead of two per edge.
+    difference = (p / p.sum() - q / q.sum()).ravel()
+    slopes = half.T.tocsr()
+    found: Any = linprog(  # type: ignore[call-overload]
+        -difference,
+        A_ub=vstack([slopes, -slopes]),
+        b_ub=np.concatenate([cost, cost]),
+        bounds=[(0, 0)] + [(None, None)] * (p.size - 1),
+        method="highs",
+    )
+    if found.status != 0:
+        raise RuntimeError(f"the transport problem was not solved: {found.message}")
+    return float(-found.fun)

@@ -11,22 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._validation import all_differ, code_numbers, column_label
-from skprivate.metric._domains import BallBox, Box
+from skprivate.metric._domains import BallBox, Box, Norm
 from skprivate.metric._tables import numbers, refuse_missing
-from skprivate.metric._transport import GroundNorm, assignment_cost, distances
 from skprivate.metric.grid._measure import (
+    COLOURS,
     GridMeasure,
+    assignment_cost,
     axes_or_current,
-    draw_bars,
+    distances,
     draw_density,
-    draw_table,
     label,
     plotted_columns,
 )
 from skprivate.privacy import Versioned, public_generator
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Most combinations of categories.
 MAX_COMBINATIONS = 1 << 14
@@ -35,16 +33,7 @@ _SAMPLES = 1000
 
 @dataclass(frozen=True)
 class MixedColumns:
-    """Which columns are categorical, and their public values.
-
-    Parameters
-    ----------
-    n_features : int
-    values : dict of {int: tuple}
-        Category values by column number.
-    names : tuple of str, optional
-        Of all columns.
-    """
+    """Categorical columns, with their public values by column number, and numeric ones."""
 
     n_features: int
     values: dict[int, tuple[Any, ...]]
@@ -52,7 +41,7 @@ class MixedColumns:
 
     @property
     def numeric(self) -> list[int]:
-        """Numbers of the other columns."""
+        """Numbers of the numeric columns."""
         return [column for column in range(self.n_features) if column not in self.values]
 
     @property
@@ -66,17 +55,13 @@ class MixedColumns:
 
     @property
     def bits(self) -> int:
-        """Of the number of a combination."""
+        """Bits of the number of a combination."""
         return (self.n_combinations - 1).bit_length()
 
     def encode(self, X: NDArray[Any]) -> tuple[FloatArray, IntArray]:
-        """Numeric columns, and the number of the combination of categories (the first column varies slowest).
+        """Split rows into numeric columns and combinations of categories (the first column varies slowest).
 
-        Raises
-        ------
-        ValueError
-            If a value is not among the categories, or a numeric column is not numeric and finite. The value is not
-            named.
+        Errors name the column, not the value.
         """
         combination = np.zeros(X.shape[0], dtype=np.int64)
         for column in sorted(self.values):
@@ -95,7 +80,7 @@ class MixedColumns:
         return numeric, combination
 
     def decode(self, numeric: FloatArray, combination: IntArray) -> list[NDArray[Any]]:
-        """Inverse of `encode`: columns with the original values, objects where they are categorical."""
+        """Invert `encode`: columns with the original values, as objects for categories."""
         columns: list[NDArray[Any]] = [np.empty(0)] * self.n_features
         for i, column in enumerate(self.numeric):
             columns[column] = numeric[:, i]
@@ -108,14 +93,7 @@ class MixedColumns:
 
 
 def check_categories(categories: Any, n_features: int, names: Any = None) -> MixedColumns:
-    """Turn a parameter ``categories`` into `MixedColumns`.
-
-    Raises
-    ------
-    ValueError
-        If a column does not exist or is given twice, if its values are empty or repeated, or if there are more than
-        `MAX_COMBINATIONS` combinations.
-    """
+    """Turn a parameter ``categories`` into `MixedColumns`."""
     if not isinstance(categories, Mapping) or not categories:
         raise ValueError(
             f"categories must be None or a non-empty dict of columns and their values, got {categories!r}."
@@ -153,9 +131,9 @@ class MixedMeasure(Versioned):
     weights : ndarray of shape (n_combinations, *grid)
         Nonnegative, adds up to 1.
     ball : BallBox, optional
-        The ball in the box that numeric rows lie in, where ``bounds`` were a `Ball`.
+        The ball in the box of the numeric columns, if ``bounds`` were a `Ball`.
     kind : {"cells", "nodes"}, default="cells"
-        What weights of the grid stand for (`GridMeasure`).
+        Meaning of the weights, as in `GridMeasure`.
     """
 
     columns: MixedColumns
@@ -174,7 +152,7 @@ class MixedMeasure(Versioned):
         return self.weights.shape
 
     def draw(self, n_samples: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-        """Numeric columns and combination of each row, spread evenly over the measure, in random order."""
+        """Draw numeric columns and combinations of rows, spread evenly over the measure, in random order."""
         mass = self.weights.reshape(self.shape[0], -1).sum(axis=1)
         cumulated = np.cumsum(mass)
         points = (np.arange(n_samples) + rng.random()) / n_samples * cumulated[-1]
@@ -192,7 +170,7 @@ class MixedMeasure(Versioned):
     def draw_blocks(
         self, n_samples: int, n_rows: int, rng: np.random.Generator
     ) -> Iterator[tuple[FloatArray, IntArray]]:
-        """Blocks of ``n_rows``, each spread evenly over the measure by itself."""
+        """Draw blocks of ``n_rows``, each spread evenly over the measure by itself."""
         for start in range(0, n_samples, n_rows):
             yield self.draw(min(n_rows, n_samples - start), rng)
 
@@ -203,8 +181,8 @@ class MixedMeasure(Versioned):
             rows[:, j] = column
         return rows
 
-    def distance_to_rows(self, X: NDArray[Any], ground: GroundNorm, weight: float = 1.0) -> float:
-        """W1 to rows by assignment of up to 1000 of them: fractions of the bounds, ``weight`` for every category."""
+    def distance_to_rows(self, X: NDArray[Any], ground: Norm, weight: float = 1.0) -> float:
+        """Compute W1 to up to 1000 rows by assignment: in fractions of the bounds, plus ``weight`` per category."""
         rng = public_generator(0)
         if X.shape[0] > _SAMPLES:
             X = X[rng.choice(X.shape[0], _SAMPLES, replace=False)]
@@ -219,14 +197,14 @@ class MixedMeasure(Versioned):
         return assignment_cost(cost)
 
     def grid(self, group: int | None = None) -> GridMeasure:
-        """Measure of the numeric columns, in one combination of categories (of its mass) or in all of them."""
+        """Take the measure of the numeric columns in one combination of categories (of its mass), or in all."""
         names = self.columns.names
         numeric = None if names is None else tuple(names[j] for j in self.columns.numeric)
         weights = self.weights.sum(axis=0) if group is None else self.weights[group]
         return GridMeasure(self.lower, self.upper, weights, self.kind, numeric, self.ball)
 
     def plot(self, ax: Any = None, *, columns: Any = None) -> Any:
-        """Draw one column or two: bars for categories, densities for numbers, one line per category for both.
+        """Plot one column or two: bars for categories, densities for numbers, one line per category for both.
 
         Parameters
         ----------
@@ -254,10 +232,12 @@ class MixedMeasure(Versioned):
             table = kept.reshape(*kept.shape[: len(axes)], -1).sum(axis=-1)
             values = [self.columns.values[j] for j in listed]
             if len(listed) == 1:
-                draw_bars(ax, table, values[0])
+                ax.bar(range(len(values[0])), table)
                 labels.append("probability")
             else:
-                draw_table(ax, table, values)
+                ax.imshow(table.T, origin="lower", aspect="auto", cmap=COLOURS, vmin=0)
+                ax.set_yticks(range(len(values[1])), [str(value) for value in values[1]])
+            ax.set_xticks(range(len(values[0])), [str(value) for value in values[0]])
         else:
             (number,) = (j for j in chosen if j not in listed)
             by_value = np.moveaxis(mass, axes[0], 0)

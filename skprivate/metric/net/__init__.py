@@ -1,1 +1,4 @@
-"""Finite spaces: optimal channels and exponential mechanisms on nets."""
+"""Finite metric spaces: their scales, and channels on them."""
+
+from skprivate.metric.net._scales import diametric_scale, entropic_scale, predicted_accuracy
+from skprivate.metric.net._spaces import distance_matrix, is_ultrametric, tree_distances

@@ -1,8 +1,7 @@
 """Exponential mechanisms on nets, as steep as their price allows.
 
-Lemma 4.1 takes half of ε for the exponent and leaves the other half for the normaliser. What the normaliser really
-takes is public geometry and is computed here: the factor of the exponent is the largest one found at which the
-channel costs ε.
+Lemma 4.1 takes half of ε for the exponent and leaves the other half for the normaliser. The cost of the normaliser is
+public geometry and is computed here: the factor of the exponent is the largest one found at which the channel costs ε.
 """
 
 from __future__ import annotations
@@ -11,15 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skprivate.metric.net._spaces import affordable, representatives, separated_net, worst_error
+from skprivate.metric.net._spaces import make_affordable, representatives, separated_net, worst_error
 from skprivate.metric.net._trees import MARGIN
+from skprivate.privacy.noise import FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-#: Nets whose factor is found from all outputs; the others are compared by an upper bound of their price.
+#: Nets whose price is computed from all outputs; the others are compared by an upper bound.
 _FINALISTS = 3
 _COARSE_STEPS, _FINE_STEPS = 5, 20
 
@@ -32,24 +28,10 @@ def exponential_channel(
     factor: float = 0.5,
     weights: FloatArray | None = None,
 ) -> FloatArray:
-    """P(y|x) ∝ w(y)·exp(−factor·ε·ρ(x, y)) for y in a net; zero outside of it.
+    """Make the channel P(y|x) ∝ w(y)·exp(−factor·ε·ρ(x, y)) for y in a net; zero outside of it.
 
     With the factor 1/2 it is ε-metrically private whatever the net (Lemma 4.1): the exponent changes by at most
-    (ε/2) ρ(x, x′), and so does the logarithm of the normaliser.
-
-    Parameters
-    ----------
-    distances : ndarray of shape (n, n)
-        ρ, or a relaxed distance ρ̃ that is 1-Lipschitz in x with respect to ρ.
-    net : ndarray of int
-    epsilon : float
-    factor : float, default=0.5
-    weights : ndarray of shape (len(net),), optional
-        Nonnegative; equal by default.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
+    (ε/2) ρ(x, x′), and so does the logarithm of the normaliser. ``distances`` may be relaxed ones, 1-Lipschitz in x.
     """
     exponent = -factor * epsilon * distances[:, net]
     law = np.exp(exponent - exponent.max(axis=1, keepdims=True))
@@ -61,7 +43,7 @@ def exponential_channel(
 
 
 def relaxed_distances(first: FloatArray, second: FloatArray, scale: float) -> FloatArray:
-    """ρ̃(x, y): ρ1-distance from x to the ρ2-ball of radius ``scale`` around y (Theorem 5.1)."""
+    """Compute ρ̃(x, y), the ρ1-distance from x to the ρ2-ball of radius ``scale`` around y (Theorem 5.1)."""
     relaxed = np.empty_like(first)
     # In an ultrametric the balls are a partition: few are different.
     columns: dict[bytes, FloatArray] = {}
@@ -74,7 +56,7 @@ def relaxed_distances(first: FloatArray, second: FloatArray, scale: float) -> Fl
 
 
 def net_scales(distances: FloatArray, most: int = 32) -> FloatArray:
-    """Scales at which nets differ: 0 and up to ``most`` quantiles of the positive distances."""
+    """List scales at which nets differ: 0 and up to ``most`` quantiles of the positive distances."""
     values = np.unique(distances[distances > 0])
     if values.size > most:
         values = values[np.linspace(0, values.size - 1, most).astype(int)]
@@ -83,19 +65,11 @@ def net_scales(distances: FloatArray, most: int = 32) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class NetMechanism:
-    """Exponential mechanisms on one net: what their prices follow from, one state for all that have the same law.
+    """Exponential mechanisms on one net, with one state for all that have the same law.
 
-    Attributes
-    ----------
-    net : ndarray of int, shape (m,)
-    exponents : ndarray of shape (k, m)
-        Distances of the different rows of states from the net.
-    own : ndarray of int, shape (m,)
-        Which of these rows are those of the net.
-    rho : ndarray of shape (k, k)
-        Least distance between two states that have these rows; ``inf`` on the diagonal.
-    gains : ndarray of shape (k, k)
-        At least max over y of ρ̃(x′, y) − ρ̃(x, y); ρ(x, x′) always is.
+    ``exponents`` are the distances of the k different rows of states from the m points of the net, ``own`` the rows of
+    the net's points. ``rho`` are the least distances between states with these rows (``inf`` on the diagonal), and
+    ``gains`` bound max over y of ρ̃(x′, y) − ρ̃(x, y), as ρ(x, x′) does.
     """
 
     net: IntArray
@@ -106,7 +80,7 @@ class NetMechanism:
 
     @classmethod
     def on(cls, exponents: FloatArray, net: IntArray, distances: FloatArray) -> NetMechanism:
-        """Of a net; ``gains`` are the distances at first."""
+        """Make the mechanisms of a net; ``gains`` are the distances at first."""
         exponents = exponents[:, net][representatives(distances)]
         rows, labels = np.unique(exponents, axis=0, return_inverse=True)
         order = np.argsort(labels, kind="stable")
@@ -122,12 +96,12 @@ class NetMechanism:
         np.fill_diagonal(rho, np.inf)
         return cls(net, rows, labels[net], rho, gains)
 
-    def refined(self) -> NetMechanism:
-        """With the smallest ``gains``, which takes up to k²·m operations."""
+    def refine(self) -> NetMechanism:
+        """Replace ``gains`` by the smallest ones, in up to k²·m operations."""
         gains = self.gains.copy()
         point = dict(zip(self.own.tolist(), range(self.net.size), strict=True))
         for x, row in enumerate(self.exponents):
-            # What x itself gains as an output is all there is, if it reaches the bound.
+            # No output gains more than x itself, if that attains the bound.
             if x not in point or np.any(self.exponents[:, point[x]] < gains[x]):
                 gains[x] = (self.exponents - row).max(axis=1)
         return NetMechanism(self.net, self.exponents, self.own, self.rho, gains)
@@ -136,10 +110,10 @@ class NetMechanism:
         return np.ones(self.net.size)
 
     def levelling_weights(self, slope: float) -> FloatArray:
-        """Weights with which the normaliser is the same in all points of the net, where there are such.
+        """Find weights with which the normaliser is the same in all points of the net, and costs nothing there.
 
-        Then it takes nothing of ε there. On a tree there are (inverses of ultrametric matrices are diagonally
-        dominant), on other spaces for steep exponents.
+        They exist on a tree (inverses of ultrametric matrices are diagonally dominant), and elsewhere for steep
+        exponents.
         """
         try:
             weights = np.linalg.solve(np.exp(-slope * self.exponents[self.own]), np.ones(self.net.size))
@@ -150,7 +124,7 @@ class NetMechanism:
         return np.asarray(weights / weights.max() if usable else self.equal_weights(slope))
 
     def price(self, slope: float, weights: FloatArray) -> float:
-        """ε of the channel ∝ weights·exp(−slope·ρ̃), in float64 and not rounded up: for searching only."""
+        """Compute ε of the channel ∝ weights·exp(−slope·ρ̃) in float64, not rounded up: for searching only."""
         least = self.exponents.min(axis=1)
         law = np.exp(-slope * (self.exponents - least[:, None]))
         normaliser = np.log(law @ weights) - slope * least
@@ -158,7 +132,7 @@ class NetMechanism:
         return float((losses / self.rho).max(initial=0.0))
 
     def steepest(self, epsilon: float, weighting: Callable[[float], FloatArray], steps: int) -> float:
-        """A factor of ε, as large as bisection finds, at which the price is at most ``epsilon``."""
+        """Find the largest factor of ε, by bisection, at which the price is at most ``epsilon``."""
 
         def fits(factor: float) -> bool:
             slope = factor * epsilon
@@ -168,7 +142,7 @@ class NetMechanism:
             low, high = (0.5, 1.0) if fits(0.5) else (0.0, 0.5)
         elif not fits(1.0001):
             return 1.0
-        else:  # only where accuracy has a metric of its own, or the net a single point
+        else:  # only if accuracy has a metric of its own, or the net is a single point
             low = 1.0
             while low < 64 and fits(2 * low):
                 low *= 2
@@ -182,24 +156,11 @@ class NetMechanism:
 def best_exponential_channel(
     distances: FloatArray, epsilon: float, *, accuracy: FloatArray | None = None, relaxed: bool = False
 ) -> FloatArray:
-    """Exponential mechanism with the smallest worst-case expected error, over nets, factors and weights.
+    """Find the exponential mechanism with the smallest worst-case expected error, over nets, factors and weights.
 
     The scale Δ of the net is searched instead of set to the entropic scale with its constants: nets and errors are
-    public geometry, and the choice can only improve on Lemma 4.1.
-
-    Parameters
-    ----------
-    distances : ndarray of shape (n, n)
-        Privacy metric ρ1.
-    epsilon : float
-    accuracy : ndarray of shape (n, n), optional
-        Accuracy metric ρ2; nets are separated in it.
-    relaxed : bool, default=False
-        Use ρ̃ in the exponent (Theorem 5.1).
-
-    Returns
-    -------
-    ndarray of shape (n, n)
+    public geometry, and the choice can only improve on Lemma 4.1. Nets are separated in the metric ``accuracy``;
+    ``relaxed`` uses ρ̃ in the exponent (Theorem 5.1).
     """
     second = distances if accuracy is None else accuracy
     budget = epsilon * (1 - MARGIN)
@@ -227,8 +188,8 @@ def best_exponential_channel(
     best: tuple[float, FloatArray] | None = None
     for _, scale, mechanism in coarse[:_FINALISTS]:
         exponents = relaxed_distances(distances, second, scale) if relaxed else distances
-        for error, channel in candidates(mechanism.refined(), exponents, _FINE_STEPS):
+        for error, channel in candidates(mechanism.refine(), exponents, _FINE_STEPS):
             if best is None or error < best[0]:
                 best = (error, channel)
     assert best is not None
-    return affordable(best[1], distances, epsilon)
+    return make_affordable(best[1], distances, epsilon)

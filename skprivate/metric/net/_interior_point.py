@@ -1,4 +1,4 @@
-"""Optimal channels on any finite metric space, beside a certified bound of the loss of every channel.
+"""Optimal channels on any finite metric space, with a certified bound of the loss of every channel.
 
 The linear programme has a column p_y of probabilities over the states for every output y, with
 p_y(x′) ≥ e^{−ερ(x, x′)}·p_y(x) for all pairs; only Σ_y p_y = 1 joins the columns. So a step of a primal-dual interior
@@ -10,52 +10,40 @@ point the method has reached gives a bound (docs/metric.md, Theorem 12).
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from skprivate.metric.net._spaces import affordable, representatives
-
-FloatArray = NDArray[np.float64]
+from skprivate.metric.net._spaces import make_affordable, representatives
+from skprivate.privacy.noise import FloatArray
 
 #: Most different states of the programme, which takes 24·n³ bytes.
 MAX_STATES = 320
 #: Relative gap between loss and bound at which the steps end.
 GAP = 1e-5
-#: Steps at most, and what n⁴ times their number stays below: a minute or two of one core.
+#: Most steps, and most n⁴ times their number: a minute or two of one core.
 MAX_STEPS, MAX_WORK = 80, 3e11
-# States with rows this close, in ε, are one in the programme, where a slack of 1 − e^{−ερ} would be none.
-_SAME = 2.0**-24
-# So much of the way to the boundary is taken.
+# States this close, in ε, are merged in the programme, because a slack of 1 − e^{−ερ} would vanish.
+_MERGE_DISTANCE = 2.0**-24
+# Share of the way to the boundary that a step takes.
 _STEP = 0.995
-# A gap of so much of the loss of the best constant answer is none.
-_TINY = 1e-11
+# A gap of this share of the loss of the best constant answer is ignored.
+_MIN_GAP = 1e-11
 
 
 def optimal_channel(
     distances: FloatArray, losses: FloatArray, epsilon: float, start: FloatArray
 ) -> tuple[FloatArray, float]:
-    """A channel with the least expected loss that `MAX_WORK` allows to find, and a bound that no channel is below.
+    """Find a channel of small expected loss within `MAX_WORK`, and a lower bound of the loss of every channel.
 
-    Parameters
-    ----------
-    distances : ndarray of shape (n, n)
-    losses : ndarray of shape (n, n)
-        Of answering y (column) in state x (row), times the prior of x; nonnegative.
-    epsilon : float
-    start : ndarray of shape (n, n)
-        A channel that costs at most ``epsilon``: the result is no worse.
-
-    Returns
-    -------
-    channel : ndarray of shape (n, n)
-        Costs at most ``epsilon``, as integers.
-    bound : float
+    ``losses`` of answering y (column) in state x (row) are nonnegative and contain the prior of x. The result costs at
+    most ``epsilon``, as integers, and is no worse than ``start``.
     """
     n = distances.shape[0]
     with np.errstate(over="ignore"):
         steps = epsilon * distances
-    states, labels = np.unique(representatives(np.where(steps <= _SAME, 0.0, steps)), return_inverse=True)
-    # One of them has at least e^{−ερ} of the other's probability: so much of its losses is lost by answering both.
+    states, labels = np.unique(
+        representatives(np.where(steps <= _MERGE_DISTANCE, 0.0, steps)), return_inverse=True
+    )
+    # A merged state has at least e^{−ερ} of the other's probability, and of its losses.
     merged = np.zeros((states.size, n))
     np.add.at(merged, labels, losses * np.exp(-steps[np.arange(n), states[labels]])[:, None])
     constant = np.zeros((n, n))
@@ -67,32 +55,26 @@ def optimal_channel(
     if scale > 0:
         factors = np.exp(-steps[np.ix_(states, states)])
         np.fill_diagonal(factors, 0.0)
-        # Answers that are alike cost next to the same: the least of them bounds all.
+        # Answers of merged states: the least loss bounds all.
         merged = (
             np.stack([merged[:, labels == label].min(axis=1) for label in range(states.size)], axis=1) / scale
         )
         bound = max(levelled_bound(factors, merged) * scale, constant_bound(factors, merged) * scale)
-        if least - bound > GAP * least + _TINY * scale and states.size <= MAX_STATES:
+        if least - bound > GAP * least + _MIN_GAP * scale and states.size <= MAX_STATES:
             columns, below = _InteriorPoint(factors, merged).solve()
             bound = max(below * scale, bound)
             inner = np.zeros((n, n))
             inner[:, states] = (columns / columns.sum(axis=0)).T[labels]
-            candidates.append(affordable(inner, distances, epsilon))
+            candidates.append(make_affordable(inner, distances, epsilon))
     channel = min(candidates, key=lambda channel: float((losses * channel).sum()))
     return channel, min(bound, float((losses * channel).sum()))
 
 
 def certified_bound(prices: FloatArray, rest: FloatArray, size: FloatArray) -> float:
-    """What no channel's loss is below: Σ_x (μ(x) + min_y r_y(x)), lowered by what float64 may have lost.
+    """Bound the loss of every channel from below by Σ_x (μ(x) + min_y r_y(x)), less the largest rounding error.
 
-    Parameters
-    ----------
-    prices : ndarray of shape (n,)
-        Any numbers μ.
-    rest : ndarray of shape (n_outputs, n)
-        r_y = c_y − μ − Gᵀz_y for some z_y ≥ 0.
-    size : ndarray of shape (n_outputs, n)
-        The same with plus signs.
+    ``prices`` are any numbers μ, ``rest`` holds r_y = c_y − μ − Gᵀz_y for some z_y ≥ 0, one output a row, and ``size``
+    the same with plus signs.
     """
     n = prices.size
     # Sums of n terms, and factors e^{−ερ} whose exponents err by 745·2⁻⁵³ where they matter.
@@ -101,28 +83,14 @@ def certified_bound(prices: FloatArray, rest: FloatArray, size: FloatArray) -> f
 
 
 def constant_bound(factors: FloatArray, losses: FloatArray) -> float:
-    """The bound from what a state says of all others, p(x) ≥ e^{−ερ(x, x′)}·p(x′): tight where ε is next to nothing.
-
-    Parameters
-    ----------
-    factors : ndarray of shape (n, n)
-        e^{−ερ}, with 0 on the diagonal.
-    losses : ndarray of shape (n, n)
-    """
+    """Bound the loss by p(x) ≥ e^{−ερ(x, x′)}·p(x′) for one x: tight for very small ε. ``factors`` are 0 for x = x′."""
     n = losses.shape[0]
     least = ((factors + np.eye(n)) @ losses).min(axis=1).max()
     return float(least * (1 - (n + 800) * 2.0**-52))
 
 
 def levelled_bound(factors: FloatArray, losses: FloatArray) -> float:
-    """The bound from prices at which every column e^{−ερ(·, y)} is worth nothing: exact where all of them are in use.
-
-    Parameters
-    ----------
-    factors : ndarray of shape (n, n)
-        e^{−ερ}, with 0 on the diagonal.
-    losses : ndarray of shape (n, n)
-    """
+    """Bound the loss by prices at which every column e^{−ερ(·, y)} is worth 0: exact if all of them are used."""
     n = losses.shape[0]
     kernel = factors + np.eye(n)
     try:
@@ -143,21 +111,8 @@ def levelled_bound(factors: FloatArray, losses: FloatArray) -> float:
 class _InteriorPoint:
     """Mehrotra's predictor and corrector steps, one output at a time.
 
-    Parameters
-    ----------
-    factors : ndarray of shape (n, n)
-        e^{−ερ}, with 0 on the diagonal: its constraint is p(x) ≥ 0.
-    losses : ndarray of shape (n, n)
-        Times the prior, of the order of 1.
-
-    Attributes
-    ----------
-    columns : ndarray of shape (n, n)
-        p_y(x), the output first; slacks G p_y are p_y(x′) − e^{−ερ(x, x′)}·p_y(x).
-    dual : ndarray of shape (n, n, n)
-        z_y(x, x′) > 0.
-    prices : ndarray of shape (n,)
-        μ.
+    ``columns`` are p_y(x) and ``dual`` z_y(x, x′) > 0, with the output first; ``prices`` are μ. Slacks G p_y are
+    p_y(x′) − e^{−ερ(x, x′)}·p_y(x); ``factors`` e^{−ερ} are 0 on the diagonal, whose constraint is p(x) ≥ 0.
     """
 
     def __init__(self, factors: FloatArray, losses: FloatArray):
@@ -170,7 +125,7 @@ class _InteriorPoint:
         self._total, self._middle, self._rest = np.empty((n, n)), 0.0, np.empty((n, n))
 
     def solve(self) -> tuple[FloatArray, float]:
-        """Columns that add up to 1 but for rounding, and the best bound."""
+        """Find columns that add up to 1 but for rounding, and the best bound."""
         bound, best = 0.0, self.columns.copy()
         for _ in range(min(MAX_STEPS, int(MAX_WORK / self.prices.size**4))):
             sound, below = self._factorise()
@@ -191,7 +146,7 @@ class _InteriorPoint:
         return result
 
     def _factorise(self) -> tuple[bool, float]:
-        """Inverses of Gᵀ(z/s)G for every output, their sum, the residuals; whether they exist, and the bound."""
+        """Invert Gᵀ(z/s)G for every output, with their sum and residuals; return success and the bound."""
         n = self.prices.size
         self._total[:] = 0.0
         gap = 0.0
@@ -217,14 +172,14 @@ class _InteriorPoint:
                 self._inverses[y].flat[:: n + 1] *= 0.5
                 self._total += self._inverses[y]
         self._middle = gap / n**3
-        # What is missing on the diagonal belongs to p(x) ≥ 0: it need not be the dual's.
+        # The diagonal belongs to p(x) ≥ 0; its multiplier need not be the dual's.
         size += self.costs + np.abs(self.prices)
         return sound and bool(np.isfinite(self._total).all()), certified_bound(
             self.prices, self._rest + own, size
         )
 
     def _direction(self, sides: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Moves of the columns and prices for right-hand sides Gᵀ(…)/s − rest of every output."""
+        """Solve for moves of columns and prices, given right-hand sides Gᵀ(…)/s − rest of every output."""
         parts = np.matmul(self._inverses, sides[:, :, None])[:, :, 0]
         missing = 1 - self.columns.sum(axis=0) - parts.sum(axis=0)
         try:
@@ -234,7 +189,7 @@ class _InteriorPoint:
         return parts + np.matmul(self._inverses, prices), prices
 
     def _step(self) -> bool:
-        """One predictor and corrector step; False where rounding has eaten it."""
+        """Take one predictor and corrector step; False if rounding errors dominate."""
         n = self.prices.size
         own = np.array([self._adjoint(dual) for dual in self.dual])
         columns, prices = self._direction(-own - self._rest)

@@ -1,4 +1,4 @@
-"""How accurate metric privacy can be: scales of a metric space, and what no mechanism exceeds.
+"""Accuracy of metric privacy: scales of a metric space, and bounds for every mechanism.
 
 Two metrics on one space: ρ1 for privacy, ρ2 for accuracy (the same by default). Section and theorem numbers are those
 of Boedihardjo, Strohmer and Vershynin (arXiv:2405.00329).
@@ -7,27 +7,20 @@ of Boedihardjo, Strohmer and Vershynin (arXiv:2405.00329).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from skprivate.metric.net._spaces import distance_matrix, separated_net
-
-FloatArray = NDArray[np.float64]
-Distance = Callable[[Any, Any], float]
+from skprivate.metric.net._exponential import best_exponential_channel
+from skprivate.metric.net._spaces import distance_matrix, separated_net, worst_error
+from skprivate.privacy.noise import FloatArray
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """A number known to lie in [lower, upper].
-
-    Parameters
-    ----------
-    lower, upper : float
-    """
+    """Lower and upper bound of a number."""
 
     lower: float
     upper: float
@@ -37,72 +30,43 @@ class Bracket:
         return bool(self.lower - slack <= value <= self.upper + slack)
 
 
-def entropic_scale(
-    space: ArrayLike, epsilon: float, *, distance: Distance | None = None, accuracy: ArrayLike | None = None
-) -> Bracket:
-    """Bracket of the entropic scale: the least s with N₂(B₁(x, r), s) ≤ e^{ε r} for all x and r > 0 (Definition 1.4).
+def entropic_scale(space: ArrayLike, epsilon: float, *, accuracy: ArrayLike | None = None) -> Bracket:
+    """Bracket the entropic scale: the least s with N₂(B₁(x, r), s) ≤ e^{ε r} for all x and r > 0 (Definition 1.4).
 
     The packing numbers inside are bracketed by greedy packings, which factor 2 in s separates.
 
-    Parameters
-    ----------
-    space : array-like of shape (n, n), or sequence of n points with ``distance``
-        Privacy metric ρ1.
-    epsilon : float > 0
-        α in the paper, per unit of ρ1.
-    distance : callable, optional
-    accuracy : array-like of shape (n, n), optional
-        Accuracy metric ρ2.
-
-    Returns
-    -------
-    Bracket
-
-    Notes
-    -----
     By Theorem 3.1 no ε-metrically private mechanism has a smaller expected error than a constant times this.
     """
-    first, second = _two_metrics(space, distance, accuracy)
+    first, second = _two_metrics(space, accuracy)
     _check_positive(epsilon)
-    # Where a greedy s-packing is too large the packing number is, and so it is for every smaller scale.
+    # If a greedy s-packing is too large, so is the packing number, at every smaller scale too.
     low = _bisect(second, lambda s: _entropic_holds(first, second, epsilon, s, 1.0), 1.0)[0]
     high = _bisect(second, lambda s: _entropic_holds(first, second, epsilon, s, 0.5), 0.5)[1]
     return Bracket(low, high)
 
 
-def diametric_scale(
-    space: ArrayLike, epsilon: float, *, distance: Distance | None = None, accuracy: ArrayLike | None = None
-) -> float:
-    """Largest ρ2-diameter of a ρ1-ball of radius 1/ε (Definition 1.6), exactly.
-
-    Parameters
-    ----------
-    space, epsilon, distance, accuracy
-        As in `entropic_scale`.
-
-    Returns
-    -------
-    float
-    """
-    first, second = _two_metrics(space, distance, accuracy)
+def diametric_scale(space: ArrayLike, epsilon: float, *, accuracy: ArrayLike | None = None) -> float:
+    """Compute the largest ρ2-diameter of a ρ1-ball of radius 1/ε (Definition 1.6), exactly."""
+    first, second = _two_metrics(space, accuracy)
     _check_positive(epsilon)
     balls = first <= 1 / epsilon
     return max(float(second[np.ix_(ball, ball)].max()) for ball in balls)
 
 
-def predicted_accuracy(
-    space: ArrayLike, epsilon: float, *, distance: Distance | None = None, accuracy: ArrayLike | None = None
-) -> Bracket:
-    """Range in which the best expected worst-case error of an ε-metrically private mechanism lies.
+def predicted_accuracy(space: ArrayLike, epsilon: float, *, accuracy: ArrayLike | None = None) -> Bracket:
+    """Bracket the best expected worst-case error of an ε-metrically private mechanism.
 
-    Lower end: Theorems 3.1 and 3.2 with explicit constants (`lower_bound`). Upper end: the smaller of the radius
-    of the space (constant mechanism) and the exact worst-case error of the exponential mechanism on the best net
-    (Lemma 4.1).
+    Lower end: Theorems 3.1 and 3.2 with explicit constants. Upper end: the smaller of the radius of the space (constant
+    mechanism) and the exact worst-case error of the exponential mechanism on the best net (Lemma 4.1).
 
     Parameters
     ----------
-    space, epsilon, distance, accuracy
-        As in `entropic_scale`.
+    space : array-like of shape (n, n)
+        Distances in the privacy metric ρ1.
+    epsilon : float > 0
+        Per unit of ρ1.
+    accuracy : array-like of shape (n, n), optional
+        Distances in the accuracy metric ρ2, ρ1 by default.
 
     Returns
     -------
@@ -117,10 +81,7 @@ def predicted_accuracy(
     >>> round(best.lower, 2), round(best.upper, 2)
     (0.27, 0.84)
     """
-    from skprivate.metric.net._exponential import best_exponential_channel
-    from skprivate.metric.net._spaces import worst_error
-
-    first, second = _two_metrics(space, distance, accuracy)
+    first, second = _two_metrics(space, accuracy)
     _check_positive(epsilon)
     trivial = float(second.max(axis=0).min())
     best = worst_error(best_exponential_channel(first, epsilon, accuracy=second), second)
@@ -128,19 +89,13 @@ def predicted_accuracy(
 
 
 def lower_bound(first: FloatArray, second: FloatArray, epsilon: float) -> float:
-    """Lower bound of the accuracy from separated sets and from pairs, with explicit constants.
+    """Bound the accuracy from below by separated sets and by pairs, with explicit constants.
 
     Let y_1, y_2, … be s-separated in ρ2 at ρ1-distances r_i from x, and the expected error at most A everywhere.
     The balls of radius s/2 around them are disjoint, M(y_i) is in the i-th one with probability ≥ 1 − 2A/s
     (Markov), hence M(x) with probability ≥ e^{−εr_i}(1 − 2A/s), and these add up to at most 1: A ≥ (s/2)(1 − 1/Σ
     e^{−εr_i}) (proof of Theorem 3.1). For two states at distances r in ρ1 and s in ρ2 an output is ≥ s/2 away from
     one of them; balancing the two gives A ≥ (s/2)/(1 + e^{εr}) (Theorem 3.2).
-
-    Parameters
-    ----------
-    first, second : ndarray of shape (n, n)
-        Privacy and accuracy metric.
-    epsilon : float
     """
     best = float((second / (2 * (1 + np.exp(np.minimum(epsilon * first, 700.0))))).max())
     scales = np.unique(second[second > 0])
@@ -164,7 +119,7 @@ def _entropic_holds(first: FloatArray, second: FloatArray, epsilon: float, s: fl
 
 
 def _bisect(matrix: FloatArray, holds: Callable[[float], bool], shrink: float) -> tuple[float, float]:
-    """(fails, holds): neighbouring scales, 1e-6 diameters apart, at which the condition does and does not hold."""
+    """Find neighbouring scales, 1e-6 diameters apart, at which the condition fails and holds."""
     diameter = float(matrix.max())
     low, high = 0.0, diameter / shrink
     if diameter == 0:
@@ -175,10 +130,8 @@ def _bisect(matrix: FloatArray, holds: Callable[[float], bool], shrink: float) -
     return low, high
 
 
-def _two_metrics(
-    space: ArrayLike | Sequence[Any], distance: Distance | None, accuracy: ArrayLike | None
-) -> tuple[FloatArray, FloatArray]:
-    first = distance_matrix(space, distance)
+def _two_metrics(space: ArrayLike, accuracy: ArrayLike | None) -> tuple[FloatArray, FloatArray]:
+    first = distance_matrix(space)
     second = first if accuracy is None else distance_matrix(accuracy)
     if first.shape != second.shape:
         raise ValueError(f"accuracy must have shape {first.shape}, got {second.shape}.")
@@ -188,12 +141,3 @@ def _two_metrics(
 def _check_positive(epsilon: float) -> None:
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ValueError(f"epsilon must be a positive finite number, got {epsilon!r}.")
-
-
-__all__ = [
-    "Bracket",
-    "diametric_scale",
-    "entropic_scale",
-    "lower_bound",
-    "predicted_accuracy",
-]

@@ -9,14 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from skprivate.privacy.draws import channel_price, quantise_channel
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from skprivate.privacy.noise import FloatArray, IntArray
 
 _RELATIVE = 1e-9
 
@@ -24,23 +22,7 @@ _RELATIVE = 1e-9
 def distance_matrix(
     space: ArrayLike | Sequence[Any], distance: Callable[[Any, Any], float] | None = None
 ) -> FloatArray:
-    """Distances of a finite metric space, checked.
-
-    Parameters
-    ----------
-    space : array-like of shape (n, n), or sequence of n points with ``distance``
-    distance : callable, optional
-        ``distance(x, y)``.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-
-    Raises
-    ------
-    ValueError
-        If it is no metric; the message names the pair or the triangle that fails.
-    """
+    """Make and check the distance matrix of a finite metric space, given as a matrix or as points with a distance."""
     if distance is not None:
         points = list(space)  # type: ignore[arg-type]
         matrix = np.array([[float(distance(x, y)) for y in points] for x in points], dtype=np.float64)
@@ -51,24 +33,24 @@ def distance_matrix(
     return matrix
 
 
-def check_metric(matrix: FloatArray, *, name: str = "distances") -> None:
-    """Refuse what is not a (pseudo)metric, naming the entry or the triangle that fails."""
+def check_metric(matrix: FloatArray) -> None:
+    """Refuse a matrix that is no (pseudo)metric, naming the entry or the triangle that fails."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
-        raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}.")
+        raise ValueError(f"distances must be a square matrix, got shape {matrix.shape}.")
     if not np.all(np.isfinite(matrix)):
-        raise ValueError(f"{name} must be finite.")
+        raise ValueError("distances must be finite.")
     scale = float(matrix.max())
     slack = _RELATIVE * abs(scale)
     if (bad := np.argwhere(np.abs(np.diag(matrix)) > 0)).size:
         i = int(bad[0, 0])
-        raise ValueError(f"{name} must be zero on the diagonal, but entry ({i}, {i}) is {matrix[i, i]:g}.")
+        raise ValueError(f"distances must be zero on the diagonal, but entry ({i}, {i}) is {matrix[i, i]:g}.")
     if (bad := np.argwhere(matrix < 0)).size:
         i, j = (int(k) for k in bad[0])
-        raise ValueError(f"{name} must not be negative, but entry ({i}, {j}) is {matrix[i, j]:g}.")
+        raise ValueError(f"distances must not be negative, but entry ({i}, {j}) is {matrix[i, j]:g}.")
     if (bad := np.argwhere(np.abs(matrix - matrix.T) > slack)).size:
         i, j = (int(k) for k in bad[0])
         raise ValueError(
-            f"{name} must be symmetric, but entry ({i}, {j}) is {matrix[i, j]:g} and ({j}, {i}) is {matrix[j, i]:g}."
+            f"distances must be symmetric, but entry ({i}, {j}) is {matrix[i, j]:g} and ({j}, {i}) is {matrix[j, i]:g}."
         )
     for k in range(matrix.shape[0]):
         with np.errstate(over="ignore"):
@@ -76,30 +58,13 @@ def check_metric(matrix: FloatArray, *, name: str = "distances") -> None:
         if excess.max() > slack:
             i, j = (int(index) for index in np.unravel_index(int(excess.argmax()), excess.shape))
             raise ValueError(
-                f"{name} must satisfy the triangle inequality, but d({i}, {j}) = {matrix[i, j]:g} > d({i}, {k}) + "
+                f"distances must satisfy the triangle inequality, but d({i}, {j}) = {matrix[i, j]:g} > d({i}, {k}) + "
                 f"d({k}, {j}) = {matrix[i, k] + matrix[k, j]:g}."
             )
 
 
 def is_ultrametric(matrix: FloatArray) -> bool:
-    """Whether d(x, z) ≤ max(d(x, y), d(y, z)) for all triples.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n, n)
-        Distances.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivate.metric import is_ultrametric
-    >>> is_ultrametric(np.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]]))
-    True
-    """
+    """Test d(x, z) ≤ max(d(x, y), d(y, z)) for all triples."""
     slack = _RELATIVE * float(matrix.max(initial=0.0))
     return all(
         bool(np.all(matrix <= np.maximum(matrix[:, k][:, None], matrix[k][None, :]) + slack))
@@ -108,7 +73,7 @@ def is_ultrametric(matrix: FloatArray) -> bool:
 
 
 def separated_net(matrix: FloatArray, scale: float) -> IntArray:
-    """Maximal subset with pairwise distances > ``scale``, greedily in the order of the points.
+    """Find a maximal subset with pairwise distances > ``scale``, greedily in the order of the points.
 
     Every point is within ``scale`` of it (Fact 2.1).
     """
@@ -122,7 +87,7 @@ def separated_net(matrix: FloatArray, scale: float) -> IntArray:
 
 
 def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: float = 2.0) -> FloatArray:
-    """Ultrametric of a rooted tree: the height of the lowest common ancestor.
+    """Compute the ultrametric of a rooted tree: the height of the lowest common ancestor.
 
     Two different codes whose common path from the root has k edges are at distance ``base ** -k``, so codes of
     different chapters are at distance 1.
@@ -132,7 +97,7 @@ def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: f
     parents : mapping
         Parent of every node; a root's parent is missing or None. Several roots count as children of one more node.
     leaves : sequence of n nodes
-        The points. One may lie above another.
+        The points. One may be an ancestor of another.
     base : float > 1, default=2.0
 
     Returns
@@ -160,7 +125,7 @@ def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: f
     for level in range(depth):
         alike &= (table[:, level][:, None] == table[:, level][None, :]) & (table[:, level] >= 0)[:, None]
         common += alike
-    # Nodes in common minus one is the number of edges; several roots hang from one more node above them.
+    # The number of edges is that of common nodes minus one; several roots have one more common node.
     roots = {node for node, parent in parents.items() if parent is None}
     roots |= {parent for parent in parents.values() if parent is not None and parent not in parents}
     edges = common - (1 if len(roots) == 1 else 0)
@@ -173,22 +138,12 @@ def tree_distances(parents: Mapping[Any, Any], leaves: Sequence[Any], *, base: f
 _LEAST_MIXING = 2.0**-40
 
 
-def affordable(channel: FloatArray, distances: FloatArray, epsilon: float) -> FloatArray:
+def make_affordable(channel: FloatArray, distances: FloatArray, epsilon: float) -> FloatArray:
     """Mix a channel with the uniform law on its outputs, by as little as makes its integers cost at most ``epsilon``.
 
-    If p ≤ e^{ερ}·p′ then p + u ≤ e^{ερ}·(p′ + u), and the difference between both sides grows by u·(e^{ερ} − 1): room
-    for what rounding to integers, a probability below the least float64 or a solver's tolerance has done. States at
-    distance 0 get the row of the first of them. The uniform channel itself costs nothing, so there is always one.
-
-    Parameters
-    ----------
-    channel : ndarray of shape (n, m)
-    distances : ndarray of shape (n, n)
-    epsilon : float
-
-    Returns
-    -------
-    ndarray of shape (n, m)
+    If p ≤ e^{ερ}·p′ then p + u ≤ e^{ερ}·(p′ + u), and the difference between both sides grows by u·(e^{ερ} − 1): a
+    margin for rounding to integers, probabilities below the least float64 and a solver's tolerance. States at distance
+    0 get the row of the first of them. The uniform channel itself costs nothing, so a mixture always exists.
     """
     channel = channel[representatives(distances)]
     used = (channel > 0).any(axis=0)
@@ -203,24 +158,24 @@ def affordable(channel: FloatArray, distances: FloatArray, epsilon: float) -> Fl
 
 
 def representatives(distances: FloatArray) -> IntArray:
-    """For each state the first one that is at distance 0 from it, directly or by others."""
+    """Find for each state the first one at distance 0 from it, directly or by others."""
     alike = connected_components(csr_array(distances == 0), directed=False)[1]
     first: IntArray = np.unique(alike, return_index=True)[1][alike]
     return first
 
 
 def worst_error(channel: FloatArray, accuracy: FloatArray) -> float:
-    """Largest expected distance between state and output."""
+    """Compute the largest expected distance between state and output."""
     return float((channel * accuracy).sum(axis=1).max())
 
 
 def expected_loss(channel: FloatArray, loss: FloatArray, prior: FloatArray | None = None) -> float:
-    """Expected loss under a prior (uniform by default)."""
+    """Compute the expected loss under a prior (uniform by default)."""
     losses = (channel * loss).sum(axis=1)
     return float(losses.mean() if prior is None else losses @ prior)
 
 
-def remapped(channel: FloatArray, loss: FloatArray, prior: FloatArray | None = None) -> FloatArray:
+def remap(channel: FloatArray, loss: FloatArray, prior: FloatArray | None = None) -> FloatArray:
     """Follow a channel by the best answer to each output under a prior: post-processing."""
     weights = np.full(channel.shape[0], 1 / channel.shape[0]) if prior is None else prior
     answers = ((channel * weights[:, None]).T @ loss).argmin(axis=1)

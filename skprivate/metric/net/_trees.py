@@ -1,9 +1,9 @@
-"""Optimal channels on trees and lines, beside a certified bound of the loss of every channel.
+"""Optimal channels on trees and lines, with a certified bound of the loss of every channel.
 
-A column of a channel, one output's probabilities over the states, is a p ≥ 0 with p(x) ≤ e^{ερ(x, x′)}·p(x′). Where
-distances are those along the edges of a tree, p goes on to the inner nodes with a ratio of at most e^{ε·length} along
+A column of a channel, one output's probabilities over the states, is a p ≥ 0 with p(x) ≤ e^{ερ(x, x′)}·p(x′). If
+distances are those along the edges of a tree, p extends to the inner nodes with a ratio of at most e^{ε·length} along
 every edge: the linear programme needs two constraints per edge and output instead of one per pair of states. The best p
-for given prices of the states is found from the leaves upwards, in one pass; that tells which outputs are missing
+for given prices of the states is found from the leaves upwards, in one pass. It finds the outputs that are missing
 from a programme with few of them, and bounds the loss of every channel from below (docs/metric.md, Theorem 9).
 """
 
@@ -13,26 +13,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, eye_array, kron
 from scipy.spatial.distance import squareform
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from skprivate.privacy.noise import FloatArray, IntArray
 
 #: Relative gap between loss and bound at which the search ends.
 GAP = 1e-5
-#: Unknowns (nodes × outputs) of a linear programme, some seconds.
+#: Most unknowns (nodes × outputs) of a linear programme: some seconds.
 MAX_UNKNOWNS = 20_000
-#: Outputs of the first one, and how many are solved at most.
+#: Outputs of the first programme, and most programmes.
 FIRST_OUTPUTS, MAX_ROUNDS = 16, 8
-# An output as rare as this is left out of the next programme where there is no room for all.
-_UNUSED = 1e-6
-#: ε is lowered by this much before a channel is designed, so that rounding never makes it dearer than asked.
+# A rarer output is left out of the next programme if it is too large.
+_MIN_USE = 1e-6
+#: ε is lowered by this share before a channel is designed, so that its price is at most ε after rounding.
 MARGIN = 1e-7
-# Distances of a tree or a line may be off by this much, relatively: the price of a channel is measured in the end.
+# Relative error of distances of a tree or a line: the price of the channel is measured in the end.
 _RELATIVE = 1e-12
 
 
@@ -40,14 +38,8 @@ _RELATIVE = 1e-12
 class Tree:
     """A tree with edge lengths, some of whose nodes are states of a space.
 
-    Parameters
-    ----------
-    parent : ndarray of int, shape (n_nodes,)
-        Parents stand before their children; the first node is the root, with -1.
-    length : ndarray of shape (n_nodes,)
-        Of the edge to the parent.
-    states : ndarray of int, shape (n_states,)
-        Node of each state; several states may share one.
+    Parents come before their children; the first node is the root, with parent -1. ``length`` is that of the edge to
+    the parent, ``states`` the node of each state; several may share one.
     """
 
     parent: IntArray
@@ -56,7 +48,7 @@ class Tree:
 
     @classmethod
     def of(cls, distances: FloatArray) -> Tree | None:
-        """The tree whose distances these are, for points on a line and for ultrametrics; None for other spaces."""
+        """Find the tree with these distances, for points on a line and for ultrametrics; None for other spaces."""
         n = distances.shape[0]
         slack = _RELATIVE * float(distances.max(initial=0.0))
         along = distances[int(distances[0].argmax())]
@@ -79,16 +71,16 @@ class Tree:
             members.append(first + second)
         if np.any(np.abs(common - distances) > slack):
             return None
-        # Numbered from the root on; a way up and down between leaves is as long as the height they meet at.
+        # Numbered from the root on; the path between two leaves is as long as the height of their ancestor.
         length = np.where(parent >= 0, 0.5 * (height[parent] - height), 0.0)[::-1]
         turned = np.where(parent[::-1] >= 0, nodes - 1 - parent[::-1], -1)
         return cls(turned, length, nodes - 1 - np.arange(n))
 
     @property
     def rounding(self) -> float:
-        """Of ⟨costs, p⟩/Σp in `best_columns`, at most, relative to the largest cost.
+        """Largest rounding error of ⟨costs, p⟩/Σp in `best_columns`, relative to the largest cost.
 
-        Every term is rounded three times for each edge on its way up, and so are the sums whose signs are asked for.
+        Every term is rounded three times for each edge on its way up, and so are the sums whose signs are used.
         """
         depth = np.zeros(self.parent.size)
         for node in range(1, self.parent.size):
@@ -96,25 +88,16 @@ class Tree:
         return float((depth.max() + self.states.size) ** 2) * 2.0**-51
 
     def best_columns(self, costs: FloatArray, epsilon: float) -> FloatArray:
-        """For every column of ``costs`` the p that minimises ⟨costs, p⟩, if that can be negative; largest entry 1.
+        """Find for every column of ``costs`` the p that minimises ⟨costs, p⟩, if that can be negative; largest entry 1.
 
-        If the least sum over what hangs from a node is W times the p of that node, an edge multiplies it by
-        e^{−ε·length} where W is positive and by e^{ε·length} where it is negative, and sums add up at the parent.
-
-        Parameters
-        ----------
-        costs : ndarray of shape (n_states, k)
-        epsilon : float
-
-        Returns
-        -------
-        ndarray of shape (n_states, k)
+        If the least sum below a node is W times the p of that node, an edge multiplies it by e^{−ε·length} if W is
+        positive and by e^{ε·length} if it is negative; sums add up at the parent.
         """
         total = np.zeros((self.parent.size, costs.shape[1]))
         np.add.at(total, self.states, costs)
         steps = epsilon * self.length
         logs = np.empty_like(total)
-        with np.errstate(over="ignore"):  # what is far below zero stays far below zero
+        with np.errstate(over="ignore"):  # very negative numbers stay very negative
             for node in range(self.parent.size - 1, 0, -1):
                 below = total[node] >= 0
                 logs[node] = np.where(below, -steps[node], steps[node])
@@ -130,31 +113,17 @@ class Tree:
 def loss_bound(
     tree: Tree, losses: FloatArray, epsilon: float, prices: FloatArray
 ) -> tuple[float, FloatArray]:
-    """A bound that no channel's expected loss is below, from any prices of the states.
+    """Bound every channel's expected loss from below, by any prices of the states; return the lowered prices, too.
 
     Prices μ with ⟨losses(·, y) − μ, p⟩ ≥ 0 for every y and every admissible p are feasible for the dual linear
     programme, and Σ μ is a bound: for a channel Σ_{x,y} losses(x, y)·P(y|x) ≥ Σ_{x,y} μ(x)·P(y|x) = Σ μ. Prices
     are lowered by the same amount until they are.
-
-    Parameters
-    ----------
-    tree : Tree
-    losses : ndarray of shape (n, n)
-        Times the prior.
-    epsilon : float
-    prices : ndarray of shape (n,)
-
-    Returns
-    -------
-    bound : float
-    prices : ndarray of shape (n,)
-        The lowered ones.
     """
     while True:
         reduced = losses - prices[:, None]
         slack = tree.rounding * float(np.abs(reduced).max())
-        # Lowered by the slack prices must be feasible, to the sign: a p whose ⟨a, p⟩ is next to nothing beside its Σp
-        # hides others for which it is not.
+        # Lowered by the slack, prices must be feasible to the sign: a p whose ⟨a, p⟩ is negligible beside its Σp hides
+        # others.
         reduced += slack
         columns = tree.best_columns(reduced, epsilon)
         missing = float((-(reduced * columns).sum(axis=0) / columns.sum(axis=0)).max())
@@ -166,26 +135,12 @@ def loss_bound(
 def optimal_tree_channel(
     tree: Tree, losses: FloatArray, epsilon: float, start: FloatArray
 ) -> tuple[FloatArray, float]:
-    """A channel with the least expected loss that `MAX_UNKNOWNS` allow to find, and a bound that no channel is below.
+    """Find a channel of small expected loss within `MAX_UNKNOWNS`, and a lower bound of the loss of every channel.
 
     The linear programme has one column p of probabilities, on all nodes of the tree, for every output, and two
     constraints for every edge. It begins with few outputs; those for which a column is worth its price are added
-    until there are none (then loss and bound are the same) or the programme is too large.
-
-    Parameters
-    ----------
-    tree : Tree
-    losses : ndarray of shape (n, n)
-        Of answering y (column) in state x (row), times the prior of x.
-    epsilon : float
-        The bound is for this price; the channel is designed for a little less, so that rounding makes it no dearer.
-    start : ndarray of shape (n, n)
-        A channel that costs at most ``epsilon``: the result is no worse.
-
-    Returns
-    -------
-    channel : ndarray of shape (n, n)
-    bound : float
+    until there are none (then loss and bound are the same) or the programme is too large. ``losses`` contain the prior;
+    the result costs at most ``epsilon`` and is no worse than ``start``.
     """
     n = losses.shape[0]
     scale = float(losses.max()) or 1.0
@@ -206,7 +161,7 @@ def optimal_tree_channel(
         reduced = losses - prices[:, None]
         worth = (reduced * tree.best_columns(reduced, epsilon)).sum(axis=0)
         worth[outputs] = 0.0
-        kept = outputs if 2 * outputs.size <= most else outputs[solution.max(axis=0) > _UNUSED]
+        kept = outputs if 2 * outputs.size <= most else outputs[solution.max(axis=0) > _MIN_USE]
         fresh = np.argsort(worth, kind="stable")[: min(outputs.size, most - kept.size)]
         fresh = fresh[worth[fresh] < 0]
         if not fresh.size:
@@ -216,11 +171,10 @@ def optimal_tree_channel(
 
 
 def _levelled_prices(tree: Tree, losses: FloatArray, epsilon: float) -> FloatArray:
-    """Prices at which every column e^{−ερ(·, y)} is worth nothing: the optimal ones where all of them are in use."""
+    """Find prices at which every column e^{−ερ(·, y)} is worth 0: the optimal ones if all of them are used."""
     n = losses.shape[0]
-    kernel = tree.best_columns(
-        np.eye(n) * -1.0, epsilon
-    )  # the best p for a gain in one state falls off from it
+    # The best p for a gain in one state falls off from it.
+    kernel = tree.best_columns(np.eye(n) * -1.0, epsilon)
     try:
         prices = np.linalg.solve(kernel.T, (losses * kernel).sum(axis=0))
     except np.linalg.LinAlgError:
@@ -231,7 +185,7 @@ def _levelled_prices(tree: Tree, losses: FloatArray, epsilon: float) -> FloatArr
 def _with_outputs(
     tree: Tree, losses: FloatArray, epsilon: float, outputs: IntArray
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Least loss of a channel to some of the outputs, prices of the states, and the channel (n_states, n_outputs)."""
+    """Minimise the loss over channels to some outputs; return it, prices of the states and the channel."""
     n, nodes, k = losses.shape[0], tree.parent.size, outputs.size
     child, edge = np.arange(1, nodes), np.arange(nodes - 1)
     least, ones = np.exp(-epsilon * tree.length[1:]), np.ones(nodes - 1)

@@ -1,0 +1,120 @@
+"""One `fit` for all transformers with private constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skprivate._messages import warn_if_too_few
+from skprivate._sklearn import Interval, StrOptions, _check_feature_names_in, _fit_context
+from skprivate._validation import check_bounds
+from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
+from skprivate.preprocessing._columns import numeric_table, public_count, read_columns
+from skprivate.privacy import Adjacency
+
+
+class PrivateColumns(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
+    """Release constants of every column; a subclass makes the mechanism and stores what it returns."""
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PRIVACY_CONSTRAINTS,
+        # 0 is pure privacy.
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "adjacency": [StrOptions({"replace-one", "add-remove"})],
+        "bounds": [Mapping, "array-like", None],
+    }
+    #: Validates a table.
+    _read: Any = staticmethod(numeric_table)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, *, user_ids: Any = None) -> Self:
+        """Release what `transform` needs of every column.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or rows in blocks
+            NaN, None and pandas.NA are missing. In blocks: a Dask array or DataFrame, a pyarrow dataset, or
+            `skprivate.partitions.Blocks`.
+        y : None
+            Ignored.
+        user_ids : array-like of shape (n_samples,), optional
+            User of each row; the unit of privacy is then the user, otherwise the row. Only for tables in memory.
+
+        Returns
+        -------
+        self : object
+        """
+        data = read_columns(self, X, user_ids, self._read, self._check_types)
+        n_units, unit = public_count(data, self.adjacency), "row" if user_ids is None else "user"
+        mechanism = self._mechanism(n_units)
+        public = {
+            f"the number of {unit}s is public": n_units,
+            "bounds are public": self.bounds,
+            "categories are public": getattr(self, "categories", None),
+        }
+        with self._releasing(
+            mechanism,
+            unit=unit,
+            adjacency=self.adjacency,
+            assumptions=tuple(text for text, given in public.items() if given is not None),
+            n_units=n_units,
+        ) as release:
+            released = mechanism.run(data, release)
+        self._warn(mechanism, n_units, unit)
+        self._store(released, mechanism, X)
+        return self
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Must be the names seen in `fit`, if given.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        check_is_fitted(self, "n_features_in_")
+        return self._names_out(_check_feature_names_in(self, input_features))
+
+    def _mechanism(self, n_units):
+        """Make the mechanism from public numbers; ``n_units`` is None if it is private."""
+        raise NotImplementedError
+
+    def _store(self, released, mechanism, X):
+        """Set the fitted attributes from released numbers; of X only the public types are used."""
+        raise NotImplementedError
+
+    def _names_out(self, names):
+        return names
+
+    def _check_types(self, X, *, entry_types):
+        """Refuse parameters that do not fit the public types of the columns."""
+
+    def _warn(self, mechanism, n_units, unit):
+        warn_if_too_few(n_units, mechanism.least_units, unit, type(self).__name__, self.n_features_in_)
+
+    def _budget(self):
+        return {
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "adjacency": Adjacency(self.adjacency),
+        }
+
+    def _checked_bounds(self):
+        return check_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
