@@ -94,8 +94,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         √n_features elsewhere. Sets the clipping radius and the largest margin. Features are then taken as they are.
     solver : {"auto", "sgd", "phased"}, default="auto"
         See `UserLevelSGDRegressor`; "phased" is there for its theorem.
-    accounting : {"tight", "paper"}, default="tight"
-        "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
     aggregation : {"auto", "robust", "mean"}, default="auto"
         "robust" clips users at a fifth of the largest gradient of a typical row: least noise, but weak effects come
         out too strong. "mean" clips hardly anybody, so that the result minimises the mean objective; take it if
@@ -119,8 +117,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Number of steps; by default chosen from public numbers.
     weight_cap : int >= 1, default=1
         A user with m rows has weight min(m, weight_cap)/weight_cap.
-    concentration, gradient_bound, step_size, convexity
-        For ``accounting="paper"`` only, see `UserLevelSGDRegressor`.
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
@@ -207,7 +203,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         feature_norm: float | None = None,
         solver: Literal["auto", "sgd", "phased"] = "auto",
-        accounting: Literal["tight", "paper"] = "tight",
         aggregation: Literal["auto", "robust", "mean"] = "auto",
         standardize: bool = True,
         adjacency: AdjacencyName = "replace-one",
@@ -217,10 +212,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         radius: float | None = None,
         max_iter: int | None = None,
         weight_cap: int = 1,
-        concentration: float = 1.0,
-        gradient_bound: float = 1e9,
-        step_size: float | None = None,
-        convexity: Literal["convex", "strongly-convex", "non-convex"] = "convex",
         random_state: int | np.random.RandomState | None = None,
         ledger: PrivacyLedger | None = None,
     ) -> None:
@@ -231,7 +222,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.class_weight = class_weight
         self.feature_norm = feature_norm
         self.solver = solver
-        self.accounting = accounting
         self.aggregation = aggregation
         self.standardize = standardize
         self.adjacency = adjacency
@@ -241,10 +231,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.radius = radius
         self.max_iter = max_iter
         self.weight_cap = weight_cap
-        self.concentration = concentration
-        self.gradient_bound = gradient_bound
-        self.step_size = step_size
-        self.convexity = convexity
         self.random_state = random_state
         self.ledger = ledger
 
@@ -311,7 +297,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         return self._descent(
             Objective(loss, n_features, n_outputs, self.fit_intercept),
             terms,
-            smoothness=float(loss.smoothness) * norm**2,
             record_ridge=0.0,
             least_steps=LEAST_STEPS,
             most_steps=MOST_STEPS,
@@ -336,8 +321,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         """Weights of the classes or how they are found, and the terms of what is drawn after that."""
         if self.class_weight is None:
             return terms, None
-        if not isinstance(self.loss, str) or self.accounting == "paper":
-            raise ValueError("class_weight needs a loss that is named and accounting='tight'.")
+        if not isinstance(self.loss, str):
+            raise ValueError("class_weight needs a loss that is named.")
         if not isinstance(self.class_weight, str):
             return terms, given_weights(self.class_weight, classes)
         signed = len(classes) == 2 or self.loss == "smoothed_hinge"

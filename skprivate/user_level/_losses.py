@@ -36,10 +36,9 @@ class CustomLoss(Protocol):
     Attributes
     ----------
     lipschitz : float
-        G: bound on the norm of a row's gradient, in the units of the loss. Only the published algorithm
-        (``accounting="paper"``) uses it, as its range B. No privacy guarantee rests on it.
+        G: bound on the norm of a row's gradient, in the units of the loss. No privacy guarantee rests on it.
     smoothness : float
-        H: bound on the curvature; with it the published algorithm sets its step. No privacy guarantee rests on it.
+        H: bound on the curvature. No privacy guarantee rests on it.
     """
 
     lipschitz: float

@@ -202,7 +202,7 @@ class UserLevelQueries:
     See Also
     --------
     UserLevelMean : The mean of all columns at once, where nothing is known of their range.
-    skprivate.user_level.winsorized_mean_1d : One answer, through a release of your own.
+    skprivate.user_level.theory.winsorized_mean_1d : One answer, through a release of your own.
 
     Notes
     -----

@@ -111,7 +111,7 @@ def private_range(
     --------
     >>> import numpy as np
     >>> from skprivate.privacy import open_release
-    >>> from skprivate.user_level import private_range
+    >>> from skprivate.user_level.theory import private_range
     >>> x = 5000.0 + np.random.default_rng(0).normal(size=400)
     >>> with open_release(epsilon=1.0, unit="user", adjacency="replace-one") as release:
     ...     low, high = private_range(x, epsilon=1.0, tau=4.0, bound=1e6, release=release)

@@ -77,8 +77,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         standardised features has less noise. "phased" is there for its theorem: it
         solves a sequence of ever more strongly regularised problems on disjoint users (Algorithm 5; with "add-remove"
         it needs ``user_ids``), with up to six times the error of "sgd".
-    accounting : {"tight", "paper"}, default="tight"
-        "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
     aggregation : {"auto", "robust", "mean"}, default="auto"
         How users are averaged. "robust" clips at the median gradient norm: least noise, and the result is a robust
         centre of the users, which differs from the mean if users or errors are skewed. "mean" clips at three times
@@ -88,8 +86,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     standardize : bool, default=True
         Centre and scale features and target by private medians and quantiles within the budget, where users are
         enough for that (public numbers decide), unless features turn out to be prepared already, and whiten them by
-        private second moments where the noise allows. Not done with ``radius``, with a custom loss and with
-        ``accounting="paper"``.
+        private second moments where the noise allows. Not done with ``radius`` and with a custom loss.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
@@ -108,14 +105,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Number of steps; by default chosen from public numbers.
     weight_cap : int >= 1, default=1
         A user with m rows has weight min(m, weight_cap)/weight_cap.
-    concentration : float > 0, default=1.0
-        For ``accounting="paper"`` only: radius τ about their centre in which the users' mean gradients lie.
-    gradient_bound : float > 0, default=1e9
-        For ``accounting="paper"`` only: range B in which this centre is searched; costs grow with log B only.
-    step_size : float > 0, optional
-        For ``accounting="paper"`` only: step size, by default the inverse curvature of the loss for rows of unit scale.
-    convexity : {"convex", "strongly-convex", "non-convex"}, default="convex"
-        For ``accounting="paper"`` only: variant of Proposition 3.
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
@@ -169,8 +158,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     standardised, features keep their proportions, and rows of more than twice the typical norm are drawn to it
     (``row_bound_``). `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
 
-    ``concentration``, ``gradient_bound``, ``step_size`` and ``convexity`` serve ``accounting="paper"`` only.
-
     References
     ----------
     Levy, Sun, Amin, Kale, Kulesza, Mohri, Suresh: Learning with user-level privacy. NeurIPS 2021.
@@ -204,7 +191,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         loss: Literal["squared_error", "huber"] | CustomLoss = "squared_error",
         huber_threshold: float = 1.35,
         solver: Literal["auto", "sgd", "phased", "moments"] = "auto",
-        accounting: Literal["tight", "paper"] = "tight",
         aggregation: Literal["auto", "robust", "mean"] = "auto",
         standardize: bool = True,
         adjacency: AdjacencyName = "replace-one",
@@ -214,10 +200,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         radius: float | None = None,
         max_iter: int | None = None,
         weight_cap: int = 1,
-        concentration: float = 1.0,
-        gradient_bound: float = 1e9,
-        step_size: float | None = None,
-        convexity: Literal["convex", "strongly-convex", "non-convex"] = "convex",
         random_state: int | np.random.RandomState | None = None,
         ledger: PrivacyLedger | None = None,
     ) -> None:
@@ -226,7 +208,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self.loss = loss
         self.huber_threshold = huber_threshold
         self.solver = solver
-        self.accounting = accounting
         self.aggregation = aggregation
         self.standardize = standardize
         self.adjacency = adjacency
@@ -236,10 +217,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self.radius = radius
         self.max_iter = max_iter
         self.weight_cap = weight_cap
-        self.concentration = concentration
-        self.gradient_bound = gradient_bound
-        self.step_size = step_size
-        self.convexity = convexity
         self.random_state = random_state
         self.ledger = ledger
 
@@ -299,7 +276,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         return self._descent(
             Objective(loss, n_features, 1, self.fit_intercept),
             terms,
-            smoothness=float(loss.smoothness),
             record_ridge=1.0 if record_level else 0.0,
             least_steps=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,
             most_steps=MOST_STEPS,
@@ -321,7 +297,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         if self.solver == "moments" and not squared:
             raise ValueError("solver='moments' needs loss='squared_error'.")
         mean = self.aggregation != "robust"
-        if self.solver == "auto" and self.accounting == "tight" and squared and mean:
+        if self.solver == "auto" and squared and mean:
             # A descent in whitened coordinates has less noise in directions of little variance, and clips gradients,
             # which have a lighter tail than moments.
             plain = self._as_given() or n_coef > MOST_WHITENED

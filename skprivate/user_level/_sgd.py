@@ -23,7 +23,6 @@ from skprivate.user_level.descent._rules import Function
 from skprivate.user_level.scaling._frame import identity, public_bound
 from skprivate.user_level.scaling._standard_plan import plan_standardisation
 from skprivate.user_level.scaling._standardise import Standardisation
-from skprivate.user_level.theory._published import PaperPlan, PublishedDescent
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
@@ -52,7 +51,6 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         **PRIVACY_CONSTRAINTS,
         **DELTA_CONSTRAINT,
         "solver": [StrOptions({"auto", "sgd", "phased", "moments"})],
-        "accounting": [StrOptions({"tight", "paper"})],
         "aggregation": [StrOptions({"auto", "robust", "mean"})],
         "standardize": ["boolean"],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
@@ -62,21 +60,10 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         "radius": [Interval(Real, 0, None, closed="neither"), None],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "weight_cap": [Interval(Integral, 1, None, closed="left")],
-        "concentration": [Interval(Real, 0, None, closed="neither")],
-        "gradient_bound": [Interval(Real, 0, None, closed="neither")],
-        "step_size": [Interval(Real, 0, None, closed="neither"), None],
-        "convexity": [StrOptions({"convex", "strongly-convex", "non-convex"})],
     }
 
     def _check_options(self, X: Any, user_ids: Any) -> None:
         """Refuse options that do not go together."""
-        if self.accounting == "paper" and (self.adjacency != "replace-one" or self.weight_cap != 1):
-            raise ValueError(
-                "accounting='paper' is the published algorithm: it needs adjacency='replace-one' and weight_cap=1, "
-                f"got adjacency={self.adjacency!r} and weight_cap={self.weight_cap!r}."
-            )
-        if self.accounting == "paper" and self.solver not in ("auto", "sgd"):
-            raise ValueError(f"accounting='paper' needs solver='sgd' or 'auto', got solver={self.solver!r}.")
         if self.solver == "phased" and self.adjacency == "add-remove" and user_ids is None:
             raise ValueError(
                 "solver='phased' with adjacency='add-remove' needs user_ids: rows without identifiers are dealt to "
@@ -94,33 +81,8 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         public = n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
         return Terms(self.epsilon, self.delta, adjacency, public, whole=self._whole)
 
-    def _descent(
-        self, objective: Objective, terms: Terms, *, smoothness: float, radius: float, **defaults: Any
-    ) -> Descent | PublishedDescent:
-        """The mechanism of a fit by descent; ``defaults`` are fields of `Descent`.
-
-        Parameters
-        ----------
-        objective : Objective
-        terms : Terms
-        smoothness : float
-            Curvature bound of the loss, for the published step size.
-        radius : float
-            Projection radius if the parameter is None and none is found.
-        """
-        if self.accounting == "paper":
-            plan = PaperPlan(
-                epsilon=self.epsilon,
-                delta=self.delta,
-                n_steps=self.max_iter or 20,
-                tau=self.concentration,
-                bound=max(self.gradient_bound, self.concentration),
-                gamma=0.05,
-                step=self.step_size or 1.0 / smoothness,
-                radius=math.inf if self.radius is None else self.radius,
-                convexity=self.convexity,
-            )
-            return PublishedDescent(replace(objective, alpha=self.alpha or 0.0), plan)
+    def _descent(self, objective: Objective, terms: Terms, *, radius: float, **defaults: Any) -> Descent:
+        """Make the mechanism of a descent; parameters override ``radius`` and ``defaults`` (fields of `Descent`)."""
         if self.solver == "phased" or self.radius is not None:
             defaults["select_clip"] &= self.solver != "phased"
             defaults["select_scale"] &= self.radius is None
@@ -151,7 +113,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
     @property
     def _takes_prepared(self) -> bool:
         """Whether features that are prepared may stand beside others, which are standardised."""
-        return self.accounting == "tight" and not self._as_given()
+        return not self._as_given()
 
     @property
     def _functions(self) -> tuple[Function | None, ...]:

@@ -73,7 +73,6 @@ CASES = {
     "Huber": (regressor, "y", {"loss": "huber", "epsilon": 60.0}),
     "a loss": (regressor, "y", {"loss": Absolute(), "max_iter": 5}),
     "phases": (regressor, "y", {"solver": "phased", "epsilon": 30.0}),
-    "as published": (regressor, "y", {"accounting": "paper", "max_iter": 3}),
     "private number": (regressor, "y", {"adjacency": "add-remove", "epsilon": 20.0}),
     "weights by rows": (regressor, "y", {"weight_cap": 8, "aggregation": "mean"}),
     "two classes": (classifier, "label", {"epsilon": 60.0}),

@@ -20,8 +20,12 @@ from skprivate.user_level._plan import Terms
 from skprivate.user_level._ranges import FINE_SCALES, tail_rank
 from skprivate.user_level.means._tracked_centre import BEYOND, FAR_BEYOND, FAR_NOISE, TRAVEL_SHARE, draw_side
 from skprivate.user_level.means._user_mean import CENTRE_PART, UserMean
-from skprivate.user_level.means._winsorized import coordinate_epsilon, rotated_radius
-from skprivate.user_level.theory._published import PaperPlan
+from skprivate.user_level.theory._published import (
+    PaperPlan,
+    coordinate_epsilon,
+    padded_size,
+    rotated_radius,
+)
 
 Aggregation = Literal["mean", "robust"]
 
@@ -372,7 +376,7 @@ class Smooth:
         """Root mean square noise of one of T directions over √T, and the probability that any of them is another."""
         # The strong composition that prices a run holds for smaller ε, and a smaller ε is private at a larger one.
         epsilon = min(self.epsilon, math.log(2.0 / self.delta))
-        padded = 1 << max(0, (self.d - 1).bit_length())
+        padded = padded_size(self.d)
         plan = PaperPlan(epsilon, self.delta, n_steps, 1.0, self.G, gamma, 0.0, self.R, "convex")
         each = coordinate_epsilon(plan.step_epsilon, plan.step_delta, padded)
         radius = rotated_radius(self.concentration(n, gamma), padded, n, gamma / n_steps)
