@@ -81,8 +81,8 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     delta : float in (0, 1), default=1e-6
         Privacy budget δ of one fit; well below one over the number of users.
     loss : {"log_loss", "smoothed_hinge"} or object, default="log_loss"
-        An object must implement ``gradient(X, y, coef)`` and declare ``lipschitz`` and ``smoothness``
-        (`skprivate.user_level.CustomLoss`); it sees y = ±1 and is for two classes.
+        An object must implement ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`); it sees y = ±1 and is
+        for two classes.
     classes : array-like of shape (n_classes,), optional
         Public set of labels. By default the labels found in ``y``, which is then stated as an assumption of the
         guarantee.

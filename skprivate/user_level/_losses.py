@@ -21,9 +21,6 @@ FloatArray = npt.NDArray[np.float64]
 class LinearLoss(Protocol):
     """A loss φ(f, y) of the linear predictor f."""
 
-    #: Bound on the second derivative of φ in f.
-    smoothness: float
-
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         """φ'(f, y) for contiguous ``f`` and ``y`` of shape (n_outputs, n_rows)."""
         ...
@@ -31,18 +28,7 @@ class LinearLoss(Protocol):
 
 @runtime_checkable
 class CustomLoss(Protocol):
-    """What an object passed as ``loss`` must implement.
-
-    Attributes
-    ----------
-    lipschitz : float
-        G: bound on the norm of a row's gradient, in the units of the loss. No privacy guarantee rests on it.
-    smoothness : float
-        H: bound on the curvature. No privacy guarantee rests on it.
-    """
-
-    lipschitz: float
-    smoothness: float
+    """Method that an object passed as ``loss`` must implement."""
 
     def gradient(self, X: FloatArray, y: FloatArray, coef: FloatArray) -> FloatArray:
         """Gradient of each row's loss.
@@ -69,16 +55,12 @@ class CustomLoss(Protocol):
 class SquaredLoss:
     """φ(f, y) = (f − y)²/2."""
 
-    smoothness = 1.0
-
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         return f - y
 
 
 class HuberLoss:
     """φ(f, y) = (f − y)²/2 where |f − y| ≤ threshold, linear beyond."""
-
-    smoothness = 1.0
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
@@ -89,8 +71,6 @@ class HuberLoss:
 
 class LogisticLoss:
     """φ(f, y) = ln(1 + exp(−y f)) with y = ±1; for several outputs their sum, one class against the rest."""
-
-    smoothness = 0.25
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         # y/(−1 − exp(y f)): NumPy's vectorised exponential is several times as fast as a logistic function.
@@ -109,7 +89,6 @@ class SmoothedHingeLoss:
 
     def __init__(self, width: float = 0.5) -> None:
         self.width = width
-        self.smoothness = 1.0 / width
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(-y * np.clip((1.0 - y * f) / self.width + 0.5, 0.0, 1.0))
@@ -117,8 +96,6 @@ class SmoothedHingeLoss:
 
 class MultinomialLoss:
     """φ(f, y) = −log softmax(f)_y with one output a class and y one-hot."""
-
-    smoothness = 0.5
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         # Loops over the classes: a sum along an axis may run in another order where there is one row.
@@ -133,17 +110,7 @@ class MultinomialLoss:
 
 
 def check_custom_loss(loss: Any, n_coef: int, targets: tuple[float, float]) -> None:
-    """Refuse an object that is no `CustomLoss`, naming what it lacks; its gradient is asked for two made-up rows."""
-    missing = [name for name in ("gradient", "lipschitz", "smoothness") if not hasattr(loss, name)]
-    if missing:
-        raise TypeError(
-            f"loss={type(loss).__name__} is not compatible with this estimator. A custom loss must implement "
-            f"gradient(X, y, coef) and declare lipschitz and smoothness; missing: {', '.join(missing)}."
-        )
-    for name in ("lipschitz", "smoothness"):
-        value = getattr(loss, name)
-        if not (isinstance(value, (int, float, np.number)) and 0 < value < np.inf):
-            raise ValueError(f"loss.{name} must be a positive finite number, got {value!r}.")
+    """Refuse a loss without finite gradients at two made-up rows."""
     with unheard():
         found = np.asarray(loss.gradient(np.ones((2, n_coef)), np.array(targets), np.zeros(n_coef)))
     numbers = found.dtype.kind in "biuf"

@@ -66,8 +66,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     delta : float in (0, 1), default=1e-6
         Privacy budget δ of one fit; well below one over the number of users.
     loss : {"squared_error", "huber"} or object, default="squared_error"
-        Loss of a row. An object must implement ``gradient(X, y, coef)`` and declare ``lipschitz`` and
-        ``smoothness`` (`skprivate.user_level.CustomLoss`).
+        Loss of a row. An object must implement ``gradient(X, y, coef)``
+        (`skprivate.user_level.CustomLoss`).
     huber_threshold : float > 0, default=1.35
         Residual, in units of y, beyond which the Huber loss is linear.
     solver : {"auto", "sgd", "phased", "moments"}, default="auto"

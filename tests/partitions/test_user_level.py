@@ -56,8 +56,6 @@ CLASSIFIERS = [(f"c{k}", LogisticRegression().fit(X[k::90], ROWS.label[k::90])) 
 class Absolute:
     """A loss of somebody else's."""
 
-    lipschitz, smoothness = 1.0, 1.0
-
     def gradient(self, X, y, coef):
         f = np.zeros(len(X))
         for j in range(X.shape[1]):

@@ -18,8 +18,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNois
 class RowItself:
     """A custom loss whose gradient is the row."""
 
-    lipschitz = smoothness = 1.0
-
     def gradient(self, X, y, coef):
         return X
 

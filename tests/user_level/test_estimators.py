@@ -114,9 +114,6 @@ def test_order_of_rows_and_names_of_users_do_not_matter():
 
 def test_custom_loss_equals_the_built_in_one():
     class Squared:
-        lipschitz = 10.0
-        smoothness = 1.0
-
         def gradient(self, X, y, coef):
             return (X @ coef - y)[:, None] * X
 

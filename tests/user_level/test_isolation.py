@@ -52,8 +52,6 @@ ROUNDING = (
 class RowwiseSquares:
     """A custom loss that keeps its promise: every row by itself, column by column."""
 
-    lipschitz = smoothness = 1.0
-
     def gradient(self, X, y, coef):
         residual = -y
         for column, weight in zip(np.ascontiguousarray(X.T), coef, strict=True):

@@ -65,7 +65,6 @@ class WeightedLoss:
     def __init__(self, loss: LinearLoss, weights: FloatArray) -> None:
         self.loss = loss
         self.weights = weights
-        self.smoothness = loss.smoothness
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         first, *others = self.weights.tolist()
