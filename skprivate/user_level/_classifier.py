@@ -318,7 +318,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         )
 
     def _class_weights(self, classes: list[Any], terms: Terms) -> tuple[Terms, Any]:
-        """Weights of the classes or how they are found, and the terms of what is drawn after that."""
+        """Return the class weights, or the mechanism that finds them, and the terms of all later draws."""
         if self.class_weight is None:
             return terms, None
         if not isinstance(self.loss, str):
@@ -392,7 +392,7 @@ def _labels(rows: CheckedRows) -> list[Any]:
 
 
 def _with_codes(rows: CheckedRows, classes: list[Any]) -> CheckedRows:
-    """Rows with the numbers of their classes, as floats; with −1 and 1 in a byte each for two classes."""
+    """Replace labels by class numbers; by −1 and 1 in a byte each for two classes."""
     codes = encode_classes(rows.y, classes, strict=True)
     if len(classes) == 2:
         return rows._replace(y=(2 * codes - 1).astype(np.int8))
@@ -400,7 +400,7 @@ def _with_codes(rows: CheckedRows, classes: list[Any]) -> CheckedRows:
 
 
 def _with_targets(data: UserData, n_outputs: int, signed: bool) -> UserData:
-    """Rows with targets ±1, one column a class for several classes (there 0 and 1 if not signed)."""
+    """Turn several classes into one column each, of ±1, or of 0 and 1 if not ``signed``."""
     if n_outputs == 1:
         return data
     one_hot = np.zeros((len(data), n_outputs), order="F")

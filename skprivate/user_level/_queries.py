@@ -1,4 +1,4 @@
-"""Adaptive queries: means over users of whatever one asks next, within one budget."""
+"""Adaptive queries: means over users of any function of their rows, within one budget."""
 
 from __future__ import annotations
 
@@ -52,15 +52,7 @@ class WinsorizedAnswers(Mechanism):
     """K means over users, each clipped to an interval that is found privately; under replacement of one user.
 
     A range costs what decides it, an answer 1/K of what is left: with Gaussian noise, or Laplace noise where δ is 0.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        The budget of all answers together.
-    n_users, n_queries : int
-        Public.
-    bins : int
-        Most bins among which an interval is searched. One: there is nothing to search, and nothing is drawn for it.
+    Where at most one bin is searched there is nothing to find, and no range is drawn.
     """
 
     epsilon: float
@@ -104,7 +96,7 @@ class WinsorizedAnswers(Mechanism):
 
     @cached_property
     def noise(self) -> LaplaceEvent | GaussianEvent:
-        """What one answer costs."""
+        """Event of one answer."""
         if self.delta == 0.0:
             left = self.epsilon / self.n_queries * _WITHIN - (self.range_epsilon or 0.0)
             return LaplaceEvent(left)
@@ -126,11 +118,11 @@ class WinsorizedAnswers(Mechanism):
         return [*self._ranges, (self.noise, self.n_queries)]
 
     def half(self, tau: float, bound: float) -> float:
-        """Half the length of the interval that answers are clipped to."""
+        """Return half the length of the interval that answers are clipped to."""
         return bound if n_bins(bound, tau) == 1 else 2.0 * tau
 
     def answer(self, values: FloatArray, tau: float, bound: float, release: Any) -> float:
-        """One mean of a number for each user; at most ``bins`` bins of width 2τ may cover [−B, B]."""
+        """Release one mean of a number for each user; at most ``bins`` bins of width 2τ may cover [−B, B]."""
         middle, half, rows = 0.0, self.half(tau, bound), InMemory(values[None])
         if n_bins(bound, tau) > 1:
             assert self.range_epsilon is not None
@@ -371,7 +363,7 @@ class UserLevelQueries:
         return f"<UserLevelQueries: {self.n_left} of {self._mechanism.n_queries} left>"
 
     def _settled(self, tau: float | None, bound: float | None) -> tuple[float, float]:
-        """Radius and range of one query; refuses more bins than were paid for."""
+        """Return radius and range of one query; refuses more bins than were paid for."""
         if bound is None and tau is None:
             return self.tau, self.bound
         bound = self.bound if bound is None else positive("bound", bound)
@@ -400,7 +392,7 @@ def _range_of(tau: float | None, bound: float) -> tuple[float, float]:
 
 
 def _value(query: Query, rows: FloatArray) -> float:
-    """A user's number; not a number where the query fails."""
+    """Compute a user's number; NaN where the query fails."""
     try:
         return float(query(rows.copy()))
     except Exception:  # what goes wrong with somebody's rows is kept

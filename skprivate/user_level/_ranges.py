@@ -1,7 +1,7 @@
-"""Private ranges and radii, and clipping radii that grow with what the noise allows.
+"""Private ranges and quantiles, and clipping radii that grow as noise falls.
 
-A ball of a fixed number of median distances bounds the noise and leaves a bias, for skewed users, that no number of
-users removes. A radius that grows, slower than the noise level ν falls, leaves neither in the limit.
+A ball of a fixed number of median distances bounds the noise. For skewed users it leaves a bias that no number of users
+removes. A radius that grows more slowly than the noise level ν falls leaves neither in the limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LARGEST = 2.0**1000
 
 
 def n_bins(bound: float, tau: float) -> int:
-    """Number of bins of width 2τ that cover [−B, B]; refuses what float64 and int64 cannot number."""
+    """Count the bins of width 2τ that cover [−B, B]; refuses what float64 and int64 cannot number."""
     if not (0.0 < tau <= _LARGEST and 0.0 < bound <= _LARGEST):
         raise ValueError(f"radius and bound must be positive and at most 2**1000, got {tau!r} and {bound!r}.")
     if not bound / tau <= _MOST_BINS:
@@ -33,7 +33,7 @@ def n_bins(bound: float, tau: float) -> int:
 
 
 def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
-    """Index of the bin of width 2τ on [−B, B] whose midpoint is nearest; values outside go to the end bins.
+    """Return the index of the bin of width 2τ on [−B, B] with the nearest midpoint; values outside go to the end bins.
 
     Each index is a function of one value, and rises with it; NaN counts as 0.
     """
@@ -47,7 +47,7 @@ def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
 def private_middle(
     x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
 ) -> float:
-    """Middle of the interval of `private_range`, which is what it draws."""
+    """Select the middle of the interval of `private_range`."""
     occupied, counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
     return select_middle(
         (occupied, counts), epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone
@@ -57,7 +57,7 @@ def private_middle(
 def select_middle(
     counts: Counts, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
 ) -> float:
-    """The same from the bins that are occupied (`snap`), and how often."""
+    """Select the same middle from the occupied bins (`snap`) and their counts."""
     starts, lengths, costs = _runs(*counts, n_bins(bound, tau))
     chosen = release.select(
         -costs,
@@ -125,7 +125,7 @@ def private_range(
 def _runs(
     occupied: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], total: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """First bin, number of bins and cost of every run of bins of equal cost, from left to right."""
+    """Return first bin, number of bins and cost of every run of bins of equal cost, from left to right."""
     n = int(counts.sum())
     below = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])  # values below occupied bin i; last: n
     # An occupied bin is a run of its own; before each and after the last lies a gap.
@@ -155,7 +155,7 @@ _MOST_PENALTY = 2.0**40
 
 
 def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArray:
-    """How many of non-negative numbers, one per user, are nearest to each scale (in the logarithm)."""
+    """Count non-negative numbers, one per user, by the nearest scale (in the logarithm)."""
     midpoints = np.sqrt(scales[1:] * scales[:-1])
     snapped = np.searchsorted(midpoints, np.nan_to_num(magnitudes, nan=np.inf))
     return np.bincount(snapped, minlength=len(scales)).astype(np.int64)
@@ -164,20 +164,9 @@ def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArra
 def select_median_scale(
     counts: IntArray, *, epsilon: float, release: Any, monotone: bool, scales: FloatArray = SCALES
 ) -> float:
-    """Scale nearest to the median of non-negative numbers, one per user, by the exponential mechanism.
+    """Select the scale nearest to the median of non-negative numbers, one per user, from their `scale_counts`.
 
-    A scale costs, as in PrivateRange, the larger of the numbers of users below and above it, so a scale that all users
-    share costs nothing.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_scales,)
-        `scale_counts` of all users.
-
-    Returns
-    -------
-    scale : float
-        One of ``scales``.
+    The exponential mechanism's cost is, as in PrivateRange, the larger of the numbers of users below and above a scale.
     """
     below = np.cumsum(counts) - counts
     costs = np.maximum(below, counts.sum() - below - counts)
@@ -194,23 +183,11 @@ def select_upper_scale(
     scales: FloatArray,
     near: float,
 ) -> float:
-    """Scale that about ``rank`` of non-negative numbers, one per user, exceed, by the exponential mechanism.
+    """Select a scale that about ``rank`` of non-negative numbers, one per user, exceed, from their `scale_counts`.
 
     A scale costs what its number of users above exceeds ``rank`` by, or what its number of users at or above falls
-    short of it. Replacing, adding or removing a user moves every cost by at most 1, some up and some down.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_scales,)
-        `scale_counts` of all users.
-    rank : int
-    near : float > 0
-        A scale that was released: ones far above it are less likely a priori.
-
-    Returns
-    -------
-    scale : float
-        One of ``scales``.
+    short of it. Replacing, adding or removing a user moves every cost by at most 1, some up and some down. Scales far
+    above ``near``, a released one, are less likely a priori.
     """
     reached = np.cumsum(counts[::-1])[::-1]
     costs = np.maximum(np.maximum(reached - counts - rank, rank - reached), 0)
@@ -222,10 +199,10 @@ def select_upper_scale(
 def selection_epsilon(
     n_users: float, n_candidates: float, *, monotone: bool, log_failure: float = 9.0
 ) -> float:
-    """Price at which a median selection succeeds when the candidates split the users cleanly.
+    """Return the price at which a median selection succeeds when the candidates split the users cleanly.
 
-    A candidate below or above everybody costs n against n/2 for the median. With exponent ε·n/2 (``monotone``) or
-    ε·n/4 the chance of any of K such candidates is at most K·exp(−exponent); the price makes that exp(−log_failure).
+    A candidate below or above everybody costs n against n/2 for the median. With exponent ε·n/2 (``monotone``) or ε·n/4
+    the chance of any of K such candidates is at most K·exp(−exponent); the price makes that exp(−log_failure).
     """
     exponent = np.log(max(n_candidates, 2.0)) + log_failure
     return float((2.0 if monotone else 4.0) * exponent / max(n_users, 1.0))
@@ -249,28 +226,28 @@ TOWARDS_QUIET = 0.6
 
 
 def clip_factor(level: float, least: float = 1.0) -> float:
-    """Radius in units of the median distance, max(``least``, ν^−½), for mean-targeting sums at noise level ν.
+    """Return a radius in median distances, max(``least``, ν^−½), for sums at noise level ν that target the mean.
 
     The noise of the mean is then about ν^½ median distances and vanishes with the number of users, as does the bias of
-    any law with a finite mean. Where the tail can be looked at, `tail_radius` is better.
+    any law with a finite mean.
     """
     return max(least, 1.0 / math.sqrt(level)) if level > 0.0 else math.inf
 
 
 def quiet_growth(level: float, n_users: float, part: float) -> float:
-    """Radius in units of the median distance at which the noise is ``part`` of the sampling noise.
+    """Return the radius in median distances at which the noise is ``part`` of the sampling noise.
 
     At noise level ν a ball of c median distances r leaves noise of norm c·ν·r on a mean, and the users themselves leave
-    about r/√n. So c = part/(ν√n), from public numbers alone, costs at most part² of the risk that is there
-    without privacy, whatever the users are like.
+    about r/√n. So c = part/(ν√n), from public numbers alone, costs at most part² of the risk without privacy, whatever
+    the users are like.
     """
     return part / (level * math.sqrt(n_users)) if level > 0.0 else math.inf
 
 
 def heaviness(median: float, upper: float, n_features: int, beyond: float) -> float:
-    """Squared ratio of two quantiles to that of normal vectors, ``beyond`` the share of the users above ``upper``.
+    """Compare two quantiles with normal vectors: their squared ratio over the normal one, between 1 and 4.
 
-    Between 1 and 4. A heavy tail has more bias to lose than it costs noise.
+    ``beyond`` is the share of the users above ``upper``. A heavy tail has more bias to lose than it costs noise.
     """
     if not 0.0 < beyond < 0.5 or not upper > median > 0.0:
         return 1.0
@@ -279,13 +256,13 @@ def heaviness(median: float, upper: float, n_features: int, beyond: float) -> fl
 
 
 def tail_factor(median: float, upper: float, growth: float, beyond: float) -> float:
-    """Radius in units of the median of gradients, from two released quantiles of their norms.
+    """Compute a radius in medians of gradient norms, from two released quantiles of the norms.
 
-    As far as ``upper``, and beyond it by as much as its ratio to the median exceeds that of normal numbers; at most
-    `heaviness` times ``growth`` (`quiet_growth`). Users without a tail are clipped at their median as long as there is
-    noise to save. Gradients are compared with normal numbers, not vectors: one feature may be larger than all others.
-    Where most targets are predicted exactly the median says nothing of the others: their mean square is at least
-    ``beyond`` times ``upper``², so that sampling noise is that of normal numbers of a median of .67·√beyond·upper.
+    It is ``upper`` times the root of `heaviness`, at most `heaviness` times ``growth`` (`quiet_growth`). Users without
+    a tail are clipped at their median as long as there is noise to save. Gradients are compared with normal numbers,
+    not vectors, because one feature may be larger than all others. Where most targets are predicted exactly, the median
+    reveals nothing about the others: their mean square is at least ``beyond`` times ``upper``², so that their sampling
+    noise is that of normal numbers of a median of .67·√beyond·upper.
     """
     if not upper > median > 0.0:
         return min(1.0, growth)
@@ -295,12 +272,12 @@ def tail_factor(median: float, upper: float, growth: float, beyond: float) -> fl
 
 
 def followed_radius(usual: float, far: float, quiet: float) -> float:
-    """Radius from the distance ``far`` that a tenth of the users exceed, ``usual`` if they were normal.
+    """Compute a radius from the distance ``far`` that a tenth of the users exceed, ``usual`` if they were normal.
 
     A tail is heavy by h = (.9 far/usual)², between 1 and 4. The ball holds √h times ``far``, or h times ``quiet``,
-    whose noise is no louder than sampling, if that is nearer; and goes on from there towards what is quiet
-    by the power .6, so that neither noise nor bias is left in the limit. Where most users are at one place, h is as
-    large as .9 far/usual: then sampling is that of the others.
+    whose noise is no louder than sampling, if that is nearer. From there it grows towards ``quiet`` by the power .6, so
+    that neither noise nor bias is left in the limit. Where most users are at one place, h is .9 far/usual: sampling
+    noise is that of the others.
     """
     ratio = min(SURELY * far / usual, MOST_RATIO)
     heavy = min(MOST_HEAVY, max(1.0, ratio * ratio))
@@ -316,16 +293,13 @@ def tail_radius(
     beyond: float | None = None,
     quiet: float = 0.0,
 ) -> float:
-    """Radius from two released quantiles of the users' distances: ``upper``²/``median``, within limits.
+    """Compute a radius from two released quantiles of the users' distances: ``upper``²/``median``, within limits.
 
-    The ratio of the quantiles is what the tail looks like so far, and the ball reaches as far again: 8 medians for
-    normal numbers whose upper twentieth was found, 2 for normal vectors of ten, 40 for log-normal numbers. It is
-    at least ``upper``, so that the bias vanishes as the rank does; and at most min(ν^−½, h√d/(96ν)) medians unless
-    ``upper`` is: the second keeps the noise, radius times ν, from growing with the number of users. There h is 1, but
-    where the share ``beyond`` of the users above ``upper`` is given the squared ratio of the quantiles to that of
-    normal vectors, between 1 and 4: a heavy tail has more bias to lose than it costs noise.
-    ``quiet`` medians (`quiet_growth`) are allowed in any case, and are the radius where no upper quantile was
-    found, which ``upper`` = 0 says.
+    The ratio of the quantiles measures the tail, and the ball goes as far again. It is at least ``upper``, so that the
+    bias vanishes as the rank does, and at most min(ν^−½, h√d/(96ν)) medians unless ``upper`` is: the second keeps the
+    noise, radius times ν, from growing with the number of users. h is 1, or `heaviness` where ``beyond`` is given.
+    ``quiet`` medians (`quiet_growth`) are allowed in any case. They are the radius where no upper quantile was found
+    (``upper`` = 0).
     """
     heavy = 1.0 if beyond is None else heaviness(median, upper, n_features, beyond)
     most = max(1.0, quiet, min(clip_factor(level), heavy * math.sqrt(n_features) / (_ONSET * level)))
@@ -335,7 +309,7 @@ def tail_radius(
 
 
 def tail_rank(epsilon: float, n_candidates: float) -> int:
-    """Number of users above the upper quantile that a selection at this price decides.
+    """Return the number of users above the upper quantile that a selection at this price decides.
 
     A candidate beyond all users costs as much as the rank, against nothing for the right one; the exponent of the
     mechanism is half of the price times that.

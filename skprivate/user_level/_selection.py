@@ -1,8 +1,8 @@
-"""Pure-DP choice among K candidates from every user's mean losses (section 6).
+"""Choice among K candidates from every user's mean losses, with pure differential privacy (section 6).
 
-A model's ``predict`` is foreign code, and the linear algebra below it may round a row differently depending on how
-many rows come with it. A tie between two candidates is then broken by other users' rows. So each user's rows are
-predicted by themselves, unless the caller vouches for the model.
+A model's ``predict`` is foreign code, and linear algebra may round a row differently depending on how many rows come
+with it. A tie between two candidates is then broken by other users' rows. So each user's rows are predicted by
+themselves, unless the caller vouches for the model.
 """
 
 from __future__ import annotations
@@ -55,17 +55,10 @@ REPETITIONS_EACH = 5.0
 
 
 def vote_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
-    """For each candidate and each opponent, the number of users who lose no more with the candidate.
+    """Count, for each candidate and each opponent, the users who lose no more with the candidate.
 
-    Parameters
-    ----------
-    losses : ndarray of shape (n_users, n_candidates)
-
-    Returns
-    -------
-    counts : ndarray of shape (n_candidates, n_candidates), int64
-        One user more adds 0 or 1 to every count, and so to the least of a candidate, its score; one user exchanged
-        moves them by at most 1.
+    One user more adds 0 or 1 to every count, and so to a candidate's least one, its score; an exchange moves them by at
+    most 1.
     """
     comparable = np.nan_to_num(losses, nan=np.inf, posinf=np.inf)
     n_candidates = comparable.shape[1]
@@ -84,15 +77,7 @@ def _losses_with(losses: FloatArray, candidate: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class VoteSelection(Mechanism):
-    """Candidate that a majority of users prefers to any other, by permute-and-flip: ε-DP, no bound on losses.
-
-    Attributes
-    ----------
-    epsilon : float
-        Price, pure.
-    monotone : bool
-        Neighbours differ by one added user rather than a replaced one.
-    """
+    """Candidate that a majority of users prefers to any other, by permute-and-flip: ε-DP, no bound on losses."""
 
     epsilon: float
     monotone: bool
@@ -104,18 +89,7 @@ class VoteSelection(Mechanism):
         return [(PureEvent(self.epsilon, "permute-and-flip"), 1)]
 
     def run(self, data: Partitions | FloatArray, release: Any) -> int:
-        """Choose.
-
-        Parameters
-        ----------
-        data : ndarray of shape (n_users, n_candidates), or Partitions of them
-            Mean losses; a row is a function of that user's rows alone.
-        release : Release
-
-        Returns
-        -------
-        int
-        """
+        """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         return int(
             release.select(
                 as_partitions(data).sum(vote_counts).min(axis=1),
@@ -131,16 +105,8 @@ class VoteSelection(Mechanism):
 class MeanSelection(Mechanism):
     """Candidate of least winsorised mean loss, by a geometric number of private evaluations of random candidates.
 
-    Each evaluation is WinsorizedMean1D of the users' losses, with a third of ε or a little more. Its excess loss is of
-    order τ ln(K)/(nε), with τ of order 1/√m (section 6).
-
-    Attributes
-    ----------
-    epsilon : float
-        Price, pure, under replacement of one user.
-    tau, bound : float
-        Public concentration radius and bound of the losses; ``bound / tau`` at most 2⁶².
-    n_candidates : int
+    Each evaluation is `winsorized_mean_1d` of the users' losses, with a third of ε or a little more. Its excess loss is
+    of order τ ln(K)/(nε), with τ of order 1/√m (section 6).
     """
 
     epsilon: float
@@ -172,18 +138,7 @@ class MeanSelection(Mechanism):
         return self._search.events
 
     def run(self, data: Partitions | FloatArray, release: Any) -> int:
-        """Choose.
-
-        Parameters
-        ----------
-        data : ndarray of shape (n_users, n_candidates), or Partitions of them
-            Mean losses; a row is a function of that user's rows alone. NaN counts as infinite.
-        release : Release
-
-        Returns
-        -------
-        int
-        """
+        """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         rows = as_partitions(data)
         n_users = int(rows.sum(number_of_users)[0])
         share = self._search.each_epsilon
@@ -209,20 +164,9 @@ _WITHIN = 1.0 - 1e-12
 
 
 def difference_sums(losses: FloatArray, reach: float) -> npt.NDArray[np.int64]:
-    """For each candidate and each opponent, the sum over users of what they lose less with the candidate.
+    """Sum over users, for each candidate and each opponent, how much less they lose with the candidate.
 
-    A user's difference is clipped to ± ``reach`` and counted in steps of reach·2⁻²⁹.
-
-    Parameters
-    ----------
-    losses : ndarray of shape (n_users, n_candidates)
-        A NaN counts as infinite. Users who lose infinitely much with both are undecided.
-    reach : float > 0
-
-    Returns
-    -------
-    sums : ndarray of shape (n_candidates, n_candidates), int64
-        Adding a user moves every sum by at most 2²⁹, exchanging one by at most 2³⁰.
+    A user's difference is clipped to ± ``clip`` and counted in steps of clip·2⁻²⁹.
     """
     columns = [np.nan_to_num(column, nan=np.inf, posinf=np.inf, neginf=-np.inf) for column in losses.T]
     sums = np.zeros((len(columns), len(columns)), dtype=np.int64)
@@ -235,7 +179,7 @@ def difference_sums(losses: FloatArray, reach: float) -> npt.NDArray[np.int64]:
 
 
 def worst_of(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """A candidate's score: its sum against the worst opponent."""
+    """Return each candidate's score, its sum against the worst opponent."""
     if len(sums) == 1:
         return np.asarray(sums[0])
     others = ~np.eye(len(sums), dtype=bool)
@@ -243,7 +187,7 @@ def worst_of(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def loss_ranges(losses: FloatArray) -> FloatArray:
-    """How far the candidates' losses lie apart for each user; NaN if not finite for one of them."""
+    """Return each user's range of losses over the candidates; NaN if not finite for one of them."""
     most, least = losses[:, 0].copy(), losses[:, 0].copy()
     for column in losses.T:
         np.maximum(most, column, out=most)
@@ -252,7 +196,7 @@ def loss_ranges(losses: FloatArray) -> FloatArray:
 
 
 def _range_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
-    """How many users have losses that lie about so far apart, on two scales."""
+    """Count users by the range of their losses, on two scales."""
     ranges = loss_ranges(losses)
     return np.concatenate([scale_counts(ranges, SCALES), scale_counts(ranges, FINE_SCALES)])
 
@@ -261,16 +205,8 @@ def _range_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
 class DifferenceSelection(Mechanism):
     """Candidate whose winsorised mean loss is below that of every other one, by permute-and-flip: ε-DP.
 
-    How far differences count follows from two quantiles of the users' ranges of losses, found by the exponential
-    mechanism. Where a public number of users is too few for that, the candidates' signs alone count: votes.
-
-    Attributes
-    ----------
-    epsilon : float
-        Price, pure.
-    n_candidates : int
-    n_users : int or None
-        Public number of users; None under add-remove.
+    Differences are clipped by two quantiles of the users' ranges of losses, found by the exponential mechanism. Where a
+    public number of users is too few for that, votes are counted instead. ``n_users`` is None under add-remove.
     """
 
     epsilon: float
@@ -314,18 +250,7 @@ class DifferenceSelection(Mechanism):
 
     @np.errstate(all="ignore")  # a warning about somebody's loss would say something about it
     def run(self, data: Partitions | FloatArray, release: Any) -> int:
-        """Choose.
-
-        Parameters
-        ----------
-        data : ndarray of shape (n_users, n_candidates), or Partitions of them
-            Mean losses; a row is a function of that user's rows alone.
-        release : Release
-
-        Returns
-        -------
-        int
-        """
+        """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         if self._median_epsilon is None:
             return self._votes.run(data, release)
         rows = as_partitions(data)
@@ -340,7 +265,7 @@ class DifferenceSelection(Mechanism):
         )
 
     def _reach(self, counts: npt.NDArray[np.int64], release: Any) -> float:
-        """Where differences are clipped."""
+        """Select the clipping bound of differences."""
         assert self._median_epsilon is not None
         counts, fine_counts = np.split(counts, [len(SCALES)])
         median = select_median_scale(
@@ -361,7 +286,7 @@ Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable
 
 
 def known_labels(models: Iterable[Any]) -> npt.NDArray[Any] | None:
-    """All labels of classifiers that are no numbers, in some order; None if there are none."""
+    """List the labels of classifiers that are not numbers; None if there are none."""
     classes = [np.asarray(getattr(model, "classes_", [])).ravel() for model in models]
     texts = [each.tolist() for each in classes if len(each) and each.dtype.kind not in "biuf"]
     if not texts:
@@ -373,9 +298,9 @@ def known_labels(models: Iterable[Any]) -> npt.NDArray[Any] | None:
 
 
 def as_numbers(y: npt.NDArray[Any], known: npt.NDArray[Any] | None) -> FloatArray:
-    """Targets that are numbers as they are; labels that are none by their places in ``known``.
+    """Replace labels by their positions in ``known``; targets that are numbers stay as they are.
 
-    No candidate predicts a label that none of them knows, so it does not matter which of these it is.
+    No candidate predicts a label that is not known, so all of these get the same number.
     """
     if (y.dtype.kind in "biuf") != (known is None) and len(y):
         raise TypeError(
@@ -389,31 +314,17 @@ def as_numbers(y: npt.NDArray[Any], known: npt.NDArray[Any] | None) -> FloatArra
 
 
 def named_labels(y: FloatArray, known: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    """The targets that `as_numbers` made numbers of."""
+    """Invert `as_numbers`."""
     return y if known is None else np.asarray(known[y.astype(np.int64)])
 
 
 def user_losses(
     model: Any, X: FloatArray, y: npt.NDArray[Any], codes: npt.NDArray[np.int64], loss: Loss, *, by_user: bool
 ) -> FloatArray:
-    """Mean loss of every user.
+    """Compute the mean loss of every user.
 
-    Parameters
-    ----------
-    model : fitted estimator
-    X : ndarray of shape (n_rows, n_features)
-    y : ndarray of shape (n_rows,)
-    codes : ndarray of shape (n_rows,), int64
-        User of each row, 0 … n_users − 1 without gaps.
-    loss : str or callable
-    by_user : bool
-        Call ``predict`` and the loss once for every user, with that user's rows in their order, and nothing else.
-        Otherwise once, with all rows: entry u is then a function of user u's rows only if the model and the loss treat
-        every row by itself, to the last bit.
-
-    Returns
-    -------
-    ndarray of shape (n_users,)
+    With ``by_user``, ``predict`` and the loss see one user's rows at a time, in their order. Otherwise they see all
+    rows, and entry u is a function of user u's rows only if model and loss treat every row by itself, to the last bit.
     """
     if loss == "auto":
         loss = "zero_one" if is_classifier(model) else "squared_error"

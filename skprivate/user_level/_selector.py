@@ -209,7 +209,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         return self
 
     def _choose(self, mechanism: Any, rows: Partitions, known: Any, *, named: bool) -> int:
-        """Losses of all users with all candidates, and the choice that is paid for."""
+        """Compute the losses of all users with all candidates, and make the private choice."""
         by_user = self.predict_by == "user"
         losses: Partitions
         if isinstance(rows, InMemory):
@@ -248,7 +248,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
             return int(mechanism.run(losses, release))
 
     def _mechanism(self, n_users: int) -> DifferenceSelection | VoteSelection | MeanSelection:
-        """The selection, from parameters and, under replace-one, the number of users."""
+        """Make the selection from parameters and, under replace-one, the number of users."""
         if not self.estimators:
             raise ValueError("estimators must hold at least one (name, fitted estimator).")
         for _, model in self.estimators:
@@ -263,7 +263,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         return MeanSelection(self.epsilon, self.tau, max(self.bound, self.tau), len(self.estimators))
 
     def _public_labels(self) -> dict[str, Any]:
-        """Labels that candidates predict, where they are compared with those of y."""
+        """Collect labels that candidates predict, where they are compared with those of y."""
         if self.loss not in ("auto", "zero_one"):
             return {}
         named = ((name, getattr(model, "classes_", None)) for name, model in self.estimators)
@@ -279,7 +279,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
 def _targets(
     estimator: Any, X: Any, y: Any, *, public: dict[str, Any], **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Checked features and targets of the kind of the candidates' labels."""
+    """Check features and targets of the kind of the candidates' labels."""
     X, y = validate_data(estimator, X, read_targets(y, **public), dtype=np.float64, order="C", **options)
     return X, y
 
@@ -291,13 +291,13 @@ def _in_numbers(rows: CheckedRows, known: np.ndarray | None) -> CheckedRows:
 def _block_losses(
     data: UserData, models: list[Any], loss: Any, by_user: bool, known: np.ndarray | None
 ) -> np.ndarray:
-    """Mean losses of the users of a block with every candidate: shape (n_users, n_candidates)."""
+    """Compute mean losses of the users of a block with every candidate: shape (n_users, n_candidates)."""
     X, y, codes = np.ascontiguousarray(data.X), named_labels(data.y, known), data.groups.codes
     return np.column_stack([user_losses(model, X, y, codes, loss, by_user=by_user) for model in models])
 
 
 def _without_ledgers(model: Any) -> Any:
-    """A copy that may travel to where rows are."""
+    """Copy a model without its ledgers, so that it may travel to where rows are."""
     try:
         return published_copy(model, allow_invalid=True)
     except TypeError:  # what cannot be copied has to do as it is

@@ -1,4 +1,4 @@
-"""What the linear models with user-level privacy share."""
+"""Base of the linear models with user-level privacy."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             )
 
     def _terms(self, n_users: int) -> Terms:
-        """What is promised, for so many users."""
+        """Return the budget and the public numbers of a fit."""
         adjacency = Adjacency(self.adjacency)
         public = n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
         return Terms(self.epsilon, self.delta, adjacency, public, whole=self._whole)
@@ -106,22 +106,22 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         )
 
     def _as_given(self) -> bool:
-        """Whether features are meant as they are: by a custom loss or a public number that is about them."""
+        """Return True if features keep their units: with a custom loss, or a public number about them."""
         public = self.radius is not None or getattr(self, "feature_norm", None) is not None
         return not self.standardize or public or not isinstance(self.loss, str)
 
     @property
     def _takes_prepared(self) -> bool:
-        """Whether features that are prepared may stand beside others, which are standardised."""
+        """True if prepared features may come beside others, which are standardised."""
         return not self._as_given()
 
     @property
     def _functions(self) -> tuple[Function | None, ...]:
-        """The columns that a step before has made of features."""
+        """Columns that an earlier step has made of features."""
         return tuple(each and Function(*each) for each in self._prepared_features)
 
     def _standardisation(self, objective: Objective, terms: Terms) -> tuple[Terms, Standardisation | None]:
-        """How features are centred and scaled, and the terms of what is drawn after that."""
+        """Plan the centring and scaling of features; returns the terms of all later draws, too."""
         if self._as_given():
             return terms, None
         found = plan_standardisation(
@@ -137,7 +137,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
     def _run(self, mechanism: Any, rows: Partitions, n_users: int, user_ids: Any) -> LinearResult:
-        """Pay, draw, set the released attributes, warn by released numbers."""
+        """Release the model, set the fitted attributes, and warn by released numbers."""
         with self._releasing(
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
@@ -182,7 +182,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 
 
 def warn_if_hopeless(n_users: float, epsilon: float, n_coef: int, level: float) -> None:
-    """Say how many users would be needed where so few cannot teach anything; from released numbers alone."""
+    """Warn if the noise drowns the users' votes, and tell how many users are needed; from released numbers alone."""
     if level > HOPELESS_LEVEL:
         warn_caller(
             f"n = {n_users:.0f} users at epsilon = {epsilon:g} (n·ε = {n_users * epsilon:.3g}) are too few to learn "

@@ -1,23 +1,19 @@
-"""User-normalised descent that finds scale, centre and step by itself.
+"""User-normalised descent that finds clipping radius, step and number of averaged iterates by itself.
 
 Every user contributes g_u/max(‖g_u‖, C), a vector of norm at most 1 whatever the data, so the noise of every step is
 public. Three things usually tuned by hand are found on the way:
 
-* the step, from correlations of successive *released* directions, which cost nothing (post-processing);
-* the clipping radius C, by one private selection of the median gradient norm after a search with C = 0, if the
-  users are numerous enough to decide it;
-* the solution, as the average of the iterates after the search.
+* the step, from correlations of successive *released* directions, which cost nothing (post-processing); * the clipping
+radius C, by one private selection of the median gradient norm after a search with C = 0, if the users are numerous
+enough to decide it; * the solution, as the average of the iterates after the search.
 
-Derivations in docs/user_level.md.
+Where noise is small, released directions show the curvature along the way, and steps are quasi-Newton (L-BFGS). Values
+of the objective are not released, but the slopes at both ends of a step show if it went too far.
 
-A first-order step that stands any noise needs many steps where curvatures differ; forty of them do not lead to the
-model without privacy. Released directions tell the curvature along the way as well, as far as it is more than noise
-(L-BFGS). Values of the objective are not released, but of a convex one the slopes at both ends of a step
-tell whether it went too far.
-
-At the solution the users' contributions add up to 0, so the mean of the directions is noise, and less than that, since
+At the solution the users' contributions add up to 0, so the mean of the directions is noise. It is even less, because
 the descent undoes its own noise: Σ η v_t is the distance between the first iterate and the last. Where features have
-very different scales or lie far from 0, flat directions are never walked down and the mean stays where it is.
+very different scales or are far from 0, flat directions are never walked down and the mean stays large. Derivations in
+docs/user_level.md.
 """
 
 from __future__ import annotations
@@ -62,14 +58,8 @@ MOST_PAIRS = 100
 
 @dataclass
 class QuasiNewton:
-    """L-BFGS on a field of noisy directions.
-
-    Attributes
-    ----------
-    length : float
-        Length of the first move; twice that of the one before as long as no curvature was seen.
-    most : float
-        No such move is longer: at the surface of a ball there may be no curvature to be seen.
+    """L-BFGS on a field of noisy directions; the first move has this ``length``, and doubles up to ``most`` until
+    curvature shows.
     """
 
     length: float
@@ -79,17 +69,7 @@ class QuasiNewton:
     _base: tuple[FloatArray, FloatArray] | None = None
 
     def step(self, w: FloatArray, direction: FloatArray, noise: float) -> FloatArray:
-        """The next iterate.
-
-        Parameters
-        ----------
-        w : ndarray of shape (n_coef,)
-            The last one.
-        direction : ndarray of shape (n_coef,)
-            Uphill there, as released.
-        noise : float
-            Standard deviation of each of its entries.
-        """
+        """Return the next iterate from the last one, a released uphill direction, and the noise of its entries."""
         if self._base is not None:
             start, before = self._base
             move, change = w - start, direction - before
@@ -105,7 +85,7 @@ class QuasiNewton:
         return w - self._newton(direction)
 
     def _newton(self, direction: FloatArray) -> FloatArray:
-        """The inverse curvature times a direction, by the two-loop recursion."""
+        """Multiply a direction by the inverse curvature, by the two-loop recursion."""
         if not self._moves:
             size = float(np.linalg.norm(direction))
             move = direction * (self.length / size) if size else direction
@@ -160,21 +140,11 @@ class UnscaledFeaturesWarning(ConvergenceWarning):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Course:
-    """What a descent released.
+    """Released path of a descent.
 
-    Attributes
-    ----------
-    coef : ndarray of shape (n_coef,)
-        Average of the iterates of the refinement.
-    clip_radius : float
-        Clipping radius in the refinement.
-    directions : ndarray of shape (n_steps, n_coef)
-        Released directions of the steps that were averaged, in units of a unanimous vote of the users.
-    noise : float
-        Standard deviation of the noise of each of their entries.
-    times : ndarray of shape (n_iterates,)
-        How long the iterates that were averaged have followed directions: sums of steps, endless for quasi-Newton
-        steps. Empty if not known.
+    ``directions`` are those of the steps that were averaged, in units of a unanimous vote, with ``noise`` on each
+    entry. ``times`` tells how long the averaged iterates have followed directions: sums of steps, infinite for
+    quasi-Newton ones.
     """
 
     coef: FloatArray
@@ -184,18 +154,11 @@ class Course:
     times: FloatArray = field(default_factory=partial(np.empty, 0))
 
     def drift(self, bound: float = math.inf) -> float:
-        """Largest entry of the mean direction, in units of what noise alone exceeds with probability `FALSE_ALARM`.
+        """Compute the largest entry of the mean direction, in units of what noise alone exceeds with chance
+        `FALSE_ALARM`.
 
-        Parameters
-        ----------
-        bound : float > 0
-            Radius of the ball within which the coefficients are meant to stay: at its surface the component towards
-            the outside is no failure.
-
-        Returns
-        -------
-        float
-            Above 1 if the descent has not settled; 0 if that cannot be told or does not matter.
+        Above 1 if the descent did not converge; 0 if that is unknown or does not matter. At the surface of the ball of
+        radius ``bound`` the component towards the outside is no failure.
         """
         n_steps = len(self.directions)
         if n_steps < LEAST_STEPS:
@@ -210,11 +173,11 @@ class Course:
         return float(min(np.abs(mean).max(), math.sqrt(2.0) * np.abs(late).max())) / expected
 
     def at_bound(self, bound: float) -> bool:
-        """Whether the coefficients lie at the surface of the ball of this radius."""
+        """Return True if the coefficients are at the surface of the ball of this radius."""
         return float(np.linalg.norm(self.coef)) >= AT_BOUND * bound
 
     def _inward(self, direction: FloatArray, bound: float) -> FloatArray:
-        """A direction without the component along which the bound stops the descent."""
+        """Remove the component of a direction along which the bound stops the descent."""
         if not self.at_bound(bound):
             return direction
         outward = self.coef / float(np.linalg.norm(self.coef))
@@ -225,21 +188,9 @@ class Course:
 def average(
     iterates: FloatArray, directions: FloatArray, noise: float, clip_radius: float, times: FloatArray
 ) -> Course:
-    """Mean of the last iterates: of as many as have a mean direction that noise explains.
+    """Average the last iterates: as many as have a mean direction that noise explains.
 
-    With much noise these are all of them. The less there is, the more what is left of the start counts, and the fewer
-    are averaged; without noise the last few.
-
-    Parameters
-    ----------
-    iterates, directions : ndarray of shape (n_steps, n_coef)
-        Each iterate, and the released direction of the step to it.
-    noise : float
-        Standard deviation of the noise of each entry of a direction.
-    clip_radius : float
-        As in `Course`.
-    times : ndarray of shape (n_steps,)
-        As in `Course`, of all iterates.
+    With much noise these are all of them. The less noise, the more the start counts, and the fewer are averaged.
     """
     n_steps, d = directions.shape
     quantile = noise * float(norm.isf(0.5 * FALSE_ALARM / d))
@@ -275,19 +226,10 @@ def adaptive_descent(
     start: FloatArray | None = None,
     pull: float = 0.0,
 ) -> Course:
-    """Minimise the users' mean objective by noisy normalised descent.
+    """Minimise the users' mean objective by noisy normalised descent from ``start``.
 
-    Parameters
-    ----------
-    data : Partitions or UserProblem
-        Problems of the users of each block.
-    plan : DescentPlan
-    release : Release
-        The Gaussian sums, and the selection if planned, are drawn here.
-    start : ndarray of shape (n_coef,), optional
-        First iterate (released); by default the origin.
-    pull : float
-        Strength λ of a public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm at most 1.
+    ``pull`` is the strength λ of a public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm
+    at most 1.
     """
     rows, d = as_partitions(data), plan.n_coef
     terms = plan.split.terms
@@ -351,15 +293,15 @@ def adaptive_descent(
 
 
 def norm_counts(problem: UserProblem, w: FloatArray, scales: tuple[FloatArray, ...]) -> npt.NDArray[np.int64]:
-    """How many users have a vector of about each norm, on some scales one after the other."""
+    """Count users by the norm of their vector, on several scales one after the other."""
     norms = problem.gradient_norms(w)
     return np.concatenate([scale_counts(norms, each) for each in scales])
 
 
 def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> tuple[float, float]:
-    """Clipping radius of the refinement, and how many medians of gradients' norms noise and their tail allow.
+    """Select the clipping radius of the refinement; returns its growth over the median norm, too.
 
-    What is planned is drawn in any case, whether users are enough or not.
+    The selection is drawn in any case, whether users are enough or not.
     """
     split, monotone = plan.split, plan.split.terms.monotone
     assert split.clip_epsilon is not None
@@ -381,6 +323,6 @@ def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release
 
 
 def project(w: FloatArray, radius: float) -> FloatArray:
-    """Nearest point of the ball of this radius."""
+    """Return the nearest point of the ball of this radius."""
     norm = float(np.linalg.norm(w))
     return w if norm <= radius else w * (radius / norm)

@@ -1,8 +1,8 @@
 """Linear models by descent as mechanisms: one descent, or phases on disjoint users.
 
-Phase s uses about n/2ˢ users of its own and pulls towards the previous solution with λ_s = 4ˢλ. Every user takes
-part in one phase, so the phases together cost what one costs. Contributions have norm at most 1, so the paper's G is 1
-here and its λ = (G/R)·max(1/√n, noise) is public.
+Phase s uses about n/2ˢ users of its own and pulls towards the previous solution with λ_s = 4ˢλ. Every user takes part
+in one phase, so the phases together cost what one costs. Contributions have norm at most 1, so the paper's G is 1 here
+and its λ = (G/R)·max(1/√n, noise) is public.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Descent(DescentRules):
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
-        """Draw: the number of users, a map of features and target, the descent."""
+        """Release the number of users, a map of features and target, and the descent."""
         rows = as_partitions(data)
         n_users = self.split.count(count_users(rows, self.terms.n_users), release)
         level = self.split.level(n_users, self.objective.n_coef)
@@ -169,7 +169,7 @@ class Descent(DescentRules):
         matrix: FloatArray | None,
         class_weights: FloatArray | None,
     ) -> Objective:
-        """The objective in the coordinates of the descent."""
+        """Write the objective in the coordinates of the descent."""
         objective = replace(self.objective, alpha=alpha)
         if class_weights is not None:
             # The dearest class weighs 1, so that clipping radii keep their meaning; the penalty goes along.
@@ -187,7 +187,7 @@ class Descent(DescentRules):
         return objective
 
     def _weights(self, alpha: float, n_users: float, frame: Frame) -> FloatArray:
-        """Penalty of each coefficient of an output over its strength."""
+        """Return the penalty of each coefficient of an output over its strength."""
         weights = np.ones(self._n_whitened)
         if self.given_alpha:
             # A given penalty is one of the coefficients of the features as they came.
@@ -208,7 +208,7 @@ class Descent(DescentRules):
         matrix: FloatArray | None,
         class_weights: FloatArray | None,
     ) -> FloatArray:
-        """Coefficients with those of functions as far as they are evident."""
+        """Shrink the coefficients of functions by empirical Bayes."""
         curvature = np.ones(len(coef))
         if self.classes:
             deviations = np.array([1.0 if each is None else each.deviation for each in self.functions])
@@ -231,16 +231,16 @@ class Descent(DescentRules):
 
 
 def problems(objective: Objective, rows: Partitions) -> Partitions:
-    """The users' gradients in each block, formed once where that can be."""
+    """Form the users' gradients in each block, once where the loss can be stored."""
     formed = rows.map(objective.problem)
     # A loss of somebody else's need not be one that can be stored.
     return formed if hasattr(objective.loss, "gradient") else formed.persisted()
 
 
 def assign_phases(names: npt.NDArray[Any], n_phases: int, key: bytes) -> npt.NDArray[np.int64]:
-    """Phase 0 … n_phases − 1 of every user, with probabilities 1/2, 1/4, …; the last phase takes what is left.
+    """Assign every user to a phase 0 … n_phases − 1, with probabilities 1/2, 1/4, …; the last takes what is left.
 
-    A keyed hash of the user's own identifier or tag, so that no user's phase depends on who else is there.
+    The phase is a keyed hash of the user's own identifier or tag, so it does not depend on who else is there.
     """
     tags = names if names.ndim == 2 else identifier_tags(names)
     identity = np.empty(len(tags), dtype=object)
@@ -255,7 +255,7 @@ def _in_phase(data: UserData, key: bytes, n_phases: int, phase: int) -> UserData
 
 
 def n_phases(level: float) -> int:
-    """Phases until the users of one are too few: noise level ν·2ˢ at most ½; at least one."""
+    """Count the phases until the users of one are too few: noise level ν·2ˢ at most ½; at least one."""
     return max(1, math.floor(math.log2(0.5 / level))) if level < 0.5 else 1
 
 
@@ -267,7 +267,7 @@ class PhasedDescent(Descent):
 
     @property
     def n_draws(self) -> int:
-        """Every phase draws what is paid for once; one phase where their number depends on a noisy number of users."""
+        """Number of draws of all phases, each with the price of one; one phase under a noisy number of users."""
         if self.terms.n_users is None:
             return super().n_draws
         count = n_phases(self.split.level(self.terms.n_users, self.objective.n_coef))

@@ -34,12 +34,12 @@ CLIP_GROWTH = 0.3
 
 
 def n_moments(n_coef: int) -> int:
-    """Distinct numbers in (zzᵀ, zy)."""
+    """Count the distinct numbers in (zzᵀ, zy)."""
     return n_coef * (n_coef + 3) // 2
 
 
 def noise_is_negligible(terms: Terms, n_coef: int) -> bool:
-    """Whether moments of a public number of users carry hardly more privacy noise than sampling noise.
+    """Return True if moments of a public number of users have hardly more privacy noise than sampling noise.
 
     In units of a user's spread the noise has norm Δ z √D/n, the sampling error 1/√n.
     """
@@ -51,25 +51,13 @@ def noise_is_negligible(terms: Terms, n_coef: int) -> bool:
 
 
 def _moments(data: UserData, scale: float, constant: bool) -> MeanProblem:
-    """Each user's moments, with targets in units of ``scale``."""
+    """Compute each user's moments, with targets in units of ``scale``."""
     return MeanProblem(second_moments(data.X, data.y / scale, data.groups, constant), data.groups)
 
 
 @dataclass(frozen=True)
 class MomentsRegression(Mechanism):
-    """Coefficients from a winsorised mean of every user's (zzᵀ, zy), with z = (x, 1) if an intercept is fitted.
-
-    Attributes
-    ----------
-    terms : Terms
-    n_features : int
-    fit_intercept : bool
-    alpha : float
-        Strength of the ℓ2 penalty, not on the intercept.
-    aggregation : {"mean", "robust"}
-    radius : float
-        Coefficients are projected to this ball (``inf``: not at all).
-    """
+    """Coefficients from a winsorised mean of every user's (zzᵀ, zy), with z = (x, 1) if an intercept is fitted."""
 
     terms: Terms
     n_features: int
@@ -88,7 +76,7 @@ class MomentsRegression(Mechanism):
 
     @cached_property
     def mean(self) -> UserMean:
-        """The mean of the moments, with two scales to select: that of y and that of the moments."""
+        """Mean of the moments, with two scales to select: that of y and that of the moments."""
         return UserMean(
             self.terms,
             self.size,
@@ -112,7 +100,7 @@ class MomentsRegression(Mechanism):
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
-        """Draw the scale of the target and the moments."""
+        """Release the scale of the target and the moments."""
         split, rows = self.mean.split, as_partitions(data)
         n_users = split.count(count_users(rows, self.terms.n_users), release)
         scale = 1.0
@@ -147,7 +135,7 @@ class MomentsRegression(Mechanism):
         )
 
     def _solve(self, result: MeanResult, penalty: FloatArray) -> FloatArray:
-        """Coefficients from released moments, with a penalty of each but the intercept."""
+        """Solve for coefficients from released moments, with a penalty of each but the intercept."""
         d = self.n_features + self.fit_intercept
         upper = np.triu_indices(d)
         second = np.zeros((d, d))

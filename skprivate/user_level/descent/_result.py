@@ -1,4 +1,4 @@
-"""What a fit of a linear model releases, whichever mechanism it is."""
+"""Released result of a linear model, whichever mechanism it is."""
 
 from __future__ import annotations
 
@@ -15,30 +15,10 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinearResult:
-    """What the fit of a linear model released.
+    """Released result of a linear model.
 
-    Attributes
-    ----------
-    coef : ndarray of shape (n_coef,)
-    n_users : float
-    radius, clip_radius : float
-        Projection and clipping radius as used.
-    noise_level : float
-        Norm of all the noise, where a unanimous vote of the users has norm 1.
-    scale_missed : bool
-        Whether the users were too few for the scale of the target that was wanted.
-    drift : float
-        `Course.drift` of the descent; above 1 if it has not settled.
-    at_bound : bool
-        Whether the coefficients lie at the projection radius.
-    target_range : (float, float)
-        Where predictions are meant to lie.
-    class_weights : ndarray of shape (n_classes,) or None
-        Public, or from released counts.
-    alpha : float
-        Strength of the penalty.
-    frame : Frame or None
-        How features were centred, scaled and bounded.
+    ``scale_missed`` is True if users were too few for the scale of the target. ``drift`` is above 1 if the descent did
+    not converge (`Course.drift`). ``class_weights`` are public, or from released counts.
     """
 
     coef: FloatArray

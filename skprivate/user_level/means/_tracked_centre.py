@@ -1,9 +1,8 @@
-"""Centre and spread of one vector per user at once: a clipped descent whose clip follows quantiles of the distances.
+"""Centre and spread of one vector per user at once: a clipped descent whose clip tracks quantiles of the distances.
 
-A user's contribution to a step is its clipped offset, and in two coordinates beside it on which side of two distances
-that are followed it lies: a vector of norm at most 1 as ever. So nothing has to be selected, no number of users is too
-small to begin with, and what is known of the spread is known as well as the noise allows. Derivation in
-docs/user_level.md.
+A user contributes its clipped offset and two more coordinates, the signs of two distances less the tracked quantiles:
+together a vector of norm at most 1. So nothing is selected, no number of users is too small to begin with, and the
+spread is known as well as the noise allows. Derivation in docs/user_level.md.
 """
 
 from __future__ import annotations
@@ -50,36 +49,33 @@ FAR_VARIANCE = 0.16
 
 
 def least_clip(n_features: int) -> float:
-    """Clip in units of the distance that is followed: about the users' deviation, more than once with few features.
-
-    For normal users it has up to 1.3 times the noise of the best clip with one feature, 1.1 times with ten.
-    """
+    """Return the clip in tracked distances: about the users' deviation, more than once with few features."""
     return LEAST_CLIP + ONE_DIMENSION / math.sqrt(n_features)
 
 
 def median_part(n_features: int) -> float:
-    """The median distance over the one that is followed, for normal vectors."""
+    """Return the median distance over the tracked one, for normal vectors."""
     return float(chi.median(n_features) / chi.isf(BEYOND, n_features))
 
 
 def far_ratio(n_features: int) -> float:
-    """The farther distance over the nearer one, for normal vectors."""
+    """Return the farther distance over the nearer one, for normal vectors."""
     return float(chi.isf(FAR_BEYOND, n_features) / chi.isf(BEYOND, n_features))
 
 
 def _normal_slope(beyond: float, n_features: int) -> float:
-    """Change of the part of normal vectors beyond a distance with its logarithm."""
+    """Differentiate the part of normal vectors beyond a distance by its logarithm."""
     distance = chi.isf(beyond, n_features)
     return float(distance * chi.pdf(distance, n_features))
 
 
 def draw_side(noise: float, enough: float = SIDE_NOISE) -> float:
-    """Length of the coordinate that tells a side: as short as the noise of all draws together allows."""
+    """Return the length of a sign coordinate: as short as the noise of all draws together allows."""
     return min(MOST_SIDE, max(LEAST_SIDE, noise / enough))
 
 
 def draw_multipliers(multiplier: float) -> tuple[float, float]:
-    """Noise multipliers of a draw on the way and of one after, together as much as one draw with ``multiplier``.
+    """Return noise multipliers of an early and of a late draw, all together as much as one with ``multiplier``.
 
     Gaussians of any multipliers compose to exactly one with 1/z² = Σ 1/z_i².
     """
@@ -89,7 +85,7 @@ def draw_multipliers(multiplier: float) -> tuple[float, float]:
 
 
 def draw_events(multiplier: float, n_numbers: int) -> list[tuple[PrivacyEvent, int]]:
-    """What all draws of ``n_numbers`` numbers cost."""
+    """List all draws of ``n_numbers`` numbers."""
     first, later = draw_multipliers(multiplier)
     return [(GaussianEvent(first, n_numbers), TRAVEL), (GaussianEvent(later, n_numbers), DRAWS - TRAVEL)]
 
@@ -101,10 +97,10 @@ def _with_sides(
     reaches: tuple[float, ...],
     sides: tuple[float, ...],
 ) -> npt.NDArray[Any]:
-    """Σ_u weight_u·(√(1 − Σ side²)·(x_u − w)/max(‖x_u − w‖, clip), ±side, …).
+    """Sum weight_u·(√(1 − Σ side²)·(x_u − w)/max(‖x_u − w‖, clip), ±side, …) over users.
 
-    A sign tells whether the user is beyond that reach; the side of those that are not is so much shorter that all add
-    up to 0 where the part beyond is as it should be.
+    A sign is positive for users beyond that distance. The side of the others is so much shorter that all add up to 0
+    where the part beyond is as it should be.
     """
     n_numbers = users.n_coef + len(sides)
 
@@ -127,7 +123,7 @@ def _with_sides(
 
 @dataclass
 class Followed:
-    """The logarithm of a distance that a part of the users exceed, and its variance: a Kalman filter of one number."""
+    """Tracked quantile: logarithm of a distance that a part of the users exceed, by a Kalman filter of one number."""
 
     reach: float
     variance: float
@@ -135,7 +131,7 @@ class Followed:
     slope: float
 
     def observe(self, excess: float, noise: float, drift: float) -> None:
-        """One step, ``excess`` the part beyond less what it should be."""
+        """Update by one step; ``excess`` is the observed part beyond less its target."""
         slope = min(self.slope, 0.5 / math.sqrt(self.variance))
         gain = self.variance * slope / (slope * slope * self.variance + noise * noise)
         # The same limit above and below: noise that is cut on one side only would push the distance to the other.
@@ -148,24 +144,10 @@ class Followed:
 
 @dataclass
 class TrackedCentre:
-    """State of the descent: what was released so far.
+    """State of the descent: all that was released so far.
 
-    Attributes
-    ----------
-    terms : Terms
-    n_users : float
-        Public or released.
-    multiplier : float
-        Noise multiplier of one draw with all of the budget.
-    w : ndarray of shape (n_features,)
-        Centre.
-    near : Followed or None
-        Distance that is followed; None where the clip is public.
-    far : Followed or None
-        A farther one, after the way and where it is wanted.
-    telling : bool
-        Whether draws tell on which side of the distances users are.
-    n_steps : int
+    ``multiplier`` is that of one draw with all of the budget. ``near`` is None where the clip is public; ``far`` is
+    None during the travel, and where it is not wanted.
     """
 
     terms: Terms
@@ -194,7 +176,7 @@ class TrackedCentre:
 
     @property
     def sides(self) -> tuple[float, ...]:
-        """Lengths of the coordinates that tell the sides in this draw, 0 where there is nothing to tell."""
+        """Lengths of the sign coordinates in this draw, 0 where a sign is not used."""
         if self.near is None:
             return ()
         if not self.telling:
@@ -205,9 +187,9 @@ class TrackedCentre:
         return draw_side(noise), draw_side(noise, FAR_NOISE) if self.far else 0.0
 
     def begin_far(self, upper: float, beyond: float | None) -> None:
-        """Follow the farther distance, at first as if users were normal.
+        """Track the farther distance, at first as if users were normal.
 
-        Or from ``upper`` on where so large a part is beyond that the distance is no nearer.
+        It starts at ``upper`` if that is farther and at least the same part of the users is ``beyond``.
         """
         if self.near is not None:
             d = len(self.w)
@@ -218,12 +200,12 @@ class TrackedCentre:
             self.far = Followed(first, self.near.variance + FAR_VARIANCE, FAR_BEYOND, slope)
 
     def total(self, users: Partitions, clip: float) -> npt.NDArray[Any]:
-        """Exact sum of the users' contributions at the centre."""
+        """Sum the users' contributions at the centre, exactly."""
         reaches = self.reach, math.inf if self.far is None else self.far.reach
         return users.sum(partial(_with_sides, w=self.w, clip=clip, reaches=reaches, sides=self.sides))
 
     def draw(self, total: npt.NDArray[Any], release: Any) -> FloatArray:
-        """That sum with noise, as a mean of votes of the users, and what it tells of the sides."""
+        """Release that sum as a mean of the users' votes, and update the distances by the sign coordinates."""
         noisy = np.asarray(self.terms.release_sum(total, self.draw_multiplier, release) / self.n_users)
         sides = self.sides
         drift = TRAVEL_VARIANCE if self.n_steps < TRAVEL else LATE_VARIANCE
@@ -234,7 +216,7 @@ class TrackedCentre:
         return noisy[: len(self.w)] / math.sqrt(1.0 - sum(side * side for side in sides))
 
     def step(self, users: Partitions, clip: float, release: Any) -> None:
-        """One draw: the centre moves towards the users, and the distances towards their quantiles."""
+        """Move the centre towards the users, and the distances towards their quantiles, by one draw."""
         vote = self.draw(self.total(users, clip), release)
         # No mean of votes is longer than one of them.
         vote /= max(1.0, float(np.linalg.norm(vote)))

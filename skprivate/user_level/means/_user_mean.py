@@ -1,4 +1,4 @@
-"""Mean of one vector per user: a private centre, a private radius, and one Gaussian sum of what lies within.
+"""Mean of one vector per user: a private centre, a private radius, and one Gaussian sum of offsets within the ball.
 
 The improvements over Algorithm 3 are derived in docs/user_level.md: one ℓ2 ball about a private centre in place of an
 interval per rotated coordinate, Gaussian in place of Laplace noise, and a radius that is found privately.
@@ -78,11 +78,7 @@ _LEAST, _MOST = 2.0**-900, 2.0**900
 
 @dataclass(frozen=True)
 class MeanResult:
-    """What a private mean released.
-
-    ``winsorised`` tells whether the mean is that of the vectors pulled into the ball of ``clip_radius`` about a
-    released centre; otherwise users were few, and it is such a centre itself.
-    """
+    """Released mean; unless ``winsorised``, users were few and it is a private centre without a sum about it."""
 
     mean: FloatArray
     n_users: float
@@ -94,13 +90,13 @@ class MeanResult:
     count_noise: float
 
     def confidence_radius(self, beta: float) -> float:
-        """Radius about ``mean`` that holds the expectation of a user's (winsorised) vector with probability 1 − β.
+        """Return a radius about ``mean`` that holds the expectation of a user's (winsorised) vector with chance 1 − β.
 
-        Privacy noise: a χ quantile. Sampling: independent users in a ball of radius C deviate by at most
-        2C√(2 ln(2/β')/n) (Pinelis 1994, theorem 3.5), with n as small as it may be where it is noisy; that centre and
-        radius come from the same users is left to the factor 2. A noisy number of users: its relative error times
-        what the sum may be without its noise. Each gets β/3. That is for the sum about the centre; ``mean`` is a part
-        of the way from it back to the centre. ``inf`` where there is no sum.
+        Each of three parts gets β/3. Privacy noise: a χ quantile. Sampling: independent users in a ball of radius C
+        deviate by at most 2C√(2 ln(2/β')/n) (Pinelis 1994, theorem 3.5), with the least likely n where it is noisy; the
+        factor 2 covers that centre and radius come from the same users. A noisy number of users: its relative error
+        times what the sum may be without its noise. That is for the sum about the centre; ``mean`` is a part of the way
+        from it back to the centre. ``inf`` where there is no sum.
         """
         if not self.winsorised:
             return math.inf
@@ -120,7 +116,7 @@ UserRows = tuple[FloatArray, UserGroups]
 
 
 def mean_rows(rows: UserRows) -> MeanProblem:
-    """The users' mean rows."""
+    """Average each user's rows."""
     X, groups = rows
     return MeanProblem(groups.mean(X), groups)
 
@@ -134,29 +130,17 @@ def _vectors(users: MeanProblem) -> FloatArray:
 
 
 def _norm_counts(users: MeanProblem, w: FloatArray, scales: FloatArray) -> npt.NDArray[np.int64]:
-    """How many users have about each distance from ``w``."""
+    """Count users by their distance from ``w``."""
     return scale_counts(users.gradient_norms(w), scales)
 
 
 @dataclass(frozen=True)
 class UserMean(Mechanism):
-    """Mean of one vector per user.
+    """Mean of one vector per user by a tracked centre and a sum about it.
 
-    Attributes
-    ----------
-    terms : Terms
-    n_features : int
-    reach : bool
-        Whether the ball about the centre reaches over the tail of the users (`followed_radius`).
-    tau : float or None
-        Public radius about their centre in which the users' means lie; None to select it privately.
-    bound : float or None
-        Public range [−B, B] in which the centre's coordinates are searched; None if it is near the origin anyway.
-    n_scales : int
-        Number of scales that are selected; more than that of the vectors if the caller needs others.
-    least_radius : float, default=1.0
-        Least radius of the ball, in units of the users' median distance; the radius itself where it does not reach
-        further.
+    With ``reach`` the ball covers the tail of the users (`followed_radius`). ``tau`` is a public radius of the users'
+    means about their centre, None to select it. ``bound`` is a public range [−B, B] of the centre, None if that is near
+    the origin. ``least_radius`` is in units of the users' median distance.
     """
 
     terms: Terms
@@ -187,7 +171,7 @@ class UserMean(Mechanism):
 
     @property
     def n_drawn(self) -> int:
-        """Numbers of one draw: a vector, and the sides of two distances unless the radius is known."""
+        """Numbers of one draw: a vector, and the signs of two distances unless the radius is known."""
         return self.n_features + 2 * (self.tau is None)
 
     @property
@@ -196,7 +180,7 @@ class UserMean(Mechanism):
         return self.split.multiplier * WIDER
 
     def sums(self, n_users: float) -> bool:
-        """Whether so many users are enough for a sum about the centre: few are better off with a better centre.
+        """Return True if the users are enough for a sum about the centre; few need a better centre instead.
 
         The draws are the same, so that a released number of users may decide.
         """
@@ -210,22 +194,13 @@ class UserMean(Mechanism):
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserRows, release: Any) -> MeanResult:
-        """Draw the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
+        """Release the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
         means = as_partitions(data).map(mean_rows).persisted()
         n_users = self.split.count(count_users(means, self.terms.n_users), release)
         return self.mean_of_vectors(means, n_users, release)
 
     def mean_of_vectors(self, users: Partitions, n_users: float, release: Any) -> MeanResult:
-        """Draw: medians, the users' scale, the centre with their spread, the sum about the centre.
-
-        Parameters
-        ----------
-        users : Partitions
-            Of `MeanProblem`.
-        n_users : float
-            Public or released.
-        release : Release
-        """
+        """Release medians, the users' scale, the centre with their spread, and the sum about the centre."""
         split = self.split
         start = self._medians(users, n_users, release)
         users = users.map(partial(_about, start=start))
@@ -274,7 +249,7 @@ class UserMean(Mechanism):
         )
 
     def _medians(self, users: Partitions, n_users: float, release: Any) -> FloatArray:
-        """Private median of every coordinate, or the origin where there are too few users for that."""
+        """Select the median of every coordinate; the origin where users are too few for that."""
         price = self.split.median_epsilon
         if price is None or self.bound is None:
             return np.zeros(self.n_features)
@@ -293,7 +268,7 @@ class UserMean(Mechanism):
     def _tail(
         self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any
     ) -> tuple[float, float | None]:
-        """Distance that few users exceed, and their part; 0 and None where users are too few for that."""
+        """Select a distance that few users exceed, and return their part; 0 and None where users are too few."""
         price = self.split.tail_epsilon
         if price is None:
             return 0.0, None
@@ -305,22 +280,22 @@ class UserMean(Mechanism):
         return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
 
     def quiet(self, n_users: float) -> float:
-        """Radius in units of the median distance whose noise is no louder than sampling."""
+        """Return the radius in median distances whose noise is no louder than sampling."""
         return quiet_growth(self.split.level(n_users, self.n_features), n_users, MEAN_NOISE_PART)
 
     def follows_far(self, n_users: float) -> bool:
-        """Whether a coordinate for the farther distance tells enough: with more noise users count as normal."""
+        """Return True if noise allows to track the farther distance; otherwise users count as normal."""
         noise = self.terms.sum_sensitivity * self.split.multiplier / n_users
         return self.reach and noise <= FAR_NOISE * MOST_SIDE
 
     def radius(self, centre: TrackedCentre, n_users: float, tail: tuple[float, float | None]) -> float:
-        """Radius of the ball from the distances that are followed, and a selected one with the part beyond it."""
+        """Compute the radius of the ball from the tracked distances, and a selected one with the part beyond it."""
         return self.radius_of(centre.reach, None if centre.far is None else centre.far.reach, n_users, *tail)
 
     def radius_of(
         self, near: float, far: float | None, n_users: float, upper: float = 0.0, beyond: float | None = None
     ) -> float:
-        """The same: ``far`` None where it is not known, ``upper`` 0 and ``beyond`` None where none was selected."""
+        """Compute the radius; ``far`` is None where unknown, ``upper`` 0 and ``beyond`` None without a selection."""
         median = median_part(self.n_features) * near
         if not self.reach:
             return self.least_radius * median
@@ -343,10 +318,10 @@ class PureMeanResult(MeanResult):
     """Users' vectors clipped to a cube of half side ``clip_radius``, with Laplace noise on every coordinate."""
 
     def confidence_radius(self, beta: float) -> float:
-        """Radius about ``mean`` that holds the expectation of a user's clipped vector with probability 1 − β.
+        """Return a radius about ``mean`` that holds the expectation of a user's clipped vector with chance 1 − β.
 
-        A Laplace variable of deviation s exceeds (s/√2) ln(d/β') with probability β'/d; users in the cube deviate as
-        in a ball of √d times its half side. Each gets β/2.
+        A Laplace variable of deviation s exceeds (s/√2) ln(d/β') with probability β'/d; users in the cube deviate as in
+        a ball of √d times its half side. Each gets β/2.
         """
         d, part = len(self.mean), beta / 2.0
         noise = math.sqrt(0.5 * d) * self.noise_scale * math.log(d / part)
@@ -359,7 +334,7 @@ def _mean_rows(rows: UserRows) -> FloatArray:
 
 
 def _distance_counts(vectors: FloatArray, middles: list[float]) -> npt.NDArray[np.int64]:
-    """How many users have about each largest distance from the middles of the coordinates, on two scales."""
+    """Count users by their largest distance from the middles of the coordinates, on two scales."""
     distances = np.zeros(vectors.shape[1])
     for x, middle in zip(vectors, middles, strict=True):
         np.maximum(distances, np.abs(x - middle), out=distances)
@@ -370,19 +345,9 @@ def _distance_counts(vectors: FloatArray, middles: list[float]) -> npt.NDArray[n
 class PureUserMean(Mechanism):
     """Mean of one vector per user, ε-DP under replacement of one user; their number is public.
 
-    With a radius τ every coordinate is a mean by Algorithm 2 at ε/d. Without, medians are found by Algorithm 1, and the
-    half side of one cube from two quantiles of the users' distances from them.
-
-    Attributes
-    ----------
-    epsilon : float
-    n_users, n_features : int
-    reach : bool
-        Whether the cube reaches over the tail (`tail_radius`); otherwise its half side is the median distance.
-    tau : float or None
-        Public radius about their centre in which the users' means lie.
-    bound : float
-        Public range [−B, B] of the centre's coordinates.
+    With a radius τ every coordinate is a mean by Algorithm 2 at ε/d. Without, Algorithm 1 finds medians, and two
+    quantiles of the users' distances from them the half side of one cube; with ``reach`` it covers the tail
+    (`tail_radius`).
     """
 
     epsilon: float
@@ -415,7 +380,7 @@ class PureUserMean(Mechanism):
         return self.bound * 2.0 ** (1 - MEDIAN_BITS)
 
     def _share(self, share: float) -> float:
-        """Price of one coordinate of a part of the budget."""
+        """Return the price of one coordinate of a part of the budget."""
         return share * self.epsilon / self.n_features * _WITHIN
 
     @property
@@ -443,7 +408,7 @@ class PureUserMean(Mechanism):
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserRows, release: Any) -> PureMeanResult:
-        """Draw the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
+        """Release the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
         rows = as_partitions(data).map(_mean_rows).persisted()
         if self.tau is not None:
             epsilon = self._share(1.0)
@@ -472,7 +437,7 @@ class PureUserMean(Mechanism):
         return tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
 
     def _level(self, epsilon: float) -> float:
-        """Norm of all the noise at this price of a coordinate, where users all at one corner of the cube have √d."""
+        """Return the norm of all noise at this price of a coordinate; users all at one corner of the cube have √d."""
         return math.sqrt(2.0 * self.n_features) * 2.0 / (epsilon * self.n_users)
 
     def _result(self, means: list[float], half: float, epsilon: float) -> PureMeanResult:
@@ -499,7 +464,7 @@ def pure_mean(
     adjacency: Adjacency,
     weight_cap: int,
 ) -> PureUserMean:
-    """The mechanism for ``delta=0``; refuses what it cannot keep."""
+    """Make the mechanism for ``delta=0``; refuses options that it cannot keep."""
     if adjacency is not Adjacency.REPLACE_ONE or weight_cap != 1:
         raise ValueError(
             "delta=0 is a mean over a public number of users that count the same: it needs "

@@ -57,16 +57,9 @@ def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: floa
 def winsorized_means(
     rows: Partitions, n_users: int, *, epsilon: float, tau: float, bound: float, release: Any
 ) -> list[float]:
-    """The same for several numbers of every user, each at this price.
+    """Compute `winsorized_mean_1d` for several numbers of every user, each at this price.
 
-    Parameters
-    ----------
-    rows : Partitions
-        Blocks of shape (n_numbers, n_users_of_block).
-    n_users : int
-        Public.
-    epsilon, tau, bound, release
-        As in `winsorized_mean_1d`.
+    Blocks have shape (n_numbers, n_users_of_block).
     """
     middles = private_middles(rows, epsilon=epsilon / 2.0, tau=tau, bound=bound, release=release)
     return clipped_means(rows, n_users, middles, 2.0 * tau, epsilon=epsilon / 2.0, release=release)
@@ -75,7 +68,7 @@ def winsorized_means(
 def private_middles(
     rows: Partitions, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
 ) -> list[float]:
-    """Middle of the interval of `private_range` for each of several numbers of every user."""
+    """Select the middle of the interval of `private_range` for each of several numbers of every user."""
     return [
         select_middle(counts, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
         for counts in rows.count(partial(_bins, tau=tau, bound=bound))
@@ -89,7 +82,7 @@ def _bins(vectors: FloatArray, tau: float, bound: float) -> list[npt.NDArray[np.
 def clipped_means(
     rows: Partitions, n_users: int, middles: list[float], half: float, *, epsilon: float, release: Any
 ) -> list[float]:
-    """Means of numbers clipped to released middles ± half, with Laplace noise of scale 2·half/(nε)."""
+    """Release means of numbers clipped to released middles ± half, with Laplace noise of scale 2·half/(nε)."""
     totals = rows.sum(partial(_clipped_sums, middles=middles, half=half))
     means = []
     for middle, total in zip(middles, totals, strict=True):
@@ -106,7 +99,7 @@ def _clipped_sums(vectors: FloatArray, middles: list[float], half: float) -> npt
 
 
 def clipped_sum(x: FloatArray, middle: float, half: float) -> Any:
-    """Exact sum of the numbers' offsets from a released middle, clipped to ± half, in steps of `clipped_step`.
+    """Sum the numbers' offsets from a released middle, clipped to ± half, exactly in steps of `clipped_step`.
 
     Replacing a number moves the sum by at most 2ᵇⁱᵗˢ steps.
     """
@@ -117,5 +110,5 @@ def clipped_sum(x: FloatArray, middle: float, half: float) -> Any:
 
 
 def clipped_step(half: float) -> float:
-    """What one step of a `clipped_sum` is worth."""
+    """Return the value of one step of a `clipped_sum`."""
     return half * 2.0 * CONTRIBUTION_STEP

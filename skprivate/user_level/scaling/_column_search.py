@@ -1,16 +1,16 @@
-"""Coarse centres and scales of many columns at once: a few joint histograms, each about what those before showed.
+"""Coarse centres and scales of many columns at once, by a few joint histograms that zoom in.
 
 A selection for each column costs in proportion to the square of the logarithm of its candidates. Counts of all columns
-in one vector, with Gaussian noise, cost in proportion to that logarithm, and what several columns have in common is
-seen in them together: the logarithms of their likelihoods are sums.
+in one vector, with Gaussian noise, cost in proportion to that logarithm, and logarithms of likelihoods add up over
+columns that are alike.
 
-First the order of magnitude of the numbers, on cells of `FOLD` octaves; then cells of equal width that reach as far as
-that on both sides of 0; then, for those columns alone of which about everything lies in one cell, cells within it; all
-once more; and cells within those of columns that are still as narrow, such as degrees of longitude in a town.
+The first histogram has cells of `FOLD` octaves of magnitude. The next has cells of equal width up to that magnitude on
+both sides of 0. A third looks within the cell of those columns that are in one cell almost entirely. Then all columns
+are refined once, and at last those that are still narrow, such as degrees of longitude in a town.
 
-The say of a rare category should not vanish with its rate. A selection sees nothing of what fewer than a share β of the
-users have; the mean square of the distance to the centre is seen as soon as noise allows, and one sum over all such
-columns costs little, since a row has few rare values at a time.
+A selection misses what fewer than a share β of the users have, such as a rare category. The mean square of the distance
+to the centre shows it as soon as noise allows, and one sum over all such columns costs little, because a row has few
+rare values at a time.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ LITTLE = 0.08
 
 
 class Shapes(NamedTuple):
-    """What may be behind a first histogram: one row a hypothesis, and the distance from 0 that about all are within."""
+    """Hypotheses about a first histogram: shares of its cells, and the distance from 0 that holds about all numbers."""
 
     shares: FloatArray
     deviations: FloatArray
@@ -91,12 +91,12 @@ class Histogram(NamedTuple):
     folded: bool
 
     def support(self, expected: FloatArray, column: int | slice = slice(None)) -> FloatArray:
-        """Logarithm of the likelihood of such shares, up to a constant of each column."""
+        """Compute the log-likelihood of expected shares, up to a constant of each column."""
         gain: FloatArray = self.shares[column] @ expected.T - 0.5 * (expected**2).sum(axis=1)
         return gain / self.noise**2
 
     def of(self, column: int, centres: FloatArray, deviations: FloatArray) -> FloatArray:
-        """The same of normal numbers with these centres and deviations."""
+        """Compute the log-likelihood of normal numbers with these centres and deviations."""
         if not self.sought[column]:
             return np.zeros(len(centres))
         return self.support(_normal(self.edges[column], centres, deviations, self.folded), column)
@@ -104,19 +104,10 @@ class Histogram(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnSearch:
-    """Joint histograms of all columns.
+    """Joint histograms of all columns, for a public number of users and a share of the budget (in zCDP).
 
-    Attributes
-    ----------
-    terms : Terms
-        With a public number of users.
-    n_columns : int
-    centred : bool
-        Whether centres are sought. Otherwise they are 0, and scales are distances from there.
-    share : float
-        Of the budget (in zCDP).
-    as_it_came : bool
-        Whether a column that may well have centre 0 and deviation 1 is taken to have them, as somebody scaled it.
+    Unless ``centred``, centres are 0 and scales are distances from there. With ``as_it_came`` a column that may well
+    have centre 0 and deviation 1 is taken to have them.
     """
 
     terms: Terms
@@ -141,7 +132,7 @@ class ColumnSearch:
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
-        """All that `run` draws."""
+        """All draws of `run`."""
         cells = (len(MAGNITUDES) + 1, *(count + 2 for count in self._cells))
         return [
             (GaussianEvent(multiplier, self.n_columns * count), 1)
@@ -149,19 +140,7 @@ class ColumnSearch:
         ]
 
     def run(self, rows: Partitions, release: Any) -> tuple[FloatArray, FloatArray]:
-        """Draw them.
-
-        Parameters
-        ----------
-        rows : Partitions
-            Of `UserData`, sorted by user.
-        release : Release
-
-        Returns
-        -------
-        centres, scales : ndarray of shape (n_columns,)
-            The scale of a column that is 0 for most is 0.
-        """
+        """Release centres and scales of the columns; the scale of a column that is 0 for most users is 0."""
         d = self.n_columns
         sought = np.ones(d, dtype=bool)
         edges = np.broadcast_to(MAGNITUDES, (d, len(MAGNITUDES)))
@@ -217,10 +196,10 @@ class ColumnSearch:
     def _histogram(
         self, rows: Partitions, edges: FloatArray, sought: npt.NDArray[np.bool_], k: int, release: Any
     ) -> Histogram:
-        """Draw the shares of the users in the cells of the columns that are sought.
+        """Release the shares of the users in the cells of the sought columns.
 
-        What one user contributes to a column adds up to `total`, in not negative integers, so it has that norm at most,
-        and all the columns together 2³⁰ steps, whatever their number is: the sensitivity is the same in every case.
+        A user contributes non-negative integers that add up to `total` in a column, so they have that norm at most. All
+        columns together have norm 2³⁰ steps, whatever their number is: the sensitivity is the same in every case.
         """
         n_sought = int(sought.sum())
         total = math.isqrt((1 << 2 * CONTRIBUTION_BITS) // max(n_sought, 1))
@@ -244,7 +223,7 @@ def plan_search(
     most: float,
     as_it_came: bool = False,
 ) -> ColumnSearch | None:
-    """A search for at most this share of the budget; None where that shows too little."""
+    """Plan a search for at most this share of the budget; None where that shows too little."""
     if terms.n_users is None:
         return None
     rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
@@ -259,7 +238,7 @@ def plan_search(
 def _counts(
     data: UserData, edges: FloatArray, sought: npt.NDArray[np.bool_], total: int, folded: bool
 ) -> IntArray:
-    """Sum over users of what is shared out evenly among their rows, by cell: shape (n_columns, n_cells).
+    """Sum over users the shares of their rows, by cell: shape (n_columns, n_cells).
 
     The i-th of a user's m rows has ⌊(i+1)·total/m⌋ − ⌊i·total/m⌋, in their own order: they add up to the total.
     """
@@ -280,7 +259,7 @@ def _counts(
 
 
 def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
-    """Chances of the hypotheses for each column: columns tend to be alike, so the prior is what they have in common."""
+    """Compute chances of the hypotheses for each column; columns tend to be alike, so they share a prior."""
     likelihood = np.exp(support - support.max(axis=1, keepdims=True))
     own = prior / prior.sum()
     shared = own
@@ -294,7 +273,7 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
 
 
 def _evident(seen: list[Histogram], centres: FloatArray, deviations: FloatArray) -> npt.NDArray[np.bool_]:
-    """For which columns centres and deviations explain histograms far better than 0 and about 1."""
+    """Mark columns whose histograms reject centre 0 and deviations of about 1."""
     result: npt.NDArray[np.bool_] = deviations == 0.0  # hardly a number is another than 0
     near = (np.abs(centres) <= NEAR_ZERO) & (NEAR_ONE[0] <= deviations) & (deviations <= NEAR_ONE[1])
     for j in np.flatnonzero(~(result | near)).tolist():
@@ -305,7 +284,7 @@ def _evident(seen: list[Histogram], centres: FloatArray, deviations: FloatArray)
 
 
 def _normal(edges: FloatArray, centres: FloatArray, deviations: FloatArray, folded: bool) -> FloatArray:
-    """Shares of normal numbers, or of their magnitudes, in cells: one row a centre."""
+    """Compute shares of normal numbers, or of their magnitudes, in cells: one row a centre."""
     below = ndtr((edges - centres[:, None]) / deviations[:, None])
     if folded:
         below -= ndtr((-edges - centres[:, None]) / deviations[:, None])
@@ -314,7 +293,7 @@ def _normal(edges: FloatArray, centres: FloatArray, deviations: FloatArray, fold
 
 
 def _hypotheses(count: int) -> tuple[FloatArray, FloatArray]:
-    """Centres and deviations about the middle of so many cells of width 1."""
+    """List centres and deviations about the middle of ``count`` cells of width 1."""
     pairs = [
         (centre, deviation)
         for deviation in DEVIATIONS
@@ -326,7 +305,7 @@ def _hypotheses(count: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _magnitudes() -> Shapes:
-    """Orders of magnitude: of normal numbers about 0, of numbers in one cell or in two, and of as many zeros; zeros."""
+    """List shapes of orders of magnitude: normal numbers about 0, one cell, two cells, half zeros, and zeros."""
     tops = MAGNITUDES[1:]
     deviations = np.exp2(np.arange(-1.0, 2.0) + FOLD * np.arange(-20.0, 21.0)[:, None]).ravel()
     one = np.eye(len(MAGNITUDES) + 1)
@@ -349,7 +328,7 @@ _MANY = 2.0**40
 
 
 def least_reach(centre: float, grid: Grid = OCTAVES) -> int:
-    """Last cell of reaches that are none about this centre."""
+    """Return the last cell of distances that count as 0 about this centre."""
     return int(grid.cells(np.array([max(LEAST_REACH, LEAST_RELATIVE * abs(centre))]))[0])
 
 
@@ -362,11 +341,11 @@ def reach_of_column(
     known: list[int] | None = None,
     grid: Grid = OCTAVES,
 ) -> float:
-    """Distance beyond which so many users lie, from the number of users in each cell; 0 if it is in ``least`` or below.
+    """Select the distance that ``n_beyond`` users exceed, from the users in each cell; 0 if in ``least`` or below.
 
-    All cells up to ``least`` say the same and are one candidate. Reaches near ``known`` ones, cells that were released
-    before, are likelier a priori: columns tend to be alike, and one that is not loses no more than by a prior of all
-    scales. Without them a smaller reach is likelier than a larger one.
+    All cells up to ``least`` are one candidate. Distances near ``known`` ones, released cells, are likelier a priori:
+    columns tend to be alike, and one that is not loses no more than by a prior of all scales. Without them a smaller
+    distance is likelier than a larger one.
     """
     finer = 2.0 ** (grid.bits - OCTAVES.bits)
     counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
@@ -409,7 +388,7 @@ def reach_price(beyond: float, n_users: float) -> float:
 
 
 def share_beyond(price: float, n_users: float) -> float:
-    """Smallest tail that this price can tell from nobody, or the largest that is used."""
+    """Return the smallest tail that this price distinguishes from nobody, or the largest that is used."""
     return min(2.0 * REACH_CANDIDATES / (price * n_users), MOST_BEYOND)
 
 
@@ -432,29 +411,10 @@ def rare_scales(
     terms: Terms,
     release: Any,
 ) -> FloatArray:
-    """Draw the mean squares of these columns; 1 for the others.
+    """Release root mean squares of the ``rare`` columns, at least one deviation of the noise; 1 for the others.
 
-    Parameters
-    ----------
-    rows : Partitions
-        Of `UserData` in order, centred and clipped.
-    rare : ndarray of shape (n_features,)
-        Columns whose scales are sought.
-    most : float
-        Largest share of the users who differ from the centre of such a column.
-    largest : float
-        Largest square of such a column.
-    multiplier : float
-        Noise multiplier.
-    n_users : float
-        Public, or a lower bound that was released.
-    terms : Terms
-    release : Release
-
-    Returns
-    -------
-    ndarray of shape (n_features,)
-        Roots of the mean squares; of one deviation of the noise where they are less.
+    Rows are centred and clipped: ``largest`` is the largest square, ``most`` the largest share of users that differ
+    from the centre of such a column.
     """
     # The squares of so many rare values of unit size, each as often as is assumed, have about this norm together.
     radius = math.sqrt(max(1.0, RATE_PART * most * int(rare.sum())))
@@ -468,7 +428,7 @@ def rare_scales(
 
 
 def _mean_squares(data: UserData, rare: npt.NDArray[np.bool_], radius: float) -> npt.NDArray[Any]:
-    """Sum of the users' mean squares of the rare columns, 0 for the others."""
+    """Sum the users' mean squares of the rare columns, 0 for the others."""
     groups = data.groups
     total: npt.NDArray[Any] = np.zeros(len(rare), dtype=np.int64)
     for users, own in groups.blocks():

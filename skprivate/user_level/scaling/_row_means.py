@@ -1,8 +1,8 @@
 """Means of features by one sum, for rows whose second moments are too noisy to whiten them.
 
 Medians make good scales possible; a descent wants means. A classifier's first gradients tell what features have in
-common with the common class, and that is the mean: where it is far from 0, which it is in skewed columns, it hides
-the classes' difference until the intercept has been found.
+common with the common class, and that is the mean: where it is far from 0, which it is in skewed columns, it hides the
+classes' difference until the intercept has been found.
 
 Where columns have no centres of their own, an offset (pixels, counts, indicators are not negative) lengthens the rows,
 whose votes all have norm 1: the longer a row, the less of its vote is what tells rows apart.
@@ -40,7 +40,7 @@ LEAST_LEFT = 0.1
 
 
 def sees_offset(terms: Terms) -> bool:
-    """Whether users are known to be enough to see what all columns have in common, if nothing else."""
+    """Return True if users are enough to estimate what all columns have in common."""
     alone = terms.sum_sensitivity * gaussian_noise_multiplier(terms.epsilon, terms.delta)
     return terms.n_users is not None and alone <= MOST_COMMON_LEVEL * terms.n_users
 
@@ -55,28 +55,10 @@ def row_means(
     terms: Terms,
     release: Any,
 ) -> FloatArray:
-    """Draw the means; of what all columns have in common, and of the rest, as much as noise does not explain.
+    """Release the means of features, shrunk by their noise.
 
     A user contributes x̄/max(‖x̄‖, r) with x̄ the mean of the user's rows and r the typical norm of a row: a vector of
     norm at most 1, so that the sum has the sensitivity of any vote.
-
-    Parameters
-    ----------
-    rows : Partitions
-        Of `UserData` in order.
-    n_features : int
-    row_norm : float
-        Released or public typical norm of a row.
-    multiplier : float
-        Noise multiplier.
-    n_users : float
-        Public or released.
-    terms : Terms
-    release : Release
-
-    Returns
-    -------
-    ndarray of shape (n_features,)
     """
     total = rows.sum(partial(_sum_of_means, n_features=n_features, radius=row_norm))
     unit = row_norm / n_users
@@ -88,12 +70,12 @@ def row_means(
 
 
 def norm_without(row_norm: float, means: FloatArray) -> float:
-    """Typical norm of rows less their means."""
+    """Return the typical norm of rows less their means."""
     return math.sqrt(max(row_norm**2 - float(means @ means), LEAST_LEFT * row_norm**2))
 
 
 def _shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
-    """James and Stein's estimate of a vector with noise of this variance along so many directions.
+    """Shrink a noisy vector with this variance in each of the ``dimensions`` (James and Stein).
 
     It is 0 where noise alone may be as long: features that were centred by public numbers are left alone.
     """
@@ -104,7 +86,7 @@ def _shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
 
 
 def _sum_of_means(data: UserData, n_features: int, radius: float) -> npt.NDArray[Any]:
-    """Exact sum of the users' contributions."""
+    """Sum the users' contributions exactly."""
     groups = data.groups
     columns = groups.columns(data.X)
     total: npt.NDArray[Any] = np.zeros(n_features, dtype=np.int64)
@@ -115,7 +97,7 @@ def _sum_of_means(data: UserData, n_features: int, radius: float) -> npt.NDArray
 
 
 def shifted(data: UserData, centres: FloatArray) -> UserData:
-    """Rows less these centres."""
+    """Subtract centres from rows."""
     store = data.writable(data.X.shape[1])
     columns = store[: data.X.shape[1]]
     np.subtract(data.groups.columns(data.X), centres[:, None], out=columns)

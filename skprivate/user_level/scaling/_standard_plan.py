@@ -1,4 +1,4 @@
-"""What is found out about features and target, and at what price: by public numbers alone."""
+"""Plan of the standardisation, by public numbers alone."""
 
 from __future__ import annotations
 
@@ -41,16 +41,7 @@ def plan_standardisation(
     many_outputs: bool = False,
     prepared: tuple[bool, ...] = (),
 ) -> Standardisation | None:
-    """Prices by public numbers; None where users are known to be too few.
-
-    Parameters
-    ----------
-    terms : Terms
-    n_features : int
-        Of all columns.
-    centred, target, many_outputs, prepared
-        As in `Standardisation`.
-    """
+    """Split the budget for standardisation by public numbers; None if ``n_users`` is too small."""
     n_features -= sum(prepared)
     rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
     median, least = median_price(terms, 1.0), reach_price(MOST_BEYOND, 1.0)

@@ -1,10 +1,10 @@
-"""Centres and scales of features and target, found privately before a descent, where users are enough.
+"""Centres and scales of features and target, found privately before a descent where users are enough.
 
-A median and a reach of every column, each by one selection or, where that is too dear, all by joint histograms
-(`ColumnSearch`), and one selection more for the typical norm of a row. Centres and
-scales need not be exact: they only have to make all directions alike, so nothing is summed and nothing has a range.
-What a user contributes to a selection is one number: the mean of the user's values, or their root mean square about
-the released centre.
+Each column has a median and a quantile of the distances from it, each by one selection; where that is too expensive,
+joint histograms find all (`ColumnSearch`). One more selection finds the typical norm of a row. Centres and scales need
+not be exact: they only have to make all directions alike, so nothing is summed and nothing has a range. A user
+contributes one number to a selection: the mean of the user's values, or their root mean square about the released
+centre.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CENTRES = FINE
 
 
 def _columns(data: UserData, columns: tuple[bool, bool]) -> Iterator[FloatArray]:
-    """Features and the target, each if asked for, of rows in order."""
+    """Yield features and the target, each if asked for, of rows in order."""
     features, target = columns
     if features:
         yield from data.X.T
@@ -65,27 +65,27 @@ def _columns(data: UserData, columns: tuple[bool, bool]) -> Iterator[FloatArray]
 
 
 def without(data: UserData, left_out: tuple[bool, ...]) -> UserData:
-    """Rows with the other columns alone."""
+    """Drop columns of rows."""
     return replace(data, X=data.X.T[~np.array(left_out)].T, store=None)
 
 
 def target_alone(data: UserData) -> UserData:
-    """Rows with the target as their only column."""
+    """Keep the target as the only column of rows."""
     return replace(data, X=data.y[:, None], store=None)
 
 
 def mean_cells(data: UserData, columns: tuple[bool, bool]) -> Iterator[IntArray]:
-    """Cell of each user's mean in each column."""
+    """Find the cell of each user's mean in each column."""
     return (CENTRES.cells(data.groups.block_means_of(column)) for column in _columns(data, columns))
 
 
 def distance_grids(n_columns: int, target: bool) -> list[Grid]:
-    """Of the columns: a target's tail is that in its scale, to a power, and needs a finer one."""
+    """Return the grids of the columns; a target's tail enters as a power of its scale, and needs a finer one."""
     return [OCTAVES] * (n_columns - target) + [EIGHTHS] * target
 
 
 def distance_counts(data: UserData, columns: tuple[bool, bool], centres: FloatArray) -> IntArray:
-    """Number of users in each cell of the root mean square distance to the centre, one column after the other."""
+    """Count users by the root mean square distance to the centre, one column after the other."""
     counts = [
         np.bincount(grid.cells(user_magnitudes(column, data.groups, centre)), minlength=grid.last + 1)
         for column, centre, grid in zip(
@@ -96,7 +96,7 @@ def distance_counts(data: UserData, columns: tuple[bool, bool], centres: FloatAr
 
 
 def mapped_rows(data: UserData, frame: Frame, target: bool) -> UserData:
-    """Rows, clipped, in the coordinates of a frame."""
+    """Clip rows and map them to the coordinates of a frame."""
     store = data.writable(data.X.shape[1], room=1)
     mapped = store[: data.X.shape[1]]
     low, high = (np.broadcast_to(ends, len(mapped)).tolist() for ends in frame.feature_range)
@@ -111,7 +111,7 @@ def mapped_rows(data: UserData, frame: Frame, target: bool) -> UserData:
 
 
 def rescaled(data: UserData, scales: FloatArray) -> UserData:
-    """Rows with columns divided once more."""
+    """Divide columns by scales."""
     store = data.writable(data.X.shape[1], room=1)
     mapped = store[: data.X.shape[1]]
     for column, scale, out in zip(data.X.T, scales.tolist(), mapped, strict=True):
@@ -120,24 +120,24 @@ def rescaled(data: UserData, scales: FloatArray) -> UserData:
 
 
 def drawn_in(data: UserData, bound: float) -> UserData:
-    """Rows in the coordinates of a frame drawn to that length."""
+    """Clip rows in the coordinates of a frame to this norm."""
     store = data.writable(data.X.shape[1])
     return replace(data, X=bounded_columns(data.X.T, bound, out=store[: data.X.shape[1]]).T, store=store)
 
 
 def bounded_data(data: UserData, frame: Frame) -> UserData:
-    """Rows drawn in, in the units in which they came."""
+    """Clip rows in their original units."""
     store = data.writable(data.X.shape[1])
     return replace(data, X=frame.bounded(data.X, out=store[: data.X.shape[1]]), store=store)
 
 
 def norm_counts(data: UserData, constant: bool) -> IntArray:
-    """Number of users whose rows have about each length."""
+    """Count users by the norm of their rows."""
     return scale_counts(_row_norms(data.X.T, data.groups, constant))
 
 
 def _row_norms(columns: FloatArray, groups: UserGroups, constant: bool) -> FloatArray:
-    """Root mean square of the norms of each user's rows, about; not finite ones are infinite."""
+    """Compute the root mean square of the norms of each user's rows; infinite if not finite."""
     means = np.empty(groups.n_users)
     for users, rows in groups.blocks():
         squares = np.full(rows.stop - rows.start, float(constant))
@@ -164,32 +164,12 @@ ROW_SHORT, FAR_LEVEL = 3.0, 1e-3
 
 @dataclass(frozen=True)
 class Standardisation:
-    """What finding a `Frame` costs.
+    """Prices and options of finding a `Frame`.
 
-    Attributes
-    ----------
-    terms : Terms
-    n_features : int
-        Those to be centred and scaled.
-    centred : bool
-        Whether an intercept can take up what centring removes.
-    target : bool
-        Whether the target is a number to be centred and scaled as well.
-    median_epsilon, reach_epsilon : float
-        Prices of a feature's selections.
-    target_epsilons : tuple of 2 floats
-        Those of the target's, which decide the worst case.
-    norm_epsilon, tail_epsilon : float or None
-        Prices of the typical norm and the tail of the target; None where they are not selected.
-    search, target_search : ColumnSearch or None
-        What finds centres and scales of features, and those of the target, where selections are too dear.
-    many_outputs : bool
-        Whether an offset lengthens the rows of several outputs, so that a coarse centre is better than none.
-    by_column : bool
-        Whether every feature has a centre and a scale of its own. Otherwise all are divided by one number, such that
-        rows have a norm of about √n_features, and longer rows are drawn in; their means are left to `row_means`.
-    prepared : tuple of bool
-        Which of all columns have been scaled by earlier releases and are left as they are; empty if none.
+    Without ``by_column`` all features are divided by one number, such that rows have a norm of about √n_features, and
+    their means are left to `row_means`. ``target_epsilons`` decide the worst case. ``search`` and ``target_search``
+    find centres and scales where selections are too expensive. With ``many_outputs`` a coarse centre is better than
+    none. ``prepared`` marks columns that earlier releases have scaled; they are left alone.
     """
 
     terms: Terms
@@ -209,7 +189,7 @@ class Standardisation:
 
     @property
     def bare(self) -> bool:
-        """Whether nothing is drawn: rows are meant to have a norm of about √n_features."""
+        """True if nothing is drawn: rows should have a norm of about √n_features."""
         return not (self.by_column or self.target or self.norm_epsilon)
 
     @property
@@ -218,29 +198,29 @@ class Standardisation:
         return self.n_features + sum(self.prepared)
 
     def _among_all(self, values: FloatArray, fill: float) -> FloatArray:
-        """Values of the columns that are not prepared, and this one for the others."""
+        """Insert values of the columns that are not prepared among all, with ``fill`` for the others."""
         result = np.full(self.width, fill)
         result[~np.array(self.prepared, dtype=bool) if self.prepared else slice(None)] = values
         return result
 
     def _sought(self, rows: Partitions) -> Partitions:
-        """Rows without the columns that are prepared."""
+        """Drop the columns that are prepared."""
         return rows.map(partial(without, left_out=self.prepared)) if self.prepared else rows
 
     @property
     def _columns(self) -> tuple[bool, bool]:
-        """Whether centres and scales of features and target are selected one by one."""
+        """Flags of features and target: True where centres and scales are selected one by one."""
         return self.by_column and self.search is None, self.target and self.target_search is None
 
     @property
     def n_columns(self) -> int:
-        """Number of those."""
+        """Number of columns that are selected one by one."""
         features, target = self._columns
         return features * self.n_features + target
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
-        """All that `run` draws."""
+        """All draws of `run`."""
         features, target = self._columns
         n_features = features * self.n_features
         prices = [
@@ -267,20 +247,20 @@ class Standardisation:
         return gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta) / math.sqrt(RARE_SHARE)
 
     def _prices(self, feature: float, target: float) -> list[float]:
-        """Prices of the columns' selections."""
+        """List the prices of the columns' selections."""
         return [feature] * (self.n_columns - self._columns[1]) + [target] * self._columns[1]
 
     def _rarest(self, n_users: float) -> float:
-        """Share of the users who may differ from the centre of a feature without a scale."""
+        """Return the share of the users who may differ from the centre of a feature without a scale."""
         return MOST_BEYOND if self.search is not None else share_beyond(self.reach_epsilon, n_users)
 
     def _level(self, n_users: float) -> float:
-        """Noise level ν of a fit with all the budget."""
+        """Return the noise level ν of a fit with all the budget."""
         multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
         return self.terms.sum_sensitivity * multiplier * math.sqrt(self.width) / n_users
 
     def decides(self, n_users: float) -> bool:
-        """Whether so many users decide all selections."""
+        """Return True if ``n_users`` decide all selections."""
         least = median_price(self.terms, n_users), reach_price(MOST_BEYOND, n_users)
         part = LEAST_PRICE if self.terms.n_users is None else 1.0
         columns = all(
@@ -295,20 +275,9 @@ class Standardisation:
         return columns and (self.norm_epsilon is None or self.terms.decides(self.norm_epsilon, n_users))
 
     def run(self, data: Partitions | UserData, n_users: float, release: Any) -> tuple[Partitions, Frame]:
-        """Draw the map and apply it; nothing is changed where ``n_users`` are too few.
+        """Release the map and apply it to rows, sorted by user; nothing is changed where ``n_users`` are too few.
 
-        Parameters
-        ----------
-        data : Partitions or UserData
-        n_users : float
-            So many users there are at least: public, or a lower bound that was released.
-        release : Release
-
-        Returns
-        -------
-        rows : Partitions
-            Of `UserData`, sorted by user, as contiguous columns.
-        frame : Frame
+        ``n_users`` is public, or a released lower bound.
         """
         given = as_partitions(data)
         rows = given.map(UserData.in_order)
@@ -392,7 +361,7 @@ class Standardisation:
         return mapped.map(partial(drawn_in, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
 
     def _centres(self, rows: Partitions, release: Any) -> FloatArray:
-        """Private median of each column."""
+        """Select the median of each column."""
         if not self.centred or not self.n_columns:
             return np.zeros(self.n_columns)
         cells = [
@@ -417,7 +386,9 @@ class Standardisation:
     def _scales(
         self, rows: Partitions, centres: FloatArray, n_users: float, release: Any
     ) -> tuple[FloatArray, float]:
-        """Scale of each column, 0 if hardly a user differs from the centre; and that of the target's tail, or 0."""
+        """Select the scale of each column, 0 if hardly a user differs from the centre; and that of the target's tail,
+        or 0.
+        """
         scales = np.zeros(self.n_columns)
         if not self.n_columns:
             return scales, 0.0
@@ -452,17 +423,17 @@ class Standardisation:
         return scales, tail / -float(ndtri(0.5 * share))
 
     def _row_reach(self, target_reach: float, n_users: float) -> float:
-        """Where rows of a regression end, in typical norms."""
+        """Return the norm bound of rows of a regression, in typical norms."""
         if self.tail_epsilon is None:
             return target_reach
         light = max(0.0, 1.0 - (target_reach - TARGET_REACH) / ROW_SHORT)
         return target_reach - ROW_SHORT * light * min(1.0, self._level(n_users) / FAR_LEVEL)
 
     def _target_reach(self, excess: float, n_users: float) -> float:
-        """Where predictions end, in scales: farther where the tail is heavier than that of normal targets.
+        """Return the bound of predictions in scales: farther where the tail is heavier than that of normal targets.
 
-        By how much the scale of the tail exceeds that of most targets, beyond its error, is a power of how rare it is,
-        and that power goes on to the last user.
+        The scale of the tail over that of most targets, beyond its error, is a power of how rare it is. That power is
+        extrapolated to the last user.
         """
         if self.tail_epsilon is None or excess <= REACH_ERROR:
             return TARGET_REACH
@@ -475,7 +446,7 @@ class Standardisation:
 
 
 def _prepared(centres: FloatArray, scales: FloatArray) -> bool:
-    """Whether features seem to have about mean 0 and deviation 1 as they are: then somebody chose their scales.
+    """Return True if features seem to have about mean 0 and deviation 1 already.
 
     Centres that are known well are removed all the same: what features share with the intercept is noise in both.
     """

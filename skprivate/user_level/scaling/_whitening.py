@@ -1,8 +1,7 @@
 """Whitening by privately released second moments: a descent in whitened coordinates needs few steps.
 
 Every user contributes the mean of zzᵀ over the user's rows, z = (x, 1), clipped to the square of the typical norm of a
-row. Its eigenvalues are floored at what noise makes of 0, so that directions of which the release says nothing keep
-the scale that they had.
+row. Its eigenvalues are floored at what noise makes of 0, so that directions lost in noise keep their scale.
 """
 
 from __future__ import annotations
@@ -27,16 +26,9 @@ _BLOCK = 1 << 20
 
 
 class SecondMoments(UserProblem):
-    """The upper triangle of each user's mean zzᵀ, off the diagonal times √2: its norm is that of the matrix.
+    """Upper triangle of each user's mean zzᵀ, off the diagonal times √2, so that its norm is that of the matrix.
 
-    Parameters
-    ----------
-    columns : ndarray of shape (n_columns, n_rows)
-        All rows, sorted by user.
-    groups : UserGroups
-        In order.
-    constant : bool, default=False
-        Whether z has a last entry 1 beside the columns.
+    Rows are sorted by user; with ``constant``, z has a last entry 1.
     """
 
     def __init__(self, columns: FloatArray, groups: UserGroups, constant: bool = False) -> None:
@@ -64,12 +56,12 @@ class SecondMoments(UserProblem):
 
 
 def n_moments(d: int) -> int:
-    """Distinct entries of zzᵀ."""
+    """Count the distinct entries of zzᵀ."""
     return d * (d + 1) // 2
 
 
 def relative_noise(terms: Terms, multiplier: float, d: int, n_users: float) -> float:
-    """Spectral norm of the noise on the second moments, in units of their average eigenvalue.
+    """Return the spectral norm of the noise on the second moments, in units of their average eigenvalue.
 
     Entries have noise Δ z C/n with C = ‖z‖² ≈ d·λ for the average eigenvalue λ; a symmetric matrix of such entries has
     norm √(2d) times that.
@@ -89,33 +81,9 @@ def whitening(
     floor: float,
     release: Any,
 ) -> tuple[FloatArray, float]:
-    """Draw the second moments.
+    """Release the second moments of z, of size d; returns W, such that Wᵀz has about unit ones, and its typical norm.
 
-    Parameters
-    ----------
-    rows : Partitions
-        Of `UserData` in order.
-    d : int
-        Entries of z.
-    row_norm : float
-        Released or public typical norm of z.
-    constant : bool
-        Whether z has a last entry 1.
-    multiplier : float
-        Noise multiplier.
-    n_users : float
-        Public or released.
-    terms : Terms
-    floor : float >= 0
-        Least eigenvalue that is whitened, in units of their mean.
-    release : Release
-
-    Returns
-    -------
-    matrix : ndarray of shape (d, d)
-        W: coordinates Wᵀz have about unit second moments.
-    row_norm : float
-        Their typical norm.
+    ``floor`` is the least eigenvalue that is whitened, in units of their mean.
     """
     clip = row_norm**2 * max(1.0, math.sqrt(0.1 / relative_noise(terms, multiplier, d, n_users)))
     total = rows.sum(partial(_second_moments, constant=constant, clip=clip))
@@ -139,15 +107,7 @@ def _second_moments(data: UserData, constant: bool, clip: float) -> npt.NDArray[
 
 
 def whiten(data: UserData, matrix: FloatArray, constant: bool) -> UserData:
-    """Rows in the coordinates Wᵀz, each from that row alone, column by column.
-
-    Parameters
-    ----------
-    data : UserData
-        In order, as contiguous columns.
-    matrix : ndarray of shape (d, d)
-    constant : bool
-    """
+    """Map rows, in order, to the coordinates Wᵀz, each from that row alone, column by column."""
     columns = data.groups.columns(data.X)
     store = data.writable(matrix.shape[1])
     for rows in row_blocks(len(data)):
