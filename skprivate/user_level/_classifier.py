@@ -46,19 +46,18 @@ from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 from skprivate.user_level.descent._rules import ClassCounts, given_weights
 
-#: Length of the first step in units of the projection radius, with two classes that of one over the curvature of the
-#: logistic loss of rows that are clipped at half their norm. What a longer one overshoots in noise is not made good in
-#: so few steps.
+#: Length of the first step in units of the projection radius. With two classes it is one over the curvature of the
+#: logistic loss of rows that are clipped at half their norm: so few steps cannot correct a longer one.
 FIRST_STEP_TWO, FIRST_STEP = 0.1, 0.05
-#: Steps of a fit with hardly any and with ample budget, and where nobody may know how many users share it.
+#: Numbers of steps with hardly any and with ample budget, and where the number of users is private.
 LEAST_STEPS, MOST_STEPS, USUAL_STEPS = 5, 40, 30
-#: Noise of a single step with several classes: curvatures differ more, p(1 − p) of each, so that more steps are needed.
+#: Noise of a single step with several classes: their curvatures p(1 − p) differ more, so that more steps are needed.
 STEP_NOISE_MANY = 0.5**0.5
 #: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
 CLIP = {"auto": None, "robust": LEAST_CLIP, "mean": 1.0}
-#: The same, over the inverse root of the noise level.
+#: The same over ν^−½, with the noise level ν.
 CLIP_GROWTH = 0.02
-#: Projection radius times the typical norm of a row: margins up to this size.
+#: Largest margin: projection radius times the typical norm of a row.
 LARGEST_MARGIN = 20.0
 
 
@@ -278,7 +277,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             result = self._run(mechanism, targets, n_users, user_ids)
         coef = result.coef.reshape(n_outputs, -1)
         if multinomial:
-            # What all classes share changes no probability, so it is noise alone.
+            # A common change of all classes changes no probability, so it is noise alone.
             coef = coef - coef.mean(axis=0)
         self.class_weight_ = np.ones(len(classes)) if result.class_weights is None else result.class_weights
         self.classes_ = label_array(classes)
@@ -301,7 +300,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             least_steps=LEAST_STEPS,
             most_steps=MOST_STEPS,
             usual_steps=USUAL_STEPS,
-            # The median gradient is that of well classified users, no yardstick for the others (rare classes).
+            # The median gradient is that of well classified users, which is too small for others (rare classes).
             select_clip=False,
             clip_radius=CLIP[self.aggregation] or first_residual(loss, n_outputs),
             clip_noise=clip_noise(loss, n_outputs) if self.aggregation == "auto" else 0.0,

@@ -136,19 +136,19 @@ def row_gradients(loss: Any, rows: FloatArray, targets: FloatArray, coef: FloatA
     return np.concatenate([np.empty((0, rows.shape[1])), *each])
 
 
-#: Part of its curvature at the origin that a loss has on average: rows that are well classified or clipped have none.
+#: Average curvature of a loss over that at the origin: rows that are well classified or clipped have none.
 CURVED = 0.5
-#: Least clipping radius, in norms of a row, of "auto", and that of "robust": users that are classified well enough are
+#: Least clipping radius, in norms of a row, of "auto", and that of "robust". Users that are classified well enough are
 #: below it, so that noise falls with it.
 LEAST_CLIP = 0.2
-#: Largest noise levels that a penalty follows.
+#: Largest noise levels that the penalty follows.
 MOST_LEVEL, MOST_FLAT_LEVEL = 0.15, 0.5
-#: An intercept that is penalised counts for so much of a slope: log odds vary more than slopes do.
+#: Penalty of an intercept over that of a slope: log odds vary more than slopes do.
 INTERCEPT_PART = 0.5
-#: Largest clipping radius over that of the residuals at the origin, where the noise costs a quarter of `EXAGGERATION`:
-#: with it the rows of rare classes are not clipped either, whose residuals are larger than at the origin.
+#: Largest clipping radius over that of the residuals at the origin, where the noise costs a quarter of `EXAGGERATION`.
+#: With it the rows of rare classes, whose residuals are larger, are not clipped either.
 MOST_CLIP = 2.0
-#: Excess log loss of weak effects that are fitted with `LEAST_CLIP`, as measured: so much noise is worth avoiding it.
+#: Excess log loss of weak effects that are fitted with `LEAST_CLIP`; so much noise is worth avoiding it.
 EXAGGERATION = 0.08
 
 

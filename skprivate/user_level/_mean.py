@@ -15,7 +15,7 @@ from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
 from skprivate.user_level._rows import by_user, features_only, read_rows
-from skprivate.user_level._sgd import warn_if_hopeless
+from skprivate.user_level._sgd import warn_too_few_users
 from skprivate.user_level.means._user_mean import PureUserMean, UserMean, UserRows, pure_mean
 
 
@@ -173,7 +173,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
                 n_units=n_users,
             ) as release:
                 result = mechanism.run(rows.map(_rows_and_groups), release)
-        warn_if_hopeless(result.n_users, self.epsilon, self.n_features_in_, result.noise_level)
+        warn_too_few_users(result.n_users, self.epsilon, self.n_features_in_, result.noise_level)
         self.mean_ = result.mean
         self.confidence_radius_ = result.confidence_radius(self.beta)
         self.noise_scale_ = result.noise_scale

@@ -29,28 +29,28 @@ MEDIANS_SHARE = 0.15
 MEDIAN_BITS = 44
 #: Least share of the Gaussian budget spent on finding the neighbourhood of the solution.
 SEARCH_SHARE = 0.1
-#: Part of the steps that does so, and the largest share.
+#: Part of the steps in this search, and its largest share.
 SEARCH_PART = 0.25
 #: Noise of a single step against a unanimous vote. Many steps that only follow the noise end farther from the solution
 #: than few.
 STEP_NOISE = 0.1**0.5
-#: That are there, it is hoped, where nobody may know how many users there are.
+#: Assumed number of users where it is private.
 FEW_USERS = 100
 #: Largest momentum of the refinement.
 MOST_MOMENTUM = 0.8
-#: Noise of a step of the search, against a unanimous vote, from which on a step of a known length is held.
+#: Noise of a step of the search, against a unanimous vote, above which a step of known length is held.
 HELD_NOISE = 0.01
-#: The same from which on the step of a known length is shorter, and the least part of it.
+#: Noise above which a step of known length is shorter, and the least part of it.
 LOUD_NOISE, LEAST_PART = 0.5, 0.5
-#: Largest steps of an intercept, in those of slopes, and those at a noise level of 1.
+#: Largest steps of an intercept, in those of slopes; and its steps at a noise level of 1.
 MOST_INTERCEPT, INTERCEPT_NOISE = 4.0, 0.03
-#: Coefficients for whose noise the search's share is chosen.
+#: Number of coefficients whose noise sets the search's share.
 FEW_COEF = 5
-#: Momentum given up per noise level of one step.
+#: Loss of momentum per noise level of one step.
 MOMENTUM_LOSS = 2.0
-#: A Gaussian sum that needs so many times the noise that zCDP foretells is not worth what is selected beside it.
+#: A selection is left out where the Gaussian sums beside it need this many times the noise of the split in zCDP.
 MOST_WIDENED = 100.0
-#: Multipliers are widened by this much so that shares rounded in floating point never overrun the budget.
+#: Factor on multipliers, so that shares rounded in floating point never exceed the budget.
 WIDER = 1.0 + 1e-9
 
 
@@ -190,8 +190,8 @@ def split_budget(
         n_scales=scales,
         n_medians=medians,
     )
-    # Selections of one user's say cost more than zCDP tells where δ is large against ε: those that do not fit are left
-    # out, dearest to do without last.
+    # Selections cost more than zCDP shows where δ is large against ε. Those that do not fit are left out, in this
+    # order.
     for left_out in (None, "tail_epsilon", "clip_epsilon", "scale_epsilon", "median_epsilon"):
         fewer: dict[str, Any] = {} if left_out is None else {left_out: None}
         draft = replace(draft, **fewer)
@@ -231,7 +231,7 @@ def remaining_multiplier(
         if all(needed <= most_epsilon for needed, most_epsilon in spent):
             return z
         patience -= 1
-        # Where the rest of the budget is about gone hardly anything is won by a step in proportion.
+        # Near the end of the budget a step in proportion gains hardly anything.
         widening *= 2.0 if patience < 0 else 1.0
         excess = max(needed / most_epsilon for needed, most_epsilon in spent)
         z *= min(excess, 2.0) * (1.0 + widening)

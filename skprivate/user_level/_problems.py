@@ -31,7 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
-#: Rows whose columns are held in cache together. No result depends on it.
+#: Number of rows whose columns fit into the cache. No result depends on it.
 BLOCK_ROWS = 2**14
 
 
@@ -98,11 +98,11 @@ class UserGroups:
         """Return the same users with rows sorted by user."""
         return self if self.in_order else UserGroups.of_sizes(self.sizes, self.weight_cap)
 
-    def columns(self, X: FloatArray, room: int = 0) -> FloatArray:
+    def columns(self, X: FloatArray, spare: int = 0) -> FloatArray:
         """Sort rows by user, coordinates first: shape (n_columns, n_rows). No copy where X is that already."""
-        if not room and self.in_order and X.T.flags.c_contiguous:
+        if not spare and self.in_order and X.T.flags.c_contiguous:
             return X.T
-        columns = np.empty((X.shape[1] + room, self.n_rows))
+        columns = np.empty((X.shape[1] + spare, self.n_rows))
         for rows in row_blocks(self.n_rows):
             columns[: X.shape[1], rows] = self.sorted_rows(X, rows).T
         return columns
@@ -111,7 +111,7 @@ class UserGroups:
         """Take a slice of the rows sorted by user."""
         if self.in_order:
             return values[rows]
-        # Two to three times as fast as an index, where it need not copy all values first.
+        # Faster than an index, where it need not copy all values first.
         return (
             values.take(self.order[rows], axis=0) if values.flags.c_contiguous else values[self.order[rows]]
         )
@@ -181,9 +181,9 @@ def encode_users(user_ids: Any, n_rows: int) -> tuple[IntArray, npt.NDArray[Any]
     return encode_identifiers(user_ids, n_rows)
 
 
-#: Users with at least so many rows a coefficient are summed up in a Gram matrix where the loss is squared.
+#: Rows per coefficient from which a user's squared loss is summed up in a Gram matrix.
 GRAM_ROWS = 2
-#: Second moments that are in hand together. No result depends on it.
+#: Second moments that are held at a time. No result depends on it.
 GRAM_NUMBERS = 2**18
 
 
@@ -288,19 +288,19 @@ class UserData:
     def copied_in_order(self) -> UserData:
         """Copy rows, sorted by user, to a store with space for one more column."""
         y = np.asfortranarray(self.groups.sorted_rows(self.y, slice(None)))  # first: it frees the codes
-        store = self.groups.columns(self.X, room=1)
+        store = self.groups.columns(self.X, spare=1)
         return UserData(store[:-1].T, y, self.groups.sorted(), self.names, store)
 
-    def writable(self, n_columns: int, room: int = 0) -> FloatArray:
-        """Return memory for ``n_columns`` columns in place of ``X``: its store, or a new one with ``room`` for more."""
+    def writable(self, n_columns: int, spare: int = 0) -> FloatArray:
+        """Return memory for ``n_columns`` columns in place of ``X``: its store, or a new one for ``spare`` more."""
         if self.store is None or len(self.store) < n_columns:
-            return np.empty((n_columns + room, len(self)))
+            return np.empty((n_columns + spare, len(self)))
         return self.store
 
     def subset(self, users: IntArray) -> UserData:
         """Take some of the users, with their rows sorted."""
         rows, groups = self.groups.subset(users)
-        # As columns, where they are columns already.
+        # Columns stay columns.
         X = np.take(self.X.T, rows, axis=1).T if self.X.T.flags.c_contiguous else self.X[rows]
         return UserData(X, self.y[rows], groups, self.names[users])
 
@@ -334,7 +334,7 @@ class Objective:
     fit_intercept: bool
     alpha: float = 0.0
     metric: FloatArray | None = field(default=None, compare=False)
-    row_reach: float = math.inf
+    max_norm: float = math.inf
 
     @property
     def n_coef(self) -> int:
@@ -412,7 +412,7 @@ class _LinearProblem(_ObjectiveProblem):
 
     def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         coef = w.reshape(self.objective.n_outputs, -1)
-        # Not one array a block: memory that stays in cache is several times as fast.
+        # One array for all blocks stays in the cache, which is several times as fast.
         most_rows = max((rows.stop - rows.start for batch in self.batches for _, rows in batch), default=0)
         most_users = max((batch[-1][0].stop - batch[0][0].start for batch in self.batches), default=0)
         numbers, means = np.empty(self.n_coef * most_rows), np.empty(self.n_coef * most_users)
@@ -453,15 +453,15 @@ def _row_weights(columns: FloatArray, objective: Objective) -> FloatArray | None
     Weighted rows have bounded norm. Whether a gradient is clipped then depends on the residual and not on how long the
     row is, so that clipping weighs classes and does not bend slopes.
     """
-    reach = objective.row_reach
-    if math.isinf(reach):
+    most = objective.max_norm
+    if math.isinf(most):
         return None
     weights = np.empty(columns.shape[1])
     for rows in row_blocks(len(weights)):
         norms = vector_norms(columns[:, rows])
         if objective.fit_intercept:
             norms = np.sqrt(norms * norms + 1.0)
-        np.divide(reach, np.maximum(norms, reach), out=weights[rows])
+        np.divide(most, np.maximum(norms, most), out=weights[rows])
     return weights
 
 

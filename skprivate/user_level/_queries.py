@@ -41,9 +41,9 @@ from skprivate.user_level.theory._bounds import _whole
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Largest share of the budget for finding where answers lie; the rest is for the answers themselves.
+#: Largest share of the budget for ranges; answers get the rest.
 _MOST_FOR_RANGES = 0.5
-#: Prices are smaller by this much, so that rounded sums of them never overrun the budget.
+#: Factor on prices, so that rounded sums of them never exceed the budget.
 _WITHIN = 1.0 - 1e-12
 
 
@@ -65,8 +65,8 @@ class WinsorizedAnswers(Mechanism):
     def __post_init__(self) -> None:
         if self.range_epsilon is not None and self.n_users < self._needed:
             raise ValueError(
-                f"n = {self.n_users} users at epsilon = {self.epsilon:g} are too few to find where n_queries = "
-                f"{self.n_queries} answers lie: {self._needed} are needed. Ask less, or give a smaller bound or a "
+                f"n = {self.n_users} users at epsilon = {self.epsilon:g} are too few to find the ranges of n_queries = "
+                f"{self.n_queries} answers: {self._needed} are needed. Ask less, or give a smaller bound or a "
                 "larger tau; with tau=None nothing has to be found."
             )
 
@@ -312,7 +312,7 @@ class UserLevelQueries:
             raise BudgetExceededError(
                 "all queries that were paid for are answered: make another object, with a budget of its own."
             )
-        tau, bound = self._settled(tau, bound)
+        tau, bound = self._query_range(tau, bound)
         with unheard():
             tried = np.asarray(query(np.zeros((1, self._n_features))))
         if tried.ndim or tried.dtype.kind not in "biuf":
@@ -338,7 +338,7 @@ class UserLevelQueries:
         -------
         float
         """
-        return 2.0 * self._mechanism.half(*self._settled(tau, bound)) * self._mechanism.relative_noise
+        return 2.0 * self._mechanism.half(*self._query_range(tau, bound)) * self._mechanism.relative_noise
 
     def close(self) -> PrivacyGuarantee:
         """End the queries; those that were not asked stay paid for.
@@ -362,7 +362,7 @@ class UserLevelQueries:
     def __repr__(self) -> str:
         return f"<UserLevelQueries: {self.n_left} of {self._mechanism.n_queries} left>"
 
-    def _settled(self, tau: float | None, bound: float | None) -> tuple[float, float]:
+    def _query_range(self, tau: float | None, bound: float | None) -> tuple[float, float]:
         """Return radius and range of one query; refuses more bins than were paid for."""
         if bound is None and tau is None:
             return self.tau, self.bound

@@ -128,7 +128,7 @@ def _runs(
     """Return first bin, number of bins and cost of every run of bins of equal cost, from left to right."""
     n = int(counts.sum())
     below = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])  # values below occupied bin i; last: n
-    # An occupied bin is a run of its own; before each and after the last lies a gap.
+    # An occupied bin is a run of its own; before each and after the last is a gap.
     starts, ends, costs = np.empty((3, 2 * len(occupied) + 1), dtype=np.int64)
     starts[1::2], ends[1::2] = occupied, occupied + 1
     starts[0], starts[2::2] = 0, occupied + 1
@@ -147,10 +147,10 @@ FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
 COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 
 
-#: From so many octaves above a released scale on a larger one is less likely by e for each, for so many octaves: a
-#: selection that misses should not end at 2⁵⁰, and one of a tail so far off should not miss it.
+#: Above a released scale, a larger one is less likely by e for each octave, from the first of these on and for as many
+#: octaves as the second. A selection that fails should not end at 2⁵⁰, and one of a distant tail should not miss it.
 _FAR, _FARTHEST = 6.0, 8.0
-#: Costs stay far from overflow, however small ε is.
+#: Bound of penalties, so that costs stay far from overflow, however small ε is.
 _MOST_PENALTY = 2.0**40
 
 
@@ -208,21 +208,21 @@ def selection_epsilon(
     return float((2.0 if monotone else 4.0) * exponent / max(n_users, 1.0))
 
 
-#: The ball may grow from a noise level of √d/96 on, where sums about a centre are in full use.
+#: Divisor of the noise level: the ball may grow from √d/96 on, where sums about a centre are in full use.
 _ONSET = 96.0
-#: Where the tail is heavier than that of normal users it may do so this many times as early.
+#: Largest factor of that level where the tail is heavier than that of normal users.
 MOST_HEAVY = 4.0
-#: Part of the sampling noise that the noise of a ball may have: of gradients, whose median is as good a centre as their
-#: mean unless they have a tail, and of a mean that is meant to be one.
+#: Largest noise of a ball over the sampling noise: of gradients, whose median is as good a centre as their mean unless
+#: they have a tail, and of means.
 GRADIENT_NOISE_PART, MEAN_NOISE_PART = 0.5, 1.0
-#: A ratio of distances that were found with noise, less about half its deviation.
-SURELY = 0.9
-#: Beyond this the nearer distance is as good as 0.
+#: Factor on a noisy ratio of distances: less about half its deviation.
+DISTANCE_ERROR = 0.9
+#: Largest ratio of distances; beyond it the nearer one counts as 0.
 MOST_RATIO = 1e30
 #: Median of the absolute value of a normal number.
 NORMAL_MEDIAN = float(chi.median(1))
-#: How far beyond the tail, towards what noise allows.
-TOWARDS_QUIET = 0.6
+#: Power by which a radius grows from the tail towards what noise allows.
+QUIET_POWER = 0.6
 
 
 def clip_factor(level: float, least: float = 1.0) -> float:
@@ -271,7 +271,7 @@ def tail_factor(median: float, upper: float, growth: float, beyond: float) -> fl
     return min(upper / median * math.sqrt(heavy), max(heavy, others) * growth)
 
 
-def followed_radius(usual: float, far: float, quiet: float) -> float:
+def tracked_radius(usual: float, far: float, quiet: float) -> float:
     """Compute a radius from the distance ``far`` that a tenth of the users exceed, ``usual`` if they were normal.
 
     A tail is heavy by h = (.9 far/usual)², between 1 and 4. The ball holds √h times ``far``, or h times ``quiet``,
@@ -279,10 +279,10 @@ def followed_radius(usual: float, far: float, quiet: float) -> float:
     that neither noise nor bias is left in the limit. Where most users are at one place, h is .9 far/usual: sampling
     noise is that of the others.
     """
-    ratio = min(SURELY * far / usual, MOST_RATIO)
+    ratio = min(DISTANCE_ERROR * far / usual, MOST_RATIO)
     heavy = min(MOST_HEAVY, max(1.0, ratio * ratio))
     tail, allowed = far * math.sqrt(heavy), quiet * max(heavy, ratio)
-    return allowed if allowed <= tail else tail * (allowed / tail) ** TOWARDS_QUIET
+    return allowed if allowed <= tail else tail * (allowed / tail) ** QUIET_POWER
 
 
 def tail_radius(

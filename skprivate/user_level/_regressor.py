@@ -29,18 +29,19 @@ from skprivate.user_level.descent._moments import (
 )
 from skprivate.user_level.descent._rules import MOST_WHITENED
 
-#: Steps of a fit with hardly any and with ample budget.
+#: Numbers of steps with hardly any and with ample budget.
 LEAST_STEPS, MOST_STEPS = 20, 50
 #: Noise of a single step where users have several rows each.
 STEP_NOISE_USERS = 0.3**0.5
-#: Where they have one, votes agree less, so that noise is followed sooner: least number of steps, and number where
-#: nobody may know how many users there are.
+#: The same where users have one row each: votes agree less, so that noise is followed sooner. Least number of steps,
+#: and number where the number of users is private.
 LEAST_STEPS_RECORDS, USUAL_STEPS_RECORDS = 12, 20
-#: Largest momentum there: where features are correlated or rare what a target depends on varies most, and the other
-#: directions, which momentum speeds up, are noise. Not beside functions of features, which vary less by design.
+#: Largest momentum there. Where features are correlated or rare, targets depend most on the directions of large
+#: variance, and in the others, which momentum speeds up, gradients are noise. Not beside functions of features, which
+#: vary less by design.
 MOST_MOMENTUM_RECORDS = 0.65
-#: Directions of less than this part of the average second moment are not whitened: there a few rows far out may lie,
-#: which clipping hides.
+#: Part of the average second moment below which directions are not whitened: there a few distant rows may be, which
+#: clipping hides.
 WHITENING_FLOOR = 0.1
 #: Projection radius where the scale of the target is not known: that of a target of unit scale.
 UNIT_RADIUS = 2.0

@@ -62,9 +62,7 @@ def read_rows(
     if not is_partitioned(X):
         return InMemory(CheckedRows(*check(estimator, X, **target), user_ids))
     if target and target["y"] is None:
-        raise ValueError(
-            "y must name the column of X that holds the target where X lies in blocks, got None."
-        )
+        raise ValueError("y must name the column of X that holds the target where X is in blocks, got None.")
     columns = {**target, "user_ids": user_ids}
     source = as_partitions(X)
     nothing = _split_empty(source, columns)

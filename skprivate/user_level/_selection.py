@@ -50,7 +50,7 @@ from skprivate.user_level.means._winsorized import winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Mean evaluations of each candidate under repeated selection.
+#: Mean number of evaluations of each candidate under repeated selection.
 REPETITIONS_EACH = 5.0
 
 
@@ -157,13 +157,13 @@ class MeanSelection(Mechanism):
         return select_repeatedly(release, evaluate, self._search).candidate
 
 
-#: Largest share of the budget for either of two quantiles of the users' differences.
+#: Largest share of the budget for either of two quantiles of the users' ranges of losses.
 _QUANTILE = 0.125
-#: The parts are smaller by this much, so that rounded sums of them never overrun the budget.
+#: Factor on the shares, so that rounded sums of them never exceed the budget.
 _WITHIN = 1.0 - 1e-12
 
 
-def difference_sums(losses: FloatArray, reach: float) -> npt.NDArray[np.int64]:
+def difference_sums(losses: FloatArray, clip: float) -> npt.NDArray[np.int64]:
     """Sum over users, for each candidate and each opponent, how much less they lose with the candidate.
 
     A user's difference is clipped to ± ``clip`` and counted in steps of clip·2⁻²⁹.
@@ -172,7 +172,7 @@ def difference_sums(losses: FloatArray, reach: float) -> npt.NDArray[np.int64]:
     sums = np.zeros((len(columns), len(columns)), dtype=np.int64)
     for k, column in enumerate(columns):
         for j, other in enumerate(columns[:k]):
-            lead = interval_contributions(other - column, -reach, reach, bits=CONTRIBUTION_BITS)
+            lead = interval_contributions(other - column, -clip, clip, bits=CONTRIBUTION_BITS)
             sums[k, j] = int(exact_sum(lead))
             sums[j, k] = -sums[k, j]
     return sums
@@ -254,17 +254,17 @@ class DifferenceSelection(Mechanism):
         if self._median_epsilon is None:
             return self._votes.run(data, release)
         rows = as_partitions(data)
-        reach = self._reach(rows.sum(_range_counts), release)
+        clip = self._clip(rows.sum(_range_counts), release)
         return int(
             release.select(
-                worst_of(rows.sum(partial(difference_sums, reach=reach))),
+                worst_of(rows.sum(partial(difference_sums, clip=clip))),
                 sensitivity=2 ** (CONTRIBUTION_BITS - self._monotone),
                 epsilon=self._choice_epsilon,
                 rule="permute-and-flip",
             )
         )
 
-    def _reach(self, counts: npt.NDArray[np.int64], release: Any) -> float:
+    def _clip(self, counts: npt.NDArray[np.int64], release: Any) -> float:
         """Select the clipping bound of differences."""
         assert self._median_epsilon is not None
         counts, fine_counts = np.split(counts, [len(SCALES)])
@@ -277,7 +277,7 @@ class DifferenceSelection(Mechanism):
         )
         if self.n_users is None:
             return max(median, upper)
-        # What a choice may lose, in units of where differences are clipped.
+        # Loss of the choice, in units of the clipping bound.
         level = 4.0 * (1.0 + math.log(self.n_candidates)) / (self._choice_epsilon * self.n_users)
         return tail_radius(median, upper if self.n_users > 2 * rank else 0.0, level, 1)
 
@@ -304,7 +304,7 @@ def as_numbers(y: npt.NDArray[Any], known: npt.NDArray[Any] | None) -> FloatArra
     """
     if (y.dtype.kind in "biuf") != (known is None) and len(y):
         raise TypeError(
-            "y must hold numbers where X lies in blocks; or labels, where the candidates have classes_ of the same "
+            "y must hold numbers where X is in blocks; or labels, where the candidates have classes_ of the same "
             f"kind and the loss is named, got dtype {y.dtype}."
         )
     if known is None:
@@ -333,7 +333,7 @@ def user_losses(
             y = y.astype(np.float64)
         except (TypeError, ValueError):  # its message would show a target
             raise TypeError(f"y must hold numbers for loss={loss!r}, got dtype {y.dtype}.") from None
-    # Errors that depend on nobody: a row of zeros, whose target is what is predicted for it.
+    # Raise errors that depend on nobody: a row of zeros, whose target is its own prediction.
     model_only = np.zeros((1, X.shape[1]))
     expected = np.asarray(model.predict(model_only))
     _row_losses(model, model_only, expected.astype(y.dtype) if y.dtype.kind == "f" else expected, loss)
@@ -344,7 +344,7 @@ def user_losses(
     X, y = np.ascontiguousarray(X[order]), y[order]
     ends = [0, *np.cumsum(sizes).tolist()] if by_user else [0, len(X)]
     losses = np.empty(len(X))
-    # Refusals of numbers in the midst of a model would say something about whoever has them, as warnings would.
+    # Errors and warnings of a model would reveal something about whoever has the rows.
     with unheard(), config_context(assume_finite=True):
         for start, end in pairwise(ends):
             try:
@@ -353,7 +353,7 @@ def user_losses(
                 if not by_user:
                     return user_losses(model, X, y, np.sort(codes), loss, by_user=True)
                 losses[start:end] = np.inf
-        # One user's losses are added from the first to the last, whatever lies between them.
+        # One user's losses are added in order, whatever is between them.
         totals = np.bincount(codes[order], weights=losses)
         return np.asarray(totals / sizes)
 
@@ -369,7 +369,7 @@ def _row_losses(model: Any, X: FloatArray, y: npt.NDArray[Any], loss: Loss) -> F
         return values
     if loss == "zero_one":
         if predicted.dtype.kind in "biuf" and y.dtype.kind in "biuf":
-            # Whether targets are stored as integers may depend on one of them; their values as float64 do not.
+            # One target may decide if all are stored as integers; their values as float64 do not depend on it.
             predicted, y = predicted.astype(np.float64), y.astype(np.float64)
         return np.asarray(predicted != y, dtype=np.float64)
     difference = predicted.astype(np.float64) - y

@@ -16,7 +16,7 @@ from skprivate.privacy import Adjacency, PrivacyUnit, Whole, warn_caller
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
-from skprivate.user_level.descent._descent import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
+from skprivate.user_level.descent._descent import ADVICE, AT_RADIUS, NOT_CONVERGED, UnscaledFeaturesWarning
 from skprivate.user_level.descent._linear import Descent, PhasedDescent
 from skprivate.user_level.descent._result import LinearResult
 from skprivate.user_level.descent._rules import Function
@@ -27,7 +27,7 @@ from skprivate.user_level.scaling._standardise import Standardisation
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
 #: Noise level (norm of all noise against a unanimous vote) above which a fit warns.
-HOPELESS_LEVEL = 0.5
+MAX_NOISE_LEVEL = 0.5
 
 
 class TooFewUsersWarning(UserWarning):
@@ -39,12 +39,11 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
 
-    #: Of what its fit draws, next to all of the price is for Gaussian noise.
+    #: Almost all of the budget is for Gaussian noise.
     _nearly_gaussian: ClassVar[bool] = True
-    #: Which columns a step before has made of features, by what it released and public numbers: set for one fit by a
-    #: pipeline that knows.
+    #: Columns that an earlier step of a pipeline has made of features; set by the pipeline for one fit.
     _prepared_features: tuple[tuple[int, float] | None, ...] = ()
-    #: The budget of all, and what is drawn from it besides: set in the same way.
+    #: Budget of the whole pipeline and its other draws; set in the same way.
     _whole: Whole | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -71,7 +70,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             )
         if self.solver == "phased" and is_partitioned(X) and user_ids is None:
             raise ValueError(
-                "solver='phased' needs user_ids where X lies in blocks: rows without identifiers are dealt to phases "
+                "solver='phased' needs user_ids where X is in blocks: rows without identifiers are dealt to phases "
                 "by their positions."
             )
 
@@ -146,16 +145,16 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             n_units=n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
             result: LinearResult = mechanism.run(rows, release)
-        warn_if_hopeless(result.n_users, self.epsilon, mechanism.size, result.noise_level)
-        if result.scale_missed and result.noise_level <= HOPELESS_LEVEL:
+        warn_too_few_users(result.n_users, self.epsilon, mechanism.size, result.noise_level)
+        if result.scale_missed and result.noise_level <= MAX_NOISE_LEVEL:
             warn_caller(
                 f"n = {result.n_users:.0f} users at epsilon = {self.epsilon:g} are too few to find the scale of the "
                 f"target privately; coefficients are bounded by {mechanism.radius:g}. Scale the target by public "
                 "numbers or set radius.",
                 TooFewUsersWarning,
             )
-        if result.drift > 1.0 and result.noise_level <= HOPELESS_LEVEL:
-            reason = BOUNDED if result.at_bound and mechanism.select_scale else UNSETTLED
+        if result.drift > 1.0 and result.noise_level <= MAX_NOISE_LEVEL:
+            reason = AT_RADIUS if result.at_bound and mechanism.select_scale else NOT_CONVERGED
             warn_caller(
                 reason.format(drift=result.drift, radius=result.radius) + ADVICE, UnscaledFeaturesWarning
             )
@@ -181,12 +180,12 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         return tuple(assumptions)
 
 
-def warn_if_hopeless(n_users: float, epsilon: float, n_coef: int, level: float) -> None:
+def warn_too_few_users(n_users: float, epsilon: float, n_coef: int, level: float) -> None:
     """Warn if the noise drowns the users' votes, and tell how many users are needed; from released numbers alone."""
-    if level > HOPELESS_LEVEL:
+    if level > MAX_NOISE_LEVEL:
         warn_caller(
             f"n = {n_users:.0f} users at epsilon = {epsilon:g} (n·ε = {n_users * epsilon:.3g}) are too few to learn "
             f"{n_coef} coefficients: the noise is {level:.2g} times a unanimous vote of the users. About "
-            f"{math.ceil(n_users * level / HOPELESS_LEVEL)} users are needed; more rows per user do not help.",
+            f"{math.ceil(n_users * level / MAX_NOISE_LEVEL)} users are needed; more rows per user do not help.",
             TooFewUsersWarning,
         )

@@ -19,7 +19,7 @@ from skprivate.privacy.noise._selection import exponential_select, permute_and_f
 from skprivate.user_level._losses import LogisticLoss
 from skprivate.user_level._problems import Objective, UserData, UserGroups, user_magnitudes
 from skprivate.user_level.scaling._frame import identity
-from skprivate.user_level.scaling._standardise import bounded_data, drawn_in, mapped_rows
+from skprivate.user_level.scaling._standardise import clip_data, clip_rows, mapped_rows
 from skprivate.user_level.scaling._whitening import whiten
 
 N_USERS = 150
@@ -96,8 +96,8 @@ def test_maps_write_over_a_store_alone():
     matrix = np.eye(4) + 0.1
     maps = (
         partial(mapped_rows, frame=frame, target=True),
-        partial(drawn_in, bound=0.5),
-        partial(bounded_data, frame=frame),
+        partial(clip_rows, bound=0.5),
+        partial(clip_data, frame=frame),
         partial(whiten, matrix=matrix, constant=True),
     )
     for each in maps:

@@ -37,7 +37,7 @@ def reached(monkeypatch):
             super().begin_far(upper, beyond)
 
         def draw(self, total, release):
-            seen.add("way" if self.telling else "sum")
+            seen.add("way" if self.uses_sides else "sum")
             return super().draw(total, release)
 
     class Watching(QuasiNewton):

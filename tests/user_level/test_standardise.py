@@ -15,7 +15,7 @@ from skprivate.privacy import Adjacency, compose_epsilon, public_generator
 from skprivate.privacy.draws._tape import run_tape
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, UserGroups
-from skprivate.user_level.scaling._column_search import MOST_BEYOND, REACH_CANDIDATES
+from skprivate.user_level.scaling._column_search import DISTANCE_CANDIDATES, MOST_BEYOND
 from skprivate.user_level.scaling._frame import Frame, bounded_columns, public_bound
 from skprivate.user_level.scaling._standard_plan import plan_standardisation
 from skprivate.user_level.scaling._standardise import _row_norms
@@ -247,7 +247,7 @@ def test_columns_that_are_mostly_one_value_do_no_harm(epsilon, low, about):
     n, rare = 4000, 30
     terms = Terms(epsilon, 1e-6, Adjacency.REPLACE_ONE, n)
     plan = plan_standardisation(terms, n_features=3 + rare, centred=True, target=False)
-    sought = min(REACH_CANDIDATES * 2.0 / (plan.reach_epsilon * n), MOST_BEYOND)
+    sought = min(DISTANCE_CANDIDATES * 2.0 / (plan.distance_epsilon * n), MOST_BEYOND)
     rng = public_generator(9)
     X = rng.normal(size=(n, 3 + rare))
     shares = sought * np.linspace(*about, rare)

@@ -45,14 +45,13 @@ from skprivate.user_level._ranges import (
 
 FloatArray = npt.NDArray[np.float64]
 
-#: A product of a move with directions says something if it is so many standard deviations of its noise.
-SURE = 2.0
-#: A move has gone too far if the slope at its end is uphill and more than this part of that at its start.
+#: Standard deviations of its noise above which a product of a move with directions is significant.
+CLEAR_DEVIATIONS = 2.0
+#: Part of the slope at the start of a move above which an uphill slope at its end shows that it went too far.
 OVERSHOT = 0.5
-#: Least part of a move that went too far which is kept.
+#: Least part of such a move that is kept.
 LEAST_PART = 0.1
-#: Pairs of a move and the change of directions along it that are kept: more than the steps of a fit by default. Each
-#: step goes through all of them.
+#: Largest number of stored pairs of moves and changes of direction: more than the steps of a fit by default.
 MOST_PAIRS = 100
 
 
@@ -73,7 +72,7 @@ class QuasiNewton:
         if self._base is not None:
             start, before = self._base
             move, change = w - start, direction - before
-            sure = SURE * noise * float(np.linalg.norm(move))
+            sure = CLEAR_DEVIATIONS * noise * float(np.linalg.norm(move))
             if float(move @ change) > sure:
                 self._moves.append(move)
                 self._changes.append(change)
@@ -105,36 +104,36 @@ class QuasiNewton:
 
 #: Chance that an entry of the mean of directions of pure noise exceeds the threshold.
 FALSE_ALARM = 3e-4
-#: A mean vote of so small a part of the users is close enough to 0, however little noise there is.
+#: Mean vote that is close enough to 0, however little noise there is.
 SMALL_VOTE = 0.005
-#: Fewer directions say nothing about a descent.
+#: Least number of directions that show if a descent converged.
 LEAST_STEPS = 10
-#: From this part of the projection radius on, a solution is taken to lie at the bound.
+#: Part of the projection radius from which a solution counts as at the bound.
 AT_BOUND = 0.9
 
-#: Where the average of the iterates may begin.
-TAILS = (0.0, 0.25, 0.5, 0.75, 0.9)
+#: Starts of the average of the iterates, as parts of all.
+AVERAGE_STARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
 
-#: What a warning says, and what to do.
-UNSETTLED = (
-    "The descent has not settled: the mean of its released directions is {drift:.2g} times what noise explains. Most "
-    "often features have very different scales or lie far from 0; they should have about mean 0 and deviation 1."
+NOT_CONVERGED = (
+    "Gradient descent did not converge: the mean of its released directions is {drift:.2g} times what noise explains. "
+    "Most often features have very different scales or are far from 0; they should have about mean 0 and deviation 1."
 )
-BOUNDED = (
-    "The coefficients lie at their bound, {radius:.2g}, that was found from the scale of the target: features are "
-    "small against the target, or most targets are 0. Features should have about mean 0 and deviation 1; a public "
+AT_RADIUS = (
+    "Gradient descent did not converge: the coefficients are at their bound {radius:.2g}, found from the scale of the "
+    "target. Features are small against the target, or most targets are 0. Features should have about mean 0 and deviation 1; a public "
     "bound on the norm of the coefficients can be given as radius."
 )
 ADVICE = (
     " Scale features by known limits (skprivate.preprocessing.PublicScaler.from_bounds), or within the budget "
-    "(PrivateStandardScaler, PrivateQuantileTransformer). This was told from released numbers and cost nothing."
+    "(PrivateStandardScaler, PrivateQuantileTransformer). Computed from released values: no additional "
+    "privacy cost."
 )
 
 
 class UnscaledFeaturesWarning(ConvergenceWarning):  # type: ignore[misc]
-    """A private descent did not settle, most often because features have very different scales or lie far from 0.
+    """A private descent did not converge, most often because features have very different scales or are far from 0.
 
-    Decided from released numbers alone: it costs nothing and tells nothing that the coefficients do not.
+    Computed from released numbers alone: it costs nothing and reveals nothing that the coefficients do not.
     """
 
 
@@ -167,9 +166,10 @@ class Course:
         late = self._inward(self.directions[n_steps // 2 :].mean(axis=0), bound)
         if np.linalg.norm(late) <= SMALL_VOTE:
             return 0.0
-        # Of so many entries none, by the union bound.
+        # By the union bound over the entries.
         expected = self.noise * float(norm.isf(0.5 * FALSE_ALARM / len(mean))) / math.sqrt(n_steps)
-        # What is left of the start is no drift: a steady one is as large in the second half, beside √2 times the noise.
+        # The influence of the start is no drift: a steady one is as large in the second half, beside √2 times the
+        # noise.
         return float(min(np.abs(mean).max(), math.sqrt(2.0) * np.abs(late).max())) / expected
 
     def at_bound(self, bound: float) -> bool:
@@ -194,7 +194,7 @@ def average(
     """
     n_steps, d = directions.shape
     quantile = noise * float(norm.isf(0.5 * FALSE_ALARM / d))
-    for part in TAILS:
+    for part in AVERAGE_STARTS:
         first = int(part * n_steps)
         if np.abs(directions[first:].mean(axis=0)).max() <= quantile / math.sqrt(n_steps - first):
             break
@@ -205,15 +205,15 @@ def average(
 _SEARCH_GROWTH = 0.3
 _SEARCH_DECAY = 0.8
 _REFINE_GAIN = 0.15
-#: A vote below this, which noise alone hardly casts, is an overshoot: the step shrinks at once and momentum restarts.
+#: A vote below this, rare for noise alone, is an overshoot: the step shrinks at once and momentum restarts.
 _OVERSHOT = -0.8
-#: Correlation of successive directions that the step settles at, in units of the noise power: −a/(2 − a) for a
-#: step of a/curvature, so that 0.06 means about a ninth of 1/curvature.
+#: Target correlation of successive directions, in units of the noise power: −a/(2 − a) for a step of a/curvature, so
+#: that −0.06 means about a ninth of 1/curvature.
 _TARGET_CORRELATION = -0.06
-#: Power of what noise and tail allow of the clipping radius, in medians of gradients' norms, by which steps are longer
-#: after the search: there each gradient counted as one of norm 1, then by its norm over that radius. A power of 1 is
-#: right near the solution, but too long a way where a few gradients are large.
-STRETCHED = 0.5
+#: Power of the growth of the clipping radius, in median gradient norms, by which steps are longer after the search. In
+#: the search each gradient counts as one of norm 1, later by its norm over that radius. A power of 1 is right near the
+#: solution, but too long where a few gradients are large.
+STRETCH_POWER = 0.5
 #: Part of the refinement whose iterates are not averaged.
 _BURN_IN = 0.07
 
@@ -256,7 +256,7 @@ def adaptive_descent(
         searching = t < plan.search_steps
         if t == plan.search_steps and plan.split.clip_epsilon is not None:
             radius, stretch = _selected_radius(rows, w, plan, release)
-            step *= max(1.0, stretch) ** STRETCHED
+            step *= max(1.0, stretch) ** STRETCH_POWER
             if plan.quiet and radius:
                 newton = QuasiNewton(step, 2.0 * plan.radius)
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier

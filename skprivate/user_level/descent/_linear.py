@@ -30,24 +30,25 @@ from skprivate.user_level.descent._rules import (
     Estimate,
     WeightedLoss,
     curvatures,
-    evident_functions,
+    shrink_functions,
 )
 from skprivate.user_level.scaling._frame import Frame, identity
 from skprivate.user_level.scaling._row_means import norm_without, row_means, shifted
-from skprivate.user_level.scaling._standardise import bounded_data
+from skprivate.user_level.scaling._standardise import clip_data
 from skprivate.user_level.scaling._whitening import whiten, whitening
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Projection radius in units of the private scale of the target.
 RADIUS_FACTOR = 2.0
-#: Above this noise level a projection radius that is a default, not a bound, shrinks, down to a quarter.
+#: Noise level above which a default projection radius shrinks, and the least part of it.
 SHRINK_LEVEL = 0.15
 SHRINK_MOST = 0.25
-#: Below this noise level it grows, as its inverse.
+#: Noise level below which it grows, as the inverse.
 GROW_LEVEL = 0.1
-#: Noise level up to which a classifier's rows weigh less from the typical norm on, and farther out with more noise:
-#: clipped at a norm of their own, long rows have less noise, and slopes that are bent by less than noise matter less.
+#: Noise level up to which a classifier's rows are weighted down from the typical norm on; with more noise from farther
+#: out. Long rows that are clipped at a norm of their own have less noise, and a bias of slopes below the noise matters
+#: less.
 WEIGHT_LEVEL = 0.01
 
 
@@ -67,7 +68,7 @@ class Descent(DescentRules):
         means = np.zeros(self.objective.n_features)
         if self.standardisation is None and math.isfinite(self.row_bound):
             frame = frame._replace(row_bound=self.row_bound)
-            rows = rows.map(partial(bounded_data, frame=frame))
+            rows = rows.map(partial(clip_data, frame=frame))
         scale_missed = self.select_scale
         class_weights = self.class_weights
         if isinstance(class_weights, ClassCounts):
@@ -98,7 +99,7 @@ class Descent(DescentRules):
                 else:
                     matrix = None
             elif self.means_share:
-                # The number of users is public, so that they are known to be enough.
+                # The number of users is public, so they are known to be enough.
                 means = row_means(
                     rows,
                     self.objective.n_features,
@@ -131,11 +132,11 @@ class Descent(DescentRules):
             radius = first if price is not None else max(first, radius * GROW_LEVEL / level)
         plan = self.plan(n_users, radius, first, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
-            reach = (row_norm or 1.0) * max(1.0, level / WEIGHT_LEVEL)
-            objective = replace(objective, row_reach=max(reach, plan.clip_radius))
+            typical = (row_norm or 1.0) * max(1.0, level / WEIGHT_LEVEL)
+            objective = replace(objective, max_norm=max(typical, plan.clip_radius))
         course = self._descend(objective, rows, plan, level, release)
-        # A radius from the scale of the target should not be met: then features are small against it.
-        # And functions of features are meant to vary less than others: they settle late, whatever the scales.
+        # A radius from the scale of the target should not be met: then features are small against it. Functions of
+        # features vary less than others by design: they converge late, whatever the scales.
         bound = math.inf if self.select_scale and not scale_missed else radius
         drift = 0.0 if any(self.functions) else course.drift(bound)
         coef = course.coef.reshape(self.objective.n_outputs, -1)
@@ -143,7 +144,7 @@ class Descent(DescentRules):
             coef = coef @ matrix.T
         if any(self.functions) and self.given_alpha is None and len(course.times) and course.clip_radius:
             penalties = objective.alpha * self._weights(alpha, n_users, frame)
-            coef = self._evident(coef, course, n_users, penalties, matrix, class_weights)
+            coef = self._shrink_functions(coef, course, n_users, penalties, matrix, class_weights)
         if self.means_share:
             coef[:, -1] -= coef[:, :-1] @ means
         return LinearResult(
@@ -172,7 +173,7 @@ class Descent(DescentRules):
         """Write the objective in the coordinates of the descent."""
         objective = replace(self.objective, alpha=alpha)
         if class_weights is not None:
-            # The dearest class weighs 1, so that clipping radii keep their meaning; the penalty goes along.
+            # The largest weight is 1, so that clipping radii keep their meaning; the penalty is scaled, too.
             most = float(class_weights.max())
             weighted = WeightedLoss(objective.loss, class_weights / most)  # type: ignore[arg-type]
             objective = replace(objective, loss=weighted, alpha=alpha / most)
@@ -190,7 +191,7 @@ class Descent(DescentRules):
         """Return the penalty of each coefficient of an output over its strength."""
         weights = np.ones(self._n_whitened)
         if self.given_alpha:
-            # A given penalty is one of the coefficients of the features as they came.
+            # A given penalty is on the coefficients of the original features.
             weights[: len(frame.scales)] = 1.0 / frame.scales**2
         elif alpha and self.standardisation is not None and self.standardisation.prepared:
             prepared = np.flatnonzero(self.standardisation.prepared)
@@ -199,7 +200,7 @@ class Descent(DescentRules):
             weights[-1] = INTERCEPT_PART if self.flat(n_users) else 0.0
         return weights
 
-    def _evident(
+    def _shrink_functions(
         self,
         coef: FloatArray,
         course: Course,
@@ -222,7 +223,7 @@ class Descent(DescentRules):
             course.times / course.clip_radius,
             None if matrix is None else np.square(matrix).sum(axis=1),
         )
-        return evident_functions(coef, self.functions, estimate)
+        return shrink_functions(coef, self.functions, estimate)
 
     def _descend(
         self, objective: Objective, rows: Partitions, plan: DescentPlan, level: float, release: Any
@@ -233,7 +234,7 @@ class Descent(DescentRules):
 def problems(objective: Objective, rows: Partitions) -> Partitions:
     """Form the users' gradients in each block, once where the loss can be stored."""
     formed = rows.map(objective.problem)
-    # A loss of somebody else's need not be one that can be stored.
+    # A custom loss need not be one that can be stored.
     return formed if hasattr(objective.loss, "gradient") else formed.persisted()
 
 
@@ -279,8 +280,8 @@ class PhasedDescent(Descent):
         count = n_phases(level)
         key = release.public_rng.bytes(32)
         branches = open_branches(release, count, plan.sums, fixed_assignment=True)
-        reach = plan.radius if math.isfinite(plan.radius) else 1.0
-        base = max(1.0 / math.sqrt(plan.n_users), level) / reach
+        distance = plan.radius if math.isfinite(plan.radius) else 1.0
+        base = max(1.0 / math.sqrt(plan.n_users), level) / distance
         w: FloatArray | None = None
         for s, branch in enumerate(branches):
             part = 0.5 ** min(s + 1, count - 1)  # 1/2, 1/4, …, and the last phase as the one before
@@ -294,5 +295,5 @@ class PhasedDescent(Descent):
             pull = 4.0 ** (s + 1) * base if s else 0.0
             w = adaptive_descent(problems(objective, users), phase, branch, start=w, pull=pull).coef
         assert w is not None
-        # Directions of a phase with a pull of its own do not tell whether the whole has settled.
+        # Directions of a phase with its own pull do not show if the whole has converged.
         return Course(w, plan.clip_radius, np.empty((0, len(w))), 0.0)

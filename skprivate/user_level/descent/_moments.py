@@ -25,10 +25,9 @@ FloatArray = npt.NDArray[np.float64]
 
 #: "auto" releases moments if their privacy noise is at most this part of the sampling noise.
 NEGLIGIBLE = 0.05
-#: "auto" forms at most so many numbers of all users' moments.
+#: "auto" forms at most this many numbers of all users' moments.
 MOST_NUMBERS = 1 << 26
-#: Radius of the ball about the private centre in median distances, and the same over the inverse root of the noise
-#: level of the sum.
+#: Radius of the ball about the private centre in median distances, and the same times the root of the noise level.
 LEAST_CLIP = 1.0
 CLIP_GROWTH = 0.3
 
@@ -119,7 +118,7 @@ class MomentsRegression(Mechanism):
                 scale = found
         moments = rows.map(partial(_moments, scale=scale, constant=self.fit_intercept)).persisted()
         result = self.mean.mean_of_vectors(moments, n_users, release)
-        # A given penalty is one of the coefficients of the features as they came.
+        # A given penalty is on the coefficients of the original features.
         solved = self._solve(result, self.alpha / frame.scales**2)
         found = frame.coefficients(scale * solved[None], self.fit_intercept)[0]
         coef = project(found, self.radius)
@@ -141,8 +140,8 @@ class MomentsRegression(Mechanism):
         second = np.zeros((d, d))
         second[upper] = result.mean[: len(upper[0])]
         second = second + np.triu(second, 1).T
-        # Noise moves the eigenvalues of a symmetric matrix by about √(2d) standard deviations: smaller ones say
-        # nothing.
+        # Noise moves the eigenvalues of a symmetric matrix by about √(2d) standard deviations: smaller ones are lost in
+        # it.
         noise = result.noise_scale if result.winsorised else 1.0
         values, vectors = np.linalg.eigh(second)
         floor = max(noise * math.sqrt(2.0 * d), 1e-12)

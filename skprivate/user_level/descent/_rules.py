@@ -38,7 +38,12 @@ from skprivate.user_level._plan import (
 )
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._ranges import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
-from skprivate.user_level.scaling._row_means import MEANS_SHARE, MOST_LEVEL, MOST_LEVEL_TWO, sees_offset
+from skprivate.user_level.scaling._row_means import (
+    MEANS_SHARE,
+    MOST_LEVEL,
+    MOST_LEVEL_TWO,
+    can_estimate_common_mean,
+)
 from skprivate.user_level.scaling._standardise import Standardisation
 from skprivate.user_level.scaling._whitening import n_moments, relative_noise
 
@@ -46,9 +51,9 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Share of the budget (in zCDP) for the counts.
 SHARE = 0.05
-#: A class counts for at least so many standard deviations of the noise in its count.
+#: Least count of a class, in standard deviations of its noise.
 _FEWEST = 3.0
-#: No class weighs more than this times another.
+#: Largest ratio of class weights.
 _MOST = 100.0
 
 
@@ -126,15 +131,15 @@ def given_weights(class_weight: Any, classes: list[Any]) -> FloatArray:
     return weights
 
 
-#: Variance of the coefficients of a feature's functions, in that of a line's, before anything is known: effects have a
-#: deviation of 1, what bends them has one of 1/4, or nothing would be left of a line. They are penalised for sampling
-#: accordingly, and as evidence that counts for a part of one coefficient.
+#: Prior variance of the coefficients of a feature's functions, in that of a line's. Effects have a deviation of 1,
+#: their curvature one of 1/4, or nothing would be left of a line. Sampling penalties follow it, and it counts as
+#: evidence of a part of one coefficient.
 PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
-#: A coefficient of which steps and penalty left less says nothing.
+#: Least part of a coefficient, left by steps and penalty, that is evidence.
 LEAST_PART = 1e-6
-#: Rounds of the search for the likeliest variance.
+#: Iterations towards the likeliest variance.
 ROUNDS = 50
-#: Points of a mean over normal scores, and their weights.
+#: Points and weights of Gauss–Hermite quadrature.
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 
 
@@ -180,7 +185,7 @@ def curvatures(coef: FloatArray, deviations: FloatArray, weights: FloatArray | N
     return np.asarray(np.maximum(curvature, tiny))
 
 
-def evident_functions(
+def shrink_functions(
     coef: FloatArray, functions: tuple[Function | None, ...], estimate: Estimate
 ) -> FloatArray:
     """Shrink the coefficients of each feature's functions by empirical Bayes (MacKay).
@@ -234,17 +239,17 @@ def _errors(
     return part, (estimate.noise / h) ** 2 * loud + spread / (h * estimate.n_users)
 
 
-#: First step in units of the projection radius, and its length where there is none.
+#: First step in units of the projection radius, and its length where that is infinite.
 FIRST_STEP = 0.15
 FIRST_STEP_UNBOUNDED = 0.5
 #: Shares of the Gaussian sums for whitening; the first is taken whose relative noise is small, or the last.
 WHITENING_SHARES = (0.02, 0.05, 0.1)
 WHITENING_SHARE_PRIVATE_COUNT = 0.08
-#: Relative noise of second moments that is small, and with which whitening is left out.
+#: Relative noise of second moments that is small, and above which nothing is whitened.
 SMALL_NOISE, MOST_NOISE = 0.1, 0.2
-#: Noise of a single step, against a unanimous vote, below which curvatures are read off the steps themselves.
+#: Noise of all steps together below which they are quasi-Newton.
 QUIET_LEVEL = 1e-3
-#: Second moments of more numbers than that take too long.
+#: Largest size of second moments; more take too long.
 MOST_WHITENED = 200
 
 
@@ -362,7 +367,7 @@ class DescentRules(Mechanism):
 
     def quiet(self, n_users: float) -> bool:
         """Return True if noise is so small that steps are quasi-Newton once the clipping radius is fixed."""
-        # Within a radius that is given, and may be met, curvatures beyond it say nothing.
+        # A given radius may be met, and curvatures beyond it are irrelevant.
         clips = self.shrink_radius if self.select_clip else self.clip_radius > 0.0
         known = clips and not hasattr(self.objective.loss, "gradient")
         return known and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= QUIET_LEVEL
@@ -375,7 +380,7 @@ class DescentRules(Mechanism):
     def whitening_share(self) -> float:
         """Share of the Gaussian budget for second moments; 0 if none are released."""
         d = self._n_whitened
-        if self.standardisation is None or self.standardisation.bare or d > MOST_WHITENED:
+        if self.standardisation is None or self.standardisation.draws_nothing or d > MOST_WHITENED:
             return 0.0
         if self.terms.n_users is None:
             return WHITENING_SHARE_PRIVATE_COUNT
@@ -405,7 +410,7 @@ class DescentRules(Mechanism):
         most = MOST_LEVEL_TWO if self.two_classes else MOST_LEVEL
         quiet = self.classes and self.split.level(n_users, self.size) <= most
         if not self.standardisation.by_column:
-            quiet = sees_offset(self.terms)
+            quiet = can_estimate_common_mean(self.terms)
         return MEANS_SHARE if quiet else 0.0
 
     @property

@@ -24,26 +24,26 @@ from skprivate.user_level._problems import MeanProblem, vector_norms
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Draws of a mean, and those at the beginning that may go as far as the clip; part of the budget of all of these.
+#: Draws of a mean, and the first of them, whose steps are as long as the clip; part of the budget of the latter.
 DRAWS, TRAVEL = 20, 5
 TRAVEL_SHARE = 0.1
-#: Part of the users beyond the two distances that are followed.
+#: Parts of the users beyond the two tracked distances.
 PARTS = BEYOND, FAR_BEYOND = 0.4, 0.1
-#: Length of the coordinate that tells the side, in the beginning and at most.
+#: Length of a sign coordinate during the travel, and at most and at least after.
 TRAVEL_SIDE, MOST_SIDE, LEAST_SIDE = 0.4, 0.35, 0.02
-#: Noise of the part of users beyond either distance, in one draw with all of the budget, that is small enough.
+#: Sufficient noise of the part of users beyond either distance, in one draw with all of the budget.
 SIDE_NOISE, FAR_NOISE = 0.1, 0.03
-#: Clip in units of the distance that is followed, on the way and in one dimension more than in many.
+#: Clip in tracked distances during the travel, and what one dimension adds to it.
 LEAST_CLIP, ONE_DIMENSION = 0.8, 0.4
-#: Noise of a step, in units of its clip, from which on steps are shortened.
+#: Noise of a step, in units of its clip, above which steps are shortened.
 STEP_NOISE = 0.5
-#: Steps after the travel are this over their number: as an average, a little faster.
+#: Factor on steps after the travel, which are one over their number as in an average.
 AVERAGING = 1.2
 #: Change of the part beyond the nearer distance with its logarithm: .54 for normal numbers, more for vectors. For the
-#: farther one it is part of that of normal vectors.
+#: farther one a factor on the change for normal vectors.
 SLOPE, FAR_SLOPE = 0.7, 0.8
-#: Variance of the logarithm of the distance: at first, and what a step adds on the way and after; of the farther one's
-#: ratio to it at first.
+#: Variance of the logarithm of the distance: at first, and added by a step during and after the travel; at first of the
+#: farther one over it.
 FIRST_VARIANCE, TRAVEL_VARIANCE, LATE_VARIANCE = 1.0, 0.01, 0.001
 FAR_VARIANCE = 0.16
 
@@ -94,7 +94,7 @@ def _with_sides(
     users: MeanProblem,
     w: FloatArray,
     clip: float,
-    reaches: tuple[float, ...],
+    distances: tuple[float, ...],
     sides: tuple[float, ...],
 ) -> npt.NDArray[Any]:
     """Sum weight_u·(√(1 − Σ side²)·(x_u − w)/max(‖x_u − w‖, clip), ±side, …) over users.
@@ -114,18 +114,18 @@ def _with_sides(
             for row, offset in zip(vectors, offsets, strict=False):
                 np.divide(offset, divisor, out=row)
                 row *= length
-            for k, (reach, side, part) in enumerate(zip(reaches, sides, PARTS, strict=False)):
-                vectors[users.n_coef + k] = np.where(norms > reach, side, -side * part / (1.0 - part))
+            for k, (distance, side, part) in enumerate(zip(distances, sides, PARTS, strict=False)):
+                vectors[users.n_coef + k] = np.where(norms > distance, side, -side * part / (1.0 - part))
             yield ball_contributions(vectors, 1.0, weights=users.groups.weights[of], out=vectors)
 
     return exact_sum(contributions(), bound=2**CONTRIBUTION_BITS)
 
 
 @dataclass
-class Followed:
+class TrackedQuantile:
     """Tracked quantile: logarithm of a distance that a part of the users exceed, by a Kalman filter of one number."""
 
-    reach: float
+    distance: float
     variance: float
     part: float
     slope: float
@@ -134,10 +134,10 @@ class Followed:
         """Update by one step; ``excess`` is the observed part beyond less its target."""
         slope = min(self.slope, 0.5 / math.sqrt(self.variance))
         gain = self.variance * slope / (slope * slope * self.variance + noise * noise)
-        # The same limit above and below: noise that is cut on one side only would push the distance to the other.
+        # Limits are equal above and below: noise cut on one side only would push the distance to the other.
         most = max(self.part, 1.0 - self.part)
         excess = min(most, max(-most, excess))
-        self.reach = min(max(self.reach * math.exp(gain * excess), 1e-280), 1e280)
+        self.distance = min(max(self.distance * math.exp(gain * excess), 1e-280), 1e280)
         self.variance *= 1.0 - gain * slope
         self.variance += drift
 
@@ -154,15 +154,15 @@ class TrackedCentre:
     n_users: float
     multiplier: float
     w: FloatArray
-    near: Followed | None
-    far: Followed | None = None
-    telling: bool = True
+    near: TrackedQuantile | None
+    far: TrackedQuantile | None = None
+    uses_sides: bool = True
     n_steps: int = 0
 
     @property
-    def reach(self) -> float:
+    def distance(self) -> float:
         """The nearer distance."""
-        return math.inf if self.near is None else self.near.reach
+        return math.inf if self.near is None else self.near.distance
 
     @property
     def draw_multiplier(self) -> float:
@@ -179,7 +179,7 @@ class TrackedCentre:
         """Lengths of the sign coordinates in this draw, 0 where a sign is not used."""
         if self.near is None:
             return ()
-        if not self.telling:
+        if not self.uses_sides:
             return 0.0, 0.0
         if self.n_steps < TRAVEL:
             return TRAVEL_SIDE, 0.0
@@ -194,15 +194,15 @@ class TrackedCentre:
         if self.near is not None:
             d = len(self.w)
             slope = FAR_SLOPE * _normal_slope(FAR_BEYOND, d)
-            first = self.near.reach * far_ratio(d)
+            first = self.near.distance * far_ratio(d)
             if beyond is not None and beyond >= FAR_BEYOND:
                 first = max(first, upper)
-            self.far = Followed(first, self.near.variance + FAR_VARIANCE, FAR_BEYOND, slope)
+            self.far = TrackedQuantile(first, self.near.variance + FAR_VARIANCE, FAR_BEYOND, slope)
 
     def total(self, users: Partitions, clip: float) -> npt.NDArray[Any]:
         """Sum the users' contributions at the centre, exactly."""
-        reaches = self.reach, math.inf if self.far is None else self.far.reach
-        return users.sum(partial(_with_sides, w=self.w, clip=clip, reaches=reaches, sides=self.sides))
+        distances = self.distance, math.inf if self.far is None else self.far.distance
+        return users.sum(partial(_with_sides, w=self.w, clip=clip, distances=distances, sides=self.sides))
 
     def draw(self, total: npt.NDArray[Any], release: Any) -> FloatArray:
         """Release that sum as a mean of the users' votes, and update the distances by the sign coordinates."""

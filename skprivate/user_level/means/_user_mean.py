@@ -31,7 +31,6 @@ from skprivate.user_level._ranges import (
     FINE_SCALES,
     MEAN_NOISE_PART,
     SCALES,
-    followed_radius,
     n_bins,
     quiet_growth,
     scale_counts,
@@ -40,6 +39,7 @@ from skprivate.user_level._ranges import (
     selection_epsilon,
     tail_radius,
     tail_rank,
+    tracked_radius,
 )
 from skprivate.user_level.means._tracked_centre import (
     BEYOND,
@@ -50,8 +50,8 @@ from skprivate.user_level.means._tracked_centre import (
     MOST_SIDE,
     SLOPE,
     TRAVEL,
-    Followed,
     TrackedCentre,
+    TrackedQuantile,
     draw_events,
     far_ratio,
     least_clip,
@@ -61,18 +61,18 @@ from skprivate.user_level.means._winsorized import clipped_means, private_middle
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Draws of those of a mean that find the centre where the others are one sum about it, and the part of the budget
-#: after the way that these have: the mean is that part of the way from the sum back to the centre.
+#: Draws that find the centre, where the others are one sum about it, and their part of the budget after the travel. The
+#: mean is that part of the way from the sum back to the centre.
 CENTRE_DRAWS = 12
 CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
-#: The sum about the centre is taken from so many users on, per noise multiplier and sensitivity; with fewer all draws
-#: find the centre.
+#: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
+#: the centre.
 FEWEST = 32.0
-#: Part of the noise that is quiet for a ball whose tail was selected.
-QUIETER = 0.7
-#: What is left of the shares of all selections where the number of users is private: few users would decide none.
+#: Part of the quiet radius (`quiet_growth`) for a ball whose tail was selected.
+TAIL_PART = 0.7
+#: Part of the shares of selections where the number of users is private, because few users would decide none.
 PRIVATE_SHARES = 0.5
-#: Public radii and ranges lie between these.
+#: Range of public radii and bounds.
 _LEAST, _MOST = 2.0**-900, 2.0**900
 
 
@@ -111,7 +111,7 @@ class MeanResult:
         return noise + sampling + counting + CENTRE_PART * self.offset
 
 
-#: Rows of users, and whose they are.
+#: Rows and their users.
 UserRows = tuple[FloatArray, UserGroups]
 
 
@@ -138,14 +138,14 @@ def _norm_counts(users: MeanProblem, w: FloatArray, scales: FloatArray) -> npt.N
 class UserMean(Mechanism):
     """Mean of one vector per user by a tracked centre and a sum about it.
 
-    With ``reach`` the ball covers the tail of the users (`followed_radius`). ``tau`` is a public radius of the users'
-    means about their centre, None to select it. ``bound`` is a public range [−B, B] of the centre, None if that is near
-    the origin. ``least_radius`` is in units of the users' median distance.
+    With ``follows_tail`` the ball covers the tail of the users (`tracked_radius`). ``tau`` is a public radius of the
+    users' means about their centre, None to select it. ``bound`` is a public range [−B, B] of the centre, None if that
+    is near the origin. ``least_radius`` is in units of the users' median distance.
     """
 
     terms: Terms
     n_features: int
-    reach: bool
+    follows_tail: bool
     tau: float | None = None
     bound: float | None = None
     n_scales: int = 1
@@ -153,10 +153,10 @@ class UserMean(Mechanism):
     theorem = "winsorised mean about a private centre, docs/user_level.md"
 
     def __post_init__(self) -> None:
-        # Refused before anything is paid for. What is computed from them stays finite, and bins have a width.
+        # Refused before anything is paid for: computed numbers stay finite, and bins have a width.
         for name, value in (("tau", self.tau), ("bound", self.bound)):
             if value is not None and not _LEAST <= value <= _MOST:
-                raise ValueError(f"{name} must lie between 2**-900 and 2**900, got {value!r}.")
+                raise ValueError(f"{name} must be between 2**-900 and 2**900, got {value!r}.")
 
     @cached_property
     def split(self) -> BudgetSplit:
@@ -164,7 +164,7 @@ class UserMean(Mechanism):
             self.terms,
             n_numbers=self.n_drawn * DRAWS,
             scales=self.n_scales,
-            tail=self.tau is None and self.reach,
+            tail=self.tau is None and self.follows_tail,
             medians=0 if self.bound is None else self.n_features,
             private_shares=PRIVATE_SHARES,
         )
@@ -206,8 +206,7 @@ class UserMean(Mechanism):
         users = users.map(partial(_about, start=start))
         scale = 1.0
         if split.scale_epsilon is not None:
-            # As every selection here it is drawn in any case: which events are drawn must not depend on a released
-            # number of users.
+            # Drawn in any case: which events are drawn must not depend on a released number of users.
             found = select_median_scale(
                 users.sum(partial(_norm_counts, w=np.zeros(self.n_features), scales=COARSE_SCALES)),
                 epsilon=split.scale_epsilon,
@@ -218,11 +217,11 @@ class UserMean(Mechanism):
             if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
                 scale = found
         known = None if self.tau is None else 2.0 * self.tau
-        near = None if known else Followed(scale, FIRST_VARIANCE, BEYOND, SLOPE)
+        near = None if known else TrackedQuantile(scale, FIRST_VARIANCE, BEYOND, SLOPE)
         zero = np.zeros(self.n_features)
         centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, near)
         while centre.n_steps < TRAVEL:
-            centre.step(users, known or LEAST_CLIP * centre.reach, release)
+            centre.step(users, known or LEAST_CLIP * centre.distance, release)
         tail = self._tail(users, centre, n_users, release)
         if self.follows_far(n_users):
             centre.begin_far(*tail)
@@ -233,7 +232,7 @@ class UserMean(Mechanism):
         offset, noise_scale = zero, math.nan
         if sums:
             # One sum, drawn as often as there are steps left: the same events whether users are few or many.
-            centre.telling = False
+            centre.uses_sides = False
             total, n_left = centre.total(users, radius), DRAWS - centre.n_steps
             offset = np.mean([centre.draw(total, release) for _ in range(n_left)], axis=0) * radius
             noise_scale = centre.noise / math.sqrt(n_left) * radius
@@ -275,7 +274,7 @@ class UserMean(Mechanism):
         rank = tail_rank(price, len(FINE_SCALES))
         counts = users.sum(partial(_norm_counts, w=centre.w, scales=FINE_SCALES))
         found = select_upper_scale(
-            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.reach
+            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.distance
         )
         return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
 
@@ -286,31 +285,33 @@ class UserMean(Mechanism):
     def follows_far(self, n_users: float) -> bool:
         """Return True if noise allows to track the farther distance; otherwise users count as normal."""
         noise = self.terms.sum_sensitivity * self.split.multiplier / n_users
-        return self.reach and noise <= FAR_NOISE * MOST_SIDE
+        return self.follows_tail and noise <= FAR_NOISE * MOST_SIDE
 
     def radius(self, centre: TrackedCentre, n_users: float, tail: tuple[float, float | None]) -> float:
         """Compute the radius of the ball from the tracked distances, and a selected one with the part beyond it."""
-        return self.radius_of(centre.reach, None if centre.far is None else centre.far.reach, n_users, *tail)
+        return self.radius_of(
+            centre.distance, None if centre.far is None else centre.far.distance, n_users, *tail
+        )
 
     def radius_of(
         self, near: float, far: float | None, n_users: float, upper: float = 0.0, beyond: float | None = None
     ) -> float:
         """Compute the radius; ``far`` is None where unknown, ``upper`` 0 and ``beyond`` None without a selection."""
         median = median_part(self.n_features) * near
-        if not self.reach:
+        if not self.follows_tail:
             return self.least_radius * median
         level, quiet = self.split.level(n_users, self.n_features), self.quiet(n_users)
         usual = far_ratio(self.n_features) * near
-        found = followed_radius(usual, far or usual, quiet * median)
+        found = tracked_radius(usual, far or usual, quiet * median)
         if upper:
-            selected = tail_radius(median, upper, level, self.n_features, beyond, QUIETER * quiet)
+            selected = tail_radius(median, upper, level, self.n_features, beyond, TAIL_PART * quiet)
             found = max(found, selected)
         return max(found, least_clip(self.n_features) * near, self.least_radius * median)
 
 
 #: Shares of the budget where the radius is not given: of the medians, and of each of two quantiles of the distances.
 _MEDIANS, _QUANTILE = 0.25, 0.125
-#: Shares are smaller by this much, so that rounded sums of them never overrun the budget.
+#: Factor on shares, so that rounded sums of them never exceed the budget.
 _WITHIN = 1.0 - 1e-12
 
 
@@ -346,14 +347,14 @@ class PureUserMean(Mechanism):
     """Mean of one vector per user, ε-DP under replacement of one user; their number is public.
 
     With a radius τ every coordinate is a mean by Algorithm 2 at ε/d. Without, Algorithm 1 finds medians, and two
-    quantiles of the users' distances from them the half side of one cube; with ``reach`` it covers the tail
+    quantiles of the users' distances from them the half side of one cube; with ``follows_tail`` it covers the tail
     (`tail_radius`).
     """
 
     epsilon: float
     n_users: int
     n_features: int
-    reach: bool
+    follows_tail: bool
     tau: float | None
     bound: float
     theorem = "Algorithm 2 and Theorem 1 (arXiv 2102.11845) for every coordinate"
@@ -371,8 +372,8 @@ class PureUserMean(Mechanism):
         )
         if self.n_users < needed:
             raise ValueError(
-                f"n = {self.n_users} users at epsilon = {self.epsilon:g} are too few to find where {self.n_features} "
-                f"features lie with delta=0: {needed} are needed. Give tau and bound, or delta > 0."
+                f"n = {self.n_users} users at epsilon = {self.epsilon:g} are too few to find the range of "
+                f"{self.n_features} features with delta=0: {needed} are needed. Give tau and bound, or delta > 0."
             )
 
     @property
@@ -387,7 +388,7 @@ class PureUserMean(Mechanism):
     def _rank(self) -> int | None:
         """Rank of the upper quantile, None where the users are too few for one above the median."""
         rank = tail_rank(_QUANTILE * self.epsilon * _WITHIN, len(FINE_SCALES))
-        return rank if self.reach and self.n_users > 2 * rank else None
+        return rank if self.follows_tail and self.n_users > 2 * rank else None
 
     @property
     def _sum_share(self) -> float:

@@ -46,32 +46,32 @@ IntArray = npt.NDArray[np.int64]
 #: Octaves of a cell of the first histogram, and where its cells end.
 FOLD = 3
 MAGNITUDES: FloatArray = 2.0 ** (FOLD * np.arange(-20.0, 22.0) - 1.5)
-#: Cells of the others, which of them is of all columns again, and how the budget is divided. A column alone, a target,
-#: is looked at four times: what is missed there is worse.
+#: Cells of the other histograms, number of the one that refines all columns, and division of the budget. A single
+#: column, the target, is refined four times, because an error costs more there.
 CELLS = (8, 24, 24, 24)
-AGAIN_OF_ALL = 2
+REFINED_ROUND = 2
 PARTS = (0.3, 0.25, 0.12, 0.25, 0.08)
 PARTS_OF_ONE = (0.3, 0.25, 0.2, 0.25)
-#: Deviations, in cells, that are told apart; the first stands for all that lie within a cell.
+#: Candidate deviations in cells; the first is that of numbers within one cell.
 DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: Up to this one they are worth a closer look: about an edge they are the same.
-NARROW = 0.5
-#: How sure that has to be, and how sure once all have been looked at again.
-LIKELY, SURE = 0.5, 0.95
-#: Half the length of what is looked at next about a centre, in cells.
+#: Largest deviation that counts as narrow: about an edge these are the same.
+NARROW_DEVIATION = 0.5
+#: Chance from which a column counts as narrow, before and after all have been refined.
+NARROW_CHANCE, REFINED_CHANCE = 0.5, 0.95
+#: Half length of the next histogram about a centre, in cells, for narrow columns.
 ZOOM = 1.25
-#: And of what is looked at again, in scales.
-AGAIN = 6.0
-#: Part of the prior that columns do not share, and steps towards what they share.
+#: The same for the others, in scales.
+REFINED_WIDTH = 6.0
+#: Part of the prior that columns do not share, and iterations towards the shared one.
 OWN_PRIOR, SHARED_STEPS = 0.1, 8
-#: ρ n² for each column: below the first most columns are missed, beyond the second hardly one is.
+#: ρ n² for each column: below the first most columns are missed, above the second hardly one is.
 LEAST_SIGNAL, ENOUGH_SIGNAL = 100.0, 200.0
-#: How much likelier another centre and deviation has to be, in logarithms, and what deviations about 1 are.
-EVIDENT, ABOUT_ONE = 6.0, (0.7, 1.0, 1.4)
-#: Centres and deviations that do as well as 0 and 1, if they are not found wrongly: targets are not normal.
-NEAR_ZERO, NEAR_ONE = 1.5, (0.25, 3.0)
-#: And a share of the budget that hardly matters: more is spent where that is more.
-LITTLE = 0.08
+#: Log-likelihood ratio that rejects centre 0 and deviations of about 1, and these deviations.
+LEAST_EVIDENCE, UNIT_DEVIATIONS = 6.0, (0.7, 1.0, 1.4)
+#: Centres and deviations that pass for 0 and 1: targets are not normal.
+STANDARD_CENTRE, STANDARD_DEVIATIONS = 1.5, (0.25, 3.0)
+#: Share of the budget that hardly matters; more is spent where it is needed.
+LEAST_SHARE = 0.08
 
 
 class Shapes(NamedTuple):
@@ -106,15 +106,15 @@ class Histogram(NamedTuple):
 class ColumnSearch:
     """Joint histograms of all columns, for a public number of users and a share of the budget (in zCDP).
 
-    Unless ``centred``, centres are 0 and scales are distances from there. With ``as_it_came`` a column that may well
-    have centre 0 and deviation 1 is taken to have them.
+    Unless ``centred``, centres are 0 and scales are distances from there. With ``assume_standardised`` a column that
+    may well have centre 0 and deviation 1 is taken to have them.
     """
 
     terms: Terms
     n_columns: int
     centred: bool
     share: float
-    as_it_came: bool = False
+    assume_standardised: bool = False
 
     @property
     def multipliers(self) -> tuple[float, ...]:
@@ -124,7 +124,7 @@ class ColumnSearch:
 
     @property
     def _parts(self) -> tuple[float, ...]:
-        return PARTS_OF_ONE if self.as_it_came else PARTS
+        return PARTS_OF_ONE if self.assume_standardised else PARTS
 
     @property
     def _cells(self) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ class ColumnSearch:
         middles, halves, scales = np.zeros(d), shapes.deviations[best], np.zeros(d)
         sought = halves > 0.0
         for k, count in enumerate(self._cells):
-            if k == AGAIN_OF_ALL:
+            if k == REFINED_ROUND:
                 sought = halves > 0.0
             edges = middles[:, None] + halves[:, None] * np.linspace(-1.0, 1.0, count + 1)
             seen.append(self._histogram(rows, edges, sought, k + 1, release))
@@ -168,19 +168,19 @@ class ColumnSearch:
                     for j, middle, width in zip(chosen.tolist(), middles[chosen], widths, strict=True)
                 ]
             )
-            narrow = deviations <= NARROW
+            narrow = deviations <= NARROW_DEVIATION
             likely = ~narrow & (np.abs(centres) <= 0.5 * deviations) if k == 0 else ~narrow
             chances = _posterior(support, np.where(likely, 1.0 / likely.sum(), 1.0 / (~likely).sum()))
-            within = chances[:, narrow].sum(axis=1) > (LIKELY if k < AGAIN_OF_ALL else SURE)
-            # Of the likelier kind alone: what lies between the two is neither.
+            within = chances[:, narrow].sum(axis=1) > (NARROW_CHANCE if k < REFINED_ROUND else REFINED_CHANCE)
+            # Average over the likelier kind alone: values between the two kinds are neither.
             chances[within[:, None] != narrow] = 0.0
             chances /= chances.sum(axis=1, keepdims=True)
             middles[chosen] += widths * (chances @ centres)
             scales[chosen] = widths * np.exp2(chances @ np.log2(deviations))
-            halves[chosen] = np.where(within, ZOOM * widths, AGAIN * scales[chosen])
+            halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * scales[chosen])
             sought[chosen] = within
-        if self.as_it_came:
-            kept = ~_evident(seen, middles, scales)
+        if self.assume_standardised:
+            kept = ~_rejects_standard(seen, middles, scales)
             middles[kept], scales[kept] = 0.0, 1.0
         return (middles, scales) if self.centred else (np.zeros(d), np.hypot(middles, scales))
 
@@ -221,7 +221,7 @@ def plan_search(
     n_columns: int,
     centred: bool,
     most: float,
-    as_it_came: bool = False,
+    assume_standardised: bool = False,
 ) -> ColumnSearch | None:
     """Plan a search for at most this share of the budget; None where that shows too little."""
     if terms.n_users is None:
@@ -232,7 +232,9 @@ def plan_search(
     one = factor * n_columns / (rho * float(terms.n_users) ** 2)
     if LEAST_SIGNAL * one > most:
         return None
-    return ColumnSearch(terms, n_columns, centred, min(most, max(LITTLE, ENOUGH_SIGNAL * one)), as_it_came)
+    return ColumnSearch(
+        terms, n_columns, centred, min(most, max(LEAST_SHARE, ENOUGH_SIGNAL * one)), assume_standardised
+    )
 
 
 def _counts(
@@ -272,14 +274,23 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
     return result
 
 
-def _evident(seen: list[Histogram], centres: FloatArray, deviations: FloatArray) -> npt.NDArray[np.bool_]:
+def _rejects_standard(
+    seen: list[Histogram], centres: FloatArray, deviations: FloatArray
+) -> npt.NDArray[np.bool_]:
     """Mark columns whose histograms reject centre 0 and deviations of about 1."""
     result: npt.NDArray[np.bool_] = deviations == 0.0  # hardly a number is another than 0
-    near = (np.abs(centres) <= NEAR_ZERO) & (NEAR_ONE[0] <= deviations) & (deviations <= NEAR_ONE[1])
+    near = (
+        (np.abs(centres) <= STANDARD_CENTRE)
+        & (STANDARD_DEVIATIONS[0] <= deviations)
+        & (deviations <= STANDARD_DEVIATIONS[1])
+    )
     for j in np.flatnonzero(~(result | near)).tolist():
-        at = np.array([0.0] * len(ABOUT_ONE) + [centres[j]]), np.array([*ABOUT_ONE, deviations[j]])
+        at = (
+            np.array([0.0] * len(UNIT_DEVIATIONS) + [centres[j]]),
+            np.array([*UNIT_DEVIATIONS, deviations[j]]),
+        )
         support = np.sum([each.of(j, *at) for each in seen], axis=0)
-        result[j] = support[-1] > support[:-1].max() + EVIDENT
+        result[j] = support[-1] > support[:-1].max() + LEAST_EVIDENCE
     return result
 
 
@@ -311,28 +322,28 @@ def _magnitudes() -> Shapes:
     one = np.eye(len(MAGNITUDES) + 1)
     shares = [_normal(MAGNITUDES, np.zeros(len(deviations)), deviations, folded=True), one[1:-1]]
     shares += [0.5 * (one[:1] + one[1:-1]), 0.5 * (one[1:-2] + one[2:-1]), one[:1]]
-    reaches = [2.5 * deviations, tops, tops, 2.0 * tops[:-1], np.zeros(1)]
-    return Shapes(np.concatenate(shares), np.concatenate(reaches))
+    distances = [2.5 * deviations, tops, tops, 2.0 * tops[:-1], np.zeros(1)]
+    return Shapes(np.concatenate(shares), np.concatenate(distances))
 
 
-#: A reach up to these, in units of the centre and in the column's own, is none. About the centre of a column that is
-#: mostly one value all distances are the error of the grid; and where about as many users as are sought have another
-#: value than 0, every number between the two is as good a reach.
-LEAST_RELATIVE, LEAST_REACH = 2.0**-17, 2.0**-30
-#: A priori the next larger reach is e^−DECAY times as likely.
+#: Distances up to these, in units of the centre and in the column's own, count as 0. About the centre of a column that
+#: is mostly one value, all distances are errors of the grid. And where about as many users as are sought have another
+#: value than 0, every number between the two is as good a distance.
+LEAST_RELATIVE, LEAST_DISTANCE = 2.0**-17, 2.0**-30
+#: A priori the next larger distance is e^−DECAY times as likely.
 DECAY = 1.0 / 24.0
-#: A priori a reach k octaves from a released one, or from 1, is as likely as this power of 1 + k.
+#: A priori a distance k octaves from a released one, or from 1, is as likely as this power of 1 + k.
 PRIOR_TAIL = 1.5
-#: Targets and penalties are at most those of so many users: sums of costs stay far from overflow.
+#: Largest number of users in targets and penalties: sums of costs stay far from overflow.
 _MANY = 2.0**40
 
 
-def least_reach(centre: float, grid: Grid = OCTAVES) -> int:
+def last_zero_cell(centre: float, grid: Grid = OCTAVES) -> int:
     """Return the last cell of distances that count as 0 about this centre."""
-    return int(grid.cells(np.array([max(LEAST_REACH, LEAST_RELATIVE * abs(centre))]))[0])
+    return int(grid.cells(np.array([max(LEAST_DISTANCE, LEAST_RELATIVE * abs(centre))]))[0])
 
 
-def reach_of_column(
+def select_distance(
     cells: IntArray,
     least: int,
     n_beyond: float,
@@ -361,42 +372,42 @@ def reach_of_column(
         steps = np.abs(np.subtract.outer(np.arange(1, len(costs)) + least, known)) / finer
         likelihood = np.mean((1.0 + steps) ** -PRIOR_TAIL, axis=1)
         costs[1:] += np.ceil(-np.log(likelihood) * scale).astype(np.int64)
-    # That a column has a reach is as likely as on the coarsest grid, however many there are to choose from.
+    # A positive distance is as likely as on the coarsest grid, however many there are to choose from.
     costs[1:] += math.ceil(math.log(finer) * scale)
     chosen = int(release.select(-costs[: len(counts)], sensitivity=UNIT_WEIGHT, epsilon=epsilon))
     return grid.value(least + chosen) if chosen else 0.0
 
 
-#: Part of the price that decides the worst case where the number of users is not public: the columns that people have
-#: need few digits for their centres, and one that goes wrong is clipped.
+#: Part of the price that decides the worst case, where the number of users is private. Usual columns need few digits
+#: for their centres, and one that fails is clipped.
 LEAST_PRICE = 0.45
-#: A reach is what so many of the users lie beyond: the fewer, the dearer.
+#: Largest and smallest part of the users beyond a selected distance; the fewer, the larger the cost.
 MOST_BEYOND, LEAST_BEYOND = 0.35, 0.01
-#: ln of the numbers of candidates, and of how rarely a selection misses.
+#: Logarithms of the numbers of candidates, and of the chance that a selection fails.
 MEDIAN_CANDIDATES = math.log(5 * 2 * 128 * 256)
-MISSES = 9.0
-REACH_CANDIDATES = math.log(1.0 / DECAY) + MISSES
+LOG_MISS = 9.0
+DISTANCE_CANDIDATES = math.log(1.0 / DECAY) + LOG_MISS
 
 
 def median_price(terms: Terms, n_users: float) -> float:
     factor = 2.0 if terms.adjacency is Adjacency.ADD_REMOVE else 4.0
-    return factor * (MEDIAN_CANDIDATES + MISSES) / max(n_users, 1.0)
+    return factor * (MEDIAN_CANDIDATES + LOG_MISS) / max(n_users, 1.0)
 
 
-def reach_price(beyond: float, n_users: float) -> float:
-    return 2.0 * REACH_CANDIDATES / (beyond * max(n_users, 1.0))
+def distance_price(beyond: float, n_users: float) -> float:
+    return 2.0 * DISTANCE_CANDIDATES / (beyond * max(n_users, 1.0))
 
 
 def share_beyond(price: float, n_users: float) -> float:
     """Return the smallest tail that this price distinguishes from nobody, or the largest that is used."""
-    return min(2.0 * REACH_CANDIDATES / (price * n_users), MOST_BEYOND)
+    return min(2.0 * DISTANCE_CANDIDATES / (price * n_users), MOST_BEYOND)
 
 
 #: Share of the budget (in zCDP).
 RARE_SHARE = 0.03
-#: A priori this part of the largest possible rate.
+#: Part of the largest possible rate of rare values that is assumed.
 RATE_PART = 0.25
-#: Squares are summed as far as their range goes if the noise of a mean square, for units of 1, is no more than this.
+#: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
 QUIET_NOISE = 0.01
 
 
@@ -416,9 +427,9 @@ def rare_scales(
     Rows are centred and clipped: ``largest`` is the largest square, ``most`` the largest share of users that differ
     from the centre of such a column.
     """
-    # The squares of so many rare values of unit size, each as often as is assumed, have about this norm together.
+    # The squares of rare values of unit size, each at the assumed rate, have about this norm together.
     radius = math.sqrt(max(1.0, RATE_PART * most * int(rare.sum())))
-    # A rare column that was standardised has squares of one over its rate: cut at 1 it would seem far too small.
+    # A rare column that was standardised has squares of one over its rate: clipped at 1 it would seem far too small.
     radius = max(radius, min(largest, QUIET_NOISE * n_users / (terms.sum_sensitivity * multiplier)))
     total = rows.sum(partial(_mean_squares, rare=rare, radius=radius))
     unit = radius / n_users

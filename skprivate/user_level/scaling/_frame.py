@@ -1,8 +1,8 @@
 """Released affine map of features and target, and bounds of rows.
 
-Noise moves a prediction by as much as the row is long. A row clipped to `REACH` times the typical norm suffers at most
-`REACH`² times the variance of a typical one. And a slope found on rows whose gradients are not clipped has no meaning
-far beyond them.
+Noise moves a prediction by as much as the row is long. A row clipped to `ROW_BOUND` times the typical norm suffers at
+most `ROW_BOUND`² times the variance of a typical one. And a slope found on rows whose gradients are not clipped has no
+meaning far beyond them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from skprivate.user_level._problems import row_blocks, vector_norms
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Rows up to so many times the assumed norm are left alone. Of normal rows fewer than 5 % are longer, of those with
-#: five and more features 1 in 1000.
-REACH = 2.0
-#: The same over the inverse root of the noise level, where that is larger: it grows as clipping radii do.
-REACH_GROWTH = 0.04
-#: Entries beyond are set to this: their norms stay finite.
+#: Bound of rows, in typical norms. Of normal rows fewer than 5 % are longer, of those with five and more features 1 in
+#: 1000.
+ROW_BOUND = 2.0
+#: The same times the root of the noise level, where that is larger: it grows as clipping radii do.
+ROW_BOUND_GROWTH = 0.04
+#: Largest entry, so that norms stay finite.
 _LARGEST = 1e300
 
 
 def public_bound(n_features: int) -> float:
     """Return the norm bound of rows without a private norm: features should have about deviation 1."""
-    return REACH * math.sqrt(n_features)
+    return ROW_BOUND * math.sqrt(n_features)
 
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
@@ -46,9 +46,9 @@ def bounded_columns(columns: FloatArray, bound: float, out: FloatArray | None = 
     return result
 
 
-def reach_of_rows(reach: float, level: float) -> float:
+def row_bound_factor(factor: float, level: float) -> float:
     """Return the bound in typical norms for a fit of noise level ν."""
-    return max(reach, REACH * REACH_GROWTH / math.sqrt(level))
+    return max(factor, ROW_BOUND * ROW_BOUND_GROWTH / math.sqrt(level))
 
 
 def bounded_rows(
@@ -70,16 +70,16 @@ def bounded_rows(
     return result.T
 
 
-#: Predictions are kept within so many scales of the target about its centre, and within more below this noise level.
-TARGET_REACH, RANGE_LEVEL = 6.0, 1e-5
+#: Range of predictions in scales of the target about its centre, and noise level below which it grows.
+PREDICTION_RANGE, RANGE_LEVEL = 6.0, 1e-5
 
 
 class Frame(NamedTuple):
     """Released affine map of features and target to about centre 0 and scale 1.
 
-    Features are clipped to ``reaches`` about their centres, rows after the map to the Euclidean norm ``row_bound``, and
-    predictions to ``target_reach`` scales about the target's centre. ``row_norm`` is a typical norm after the map, with
-    the constant 1 of an intercept.
+    Features are clipped to ``half_ranges`` about their centres, rows after the map to the Euclidean norm ``row_bound``,
+    and predictions to ``prediction_range`` scales about the target's centre. ``row_norm`` is a typical norm after the
+    map, with the constant 1 of an intercept.
     """
 
     centres: FloatArray
@@ -89,8 +89,8 @@ class Frame(NamedTuple):
     row_norm: float
     target_found: bool = False
     row_bound: float = math.inf
-    reaches: FloatArray | float = math.inf
-    target_reach: float = TARGET_REACH
+    half_ranges: FloatArray | float = math.inf
+    prediction_range: float = PREDICTION_RANGE
 
     def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
         """Convert coefficients after the map, of shape (n_outputs, n_coef), to those of the original features."""
@@ -104,11 +104,11 @@ class Frame(NamedTuple):
     @property
     def feature_range(self) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of the clipped features."""
-        return self.centres - self.reaches, self.centres + self.reaches
+        return self.centres - self.half_ranges, self.centres + self.half_ranges
 
     def bounded(self, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Clip features and rows as in a fit, in their original units; ``out`` as in `bounded_rows`."""
-        if np.isfinite(self.reaches).any():
+        if np.isfinite(self.half_ranges).any():
             X = np.clip(X, *self.feature_range)
         with np.errstate(all="ignore"):
             return bounded_rows(X, self.centres, self.scales, self.row_bound, out)
@@ -117,8 +117,8 @@ class Frame(NamedTuple):
         """Return the range of predictions for a fit of this noise level; infinite if no scale was found."""
         if not self.target_found:
             return -math.inf, math.inf
-        reach = self.target_reach * max(1.0, RANGE_LEVEL / level) * self.target_scale
-        return self.target_centre - reach, self.target_centre + reach
+        factor = self.prediction_range * max(1.0, RANGE_LEVEL / level) * self.target_scale
+        return self.target_centre - factor, self.target_centre + factor
 
 
 def identity(n_features: int) -> Frame:

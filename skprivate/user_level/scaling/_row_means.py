@@ -27,19 +27,19 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Share of the Gaussian budget.
 MEANS_SHARE = 0.05
-#: Noise level of a fit up to which that is spent: with two classes, and with more. At the origin the residuals of one
-#: class are those of the other with a minus, so that their gradients differ by the mean where they differ in number;
-#: those of many classes add up to 0.
+#: Noise levels up to which means are released: with two classes, and with more. At the origin the residuals of two
+#: classes have opposite signs, so that their gradients differ by the mean where they differ in number; those of many
+#: classes add up to 0.
 MOST_LEVEL_TWO, MOST_LEVEL = 0.15, 0.05
-#: The same for what all columns have in common, the mean along one direction, where columns have no centres.
+#: The same for the common mean of all columns, where columns have no centres.
 MOST_COMMON_LEVEL = 0.06
-#: So many deviations of noise are not taken for a mean.
-DOUBT = 2.0
-#: Least part of a row's mean square that is left without the means.
+#: Deviations of noise that do not count as a mean.
+NOISE_DEVIATIONS = 2.0
+#: Least part of a row's mean square without the means.
 LEAST_LEFT = 0.1
 
 
-def sees_offset(terms: Terms) -> bool:
+def can_estimate_common_mean(terms: Terms) -> bool:
     """Return True if users are enough to estimate what all columns have in common."""
     alone = terms.sum_sensitivity * gaussian_noise_multiplier(terms.epsilon, terms.delta)
     return terms.n_users is not None and alone <= MOST_COMMON_LEVEL * terms.n_users
@@ -64,7 +64,7 @@ def row_means(
     unit = row_norm / n_users
     means = np.asarray(terms.release_sum(total, multiplier, release), dtype=np.float64) * unit
     noise = (terms.sum_sensitivity * multiplier * unit) ** 2
-    # All columns share one number, which is seen where those of single columns are lost in noise.
+    # The common mean is visible where those of single columns are lost in noise.
     common = np.full(n_features, means.mean())
     return _shrunk(common, noise, 1) + _shrunk(means - common, noise, n_features - 1)
 
@@ -80,7 +80,7 @@ def _shrunk(means: FloatArray, noise: float, dimensions: int) -> FloatArray:
     It is 0 where noise alone may be as long: features that were centred by public numbers are left alone.
     """
     square, expected = float(means @ means), dimensions * noise
-    if square <= expected + DOUBT * noise * math.sqrt(2.0 * dimensions):
+    if square <= expected + NOISE_DEVIATIONS * noise * math.sqrt(2.0 * dimensions):
         return np.zeros_like(means)
     return means * (1.0 - expected / square)
 

@@ -11,25 +11,26 @@ from skprivate.user_level.scaling._column_search import (
     LEAST_BEYOND,
     LEAST_PRICE,
     MOST_BEYOND,
+    distance_price,
     median_price,
     plan_search,
-    reach_price,
 )
-from skprivate.user_level.scaling._row_means import sees_offset
+from skprivate.user_level.scaling._row_means import can_estimate_common_mean
 from skprivate.user_level.scaling._standardise import Standardisation
 
-#: Share of the budget (in zCDP) for all columns up to which their prices decide the worst case, or up to which they are
-#: searched for together; that with what the target takes; and that where the number of users is not public.
+#: Largest share of the budget (in zCDP) for all columns: by selections that decide the worst case, or by a joint
+#: search. Largest share with the target; and share where the number of users is private.
 SHARE, MOST_SHARE = 0.25, 0.5
 SHARE_PRIVATE_COUNT = 0.12
-#: The same for the typical norm of a row alone, which is lost on features that are prepared.
+#: Share for the typical norm of a row alone, which prepared features do not need.
 NORM_SHARE = 0.1
-#: And for the target alone: without its centre no prediction is of any use. Above the lower one it is searched for.
+#: Share for the target alone, without whose centre predictions are useless; above the lower one it is found by a
+#: search.
 TARGET_SHARE, TARGET_SELECTED = 0.5, 0.2
-#: And for the tail of the target, if it is that of so few users at most.
+#: Share for the tail of the target, and the largest and smallest part of the users in it.
 TAIL_SHARE, MOST_TAIL, LEAST_TAIL = 0.08, 0.12, 0.002
-#: What reaches may cost beyond the least, as a share of the budget.
-REACH_SHARE = 0.04
+#: Share of the budget for distances beyond their least price.
+DISTANCE_SHARE = 0.04
 
 
 def plan_standardisation(
@@ -44,9 +45,9 @@ def plan_standardisation(
     """Split the budget for standardisation by public numbers; None if ``n_users`` is too small."""
     n_features -= sum(prepared)
     rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
-    median, least = median_price(terms, 1.0), reach_price(MOST_BEYOND, 1.0)
+    median, least = median_price(terms, 1.0), distance_price(MOST_BEYOND, 1.0)
     typical = selection_epsilon(1.0, len(SCALES), monotone=terms.monotone)
-    # ρ times the square of the users of a column, and of the selections that have no part
+    # ρ times the square of the number of users, of a column, and of the selections that are always made.
     column = (centred * median**2 + least**2) / 8.0
     fixed = target * column + typical**2 / 8.0
 
@@ -57,7 +58,9 @@ def plan_standardisation(
     else:
         n = float(terms.n_users)
         if target and column > TARGET_SELECTED * rho * n**2:
-            target_search = plan_search(terms, n_columns=1, centred=centred, most=SHARE, as_it_came=True)
+            target_search = plan_search(
+                terms, n_columns=1, centred=centred, most=SHARE, assume_standardised=True
+            )
         if target_search is not None:
             fixed += target_search.share * rho * n**2 - column
         if n_features * column + fixed > SHARE * rho * n**2:
@@ -67,22 +70,24 @@ def plan_standardisation(
         if not by_column:
             most = MOST_SHARE if target_search is not None else SHARE if target else NORM_SHARE
             norm = fixed <= most * rho * n**2
-            found = column <= TARGET_SHARE * rho * n**2 if target else centred and sees_offset(terms)
+            found = (
+                column <= TARGET_SHARE * rho * n**2 if target else centred and can_estimate_common_mean(terms)
+            )
             if not (norm or target_search or found):
                 return None
-    reach, tail = part * least / n, None
+    distance, tail = part * least / n, None
     if terms.n_users is not None and by_column:
-        surplus = math.sqrt(8.0 * REACH_SHARE * rho / n_features)
-        reach = max(reach, min(surplus, reach_price(LEAST_BEYOND, n))) if search is None else 0.0
-        tail = min(math.sqrt(8.0 * TAIL_SHARE * rho), reach_price(LEAST_TAIL, n))
-        tail = tail if target and tail >= reach_price(MOST_TAIL, n) else None
+        surplus = math.sqrt(8.0 * DISTANCE_SHARE * rho / n_features)
+        distance = max(distance, min(surplus, distance_price(LEAST_BEYOND, n))) if search is None else 0.0
+        tail = min(math.sqrt(8.0 * TAIL_SHARE * rho), distance_price(LEAST_TAIL, n))
+        tail = tail if target and tail >= distance_price(MOST_TAIL, n) else None
     return Standardisation(
         terms,
         n_features,
         centred,
         target,
         part * median / n,
-        reach,
+        distance,
         typical / n if norm else None,
         by_column,
         (median / n, least / n),

@@ -30,22 +30,22 @@ from skprivate.user_level.scaling._column_search import (
     MOST_BEYOND,
     RARE_SHARE,
     ColumnSearch,
-    least_reach,
+    distance_price,
+    last_zero_cell,
     median_price,
     rare_scales,
-    reach_of_column,
-    reach_price,
+    select_distance,
     share_beyond,
 )
 from skprivate.user_level.scaling._frame import (
+    PREDICTION_RANGE,
     RANGE_LEVEL,
-    REACH,
-    TARGET_REACH,
+    ROW_BOUND,
     Frame,
     bounded_columns,
     identity,
     public_bound,
-    reach_of_rows,
+    row_bound_factor,
 )
 
 FloatArray = npt.NDArray[np.float64]
@@ -64,12 +64,12 @@ def _columns(data: UserData, columns: tuple[bool, bool]) -> Iterator[FloatArray]
         yield data.y
 
 
-def without(data: UserData, left_out: tuple[bool, ...]) -> UserData:
+def drop_columns(data: UserData, left_out: tuple[bool, ...]) -> UserData:
     """Drop columns of rows."""
     return replace(data, X=data.X.T[~np.array(left_out)].T, store=None)
 
 
-def target_alone(data: UserData) -> UserData:
+def target_as_column(data: UserData) -> UserData:
     """Keep the target as the only column of rows."""
     return replace(data, X=data.y[:, None], store=None)
 
@@ -97,10 +97,10 @@ def distance_counts(data: UserData, columns: tuple[bool, bool], centres: FloatAr
 
 def mapped_rows(data: UserData, frame: Frame, target: bool) -> UserData:
     """Clip rows and map them to the coordinates of a frame."""
-    store = data.writable(data.X.shape[1], room=1)
+    store = data.writable(data.X.shape[1], spare=1)
     mapped = store[: data.X.shape[1]]
     low, high = (np.broadcast_to(ends, len(mapped)).tolist() for ends in frame.feature_range)
-    clipped = np.isfinite(frame.reaches).any()
+    clipped = np.isfinite(frame.half_ranges).any()
     for j, (column, centre, scale) in enumerate(zip(data.X.T, frame.centres, frame.scales, strict=True)):
         for rows in row_blocks(len(data)):
             out = mapped[j, rows]
@@ -112,20 +112,20 @@ def mapped_rows(data: UserData, frame: Frame, target: bool) -> UserData:
 
 def rescaled(data: UserData, scales: FloatArray) -> UserData:
     """Divide columns by scales."""
-    store = data.writable(data.X.shape[1], room=1)
+    store = data.writable(data.X.shape[1], spare=1)
     mapped = store[: data.X.shape[1]]
     for column, scale, out in zip(data.X.T, scales.tolist(), mapped, strict=True):
         np.divide(column, scale, out=out)
     return replace(data, X=mapped.T, store=store)
 
 
-def drawn_in(data: UserData, bound: float) -> UserData:
+def clip_rows(data: UserData, bound: float) -> UserData:
     """Clip rows in the coordinates of a frame to this norm."""
     store = data.writable(data.X.shape[1])
     return replace(data, X=bounded_columns(data.X.T, bound, out=store[: data.X.shape[1]]).T, store=store)
 
 
-def bounded_data(data: UserData, frame: Frame) -> UserData:
+def clip_data(data: UserData, frame: Frame) -> UserData:
     """Clip rows in their original units."""
     store = data.writable(data.X.shape[1])
     return replace(data, X=frame.bounded(data.X, out=store[: data.X.shape[1]]), store=store)
@@ -147,18 +147,17 @@ def _row_norms(columns: FloatArray, groups: UserGroups, constant: bool) -> Float
     return np.sqrt(means, out=means)
 
 
-#: Features with centres and scales of at most these sizes, and a scale that is not small, are left as they are.
+#: Features with centres and scales of at most these sizes, and a scale that is not small, are left unchanged.
 MOST_CENTRE, MOST_SCALE = 1.5, 3.0
-#: Where the tail of the target is heavier, within more, up to where noise moves a prediction by so many scales.
-NOISE_REACH = 0.3
-#: Two reaches of a target may be off by so much, as cells are no finer and users are few.
-REACH_ERROR = 1.1
-#: Features of a classifier are clipped to so many scales about their centres: one that is heavy-tailed or whose scale
-#: went wrong does not take the say of the others. Those of a regression are clipped as its predictions are.
-COLUMN_REACH = 4.0
-#: Rows of a regression are drawn in so many typical norms short of where predictions end in scales, as far as the tail
-#: of the target was found to be light: where no target goes far a row that does says little, with much noise. Less
-#: below this noise level, where it says more than it costs.
+#: Noise of a prediction, in scales of the target, up to which a heavy tail widens the range of predictions.
+PREDICTION_NOISE = 0.3
+#: Ratio of two distances of a target that their errors explain: cells are no finer and users are few.
+QUANTILE_ERROR = 1.1
+#: Features of a classifier are clipped to this many scales about their centres, so that a heavy-tailed or badly scaled
+#: one cannot dominate. Those of a regression are clipped as predictions are.
+FEATURE_RANGE = 4.0
+#: Rows of a regression are clipped to this many typical norms less than predictions have scales, if the target has a
+#: light tail: longer rows add more noise than signal. Less below this noise level.
 ROW_SHORT, FAR_LEVEL = 3.0, 1e-3
 
 
@@ -177,7 +176,7 @@ class Standardisation:
     centred: bool
     target: bool
     median_epsilon: float
-    reach_epsilon: float
+    distance_epsilon: float
     norm_epsilon: float | None
     by_column: bool = True
     target_epsilons: tuple[float, float] = (0.0, 0.0)
@@ -188,7 +187,7 @@ class Standardisation:
     prepared: tuple[bool, ...] = ()
 
     @property
-    def bare(self) -> bool:
+    def draws_nothing(self) -> bool:
         """True if nothing is drawn: rows should have a norm of about √n_features."""
         return not (self.by_column or self.target or self.norm_epsilon)
 
@@ -205,7 +204,7 @@ class Standardisation:
 
     def _sought(self, rows: Partitions) -> Partitions:
         """Drop the columns that are prepared."""
-        return rows.map(partial(without, left_out=self.prepared)) if self.prepared else rows
+        return rows.map(partial(drop_columns, left_out=self.prepared)) if self.prepared else rows
 
     @property
     def _columns(self) -> tuple[bool, bool]:
@@ -225,7 +224,7 @@ class Standardisation:
         n_features = features * self.n_features
         prices = [
             (self.median_epsilon, n_features * self.centred),
-            (self.reach_epsilon, n_features),
+            (self.distance_epsilon, n_features),
             (self.target_epsilons[0], target * self.centred),
             (self.target_epsilons[1], int(target)),
             (self.norm_epsilon, 1),
@@ -252,7 +251,7 @@ class Standardisation:
 
     def _rarest(self, n_users: float) -> float:
         """Return the share of the users who may differ from the centre of a feature without a scale."""
-        return MOST_BEYOND if self.search is not None else share_beyond(self.reach_epsilon, n_users)
+        return MOST_BEYOND if self.search is not None else share_beyond(self.distance_epsilon, n_users)
 
     def _level(self, n_users: float) -> float:
         """Return the noise level ν of a fit with all the budget."""
@@ -261,12 +260,12 @@ class Standardisation:
 
     def decides(self, n_users: float) -> bool:
         """Return True if ``n_users`` decide all selections."""
-        least = median_price(self.terms, n_users), reach_price(MOST_BEYOND, n_users)
+        least = median_price(self.terms, n_users), distance_price(MOST_BEYOND, n_users)
         part = LEAST_PRICE if self.terms.n_users is None else 1.0
         columns = all(
             price * (1.0 + 1e-12) >= whole * needed
             for prices, whole, wanted in (
-                ((self.median_epsilon, self.reach_epsilon), part, self._columns[0]),
+                ((self.median_epsilon, self.distance_epsilon), part, self._columns[0]),
                 (self.target_epsilons, 1.0, self._columns[1]),
             )
             for price, needed in zip(prices, least, strict=True)
@@ -281,7 +280,7 @@ class Standardisation:
         """
         given = as_partitions(data)
         rows = given.map(UserData.in_order)
-        # The smallest tail that this price can tell from nobody; a lower bound on the users may be 0 or less.
+        # A released lower bound on the users may be 0 or less.
         n_users = max(n_users, 1.0)
         sought = self._sought(rows)
         centres = self._centres(sought, release)
@@ -290,42 +289,42 @@ class Standardisation:
             found = self.search.run(sought, release)
             centres, scales = (np.append(a, b) for a, b in zip(found, (centres, scales), strict=True))
         if self.target_search is not None:
-            found = self.target_search.run(rows.map(target_alone), release)
+            found = self.target_search.run(rows.map(target_as_column), release)
             centres, scales = (np.append(a, b) for a, b in zip((centres, scales), found, strict=True))
         d = self.n_features
         useful = self.decides(n_users)
         frame, farthest = identity(self.width), 1.0
         if useful and self.target:
-            # Where most targets are one value, all that can be said of their scale is what the tail says.
+            # Where most targets are one value, the tail alone shows their scale.
             scale = float(scales[-1]) or tail
             frame = frame._replace(
                 target_centre=float(centres[-1]), target_scale=scale or 1.0, target_found=scale > 0.0
             )
             if scale:
-                frame = frame._replace(target_reach=self._target_reach(tail / scale, n_users))
+                frame = frame._replace(prediction_range=self._prediction_range(tail / scale, n_users))
         if useful and self.by_column and _prepared(centres[:d], scales[:d]):
-            # Those of a search are off by about half a deviation, as much as features that somebody prepared.
+            # Centres of a search are off by about half a deviation, as much as those of prepared features.
             if self.search is None or self.many_outputs:
                 frame = frame._replace(centres=self._among_all(centres[:d], 0.0))
         elif useful and self.by_column:
-            # A feature without a scale differs from its centre for a share β of the users at most: clipped to
-            # β^(−1/2) about it, its mean square is at most 1. Without noise nothing is clipped.
+            # A feature without a scale differs from its centre for a share β of the users at most. Clipped to β^(−1/2)
+            # about it, its mean square is at most 1. Without noise nothing is clipped.
             farthest = self._rarest(n_users) ** -0.5 * max(1.0, RANGE_LEVEL / self._level(n_users))
-            reach = frame.target_reach if self.target else COLUMN_REACH
-            reach = reach_of_rows(reach, self._level(n_users))
-            own, ends = scales[:d], np.where(scales[:d] > 0.0, reach * scales[:d], farthest)
+            factor = frame.prediction_range if self.target else FEATURE_RANGE
+            factor = row_bound_factor(factor, self._level(n_users))
+            own, ends = scales[:d], np.where(scales[:d] > 0.0, factor * scales[:d], farthest)
             frame = frame._replace(
                 centres=self._among_all(centres[:d], 0.0),
                 scales=self._among_all(np.where(own > 0.0, own, 1.0), 1.0),
-                reaches=self._among_all(ends, np.inf),
+                half_ranges=self._among_all(ends, np.inf),
             )
-        # What is mapped may take the place of what it is made from: where nothing is mapped, all stays as it came.
+        # Mapping may overwrite rows, so they are not mapped where they are to stay unchanged.
         mapped = rows
         if useful and self.by_column:
             mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target))
         if self.by_column:
-            # Where features are left as they are, too: what is drawn must not depend on what was released.
-            clipped = np.isfinite(frame.reaches).any() and useful
+            # Drawn also where features are left unchanged: draws must not depend on released numbers.
+            clipped = np.isfinite(frame.half_ranges).any() and useful
             rare = (scales[:d] == 0.0) & clipped
             own = rare_scales(
                 self._sought(mapped),
@@ -351,14 +350,16 @@ class Standardisation:
             )
         if not useful:
             frame = frame._replace(row_bound=public_bound(self.width))
-            return given.map(partial(bounded_data, frame=frame)), frame
+            return given.map(partial(clip_data, frame=frame)), frame
         if not self.by_column:
             frame = frame._replace(scales=np.full(self.width, row_norm / math.sqrt(self.width)))
             mapped = rows.map(partial(mapped_rows, frame=frame, target=self.target))
             row_norm = math.sqrt(self.width + self.centred)
-        reach = self._row_reach(frame.target_reach, n_users) if self.by_column and self.target else REACH
-        bound = row_norm * reach_of_rows(reach, self._level(n_users))
-        return mapped.map(partial(drawn_in, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
+        factor = (
+            self._row_bound(frame.prediction_range, n_users) if self.by_column and self.target else ROW_BOUND
+        )
+        bound = row_norm * row_bound_factor(factor, self._level(n_users))
+        return mapped.map(partial(clip_rows, bound=bound)), frame._replace(row_bound=bound, row_norm=row_norm)
 
     def _centres(self, rows: Partitions, release: Any) -> FloatArray:
         """Select the median of each column."""
@@ -397,24 +398,24 @@ class Standardisation:
             rows.sum(partial(distance_counts, columns=self._columns, centres=centres)),
             np.cumsum([grid.last + 1 for grid in grids])[:-1],
         )
-        prices = self._prices(self.reach_epsilon, self.target_epsilons[1])
+        prices = self._prices(self.distance_epsilon, self.target_epsilons[1])
         known = {grid: [int(grid.cells(np.array([1.0]))[0])] for grid in grids}
         for j, (cells, centre, price, grid) in enumerate(
             zip(counts, centres.tolist(), prices, grids, strict=True)
         ):
             beyond = share_beyond(price, n_users)
-            reach = reach_of_column(
-                cells, least_reach(centre, grid), beyond * n_users, price, release, known[grid], grid
+            distance = select_distance(
+                cells, last_zero_cell(centre, grid), beyond * n_users, price, release, known[grid], grid
             )
-            scales[j] = reach / -float(ndtri(0.5 * beyond))
-            if reach:
-                known[grid].append(int(grid.cells(np.array([reach]))[0]))
+            scales[j] = distance / -float(ndtri(0.5 * beyond))
+            if distance:
+                known[grid].append(int(grid.cells(np.array([distance]))[0]))
         if self.tail_epsilon is None:
             return scales, 0.0
         share, grid = share_beyond(self.tail_epsilon, n_users), grids[-1]
-        tail = reach_of_column(
+        tail = select_distance(
             counts[-1],
-            least_reach(float(centres[-1]), grid),
+            last_zero_cell(float(centres[-1]), grid),
             share * n_users,
             self.tail_epsilon,
             release,
@@ -422,27 +423,27 @@ class Standardisation:
         )
         return scales, tail / -float(ndtri(0.5 * share))
 
-    def _row_reach(self, target_reach: float, n_users: float) -> float:
+    def _row_bound(self, prediction_range: float, n_users: float) -> float:
         """Return the norm bound of rows of a regression, in typical norms."""
         if self.tail_epsilon is None:
-            return target_reach
-        light = max(0.0, 1.0 - (target_reach - TARGET_REACH) / ROW_SHORT)
-        return target_reach - ROW_SHORT * light * min(1.0, self._level(n_users) / FAR_LEVEL)
+            return prediction_range
+        light = max(0.0, 1.0 - (prediction_range - PREDICTION_RANGE) / ROW_SHORT)
+        return prediction_range - ROW_SHORT * light * min(1.0, self._level(n_users) / FAR_LEVEL)
 
-    def _target_reach(self, excess: float, n_users: float) -> float:
+    def _prediction_range(self, excess: float, n_users: float) -> float:
         """Return the bound of predictions in scales: farther where the tail is heavier than that of normal targets.
 
         The scale of the tail over that of most targets, beyond its error, is a power of how rare it is. That power is
         extrapolated to the last user.
         """
-        if self.tail_epsilon is None or excess <= REACH_ERROR:
-            return TARGET_REACH
+        if self.tail_epsilon is None or excess <= QUANTILE_ERROR:
+            return PREDICTION_RANGE
         share = share_beyond(self.tail_epsilon, n_users)
-        power = math.log(excess / REACH_ERROR) / math.log(MOST_BEYOND / share)
-        most = NOISE_REACH / self._level(n_users)
-        # In logarithms: the power itself may be beyond what a float holds.
-        heavy = math.log(TARGET_REACH * excess) + power * math.log(max(share * n_users, 1.0))
-        return max(TARGET_REACH, math.exp(heavy) if heavy < math.log(most) else most)
+        power = math.log(excess / QUANTILE_ERROR) / math.log(MOST_BEYOND / share)
+        most = PREDICTION_NOISE / self._level(n_users)
+        # In logarithms, because the power may overflow.
+        heavy = math.log(PREDICTION_RANGE * excess) + power * math.log(max(share * n_users, 1.0))
+        return max(PREDICTION_RANGE, math.exp(heavy) if heavy < math.log(most) else most)
 
 
 def _prepared(centres: FloatArray, scales: FloatArray) -> bool:

@@ -29,7 +29,7 @@ from skprivate.user_level.theory._published import (
 
 Aggregation = Literal["mean", "robust"]
 
-#: `user_level_sample_size` looks no further.
+#: Largest number of users that `user_level_sample_size` tries.
 MOST_USERS = 10**12
 
 
@@ -236,7 +236,7 @@ def _whole(name: str, value: int) -> None:
 
 Risk = Literal["empirical", "population"]
 
-#: Numbers of steps, paces of a fixed step, and failure probabilities, of which the best are taken.
+#: Candidates for numbers of steps, paces of a fixed step, and failure probabilities; the best are taken.
 _STEPS = tuple(2**k for k in range(1, 41))
 _PACES = (2.0, 4.0, 8.0, 16.0, 32.0)
 _FAILURES = tuple(10.0**-k for k in range(2, 25, 2))
@@ -429,7 +429,7 @@ class Smooth:
         return min(found, key=lambda pair: pair[0] + pair[1] * 4.0 * self.R**2)
 
 
-#: Blocks of exchanges that are told apart.
+#: Largest number of blocks of exchanges.
 _MOST_BLOCKS = 1 << 12
 
 

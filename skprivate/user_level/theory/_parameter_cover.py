@@ -116,7 +116,7 @@ def parameter_cover(
 
 
 def _points(size: int, radius: float, resolution: float | None, most: int) -> FloatArray:
-    """Cover a ball about the origin by at most so many points, as finely as they allow or as asked for."""
+    """Cover a ball about the origin by at most ``most`` points, as finely as they allow, or at ``resolution``."""
     if resolution is None:
         finest, resolution = np.zeros((1, size)), radius
         while (finer := ball_cover(size, radius, resolution * _FINER, most)) is not None:
