@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from skprivate.privacy import (
@@ -17,7 +17,14 @@ from skprivate.privacy import (
     compose_epsilon,
     gaussian_noise_multiplier,
 )
-from skprivate.user_level._ranges import COARSE_SCALES, FINE_SCALES, SCALES, selection_epsilon, tail_rank
+from skprivate.user_level._ranges import (
+    COARSE_SCALES,
+    FINE_SCALES,
+    SCALES,
+    select_median_scale,
+    selection_epsilon,
+    tail_rank,
+)
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
@@ -75,6 +82,20 @@ class Terms:
         return 2.0 if self.adjacency is Adjacency.REPLACE_ONE else 1.0
 
     @property
+    def multiplier(self) -> float:
+        """Noise multiplier of one Gaussian sum with all the budget."""
+        return gaussian_noise_multiplier(self.epsilon, self.delta)
+
+    @property
+    def rho(self) -> float:
+        """The budget in zCDP, roughly."""
+        return 0.5 / self.multiplier**2
+
+    def level(self, n_users: float, size: int) -> float:
+        """Return the noise level Δ z √size / n of a fit with all the budget."""
+        return self.sum_sensitivity * self.multiplier * math.sqrt(size) / n_users
+
+    @property
     def monotone(self) -> bool:
         """True under add-remove, where a user more moves every count the same way."""
         return self.adjacency is Adjacency.ADD_REMOVE
@@ -123,19 +144,37 @@ class BudgetSplit:
         events: list[tuple[PrivacyEvent, int]] = [*self.terms.earlier]
         if self.count_multiplier is not None:
             events.append((GaussianEvent(self.count_multiplier), 1))
-        if self.scale_epsilon is not None:
-            events.append((BoundedRangeEvent(self.scale_epsilon), self.n_scales))
-        if self.clip_epsilon is not None:
-            events.append((BoundedRangeEvent(self.clip_epsilon), 1))
-        if self.tail_epsilon is not None:
-            events.append((BoundedRangeEvent(self.tail_epsilon), 1))
-        if self.median_epsilon is not None:
-            events.append((BoundedRangeEvent(self.median_epsilon), self.n_medians))
+        for price, count in (
+            (self.scale_epsilon, self.n_scales),
+            (self.clip_epsilon, 1),
+            (self.tail_epsilon, 1),
+            (self.median_epsilon, self.n_medians),
+        ):
+            if price is not None:
+                events.append((BoundedRangeEvent(price), count))
         return tuple(events)
 
     def level(self, n_users: float, n_coef: int) -> float:
         """Return the noise level ν = Δ z √d / n: the norm of all noise together, where a unanimous vote has norm 1."""
         return self.terms.sum_sensitivity * self.multiplier * math.sqrt(n_coef) / n_users
+
+    def select_scale(self, rows: Any, counts: Any, n_users: float, release: Any) -> float | None:
+        """Select the median of the users' numbers up to a power of 4; None where none is planned or users are too few.
+
+        It is drawn in any case: which events are drawn must not depend on a released number of users. ``counts``
+        counts the users of a block by scale.
+        """
+        if self.scale_epsilon is None:
+            return None
+        scale = select_median_scale(
+            rows.sum(partial(counts, scales=COARSE_SCALES)),
+            epsilon=self.scale_epsilon,
+            release=release,
+            monotone=self.terms.monotone,
+            scales=COARSE_SCALES,
+        )
+        decided = self.terms.decides(self.scale_epsilon, self.at_least(n_users), len(COARSE_SCALES))
+        return scale if decided else None
 
     def count(self, n_users: int, release: Any) -> float:
         """Return the public number of users, or release it with noise; at least the noise's deviation and 1."""
@@ -161,8 +200,7 @@ def split_budget(
     A selection that a public number of users cannot decide is left out. Where the number is private, shares of
     selections shrink to the part ``private_shares``, because nobody knows whether they will be of use.
     """
-    alone = gaussian_noise_multiplier(terms.epsilon, terms.delta)
-    rho = 0.5 / alone**2
+    alone, rho = terms.multiplier, terms.rho
 
     def price(share: float, count: int, n_candidates: float = len(SCALES)) -> float | None:
         if not count:
@@ -236,12 +274,6 @@ def remaining_multiplier(
         excess = max(needed / most_epsilon for needed, most_epsilon in spent)
         z *= min(excess, 2.0) * (1.0 + widening)
     return math.inf
-
-
-def default_steps(split: BudgetSplit, n_coef: int, noise: float, least: int, most: int) -> int:
-    """Return how many steps leave each this noise against a unanimous vote, between ``least`` and ``most``."""
-    level = split.level(split.terms.n_users or FEW_USERS, n_coef)
-    return int(min(most, max(least, round((noise / level) ** 2))))
 
 
 @dataclass(frozen=True)

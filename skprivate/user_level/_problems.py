@@ -136,10 +136,6 @@ class UserGroups:
         begins = self.starts[users] - self.starts[users.start]
         return np.asarray(np.add.reduceat(values, begins, axis=-1) / self.sizes[users])
 
-    def block_means_of(self, column: FloatArray) -> FloatArray:
-        """Average each user's numbers, from numbers sorted by user."""
-        return self.block_means(column, slice(0, self.n_users))
-
     def mean(self, values: FloatArray) -> FloatArray:
         """Average each user's rows."""
         means = np.empty((1 if values.ndim == 1 else values.shape[1], self.n_users))
@@ -310,9 +306,10 @@ def count_users(rows: Partitions, public: int | None) -> int:
     return int(rows.sum(number_of_users)[0]) if public is None else public
 
 
-def number_of_users(data: UserData | UserProblem) -> IntArray:
-    """Count the users of a block."""
-    return np.array([data.groups.n_users], dtype=np.int64)
+def number_of_users(block: UserData | UserProblem | npt.NDArray[Any]) -> IntArray:
+    """Count the users of a block, which are the rows of an array."""
+    n_users = len(block) if isinstance(block, np.ndarray) else block.groups.n_users
+    return np.array([n_users], dtype=np.int64)
 
 
 def target_counts(data: UserData, scales: FloatArray) -> IntArray:

@@ -44,20 +44,10 @@ def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
     return np.clip(index, 0, last)
 
 
-def private_middle(
-    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
-) -> float:
-    """Select the middle of the interval of `private_range`."""
-    occupied, counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
-    return select_middle(
-        (occupied, counts), epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone
-    )
-
-
 def select_middle(
     counts: Counts, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
 ) -> float:
-    """Select the same middle from the occupied bins (`snap`) and their counts."""
+    """Select the middle of the interval of `private_range` from the occupied bins (`snap`) and their counts."""
     starts, lengths, costs = _runs(*counts, n_bins(bound, tau))
     chosen = release.select(
         -costs,
@@ -118,7 +108,8 @@ def private_range(
     >>> low < 5000 < high
     True
     """
-    middle = private_middle(x, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
+    counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
+    middle = select_middle(counts, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
     return middle - 2.0 * tau, middle + 2.0 * tau
 
 
@@ -196,6 +187,26 @@ def select_upper_scale(
     return float(scales[int(release.select(-costs, sensitivity=1, epsilon=epsilon))])
 
 
+def quantile_counts(magnitudes: FloatArray) -> IntArray:
+    """Count non-negative numbers by scale, as `select_quantiles` needs them."""
+    return np.concatenate([scale_counts(magnitudes, SCALES), scale_counts(magnitudes, FINE_SCALES)])
+
+
+def select_quantiles(
+    counts: IntArray, *, epsilon: float, upper_epsilon: float | None, release: Any, monotone: bool
+) -> tuple[float, float, int]:
+    """Select a median and an upper quantile; returns both and the rank of the latter, 0 where it has no price."""
+    counts, fine_counts = np.split(counts, [len(SCALES)])
+    median = select_median_scale(counts, epsilon=epsilon, release=release, monotone=monotone)
+    if upper_epsilon is None:
+        return median, 0.0, 0
+    rank = tail_rank(upper_epsilon, len(FINE_SCALES))
+    upper = select_upper_scale(
+        fine_counts, rank, epsilon=upper_epsilon, release=release, scales=FINE_SCALES, near=median
+    )
+    return median, upper, rank
+
+
 def selection_epsilon(
     n_users: float, n_candidates: float, *, monotone: bool, log_failure: float = 9.0
 ) -> float:
@@ -223,15 +234,6 @@ MOST_RATIO = 1e30
 NORMAL_MEDIAN = float(chi.median(1))
 #: Power by which a radius grows from the tail towards what noise allows.
 QUIET_POWER = 0.6
-
-
-def clip_factor(level: float, least: float = 1.0) -> float:
-    """Return a radius in median distances, max(``least``, ν^−½), for sums at noise level ν that target the mean.
-
-    The noise of the mean is then about ν^½ median distances and vanishes with the number of users, as does the bias of
-    any law with a finite mean.
-    """
-    return max(least, 1.0 / math.sqrt(level)) if level > 0.0 else math.inf
 
 
 def quiet_growth(level: float, n_users: float, part: float) -> float:
@@ -302,7 +304,8 @@ def tail_radius(
     (``upper`` = 0).
     """
     heavy = 1.0 if beyond is None else heaviness(median, upper, n_features, beyond)
-    most = max(1.0, quiet, min(clip_factor(level), heavy * math.sqrt(n_features) / (_ONSET * level)))
+    # The bias of any law with a finite mean vanishes with ν^−½ medians, as does their noise.
+    most = max(1.0, quiet, min(1.0 / math.sqrt(level), heavy * math.sqrt(n_features) / (_ONSET * level)))
     if upper == 0.0:
         return median * max(1.0, quiet)
     return max(upper, median, min(upper * (upper / median), most * median))

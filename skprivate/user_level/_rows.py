@@ -13,7 +13,7 @@ import numpy.typing as npt
 from skprivate._validation import read_labels, read_numbers, validate_data
 from skprivate.partitions import InMemory, Partitions, Roles, as_partitions, is_partitioned, split_columns
 from skprivate.privacy import N_KINDS, encode_identifiers, identifier_tags, kinds_in_words, several_kinds
-from skprivate.user_level._problems import UserData, UserGroups, encode_users
+from skprivate.user_level._problems import UserData, UserGroups, encode_users, number_of_users
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -120,7 +120,7 @@ def by_user(
         else:
             users = rows.map(_tagged).shuffle(_place)
             users = users.map(partial(_of_users, weight_cap=weight_cap)).persisted()
-        counts = users.sum(_number_of_users if together else _users_of_each_kind)
+        counts = users.sum(number_of_users if together else _users_of_each_kind)
         if np.count_nonzero(counts) > 1:
             raise several_kinds(kinds_in_words(np.flatnonzero(counts).tolist()))
         if not counts.any():
@@ -136,10 +136,6 @@ def _one_block(rows: CheckedRows, named: bool, weight_cap: int, sort: bool) -> U
     data = UserData(rows.X, rows.y, UserGroups(codes, weight_cap), names)
     del codes  # where rows are sorted they are needed no longer
     return data.copied_in_order() if sort else data
-
-
-def _number_of_users(data: UserData) -> IntArray:
-    return np.array([data.groups.n_users], dtype=np.int64)
 
 
 def _tagged(rows: CheckedRows) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]]:

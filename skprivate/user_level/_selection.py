@@ -35,16 +35,14 @@ from skprivate.privacy import (
     plan_search,
     select_repeatedly,
 )
+from skprivate.user_level._problems import number_of_users
 from skprivate.user_level._ranges import (
-    FINE_SCALES,
     SCALES,
     n_bins,
-    scale_counts,
-    select_median_scale,
-    select_upper_scale,
+    quantile_counts,
+    select_quantiles,
     selection_epsilon,
     tail_radius,
-    tail_rank,
 )
 from skprivate.user_level.means._winsorized import winsorized_means
 
@@ -63,11 +61,6 @@ def vote_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
     comparable = np.nan_to_num(losses, nan=np.inf, posinf=np.inf)
     n_candidates = comparable.shape[1]
     return np.array([(comparable[:, [k]] <= comparable).sum(axis=0) for k in range(n_candidates)])
-
-
-def number_of_users(losses: FloatArray) -> npt.NDArray[np.int64]:
-    """Users of a block."""
-    return np.array([len(losses)], dtype=np.int64)
 
 
 def _losses_with(losses: FloatArray, candidate: int) -> FloatArray:
@@ -196,9 +189,8 @@ def loss_ranges(losses: FloatArray) -> FloatArray:
 
 
 def _range_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
-    """Count users by the range of their losses, on two scales."""
-    ranges = loss_ranges(losses)
-    return np.concatenate([scale_counts(ranges, SCALES), scale_counts(ranges, FINE_SCALES)])
+    """Count users by the range of their losses."""
+    return quantile_counts(loss_ranges(losses))
 
 
 @dataclass(frozen=True)
@@ -267,13 +259,12 @@ class DifferenceSelection(Mechanism):
     def _clip(self, counts: npt.NDArray[np.int64], release: Any) -> float:
         """Select the clipping bound of differences."""
         assert self._median_epsilon is not None
-        counts, fine_counts = np.split(counts, [len(SCALES)])
-        median = select_median_scale(
-            counts, epsilon=self._median_epsilon, release=release, monotone=self._monotone
-        )
-        rank = tail_rank(self._upper_epsilon, len(FINE_SCALES))
-        upper = select_upper_scale(
-            fine_counts, rank, epsilon=self._upper_epsilon, release=release, scales=FINE_SCALES, near=median
+        median, upper, rank = select_quantiles(
+            counts,
+            epsilon=self._median_epsilon,
+            upper_epsilon=self._upper_epsilon,
+            release=release,
+            monotone=self._monotone,
         )
         if self.n_users is None:
             return max(median, upper)

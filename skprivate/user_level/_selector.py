@@ -20,7 +20,7 @@ from skprivate._validation import read_targets, validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, BestModelMixin, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions, is_partitioned, published_copy
 from skprivate.privacy import PrivacyLedger, PrivacyUnit
-from skprivate.user_level._problems import UserData
+from skprivate.user_level._problems import UserData, number_of_users
 from skprivate.user_level._rows import CheckedRows, by_user, read_rows
 from skprivate.user_level._selection import (
     DifferenceSelection,
@@ -29,7 +29,6 @@ from skprivate.user_level._selection import (
     as_numbers,
     known_labels,
     named_labels,
-    number_of_users,
     user_losses,
 )
 

@@ -16,7 +16,6 @@ from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import MeanProblem, UserGroups
 from skprivate.user_level._ranges import (
     FINE_SCALES,
-    clip_factor,
     heaviness,
     quiet_growth,
     scale_counts,
@@ -76,12 +75,6 @@ def test_a_heavy_tail_may_be_followed_earlier(ratio, level, d, beyond):
     limit = min(4.0 * normal**2, (1e-3 * math.sqrt(d)) ** -0.5)
     assert near == pytest.approx(max(2.0 * normal, min(limit, 1.0 / 0.096)))
     assert far == pytest.approx(max(2.0 * normal, min(limit, 4.0 / 0.096)))
-
-
-def test_factors_without_noise_clip_nobody():
-    assert clip_factor(0.0) == math.inf
-    assert clip_factor(0.01, 3.0) == pytest.approx(10.0)
-    assert clip_factor(4.0, 3.0) == 3.0
 
 
 @settings(max_examples=60, deadline=None)

@@ -33,15 +33,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import UserProblem
-from skprivate.user_level._ranges import (
-    FINE_SCALES,
-    SCALES,
-    scale_counts,
-    select_median_scale,
-    select_upper_scale,
-    tail_factor,
-    tail_rank,
-)
+from skprivate.user_level._ranges import quantile_counts, select_quantiles, tail_factor
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -120,8 +112,8 @@ NOT_CONVERGED = (
 )
 AT_RADIUS = (
     "Gradient descent did not converge: the coefficients are at their bound {radius:.2g}, found from the scale of the "
-    "target. Features are small against the target, or most targets are 0. Features should have about mean 0 and deviation 1; a public "
-    "bound on the norm of the coefficients can be given as radius."
+    "target. Features are small against the target, or most targets are 0. Features should have about mean 0 and "
+    "deviation 1; a public bound on the norm of the coefficients can be given as radius."
 )
 ADVICE = (
     " Scale features by known limits (skprivate.preprocessing.PublicScaler.from_bounds), or within the budget "
@@ -292,10 +284,9 @@ def adaptive_descent(
     return average(np.array(iterates), np.array(directions), noise, radius, np.array(times))
 
 
-def norm_counts(problem: UserProblem, w: FloatArray, scales: tuple[FloatArray, ...]) -> npt.NDArray[np.int64]:
-    """Count users by the norm of their vector, on several scales one after the other."""
-    norms = problem.gradient_norms(w)
-    return np.concatenate([scale_counts(norms, each) for each in scales])
+def norm_counts(problem: UserProblem, w: FloatArray) -> npt.NDArray[np.int64]:
+    """Count users by the norm of their vector."""
+    return quantile_counts(problem.gradient_norms(w))
 
 
 def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> tuple[float, float]:
@@ -303,22 +294,17 @@ def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release
 
     The selection is drawn in any case, whether users are enough or not.
     """
-    split, monotone = plan.split, plan.split.terms.monotone
+    split, growth = plan.split, plan.growth
     assert split.clip_epsilon is not None
-    tail = split.tail_epsilon
-    scales = (SCALES,) if tail is None else (SCALES, FINE_SCALES)
-    counts = rows.sum(partial(norm_counts, w=w, scales=scales))
-    median = select_median_scale(
-        counts[: len(SCALES)], epsilon=split.clip_epsilon, release=release, monotone=monotone
+    median, upper, rank = select_quantiles(
+        rows.sum(partial(norm_counts, w=w)),
+        epsilon=split.clip_epsilon,
+        upper_epsilon=split.tail_epsilon,
+        release=release,
+        monotone=split.terms.monotone,
     )
-    growth = plan.growth
-    if tail is not None:
-        rank = tail_rank(tail, len(FINE_SCALES))
-        upper = select_upper_scale(
-            counts[len(SCALES) :], rank, epsilon=tail, release=release, scales=FINE_SCALES, near=median
-        )
-        if split.at_least(plan.n_users) > 2 * rank:
-            growth = tail_factor(median, upper, growth, rank / plan.n_users)
+    if rank and split.at_least(plan.n_users) > 2 * rank:
+        growth = tail_factor(median, upper, growth, rank / plan.n_users)
     return (max(plan.clip_factor, growth) * median, growth) if plan.clip_decides else (plan.clip_radius, 1.0)
 
 

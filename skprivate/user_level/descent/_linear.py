@@ -20,7 +20,6 @@ from skprivate.privacy import hash_identifiers, identifier_tags, open_branches
 from skprivate.user_level._losses import INTERCEPT_PART, HuberLoss
 from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
-from skprivate.user_level._ranges import COARSE_SCALES, select_median_scale
 from skprivate.user_level.descent._descent import Course, adaptive_descent
 from skprivate.user_level.descent._result import LinearResult
 from skprivate.user_level.descent._rules import (
@@ -114,22 +113,16 @@ class Descent(DescentRules):
         alpha = self.penalty(n_users)
         objective = self._objective(alpha, n_users, frame, matrix, class_weights)
         radius = self.radius / (row_norm or 1.0)
-        price = self.split.scale_epsilon
-        if price is not None:
-            scale = select_median_scale(
-                rows.sum(partial(target_counts, scales=COARSE_SCALES)),
-                epsilon=price,
-                release=release,
-                monotone=self.terms.monotone,
-                scales=COARSE_SCALES,
-            )
-            if self.terms.decides(price, self.split.at_least(n_users), len(COARSE_SCALES)):
-                radius, scale_missed = RADIUS_FACTOR * scale, False
+        scale = self.split.select_scale(rows, target_counts, n_users, release)
+        if scale is not None:
+            radius, scale_missed = RADIUS_FACTOR * scale, False
         first = radius
         if self.shrink_radius:
             first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
             # A radius from the target's order of magnitude is wide, unless features are small against the target.
-            radius = first if price is not None else max(first, radius * GROW_LEVEL / level)
+            radius = (
+                first if self.split.scale_epsilon is not None else max(first, radius * GROW_LEVEL / level)
+            )
         plan = self.plan(n_users, radius, first, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
             typical = (row_norm or 1.0) * max(1.0, level / WEIGHT_LEVEL)

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import Mechanism, PrivacyEvent, gaussian_noise_multiplier
+from skprivate.privacy import Mechanism, PrivacyEvent
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import MeanProblem, UserData, count_users, second_moments, target_counts
-from skprivate.user_level._ranges import COARSE_SCALES, select_median_scale
 from skprivate.user_level.descent._descent import project
 from skprivate.user_level.descent._result import LinearResult
 from skprivate.user_level.means._user_mean import MeanResult, UserMean
@@ -44,9 +43,7 @@ def noise_is_negligible(terms: Terms, n_coef: int) -> bool:
     """
     if terms.n_users is None:
         return False
-    multiplier = gaussian_noise_multiplier(terms.epsilon, terms.delta)
-    noise = terms.sum_sensitivity * multiplier * math.sqrt(n_moments(n_coef)) / terms.n_users
-    return noise <= NEGLIGIBLE / math.sqrt(terms.n_users)
+    return terms.level(terms.n_users, n_moments(n_coef)) <= NEGLIGIBLE / math.sqrt(terms.n_users)
 
 
 def _moments(data: UserData, scale: float, constant: bool) -> MeanProblem:
@@ -89,9 +86,7 @@ class MomentsRegression(Mechanism):
         """Radius about the private centre in median distances."""
         if self.aggregation != "auto" or self.terms.n_users is None:
             return LEAST_CLIP
-        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        level = self.terms.sum_sensitivity * multiplier * math.sqrt(self.size) / self.terms.n_users
-        return max(LEAST_CLIP, CLIP_GROWTH / math.sqrt(level))
+        return max(LEAST_CLIP, CLIP_GROWTH / math.sqrt(self.terms.level(self.terms.n_users, self.size)))
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -102,20 +97,11 @@ class MomentsRegression(Mechanism):
         """Release the scale of the target and the moments."""
         split, rows = self.mean.split, as_partitions(data)
         n_users = split.count(count_users(rows, self.terms.n_users), release)
-        scale = 1.0
-        frame = identity(self.n_features)
+        scale, frame = 1.0, identity(self.n_features)
         if self.standardisation is not None:
             rows, frame = self.standardisation.run(rows, split.at_least(n_users), release)
-        elif split.scale_epsilon is not None:
-            found = select_median_scale(
-                rows.sum(partial(target_counts, scales=COARSE_SCALES)),
-                epsilon=split.scale_epsilon,
-                release=release,
-                monotone=self.terms.monotone,
-                scales=COARSE_SCALES,
-            )
-            if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
-                scale = found
+        else:
+            scale = split.select_scale(rows, target_counts, n_users, release) or 1.0
         moments = rows.map(partial(_moments, scale=scale, constant=self.fit_intercept)).persisted()
         result = self.mean.mean_of_vectors(moments, n_users, release)
         # A given penalty is on the coefficients of the original features.

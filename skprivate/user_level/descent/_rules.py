@@ -24,16 +24,15 @@ from skprivate.privacy import (
     PrivacyEvent,
     ball_contributions,
     exact_sum,
-    gaussian_noise_multiplier,
 )
 from skprivate.user_level._losses import LEAST_CLIP, MOST_CLIP, LinearLoss, noise_penalty
 from skprivate.user_level._plan import (
+    FEW_USERS,
     MOST_MOMENTUM,
     WIDER,
     BudgetSplit,
     DescentPlan,
     Terms,
-    default_steps,
     split_budget,
 )
 from skprivate.user_level._problems import Objective, UserData
@@ -86,7 +85,7 @@ class ClassCounts:
     @property
     def multiplier(self) -> float:
         """Noise multiplier of the counts."""
-        return gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta) / math.sqrt(SHARE)
+        return self.terms.multiplier / math.sqrt(SHARE)
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
@@ -312,8 +311,7 @@ class DescentRules(Mechanism):
         """True if any tail could change the clipping radius."""
         if self.terms.n_users is None:
             return True
-        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        level = self.terms.sum_sensitivity * multiplier * math.sqrt(self.size) / self.terms.n_users
+        level = self.terms.level(self.terms.n_users, self.size)
         growth = quiet_growth(level, self.terms.n_users, GRADIENT_NOISE_PART)
         return MOST_HEAVY * growth > self.clip_factor
 
@@ -339,7 +337,8 @@ class DescentRules(Mechanism):
         if self.given_steps is not None:
             return self.given_steps
         least = self.usual_steps if self.terms.n_users is None else self.least_steps
-        return default_steps(self.split, self.objective.n_coef, self.step_noise, least, self.most_steps)
+        level = self.split.level(self.terms.n_users or FEW_USERS, self.objective.n_coef)
+        return int(min(self.most_steps, max(least, round((self.step_noise / level) ** 2))))
 
     def clip(self, n_users: float) -> float:
         """Return the clipping radius in units of ``row_norm``."""

@@ -22,19 +22,18 @@ from skprivate.privacy import (
     LaplaceEvent,
     Mechanism,
     PrivacyEvent,
-    gaussian_noise_multiplier,
 )
 from skprivate.user_level._plan import MEDIAN_BITS, WIDER, BudgetSplit, Terms, split_budget
 from skprivate.user_level._problems import MeanProblem, UserGroups, count_users
 from skprivate.user_level._ranges import (
-    COARSE_SCALES,
     FINE_SCALES,
     MEAN_NOISE_PART,
     SCALES,
     n_bins,
+    quantile_counts,
     quiet_growth,
     scale_counts,
-    select_median_scale,
+    select_quantiles,
     select_upper_scale,
     selection_epsilon,
     tail_radius,
@@ -184,8 +183,7 @@ class UserMean(Mechanism):
 
         The draws are the same, so that a released number of users may decide.
         """
-        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        enough = FEWEST * self.terms.sum_sensitivity * multiplier
+        enough = FEWEST * self.terms.sum_sensitivity * self.terms.multiplier
         return self.tau is not None or self.split.at_least(n_users) >= enough
 
     @property
@@ -204,21 +202,10 @@ class UserMean(Mechanism):
         split = self.split
         start = self._medians(users, n_users, release)
         users = users.map(partial(_about, start=start))
-        scale = 1.0
-        if split.scale_epsilon is not None:
-            # Drawn in any case: which events are drawn must not depend on a released number of users.
-            found = select_median_scale(
-                users.sum(partial(_norm_counts, w=np.zeros(self.n_features), scales=COARSE_SCALES)),
-                epsilon=split.scale_epsilon,
-                release=release,
-                monotone=self.terms.monotone,
-                scales=COARSE_SCALES,
-            )
-            if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
-                scale = found
+        zero = np.zeros(self.n_features)
+        scale = split.select_scale(users, partial(_norm_counts, w=zero), n_users, release) or 1.0
         known = None if self.tau is None else 2.0 * self.tau
         near = None if known else TrackedQuantile(scale, FIRST_VARIANCE, BEYOND, SLOPE)
-        zero = np.zeros(self.n_features)
         centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, near)
         while centre.n_steps < TRAVEL:
             centre.step(users, known or LEAST_CLIP * centre.distance, release)
@@ -329,17 +316,12 @@ class PureMeanResult(MeanResult):
         return noise + 2.0 * self.clip_radius * math.sqrt(2.0 * d * math.log(2.0 / part) / self.n_users)
 
 
-def _mean_rows(rows: UserRows) -> FloatArray:
-    X, groups = rows
-    return groups.mean(X)
-
-
 def _distance_counts(vectors: FloatArray, middles: list[float]) -> npt.NDArray[np.int64]:
     """Count users by their largest distance from the middles of the coordinates, on two scales."""
     distances = np.zeros(vectors.shape[1])
     for x, middle in zip(vectors, middles, strict=True):
         np.maximum(distances, np.abs(x - middle), out=distances)
-    return np.concatenate([scale_counts(distances, SCALES), scale_counts(distances, FINE_SCALES)])
+    return quantile_counts(distances)
 
 
 @dataclass(frozen=True)
@@ -410,7 +392,7 @@ class PureUserMean(Mechanism):
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserRows, release: Any) -> PureMeanResult:
         """Release the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
-        rows = as_partitions(data).map(_mean_rows).persisted()
+        rows = as_partitions(data).map(mean_rows).map(_vectors).persisted()
         if self.tau is not None:
             epsilon = self._share(1.0)
             bound = max(self.bound, self.tau)
@@ -428,13 +410,12 @@ class PureUserMean(Mechanism):
 
     def _half_side(self, counts: npt.NDArray[np.int64], release: Any) -> float:
         epsilon = _QUANTILE * self.epsilon * _WITHIN
-        counts, fine_counts = np.split(counts, [len(SCALES)])
-        median = select_median_scale(counts, epsilon=epsilon, release=release, monotone=False)
+        upper_epsilon = None if self._rank is None else epsilon
+        median, upper, _ = select_quantiles(
+            counts, epsilon=epsilon, upper_epsilon=upper_epsilon, release=release, monotone=False
+        )
         if self._rank is None:
             return median
-        upper = select_upper_scale(
-            fine_counts, self._rank, epsilon=epsilon, release=release, scales=FINE_SCALES, near=median
-        )
         return tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
 
     def _level(self, epsilon: float) -> float:

@@ -33,7 +33,6 @@ from skprivate.privacy import (
     PrivacyEvent,
     ball_contributions,
     exact_sum,
-    gaussian_noise_multiplier,
     upper_root,
 )
 from skprivate.privacy.draws import OCTAVES, UNIT_WEIGHT, Grid, WeightedCells, reach_costs
@@ -119,8 +118,7 @@ class ColumnSearch:
     @property
     def multipliers(self) -> tuple[float, ...]:
         """Noise multipliers of the histograms."""
-        alone = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        return tuple(alone / math.sqrt(self.share * part) for part in self._parts)
+        return tuple(self.terms.multiplier / math.sqrt(self.share * part) for part in self._parts)
 
     @property
     def _parts(self) -> tuple[float, ...]:
@@ -226,10 +224,9 @@ def plan_search(
     """Plan a search for at most this share of the budget; None where that shows too little."""
     if terms.n_users is None:
         return None
-    rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
     factor = 1.0 if terms.adjacency is Adjacency.REPLACE_ONE else 0.5
     # The share at which ρ n² for each column is 1.
-    one = factor * n_columns / (rho * float(terms.n_users) ** 2)
+    one = factor * n_columns / (terms.rho * float(terms.n_users) ** 2)
     if LEAST_SIGNAL * one > most:
         return None
     return ColumnSearch(

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions
-from skprivate.privacy import ball_contributions, exact_sum, gaussian_noise_multiplier
+from skprivate.privacy import ball_contributions, exact_sum
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
 
@@ -41,7 +41,7 @@ LEAST_LEFT = 0.1
 
 def can_estimate_common_mean(terms: Terms) -> bool:
     """Return True if users are enough to estimate what all columns have in common."""
-    alone = terms.sum_sensitivity * gaussian_noise_multiplier(terms.epsilon, terms.delta)
+    alone = terms.sum_sensitivity * terms.multiplier
     return terms.n_users is not None and alone <= MOST_COMMON_LEVEL * terms.n_users
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from skprivate.privacy import gaussian_noise_multiplier
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._ranges import SCALES, selection_epsilon
 from skprivate.user_level.scaling._column_search import (
@@ -44,7 +43,7 @@ def plan_standardisation(
 ) -> Standardisation | None:
     """Split the budget for standardisation by public numbers; None if ``n_users`` is too small."""
     n_features -= sum(prepared)
-    rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
+    rho = terms.rho
     median, least = median_price(terms, 1.0), distance_price(MOST_BEYOND, 1.0)
     typical = selection_epsilon(1.0, len(SCALES), monotone=terms.monotone)
     # ρ times the square of the number of users, of a column, and of the selections that are always made.

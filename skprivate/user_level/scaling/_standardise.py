@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent, gaussian_noise_multiplier
+from skprivate.privacy import BoundedRangeEvent, GaussianEvent, PrivacyEvent
 from skprivate.privacy.draws import EIGHTHS, FINE, OCTAVES, UNIT_WEIGHT, Grid, WeightedCells, private_median
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData, UserGroups, row_blocks, user_magnitudes
@@ -76,7 +76,8 @@ def target_as_column(data: UserData) -> UserData:
 
 def mean_cells(data: UserData, columns: tuple[bool, bool]) -> Iterator[IntArray]:
     """Find the cell of each user's mean in each column."""
-    return (CENTRES.cells(data.groups.block_means_of(column)) for column in _columns(data, columns))
+    groups, everybody = data.groups, slice(0, data.groups.n_users)
+    return (CENTRES.cells(groups.block_means(column, everybody)) for column in _columns(data, columns))
 
 
 def distance_grids(n_columns: int, target: bool) -> list[Grid]:
@@ -243,7 +244,7 @@ class Standardisation:
     @property
     def rare_multiplier(self) -> float:
         """Noise multiplier of the mean squares of columns without a scale."""
-        return gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta) / math.sqrt(RARE_SHARE)
+        return self.terms.multiplier / math.sqrt(RARE_SHARE)
 
     def _prices(self, feature: float, target: float) -> list[float]:
         """List the prices of the columns' selections."""
@@ -255,8 +256,7 @@ class Standardisation:
 
     def _level(self, n_users: float) -> float:
         """Return the noise level ν of a fit with all the budget."""
-        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        return self.terms.sum_sensitivity * multiplier * math.sqrt(self.width) / n_users
+        return self.terms.level(n_users, self.width)
 
     def decides(self, n_users: float) -> bool:
         """Return True if ``n_users`` decide all selections."""

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from skprivate.partitions import InMemory, Partitions, as_partitions
+from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, PrivacyEvent
-from skprivate.user_level._problems import UserProblem
+from skprivate.user_level._problems import UserProblem, number_of_users
 from skprivate.user_level._ranges import n_bins
 from skprivate.user_level.descent._descent import project
 from skprivate.user_level.means._winsorized import winsorized_means
@@ -89,51 +89,7 @@ def coordinate_epsilon(epsilon: float, delta: float, n_features: int) -> float:
 
 
 def winsorized_mean(
-    x: FloatArray, *, epsilon: float, delta: float, tau: float, bound: float, gamma: float, release: Any
-) -> FloatArray:
-    """Mean of one vector per user (Algorithm 3, WinsorizedMeanHighD), with the paper's constants.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_users, d)
-    epsilon, delta : float
-        Price under the paper's strong composition over the coordinates.
-    tau : float
-        Public ℓ2 concentration radius.
-    bound : float
-        Public bound B on the norms.
-    gamma : float
-        Probability with which concentration may fail (utility only).
-    release : Release
-        Makes a selection and a Laplace draw for each coordinate, rounded up to a power of two. Each costs half of
-        ε/√(8 d ln(1/δ)).
-
-    Returns
-    -------
-    mean : ndarray of shape (d,)
-        Mean of the vectors, with noise.
-
-    Notes
-    -----
-    The rotation adds and subtracts entries of one vector only, so a user's rotated vector does not depend on the
-    others. An entry that overflows is clipped; NaN counts as the middle of the interval.
-    """
-    return winsorized_mean_of(
-        InMemory(x),
-        *x.shape,
-        epsilon=epsilon,
-        delta=delta,
-        tau=tau,
-        bound=bound,
-        gamma=gamma,
-        release=release,
-    )
-
-
-def winsorized_mean_of(
-    rows: Partitions,
-    n_users: int,
-    n_features: int,
+    x: Any,
     *,
     epsilon: float,
     delta: float,
@@ -141,9 +97,20 @@ def winsorized_mean_of(
     bound: float,
     gamma: float,
     release: Any,
+    n_features: int | None = None,
 ) -> FloatArray:
-    """Compute `winsorized_mean` of blocks of shape (n_users_of_block, d)."""
-    rotation = RandomRotation(n_features, release.public_rng)
+    """Release the mean of one vector per user (Algorithm 3, WinsorizedMeanHighD), with the paper's constants.
+
+    ``x`` has shape (n_users, d), or is such blocks with ``n_features`` = d. The price (ε, δ) holds under strong
+    composition over the coordinates: each, rounded up to a power of two, is a selection and a Laplace draw at half of
+    ε/√(8 d ln(1/δ)). ``tau`` is the public ℓ2 concentration radius, ``bound`` a public bound on the norms, and
+    ``gamma`` the probability with which concentration may fail. The rotation adds and subtracts entries of one vector
+    only, so a user's rotated vector does not depend on the others. An entry that overflows is clipped; NaN counts as
+    the middle of the interval.
+    """
+    rows = as_partitions(x)
+    n_users = int(rows.sum(number_of_users)[0])
+    rotation = RandomRotation(n_features or x.shape[1], release.public_rng)
     d = rotation.padded
     with np.errstate(all="ignore"):  # a warning about an overflow would reveal something about a user
         rotated = rows.map(rotation.columns)
@@ -161,27 +128,10 @@ def winsorized_mean_of(
 
 @dataclass(frozen=True)
 class PaperPlan:
-    """Public numbers of Algorithm 4.
+    """Public numbers of Algorithm 4, in the paper's symbols: T, τ, G, γ, η and R.
 
-    Attributes
-    ----------
-    epsilon, delta : float
-        The whole budget, under the paper's strong composition.
-    n_steps : int
-        T.
-    tau : float
-        Concentration radius τ of the users' mean gradients.
-    bound : float
-        Bound G on their norms.
-    gamma : float
-        Probability with which concentration may fail.
-    step : float
-        Step size.
-    radius : float
-        Projection radius R.
-    convexity : {"convex", "strongly-convex", "non-convex"}
-        Variant of Proposition 3: averaged iterate; weighted average and one restart with decreasing steps; or a
-        uniformly random iterate.
+    ``convexity`` is a variant of Proposition 3: averaged iterate; weighted average and one restart with decreasing
+    steps; or a uniformly random iterate. ``gamma`` is the probability with which concentration may fail.
     """
 
     epsilon: float
@@ -220,38 +170,23 @@ def winsorized_descent(
 ) -> FloatArray:
     """Minimise the users' mean objective by steps along winsorised means of their gradients (Algorithm 4, Theorem 4).
 
-    Parameters
-    ----------
-    data : UserProblem, or Partitions of them
-        ``user_gradients(w)`` has one row a user, a function of that user's rows alone (``Objective.problem``).
-    plan : PaperPlan
-    n_coef : int
-        Number of coefficients.
-    release : Release
-        Opened for ``plan.events(n_coef)``.
-
-    Returns
-    -------
-    coef : ndarray of shape (n_coef,)
+    ``data.user_gradients(w)`` has one row a user, a function of that user's rows alone (``Objective.problem``). The
+    release is opened for ``plan.events(n_coef)``.
     """
     rows, start = as_partitions(data), np.zeros(n_coef)
-    n_users: int | None = None
 
     def direction(w: FloatArray) -> FloatArray:
-        nonlocal n_users
         with np.errstate(all="ignore"):  # a warning about an overflow would reveal something about a user
-            gradients = rows.map(methodcaller("user_gradients", w))
-        n_users = n_users or int(gradients.sum(_number_of_users)[0])
-        return winsorized_mean_of(
+            gradients = rows.map(methodcaller("user_gradients", w)).persisted()
+        return winsorized_mean(
             gradients,
-            n_users,
-            n_coef,
             epsilon=plan.step_epsilon,
             delta=plan.step_delta,
             tau=plan.tau,
             bound=plan.bound,
             gamma=plan.gamma,
             release=release,
+            n_features=n_coef,
         )
 
     if plan.convexity == "strongly-convex":
@@ -265,10 +200,6 @@ def winsorized_descent(
     if plan.convexity == "convex":
         return mean
     return iterates[int(release.public_rng.integers(plan.n_steps))]
-
-
-def _number_of_users(gradients: FloatArray) -> npt.NDArray[np.int64]:
-    return np.array([len(gradients)], dtype=np.int64)
 
 
 def _run(
