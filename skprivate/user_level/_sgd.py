@@ -16,13 +16,17 @@ from skprivate.privacy import Adjacency, PrivacyUnit, Whole, warn_caller
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
-from skprivate.user_level.descent._descent import ADVICE, AT_RADIUS, NOT_CONVERGED, UnscaledFeaturesWarning
+from skprivate.user_level.descent._descent import (
+    ADVICE,
+    AT_RADIUS,
+    NOT_CONVERGED,
+    LinearResult,
+    UnscaledFeaturesWarning,
+)
 from skprivate.user_level.descent._linear import Descent, PhasedDescent
-from skprivate.user_level.descent._result import LinearResult
 from skprivate.user_level.descent._rules import Function
 from skprivate.user_level.scaling._frame import identity, public_bound
-from skprivate.user_level.scaling._standard_plan import plan_standardisation
-from skprivate.user_level.scaling._standardise import Standardisation
+from skprivate.user_level.scaling._standardise import Standardisation, plan_standardisation
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}

@@ -30,7 +30,7 @@ from skprivate.user_level._losses import (
 from skprivate.user_level._plan import DescentPlan, Terms, split_budget
 from skprivate.user_level.scaling._column_search import select_distance
 from skprivate.user_level.scaling._frame import Frame, bounded_columns, public_bound
-from skprivate.user_level.scaling._standard_plan import MOST_SHARE, NORM_SHARE, SHARE, plan_standardisation
+from skprivate.user_level.scaling._standardise import MOST_SHARE, NORM_SHARE, SHARE, plan_standardisation
 
 
 def fitted(model, *data, **options):

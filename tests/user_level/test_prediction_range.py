@@ -15,8 +15,7 @@ from skprivate.privacy.draws._quantiles import EIGHTHS, OCTAVES, UNIT_WEIGHT
 from skprivate.user_level._plan import Terms
 from skprivate.user_level.scaling._column_search import last_zero_cell, select_distance
 from skprivate.user_level.scaling._frame import PREDICTION_RANGE
-from skprivate.user_level.scaling._standard_plan import plan_standardisation
-from skprivate.user_level.scaling._standardise import PREDICTION_NOISE
+from skprivate.user_level.scaling._standardise import PREDICTION_NOISE, plan_standardisation
 
 
 @pytest.mark.parametrize("n_users", [6_300_000, 50_000_000])

@@ -34,6 +34,7 @@ from skprivate.partitions import Partitions, as_partitions
 from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import UserProblem
 from skprivate.user_level._ranges import quantile_counts, select_quantiles, tail_factor
+from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -312,3 +313,25 @@ def project(w: FloatArray, radius: float) -> FloatArray:
     """Return the nearest point of the ball of this radius."""
     norm = float(np.linalg.norm(w))
     return w if norm <= radius else w * (radius / norm)
+
+
+@dataclass(frozen=True)
+class LinearResult:
+    """Released result of a linear model.
+
+    ``scale_missed`` is True if users were too few for the scale of the target. ``drift`` is above 1 if the descent did
+    not converge (`Course.drift`). ``class_weights`` are public, or from released counts.
+    """
+
+    coef: FloatArray
+    n_users: float
+    radius: float
+    clip_radius: float
+    noise_level: float = 0.0
+    scale_missed: bool = False
+    drift: float = 0.0
+    at_bound: bool = False
+    target_range: tuple[float, float] = (-math.inf, math.inf)
+    class_weights: FloatArray | None = None
+    alpha: float = 0.0
+    frame: Frame | None = None

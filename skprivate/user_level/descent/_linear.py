@@ -20,8 +20,7 @@ from skprivate.privacy import hash_identifiers, identifier_tags, open_branches
 from skprivate.user_level._losses import INTERCEPT_PART, HuberLoss
 from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
-from skprivate.user_level.descent._descent import Course, adaptive_descent
-from skprivate.user_level.descent._result import LinearResult
+from skprivate.user_level.descent._descent import Course, LinearResult, adaptive_descent
 from skprivate.user_level.descent._rules import (
     PRIOR,
     ClassCounts,
@@ -32,9 +31,8 @@ from skprivate.user_level.descent._rules import (
     shrink_functions,
 )
 from skprivate.user_level.scaling._frame import Frame, identity
-from skprivate.user_level.scaling._row_means import norm_without, row_means, shifted
+from skprivate.user_level.scaling._row_moments import norm_without, row_means, shifted, whiten, whitening
 from skprivate.user_level.scaling._standardise import clip_data
-from skprivate.user_level.scaling._whitening import whiten, whitening
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -14,8 +14,7 @@ from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import Mechanism, PrivacyEvent
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import MeanProblem, UserData, count_users, second_moments, target_counts
-from skprivate.user_level.descent._descent import project
-from skprivate.user_level.descent._result import LinearResult
+from skprivate.user_level.descent._descent import LinearResult, project
 from skprivate.user_level.means._user_mean import MeanResult, UserMean
 from skprivate.user_level.scaling._frame import identity
 from skprivate.user_level.scaling._standardise import Standardisation

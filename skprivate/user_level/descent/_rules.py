@@ -37,14 +37,15 @@ from skprivate.user_level._plan import (
 )
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._ranges import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
-from skprivate.user_level.scaling._row_means import (
+from skprivate.user_level.scaling._row_moments import (
     MEANS_SHARE,
     MOST_LEVEL,
     MOST_LEVEL_TWO,
-    can_estimate_common_mean,
+    n_moments,
+    relative_noise,
+    sees_common_mean,
 )
 from skprivate.user_level.scaling._standardise import Standardisation
-from skprivate.user_level.scaling._whitening import n_moments, relative_noise
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -409,7 +410,7 @@ class DescentRules(Mechanism):
         most = MOST_LEVEL_TWO if self.two_classes else MOST_LEVEL
         quiet = self.classes and self.split.level(n_users, self.size) <= most
         if not self.standardisation.by_column:
-            quiet = can_estimate_common_mean(self.terms)
+            quiet = sees_common_mean(self.terms)
         return MEANS_SHARE if quiet else 0.0
 
     @property

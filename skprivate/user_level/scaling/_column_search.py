@@ -105,7 +105,7 @@ class Histogram(NamedTuple):
 class ColumnSearch:
     """Joint histograms of all columns, for a public number of users and a share of the budget (in zCDP).
 
-    Unless ``centred``, centres are 0 and scales are distances from there. With ``assume_standardised`` a column that
+    Unless ``centred``, centres are 0 and scales are distances from there. With ``assume_standard`` a column that
     may well have centre 0 and deviation 1 is taken to have them.
     """
 
@@ -113,7 +113,7 @@ class ColumnSearch:
     n_columns: int
     centred: bool
     share: float
-    assume_standardised: bool = False
+    assume_standard: bool = False
 
     @property
     def multipliers(self) -> tuple[float, ...]:
@@ -122,7 +122,7 @@ class ColumnSearch:
 
     @property
     def _parts(self) -> tuple[float, ...]:
-        return PARTS_OF_ONE if self.assume_standardised else PARTS
+        return PARTS_OF_ONE if self.assume_standard else PARTS
 
     @property
     def _cells(self) -> tuple[int, ...]:
@@ -177,7 +177,7 @@ class ColumnSearch:
             scales[chosen] = widths * np.exp2(chances @ np.log2(deviations))
             halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * scales[chosen])
             sought[chosen] = within
-        if self.assume_standardised:
+        if self.assume_standard:
             kept = ~_rejects_standard(seen, middles, scales)
             middles[kept], scales[kept] = 0.0, 1.0
         return (middles, scales) if self.centred else (np.zeros(d), np.hypot(middles, scales))
@@ -219,7 +219,7 @@ def plan_search(
     n_columns: int,
     centred: bool,
     most: float,
-    assume_standardised: bool = False,
+    assume_standard: bool = False,
 ) -> ColumnSearch | None:
     """Plan a search for at most this share of the budget; None where that shows too little."""
     if terms.n_users is None:
@@ -230,7 +230,7 @@ def plan_search(
     if LEAST_SIGNAL * one > most:
         return None
     return ColumnSearch(
-        terms, n_columns, centred, min(most, max(LEAST_SHARE, ENOUGH_SIGNAL * one)), assume_standardised
+        terms, n_columns, centred, min(most, max(LEAST_SHARE, ENOUGH_SIGNAL * one)), assume_standard
     )
 
 
