@@ -18,7 +18,7 @@ from skprivate._validation import PUBLIC_LABELS, plain, validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.mixture._planning import selection_loss
 from skprivate.mixture._problem import LinearConstraints, margins
-from skprivate.mixture._reading import read_problem
+from skprivate.mixture._roles import read_problem
 from skprivate.mixture._strategy import make_mechanism
 from skprivate.privacy import PrivacyLedger
 
@@ -296,7 +296,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self.log_n_hypotheses_ = log(self.n_hypotheses_) if self.n_hypotheses_ else -inf
         self._frame = frame
         self._hypothesis = hypothesis
-        # Rounding errors down to a unit may hide this share of a private row's weight in each draw.
+        # Rounding of errors down to a unit may hide this part of a private row's weight in each draw.
         self._rounding = 1 / problem.sensitivity if problem.unit > 1 else 0.0
         self._n_rows = problem.planning_rows if self.adjacency == "replace-one" else None
 
@@ -412,8 +412,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        # The suite's accuracies are reached, but one check asks that an overwhelming weight of one class
-        # spreads to 87 % of new rows; a polytope that encloses the public rows of the training set exactly
-        # need not do that.
+        # One check of the suite asks that an overwhelming weight of one class spreads to 87 % of new rows. A polytope
+        # that encloses the public training rows exactly need not do that.
         tags.classifier_tags.poor_score = True
         return tags

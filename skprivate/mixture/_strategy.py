@@ -1,4 +1,4 @@
-"""Which strategy a problem is solved by, and its mechanism: decided by public numbers alone."""
+"""Strategy and mechanism of a problem, by public numbers alone."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from skprivate.mixture._search import CUT_POINTS, HalfspaceSearch, plan_search, 
 from skprivate.privacy import Mechanism, SelectionRule, public_generator
 from skprivate.privacy.noise import MAX_FLIPS
 
-#: Halfspaces of a search, unless stated.
+#: Default number of halfspaces of a search.
 MOST_HALFSPACES = 5
-#: A descent is for public points whose largest principal variances, as many as a search has halfspaces, hold less than
-#: this part of all, if it loses less than this part of the others.
+#: "auto" takes a descent if the largest principal variances, as many as a search has halfspaces, hold less than the
+#: first part of all, and if it loses less than the second part of the others.
 SEEN, LOST = 0.5, 0.5
 
 
 def make_mechanism(estimator: Any, problem: Problem, roles: Roles) -> tuple[str, CalibratedDraw]:
-    """The strategy of a `PPMHalfspaceClassifier`, and what it draws at which price, from public numbers."""
+    """Choose the strategy of a `PPMHalfspaceClassifier`, and make its mechanism from public numbers."""
     epsilon, counting = float(estimator.epsilon), None
     if estimator.calibration_fraction is not None:
         counting = float(estimator.epsilon * estimator.calibration_fraction)
     descent = None
     if estimator.delta:
         other = [] if counting is None else [count_event(counting)]
-        # Asked for twice where "auto" takes it, made once.
+        # "auto" asks for it twice.
         descent = cache(partial(make_descent, problem, epsilon, float(estimator.delta), other))
     limits = {"max_halfspaces": estimator.max_halfspaces, "max_candidates": estimator.max_candidates}
     strategy = choose_strategy(
@@ -48,7 +48,7 @@ def make_mechanism(estimator: Any, problem: Problem, roles: Roles) -> tuple[str,
             problem,
             strategy,
             epsilon - (counting or 0.0),
-            # The same directions are offered each time, so that a quote is what a fit pays.
+            # The same directions are offered each time, so that a quote is the price of a fit.
             rng=public_generator(0),
             n_jobs=estimator.n_jobs,
             rule=estimator.selection,
@@ -106,7 +106,7 @@ def choose_strategy(
 
 
 def _is_wide(descent: LogisticDescent, n_halfspaces: int) -> bool:
-    """Whether public points vary in more directions than a few halfspaces can look along, and a descent can."""
+    """Return True if public points vary in more directions than a few halfspaces can have, and a descent can."""
     unseen = 1.0 - float(descent.shares[:n_halfspaces].sum())
     return unseen > 1.0 - SEEN and descent.plan.loss < LOST * unseen
 
@@ -123,7 +123,7 @@ def make_search(
     rule: SelectionRule,
     monotone: bool,
 ) -> ExactDraw | HalfspaceSearch:
-    """What draws the halfspaces; ``rng`` is public."""
+    """Make the mechanism that draws the halfspaces; ``rng`` is public."""
     if strategy == "exact":
         size = problem.frame.dimension if max_halfspaces is None else max_halfspaces
         return ExactDraw(epsilon, size, rule, monotone, n_jobs)
