@@ -96,6 +96,12 @@ class CutCandidates:
                 np.add(result, term, out=result)
             yield result
 
+    def sides(self, chosen: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """Return normals and intercepts of a set (direction, cut, direction, cut, …)."""
+        pairs = [self.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
+        normals = np.array([normal for normal, _ in pairs]).reshape(-1, self.directions.shape[1])
+        return normals, np.array([intercept for _, intercept in pairs])
+
     def halfspace(self, direction: int, cut: int) -> tuple[Floats, float]:
         """Return normal and intercept of a cut as {z : ⟨normal, z⟩ + intercept ≥ 0}."""
         return -self.directions[direction], float(self.thresholds[direction][cut]) + self.slack

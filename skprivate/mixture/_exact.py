@@ -193,17 +193,15 @@ class ExactDraw(Mechanism):
         size = min(self.max_halfspaces, frame.dimension)
         # Coordinates within the span.
         public = products(frame.basis, problem.public).T
-        cuts: CutCandidates | None = None
-        family = None
-        if frame.empty:
-            pass
-        elif frame.dimension == 1:
-            # On a line the errors of all halfspaces are cumulative sums.
-            cuts = point_cuts(public, frame.slack)
-            family = family_of(problem, partial(cuts_of, cuts=cuts, max_size=size, basis=frame.basis))
+        candidates: CutCandidates | HalfspacePairs
+        make: Callable[..., Family]
+        if frame.dimension == 1:  # on a line the errors of all halfspaces are cumulative sums
+            candidates = point_cuts(public, frame.slack)
+            make = partial(cuts_of, cuts=candidates, max_size=size, basis=frame.basis)
         else:
-            pairs = supporting_pairs(public, frame.slack)
-            family = family_of(problem, partial(pairs_of, pairs=pairs, max_size=size, basis=frame.basis))
+            candidates = supporting_pairs(public, frame.slack)
+            make = partial(pairs_of, pairs=candidates, max_size=size, basis=frame.basis)
+        family = None if frame.empty else family_of(problem, make)
         record = DrawRecord("exact", 1 if family is None else len(family) + 1, self.epsilon)
         chosen = draw_hypothesis(
             family,
@@ -217,10 +215,5 @@ class ExactDraw(Mechanism):
         )
         if chosen is None:
             return Hypothesis.calling_all_private(problem.n_features), (record,)
-        if cuts is not None:
-            sides = [cuts.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
-            normals = np.array([normal for normal, _ in sides]).reshape(-1, 1)
-            intercepts = np.array([intercept for _, intercept in sides])
-        else:
-            normals, intercepts = pairs.sides(chosen)
+        normals, intercepts = candidates.sides(chosen)
         return Hypothesis(normals @ frame.basis, intercepts), (record,)

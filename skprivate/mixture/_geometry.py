@@ -86,14 +86,6 @@ class PublicFrame:
                 np.clip(block, -LARGEST_COORDINATE, LARGEST_COORDINATE, out=columns[:, low : low + TURNED])
         return columns.T
 
-    def transform(self, X: Floats) -> tuple[Floats, Floats]:
-        """Compute coordinates of shape (n, dimension) of projections on V, and distances of shape (n,) to V.
-
-        A distance at or below `slack` counts as on V. Distances to the empty set are infinite.
-        """
-        scaled = self.scaled(X)
-        return products(self.basis, scaled).T, self.distance(scaled)
-
     def distance(self, scaled: Floats) -> Floats:
         """Compute distances of scaled rows to V."""
         if self.empty:

@@ -244,9 +244,7 @@ class HalfspaceSearch(Mechanism):
         )
         if chosen is None:
             return Hypothesis.calling_all_private(problem.n_features), record
-        sides = [candidates.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
-        normals = np.array([normal for normal, _ in sides]).reshape(-1, problem.n_features)
-        return Hypothesis(normals, np.array([intercept for _, intercept in sides])), record
+        return Hypothesis(*candidates.sides(chosen)), record
 
     def move(self, present: Hypothesis, problem: Problem, release: Release) -> tuple[Hypothesis, DrawRecord]:
         """Redraw one halfspace, add one, or stay."""
