@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import cache, partial
 from typing import Any
 
@@ -67,7 +68,7 @@ def choose_strategy(estimator: Any, problem: Problem, descent: Callable[[], Logi
         fits = fits and n_hypotheses <= MAX_FLIPS
     if strategy == "exact" and not fits:
         raise ValueError(
-            f"strategy='exact' would compare up to {n_hypotheses:.3g} hypotheses from {2 * n_pairs:.3g} "
+            f"strategy='exact' would compare up to {_about(n_hypotheses)} hypotheses from {_about(2 * n_pairs)} "
             f"halfspaces, more than max_candidates={estimator.max_candidates} (and {2 * MOST_PAIRS} halfspaces) "
             "allow. Use strategy='greedy' or 'thinned', or lower max_halfspaces, or use fewer public rows; "
             "raise max_candidates where only that is in the way."
@@ -79,6 +80,11 @@ def choose_strategy(estimator: Any, problem: Problem, descent: Callable[[], Logi
     if descent is not None and _is_wide(descent(), most or MOST_HALFSPACES):
         return "gradient"
     return "greedy"
+
+
+def _about(count: int) -> str:
+    """Write a count to three digits; it may be too large for a float."""
+    return f"{count:.3g}" if count < 10**300 else f"{Decimal(count):.3g}"
 
 
 def _is_wide(descent: LogisticDescent, n_halfspaces: int) -> bool:
