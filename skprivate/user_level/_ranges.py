@@ -63,50 +63,13 @@ def select_middle(
 def private_range(
     x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
 ) -> tuple[float, float]:
-    """Interval of length 4τ around a private median (Algorithm 1, PrivateRange).
+    """Select an interval of length 4τ around a private median (Algorithm 1, PrivateRange): ε-bounded-range.
 
-    Bins of width 2τ cover [−B, B]; every value is snapped to its bin; bin j costs
-    c(j) = max(#{values below}, #{values above}); a bin is drawn with P(j) ∝ exp(−ε c(j)/2). The cost is constant on
-    every run of bins between occupied ones, so a run is one category whose multiplicity is its number of bins: time
-    O(n log n + log(B/τ)) however large B/τ. Runs are passed in the order of the bins.
-
-    Replacing one value changes every cost by at most 1. Adding one raises every cost by 0 or 1 (``monotone=True``
-    then allows exp(−ε c)).
-
-    Parameters
-    ----------
-    x : ndarray of shape (n,)
-        One number per user; the bin of each is found from that number alone.
-    epsilon : float
-        Price: ε-bounded-range, hence ε-DP.
-    tau, bound : float
-        Public concentration radius τ and bound B on the size of numbers, in the units of ``x``. B/τ at most
-        2⁶².
-    release : Release
-        Where the draw is paid for (`skprivate.privacy.open_release`).
-    monotone : bool, default=False
-        Neighbours differ by one added value rather than a replaced one.
-
-    Returns
-    -------
-    low, high : float
-        [midpoint − 2τ, midpoint + 2τ]; one point where 2τ is below the precision of float64 there.
-
-    Raises
-    ------
-    ValueError
-        If the radius or the bound is out of range; nothing is drawn then.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivate.privacy import open_release
-    >>> from skprivate.user_level.theory import private_range
-    >>> x = 5000.0 + np.random.default_rng(0).normal(size=400)
-    >>> with open_release(epsilon=1.0, unit="user", adjacency="replace-one") as release:
-    ...     low, high = private_range(x, epsilon=1.0, tau=4.0, bound=1e6, release=release)
-    >>> low < 5000 < high
-    True
+    Bins of width 2τ cover [−B, B], with B/τ at most 2⁶²; every value, one a user, is snapped to its bin. Bin j costs
+    c(j) = max(#{values below}, #{values above}), and is drawn with P(j) ∝ exp(−ε c(j)/2). The cost is constant on every
+    run of bins between occupied ones, so a run is one category whose multiplicity is its number of bins: time
+    O(n log n + log(B/τ)). Replacing one value changes every cost by at most 1. Adding one raises every cost by 0 or 1
+    (``monotone=True`` then allows exp(−ε c)). The interval is one point where 2τ is below the precision of float64.
     """
     counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
     middle = select_middle(counts, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)

@@ -25,7 +25,7 @@ from skprivate.user_level._ranges import (
     tail_rank,
     tracked_radius,
 )
-from skprivate.user_level.means._tracked_centre import (
+from skprivate.user_level.means._user_mean import (
     BEYOND,
     DRAWS,
     FAR_BEYOND,

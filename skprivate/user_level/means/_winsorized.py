@@ -16,39 +16,11 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def winsorized_mean_1d(x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any) -> float:
-    """Mean of one number per user, clipped to a private interval (Algorithm 2).
+    """Release the mean of one number per user, clipped to a private interval (Algorithm 2): ε-DP, n is public.
 
-    [a, b] = PrivateRange(x, ε/2, τ, B) has length 4τ; returns mean(clip(x, a, b)) + Lap(8τ/(nε)). ε-DP under
-    replacement of one user; n is public.
-
-    What is summed are the users' offsets from the middle of [a, b], which is released, as integers: wherever the
-    interval lies, replacing one user moves the sum by at most the 2ᵇⁱᵗˢ steps that its length holds.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_users,)
-    epsilon : float
-        Pure price of the whole mean.
-    tau, bound : float
-        Public concentration radius and bound, in the units of ``x``.
-    release : Release
-        Where the draws are paid for (`skprivate.privacy.open_release`).
-
-    Returns
-    -------
-    float
-        The mean of the clipped numbers, with noise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivate.privacy import open_release
-    >>> from skprivate.user_level.theory import winsorized_mean_1d
-    >>> x = 5000.0 + np.random.default_rng(0).normal(size=400)
-    >>> with open_release(epsilon=1.0, unit="user", adjacency="replace-one") as release:
-    ...     mean = winsorized_mean_1d(x, epsilon=1.0, tau=4.0, bound=1e6, release=release)
-    >>> abs(mean - 5000) < 3
-    True
+    [a, b] = PrivateRange(x, ε/2, τ, B) has length 4τ; returns mean(clip(x, a, b)) + Lap(8τ/(nε)). The users' offsets
+    from the middle of [a, b], which is released, are summed as integers: wherever the interval is, replacing one user
+    moves the sum by at most the 2ᵇⁱᵗˢ steps of its length.
     """
     rows = InMemory(np.asarray(x, dtype=np.float64)[None])
     return winsorized_means(rows, len(x), epsilon=epsilon, tau=tau, bound=bound, release=release)[0]

@@ -18,8 +18,15 @@ from skprivate._messages import at_least, member, must_be, number, one_of, posit
 from skprivate.privacy import Adjacency
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._ranges import FINE_SCALES, tail_rank
-from skprivate.user_level.means._tracked_centre import BEYOND, FAR_BEYOND, FAR_NOISE, TRAVEL_SHARE, draw_side
-from skprivate.user_level.means._user_mean import CENTRE_PART, UserMean
+from skprivate.user_level.means._user_mean import (
+    BEYOND,
+    CENTRE_PART,
+    FAR_BEYOND,
+    FAR_NOISE,
+    TRAVEL_SHARE,
+    UserMean,
+    draw_side,
+)
 from skprivate.user_level.theory._published import (
     PaperPlan,
     coordinate_epsilon,
