@@ -80,23 +80,22 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     delta : float in (0, 1), default=1e-6
         Privacy budget δ of one fit; well below one over the number of users.
     loss : {"log_loss", "smoothed_hinge"} or object, default="log_loss"
-        An object must implement ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`); it sees y = ±1 and is
-        for two classes.
+        An object must implement ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`) with y = ±1, for two
+        classes.
     classes : array-like of shape (n_classes,), optional
-        Public set of labels. By default the labels found in ``y``, which is then stated as an assumption of the
-        guarantee.
+        Public set of labels. By default the labels of ``y``, which is then stated as an assumption of the guarantee.
     class_weight : dict, "balanced" or None, default=None
         Public weights {class: weight} of the rows, 1 for classes that are not named. "balanced" weighs each class by
         the inverse of a private count, for a twentieth of the budget: for rare classes whose members should be found.
     feature_norm : float > 0, optional
-        Public typical Euclidean norm of a row; by default found privately where features are standardised, and
-        √n_features elsewhere. Sets the clipping radius and the largest margin. Features are then taken as they are.
+        Public typical Euclidean norm of a row, which sets the clipping radius and the largest margin; features then
+        keep their units. By default found privately where features are standardised, and √n_features elsewhere.
     solver : {"auto", "sgd", "phased"}, default="auto"
-        See `UserLevelSGDRegressor`; "phased" is there for its theorem.
+        See `UserLevelSGDRegressor`; "phased" serves its theorem.
     aggregation : {"auto", "robust", "mean"}, default="auto"
         "robust" clips users at a fifth of the largest gradient of a typical row: least noise, but weak effects come
         out too strong. "mean" clips hardly anybody, so that the result minimises the mean objective; take it if
-        probabilities of rare classes matter. "auto" begins as "robust" and clips ever farther out as noise gets small.
+        probabilities of rare classes matter. "auto" begins as "robust" and clips farther out as noise falls.
     standardize : bool, default=True
         Centre and scale features within the budget, see `UserLevelSGDRegressor`. Not done with ``feature_norm``.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
@@ -104,11 +103,11 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     n_users : int, optional
         Public number of users under ``adjacency="add-remove"``; by default it is released with noise.
     fit_intercept : bool, default=True
-        Whether the model has an intercept.
+        Fit an intercept.
     alpha : float >= 0, optional
-        Strength of the ℓ2 penalty on the coefficients of the features as they are given. By default one over the number
-        of users, public or released, and what balances the noise (docs/user_level.md), on those of standardised
-        features: in the limit the default of ``LogisticRegression``.
+        Strength of the ℓ2 penalty on the coefficients of the original features. By default one over the number of
+        users, and what balances the noise (docs/user_level.md), on those of standardised features: in the limit the
+        default of ``LogisticRegression``.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included; by default 20/feature_norm, less where noise
         is large and more where it is small.
@@ -142,30 +141,29 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
-        Rows that are, centred and scaled, of a larger Euclidean norm are drawn to this norm, in fitting and in
-        predicting: twice the private typical norm, more where there is hardly any noise, and 2 √n_features where users
-        are too few to find one. Infinite where features are meant as they are.
+        Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting: twice the private
+        typical norm, more where there is hardly any noise, and 2 √n_features where users are too few to find one.
+        Infinite where features keep their units.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
-        Features beyond these ends are set to them, in fitting and in predicting: four scales from their centres, more
-        where there is hardly any noise, and less for features that are one value for so many rows that the others did
-        not give a scale. Infinite where features are left in the units in which they came.
+        Ends to which features are clipped, in fitting and in predicting: four scales from their centres, more where
+        there is hardly any noise, and less for features that are one value for most rows. Infinite where features
+        keep their units.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-        Number of features that `fit` saw.
+        Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+        Names of the columns of X, if all are strings.
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy for a user, or for a row where ``user_ids`` is not given, computed from the
-    draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's
-    own rows alone. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`). All fitted
-    attributes are released values, except ``classes_`` where ``classes`` is not given. Labels outside ``classes`` are
-    refused.
+    Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
+    Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's own rows
+    alone. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`). All fitted attributes are
+    released values, except ``classes_`` where ``classes`` is not given. Labels outside ``classes`` are refused.
 
     Features with about mean 0 and deviation 1 by public numbers are best (see `UserLevelSGDRegressor`);
-    `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
+    `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
 
     References
     ----------
@@ -243,11 +241,11 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
             The same rows give the same coefficients to the last bit, wherever they are.
         y : array-like of shape (n_samples,), or column of X
-            Labels, all of them in ``classes``; where X lies in blocks the name of their column, or its number in an
-            array. Where ``classes`` is not given the labels are collected from the blocks: they are taken as public.
+            Labels, all of them in ``classes``; where X is in blocks the name of their column, or its number in an
+            array. Without ``classes`` the labels are collected from the blocks: they are taken as public.
         user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own user. Where X lies in blocks the name of its column; rows
-            of one user may lie in any of them, and are brought together (docs/partitions.md says where).
+            User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
+            one user may be in any of them (docs/partitions.md).
 
         Returns
         -------

@@ -55,10 +55,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
         \Big)
 
-    by full-batch descent ("SGD" notwithstanding) on one vector per user and step. No range, clipping radius or step
-    has to be guessed: they are found privately within the stated budget, and so are centres and scales of features and
-    target where users are enough. The more budget, the closer the result is to that without privacy: at large n·ε it
-    is least squares.
+    by full-batch descent ("SGD" notwithstanding) on one vector per user and step. Ranges, clipping radius and steps are
+    found privately within the budget, and so are centres and scales of features and target where users are enough. At
+    large n·ε the result is least squares.
 
     Parameters
     ----------
@@ -67,38 +66,35 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     delta : float in (0, 1), default=1e-6
         Privacy budget δ of one fit; well below one over the number of users.
     loss : {"squared_error", "huber"} or object, default="squared_error"
-        Loss of a row. An object must implement ``gradient(X, y, coef)``
-        (`skprivate.user_level.CustomLoss`).
+        Loss of a row. An object must implement ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`).
     huber_threshold : float > 0, default=1.35
         Residual, in units of y, beyond which the Huber loss is linear.
     solver : {"auto", "sgd", "phased", "moments"}, default="auto"
-        "sgd" descends on all users in every step; "moments" releases the users' mean second moments once and solves for
-        the coefficients (squared loss only). "auto" is "sgd", but "moments" where features are not standardised and the
-        noise of moments is at most a twentieth of the sampling error, unless users are averaged robustly; a descent on
-        standardised features has less noise. "phased" is there for its theorem: it
-        solves a sequence of ever more strongly regularised problems on disjoint users (Algorithm 5; with "add-remove"
-        it needs ``user_ids``), with up to six times the error of "sgd".
+        "sgd" descends on all users in every step. "moments" releases the users' mean second moments once and solves
+        for the coefficients (squared loss only). "auto" is "sgd", and "moments" where features are not standardised,
+        users are not averaged robustly, and the noise of moments is at most a twentieth of the sampling error.
+        "phased" solves ever more strongly regularised problems on disjoint users (Algorithm 5). It serves its
+        theorem, with up to six times the error of "sgd", and needs ``user_ids`` with "add-remove".
     aggregation : {"auto", "robust", "mean"}, default="auto"
-        How users are averaged. "robust" clips at the median gradient norm: least noise, and the result is a robust
-        centre of the users, which differs from the mean if users or errors are skewed. "mean" clips at three times
-        the median. "auto" begins as "robust" and clips ever farther out as noise gets small (as far as the noise is
-        half the sampling noise, four times as far where a private quantile of the gradient norms shows a tail), so
-        that the result tends to the minimiser of the mean objective.
+        Average of the users. "robust" clips at the median gradient norm: least noise, and a robust centre, which
+        differs from the mean if users or errors are skewed. "mean" clips at three times the median. "auto" begins as
+        "robust" and clips farther out as noise falls: as far as the noise is half the sampling noise, and four times
+        as far where a private quantile of the gradient norms shows a tail. So it tends to the minimiser of the mean
+        objective.
     standardize : bool, default=True
-        Centre and scale features and target by private medians and quantiles within the budget, where users are
-        enough for that (public numbers decide), unless features turn out to be prepared already, and whiten them by
-        private second moments where the noise allows. Not done with ``radius`` and with a custom loss.
+        Centre and scale features and target by private medians and quantiles where users are enough (public numbers
+        decide), unless features seem to be prepared already, and whiten them by private second moments where the
+        noise allows. Not done with ``radius`` and with a custom loss.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
         Public number of users under ``adjacency="add-remove"``; by default it is released with noise. (Under
-        "replace-one" the number of users is the same in all neighbours.)
+        "replace-one" the number of users is public.)
     fit_intercept : bool, default=True
-        Whether the model has an intercept.
+        Fit an intercept.
     alpha : float >= 0, optional
-        Strength of the ℓ2 penalty on the coefficients of the features as they are given. By default 0, and where each
-        row is its own user d ν² with the noise level ν = Δ z √d/n of the fit (public numbers), on those of
-        standardised features: about the ratio of noise to signal.
+        Strength of the ℓ2 penalty on the coefficients of the original features. By default 0, and, where each row is
+        its own user, d ν² on those of standardised features, with the noise level ν = Δ z √d/n (public numbers).
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included. By default found from the private scale of
         the target; where users are too few for that, a warning says so and the target is taken to be of unit scale.
@@ -122,9 +118,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     n_users_ : float
         Number of users as used: public, or released with noise.
     target_range_ : tuple of (float, float)
-        Predictions beyond these are set to them: six released scales of the target on both sides of its released
-        centre, more where the private tail of the target is heavier than a normal one, as far as the noise allows, and
-        where there is hardly any noise. Infinite where the target was not standardised.
+        Range of predictions: six released scales of the target on both sides of its released centre, more where the
+        private tail of the target is heavy or there is hardly any noise. Infinite if the target was not standardised.
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
@@ -132,32 +127,30 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
-        Rows that are, centred and scaled, of a larger Euclidean norm are drawn to this norm, in fitting and in
-        predicting: as many private typical norms as ``feature_range_`` has scales, but three where the tail of the
-        target was found to be light and there is noise; two where no feature has a scale of its own, and 2 √n_features
-        where users are too few to find a norm. Infinite where features are meant as they are.
+        Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting. It has as many
+        private typical norms as ``feature_range_`` has scales, but three where the tail of the target is light and
+        there is noise; two where no feature has a scale of its own, and 2 √n_features where users are too few to find
+        a norm. Infinite where features keep their units.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
-        Features beyond these ends are set to them, in fitting and in predicting: six scales from their centres, more
-        where the tail of the target is heavy and where there is hardly any noise. Infinite where features are left in
-        the units in which they came.
+        Ends to which features are clipped, in fitting and in predicting: six scales from their centres, more where
+        the tail of the target is heavy or there is hardly any noise. Infinite where features keep their units.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-        Number of features that `fit` saw.
+        Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+        Names of the columns of X, if all are strings.
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy for a user, or for a row where ``user_ids`` is not given, computed from the
-    draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's
-    own rows alone, and selections by the exponential mechanism. All fitted attributes are released values. A custom
-    loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that.
+    Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
+    Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's own rows
+    alone, and selections by the exponential mechanism. All fitted attributes are released values. A custom loss has to
+    treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that.
 
-    Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best:
-    nothing has to be found out about them. Where users are too few to standardise every feature, the target alone is
-    standardised, features keep their proportions, and rows of more than twice the typical norm are drawn to it
-    (``row_bound_``). `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
+    Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best.
+    Where users are too few to standardise every feature, only the target is standardised, and rows are clipped to
+    twice the typical norm. `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
 
     References
     ----------
@@ -231,10 +224,10 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
             The same rows give the same coefficients to the last bit, wherever they are.
         y : array-like of shape (n_samples,), or column of X
-            Target; where X lies in blocks the name of its column, or the number in an array.
+            Target; where X is in blocks the name of its column, or the number in an array.
         user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own user. Where X lies in blocks the name of its column; rows
-            of one user may lie in any of them, and are brought together (docs/partitions.md says where).
+            User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
+            one user may be in any of them (docs/partitions.md).
 
         Returns
         -------

@@ -88,11 +88,11 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
     classes_ : ndarray
         Of the chosen model, if it has them.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-        Number of features that `fit` saw.
+        Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+        Names of the columns of X, if all are strings.
 
     Notes
     -----
@@ -181,12 +181,11 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
             Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
             The same rows give the same choice, wherever they are.
         y : array-like of shape (n_samples,), or column of X
-            Where X lies in blocks the name of its column, or the number in an array; labels that are no numbers then
-            need candidates with ``classes_`` and a loss that is named.
+            Where X is in blocks the name of its column, or the number in an array; labels that are no numbers then need
+            candidates with ``classes_`` and a loss that is named.
         user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own unit, and rows are what is protected. Where X lies in
-            blocks the name of its column; rows of one user may lie in any of them, and are brought together
-            (docs/partitions.md says where).
+            User of each row; by default each row is its own unit, and rows are protected. Where X is in blocks the
+            name of its column; rows of one user may be in any of them (docs/partitions.md).
 
         Returns
         -------
