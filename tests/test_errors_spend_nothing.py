@@ -55,7 +55,7 @@ SEARCH = {"n_iter": 2, "score_bounds": (-3.0, 0.0)}
 COMPOSITES = [
     make_additive_pipeline(REGRESSOR, n_knots=5),
     make_additive_pipeline(REGRESSOR, n_knots=5, columns=[0, 1]),
-    make_additive_pipeline(UserLevelSGDRegressor(max_iter=2, accounting="paper"), n_knots=4),
+    make_additive_pipeline(UserLevelSGDRegressor(max_iter=2, standardize=False), n_knots=4),
     make_additive_pipeline(CLASSIFIER, n_knots=5),
     make_additive_pipeline(UserLevelSGDClassifier(max_iter=2, classes=[0, 1]), n_knots=5),
     pytest.param(PrivateSearchCV(REGRESSOR, {"alpha": [0.0]}, refit=0.3, **SEARCH), marks=pytest.mark.slow),
@@ -83,7 +83,6 @@ VARIANTS = [
     UserLevelSelector(LINES, rule="means"),
     UserLevelSelector(LINES, predict_by="batch", rule="votes", loss=lambda y, predicted: np.abs(y - predicted)),
     UserLevelSGDRegressor(solver="moments", adjacency="add-remove", n_users=9),
-    UserLevelSGDRegressor(accounting="paper", max_iter=2),
     UserLevelSGDClassifier(solver="phased", max_iter=2, class_weight="balanced"),
 ]  # fmt: skip
 

@@ -36,8 +36,6 @@ class Columnwise(RegressorMixin, BaseEstimator):
 class AbsoluteLoss:
     """|x·w − y|, row by row: a loss of the user's own."""
 
-    lipschitz = smoothness = 1.0
-
     def gradient(self, X, y, coef):
         f = np.zeros(len(X))
         for column, weight in zip(X.T, coef, strict=True):

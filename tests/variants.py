@@ -121,12 +121,6 @@ def _user_level_regressors():
     )
     # Enough for the target and means of many columns, without or with a norm of all rows.
     loud = modes(kind, fixed={"max_iter": 3}, epsilon=(150.0, 210.0), adjacency=BOTH, n_users=(8,))
-    paper = modes(
-        kind,
-        fixed={"accounting": "paper", "max_iter": 3},
-        loss=("squared_error", "huber", AbsoluteLoss()),
-        convexity=("convex", "strongly-convex", "non-convex"),
-    )
     # Options of the gradients first meet all data; what goes through the same sums meets some.
     return (
         spread(descents, _USER_DATA, 1)
@@ -134,7 +128,7 @@ def _user_level_regressors():
         + spread(scaled, _USER_DATA, 1)
         + spread(searched, _USER_DATA[:4], 1)
         + [(each, (wide_rows,)) for each in loud]
-        + spread(moments + known + paper, (*_USER_DATA[:4], names_of_users), 1)
+        + spread(moments + known, (*_USER_DATA[:4], names_of_users), 1)
     )
 
 
@@ -186,12 +180,6 @@ def _user_level_classifiers():
         alpha=(0.0, 0.1),
         feature_norm=(None, 3),
     )
-    paper = modes(
-        kind,
-        fixed={"accounting": "paper", "max_iter": 3, "classes": [0, 1]},
-        loss=("log_loss", "smoothed_hinge"),
-        convexity=("convex", "strongly-convex", "non-convex"),
-    )
     weighted = modes(
         kind,
         fixed={"classes": [0, 1], "max_iter": 2},
@@ -221,7 +209,7 @@ def _user_level_classifiers():
         + [(each, (three_classes,)) for each in weighted_three]
         + [(each, (three_classes,)) for each in three]
         + spread(scaled, _USER_DATA, 1)
-        + spread(centred + known + paper, (*_USER_DATA[:4], names_of_users), 1)
+        + spread(centred + known, (*_USER_DATA[:4], names_of_users), 1)
     )
 
 

@@ -1,16 +1,11 @@
 """Learning from mixtures of private and public populations."""
 
-from skprivate.mixture._calibration import Calibration
 from skprivate.mixture._export import export_text
 from skprivate.mixture._planning import ppm_sample_size
 from skprivate.mixture._ppm_halfspace_classifier import PPMHalfspaceClassifier
-from skprivate.mixture._problem import DrawRecord, LinearConstraints
 from skprivate.mixture._roles import ProtectedLabelWarning
 
 __all__ = [
-    "Calibration",
-    "DrawRecord",
-    "LinearConstraints",
     "PPMHalfspaceClassifier",
     "ProtectedLabelWarning",
     "export_text",

@@ -15,50 +15,35 @@ from skprivate.mixture._geometry import Floats, PublicFrame
 from skprivate.mixture._problem import DrawRecord, Hypothesis, MixtureRows, Problem, margins
 from skprivate.privacy import Events, Mechanism, PrivacyEvent, PureEvent, Release
 
-#: Bins on each side of the boundary.
+#: Largest number of bins on each side of the boundary.
 MOST_BINS = 5
-#: Public rows of a bin, beside the same number of times the noise's scale.
+#: Least number of public rows of a bin, and this many times the noise's scale.
 LEAST_ROWS = 20
-#: Below this price the counts' noise would pass 2⁵² rows.
+#: Least price; the counts' noise would exceed 2⁵² rows below.
 LEAST_EPSILON = 2.0**-50
 
 
 class Calibration(NamedTuple):
     """Probability of the private label as a step function of the margin, which is ≥ 0 where all halfspaces hold.
 
-    Parameters
-    ----------
-    edges : ndarray of shape (n_bins - 1,)
-        Ascending margins that separate the bins, in units of scaled features; 0 is one of them. From public rows.
-    probabilities : ndarray of shape (n_bins,)
-        Probability in each bin, in (0, 1), not increasing. Released.
+    ``edges`` are ascending margins between bins, in units of scaled features, from public rows; 0 is one of them.
+    ``probabilities``, released, are in (0, 1) and do not increase.
     """
 
     edges: Floats
     probabilities: Floats
 
     def __call__(self, margin: Floats) -> Floats:
-        """Probability of the private label at each margin."""
+        """Return the probability of the private label at each margin."""
         return np.asarray(self.probabilities[np.searchsorted(self.edges, margin, side="right")])
 
 
 @dataclass(frozen=True, eq=False)
 class CalibratedDraw(Mechanism):
-    """A draw of halfspaces and, where it is paid for, the counts that turn margins into probabilities.
+    """A draw of halfspaces and, with ``epsilon``, the counts that turn margins into probabilities.
 
-    A private row is in one cell (bin, and label where labels are private): replacing it moves a one from a cell to
-    another, so the counts change by at most 2, and by 1 where a row is added or removed.
-
-    Parameters
-    ----------
-    search : Mechanism
-        Draws the halfspaces.
-    epsilon : float or None
-        Price of the counts; None for none.
-    sensitivity : {1, 2}
-        Largest ℓ1 change of the counts: 2 under replace-one adjacency.
-    labels_are_private : bool
-        Whether private rows may carry either label.
+    A private row is in one cell (bin, and label where labels are private). Replacing it moves a one from a cell to
+    another, so the counts change by ``sensitivity`` = 2 in ℓ1, and by 1 where a row is added or removed.
     """
 
     search: Mechanism
@@ -88,7 +73,7 @@ class CalibratedDraw(Mechanism):
     def run(
         self, data: Problem, release: Release
     ) -> tuple[Hypothesis, tuple[DrawRecord, ...], Calibration | None]:
-        """The hypothesis, what each selection compared, and the calibration."""
+        """Draw a hypothesis and count; returns it, what each selection compared, and the calibration."""
         hypothesis, records = self.search.run(data, release)
         if self.epsilon is None:
             return hypothesis, records, None
@@ -99,7 +84,7 @@ class CalibratedDraw(Mechanism):
         n_bins = edges.size + 1
         public_counts, private_counts = rows.sum(partial(cell_counts, edges=edges))
         counts = public_counts.astype(np.float64)
-        # Label-determined: that no private row carries the public label is public.
+        # No private row carries the public label, which is public.
         noisy = slice(0 if self.labels_are_private else n_bins, None)
         released = release.discrete_laplace(
             private_counts[noisy], sensitivity=self.sensitivity, epsilon=self.epsilon
@@ -109,12 +94,12 @@ class CalibratedDraw(Mechanism):
 
 
 def count_event(epsilon: float) -> tuple[PrivacyEvent, int]:
-    """What the counts cost."""
+    """Return the event of the counts."""
     return PureEvent(epsilon, "discrete Laplace"), 1
 
 
 class RowMargins(NamedTuple):
-    """Margins of the rows of a block, and what kind of rows they are."""
+    """Margins of the rows of a block, and the kind of each row."""
 
     margin: Floats
     private: NDArray[np.bool_]
@@ -122,17 +107,17 @@ class RowMargins(NamedTuple):
 
 
 def with_margins(rows: MixtureRows, frame: PublicFrame, hypothesis: Hypothesis) -> RowMargins:
-    """Margins, row by row."""
+    """Compute margins, row by row."""
     return RowMargins(margins(frame, hypothesis, rows.X), rows.private, rows.has_private_label)
 
 
 def public_margins(rows: RowMargins) -> Floats:
-    """Those of public rows, which may be collected."""
+    """Return margins of public rows, which may be collected."""
     return rows.margin[~rows.private]
 
 
 def cell_counts(rows: RowMargins, edges: Floats) -> NDArray[np.int64]:
-    """Public and private rows of a block by bin and label, of shape (2, 2 * n_bins)."""
+    """Count public and private rows of a block by bin and label: shape (2, 2 * n_bins)."""
     n_bins = edges.size + 1
     cells = np.searchsorted(edges, rows.margin, side="right") + n_bins * rows.has_private_label
     kinds = (cells[~rows.private], cells[rows.private])
@@ -140,7 +125,7 @@ def cell_counts(rows: RowMargins, edges: Floats) -> NDArray[np.int64]:
 
 
 def margin_edges(public_margins: Floats, least: int) -> Floats:
-    """0, and quantiles of public margins on either side of it, with about ``least`` rows or more between two."""
+    """Return 0, and quantiles of public margins on either side of it, with about ``least`` rows or more between two."""
     edges = [0.0]
     for side in (public_margins[public_margins < 0], public_margins[public_margins >= 0]):
         n_bins = min(MOST_BINS, side.size // least)
@@ -151,7 +136,7 @@ def margin_edges(public_margins: Floats, least: int) -> Floats:
 
 
 def _monotone(private_label: Floats, public_label: Floats) -> Floats:
-    """Shares of the private label with half a row of each label added, pooled until they do not increase."""
+    """Compute shares of the private label with half a row of each label added, pooled until they do not increase."""
     weights = private_label + public_label + 1.0
     shares = (private_label + 0.5) / weights
     return np.asarray(isotonic_regression(shares, weights=weights, increasing=False).x)

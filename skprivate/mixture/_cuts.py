@@ -1,15 +1,15 @@
 """Quantile cuts of the public points along public directions, and all intersections of a few of them.
 
-A cut is the halfspace {z : ⟨direction, z⟩ ≤ threshold}. The cuts of one direction are nested, so the errors
-of all intersections of cuts along r directions are cumulative sums of one r-dimensional histogram of the
-rows: n operations for a whole block of hypotheses instead of n for each.
+A cut is the halfspace {z : ⟨direction, z⟩ ≤ threshold}. The cuts of one direction are nested, so the errors of all
+intersections of cuts along r directions are cumulative sums of one r-dimensional histogram of the rows: n operations
+for a whole block of hypotheses instead of n for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from math import prod
 from typing import Any, TypeAlias
@@ -19,42 +19,35 @@ from numpy.typing import NDArray
 
 from skprivate._progress import steps
 from skprivate.mixture._geometry import Floats
-from skprivate.mixture._selection import Integers, merge_occurrences, occurrences
+from skprivate.mixture._selection import Checkpoint, Enumeration, Integers, merge_occurrences, occurrences
 
-#: Fraction of the public points that a cut leaves in. Most of the public population is to be called public.
+#: Fraction of the public points that a cut leaves in. Most of the public population should be called public.
 KEPT_FRACTIONS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98)
 FINE_KEPT_FRACTIONS = (
     *(0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8),
     *(0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0),
 )
-#: Sums that are gathered before they are counted.
+#: Number of sums that are gathered before they are counted.
 GATHER = 2**20
-#: Rows whose products with one direction after another are formed while they are in the cache.
+#: Number of rows that stay in the cache while their products with the directions are formed.
 ROWS = 2**13
-#: Thresholds up to which a value is compared with each.
+#: Largest number of thresholds that a value is compared with one by one.
 FEW_CUTS = 32
-#: Rows times last directions that are counted in one call.
+#: Largest number of rows times last directions that are counted in one call.
 BATCH = 2**17
-#: Rows that are looked at, whether many are equal.
+#: Number of rows that are sampled to see if many are equal.
 SAMPLE = 2**12
-#: Parts of the enumeration whose histograms are kept for the second pass.
+#: Number of parts of the enumeration whose histograms are kept for the second pass.
 CHECKPOINTS = 16
 
-#: Leading directions, and last directions that are joined to them one by one.
+#: Leading directions, and the last directions that are joined to them one by one.
 Batch: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class CutCandidates:
-    """Cuts {z : ⟨direction, z⟩ ≤ threshold + slack}.
-
-    Attributes
-    ----------
-    directions : ndarray of shape (n_directions, n_features)
-        In scaled units, of length one.
-    thresholds : tuple of ndarray
-        Ascending thresholds of each direction, without repetition.
-    slack : float
+    """Cuts {z : ⟨direction, z⟩ ≤ threshold + slack}, along directions of length one, with ascending distinct
+    thresholds.
     """
 
     directions: Floats
@@ -67,14 +60,14 @@ class CutCandidates:
 
     @property
     def offered_directions(self) -> Floats:
-        """Those that have a cut, or all where none has."""
+        """Directions that have a cut, or all where none has."""
         offered = np.array(self.n_cuts) > 0
         return self.directions[offered] if offered.any() else self.directions
 
     def bins(self, scaled: Floats) -> NDArray[Any]:
-        """For each direction and row the first cut that contains the row, of shape (n_directions, n_rows).
+        """Find, for each direction and row, the first cut that contains the row: shape (n_directions, n_rows).
 
-        The number of cuts stands for none. The integer type is as small as that number allows.
+        The number of cuts means none. The integer type is as small as that number allows.
         """
         dtype = np.min_scalar_type(max(self.n_cuts, default=0))
         bins = np.empty((len(self.thresholds), scaled.shape[0]), dtype=dtype)
@@ -84,7 +77,7 @@ class CutCandidates:
         return bins
 
     def projections(self, scaled: Floats) -> Iterator[tuple[slice, Iterator[Floats]]]:
-        """Blocks of rows and their products with the directions, one after another: as `products` forms them."""
+        """Yield blocks of rows and their products with the directions, one after another: as `products` forms them."""
         used = [np.flatnonzero(direction).tolist() for direction in self.directions]
         columns = np.ascontiguousarray(scaled.T)
         for low in range(0, scaled.shape[0], ROWS):
@@ -103,13 +96,19 @@ class CutCandidates:
                 np.add(result, term, out=result)
             yield result
 
+    def sides(self, chosen: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """Return normals and intercepts of a set (direction, cut, direction, cut, …)."""
+        pairs = [self.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
+        normals = np.array([normal for normal, _ in pairs]).reshape(-1, self.directions.shape[1])
+        return normals, np.array([intercept for _, intercept in pairs])
+
     def halfspace(self, direction: int, cut: int) -> tuple[Floats, float]:
-        """Normal and intercept of a cut as {z : ⟨normal, z⟩ + intercept ≥ 0}."""
+        """Return normal and intercept of a cut as {z : ⟨normal, z⟩ + intercept ≥ 0}."""
         return -self.directions[direction], float(self.thresholds[direction][cut]) + self.slack
 
 
 def _count_below(thresholds: Floats, values: Floats) -> NDArray[Any]:
-    """Number of ascending thresholds below each value."""
+    """Count the ascending thresholds below each value."""
     if thresholds.size > FEW_CUTS:
         return np.searchsorted(thresholds, values)
     # Comparing with each of a few thresholds is several times faster than a search that branches.
@@ -118,9 +117,9 @@ def _count_below(thresholds: Floats, values: Floats) -> NDArray[Any]:
 
 
 def quantile_cuts(public: Floats, directions: Floats, kept: tuple[float, ...], slack: float) -> CutCandidates:
-    """Cuts that leave given fractions of the public points in, along given directions of any length.
+    """Make cuts that leave given fractions of the public points in, along given directions of any length.
 
-    Thresholds lie between two public points where there is room, so that neither side is touched.
+    Thresholds are between two public points where there is a gap, so that neither side is touched.
     """
     directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     if len(public) == 0:
@@ -138,10 +137,10 @@ def quantile_cuts(public: Floats, directions: Floats, kept: tuple[float, ...], s
 
 
 def without_repetition(cuts: CutCandidates, public: Floats) -> CutCandidates:
-    """Leave out what repeats another cut, or cuts nothing off, along columns with two public values.
+    """Drop cuts that repeat another one, or cut nothing off, along columns with two public values.
 
     A one-hot column has one cut, between its values: along one sense of the axis or the other. A cut that leaves both
-    values in says nothing that the column can say, and two columns of opposite values say the same.
+    values in is constant, and two columns of opposite values are the same.
     """
     smallest, largest = public.min(axis=0, initial=np.inf), public.max(axis=0, initial=-np.inf)
     two_valued = ((public == smallest) | (public == largest)).all(axis=0) & (smallest < largest)
@@ -160,13 +159,13 @@ def without_repetition(cuts: CutCandidates, public: Floats) -> CutCandidates:
 
 
 def point_cuts(public: Floats, slack: float) -> CutCandidates:
-    """Both halfspaces bounded by each of the public points on a line: Algorithm 1 in one dimension."""
+    """Make both halfspaces bounded by each of the public points on a line: Algorithm 1 in one dimension."""
     points = np.unique(public[:, 0])
     return CutCandidates(np.array([[1.0], [-1.0]]), (points, np.sort(-points)), slack)
 
 
 def count_cut_intersections(n_cuts: tuple[int, ...], max_size: int) -> int:
-    """Number of sets of at most ``max_size`` cuts along different directions, the empty set included."""
+    """Count sets of at most ``max_size`` cuts along different directions, the empty set included."""
     by_size = [1] + [0] * max_size
     for count in n_cuts:
         for size in range(max_size, 0, -1):
@@ -175,7 +174,7 @@ def count_cut_intersections(n_cuts: tuple[int, ...], max_size: int) -> int:
 
 
 def without_equal_rows(bins: NDArray[Any], weights: Integers) -> tuple[NDArray[Any], Integers]:
-    """Rows that the same cuts contain made one, with the sum of their weights: few are left of rows of categories."""
+    """Merge rows that the same cuts contain, and add their weights: few are left of rows of categories."""
     rows = np.ascontiguousarray(bins[:, :: max(1, bins.shape[1] // SAMPLE)].T)
     if not rows.size or 2 * len(_distinct(rows)[0]) > len(rows):
         return bins, weights
@@ -186,32 +185,18 @@ def without_equal_rows(bins: NDArray[Any], weights: Integers) -> tuple[NDArray[A
 
 
 def _distinct(rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where each of the distinct rows of a contiguous array stands, and which of them every row is."""
+    """Return positions of the distinct rows of a contiguous array, and which of them every row is."""
     whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
     _, first, inverse = np.unique(whole, return_index=True, return_inverse=True)
     return first, inverse
 
 
-class CutIntersections:
+class CutIntersections(Enumeration):
     """All sets of at most ``max_size`` cuts along different directions, in a fixed order.
 
-    Parameters
-    ----------
-    bins : ndarray of shape (n_directions, n_rows)
-        `CutCandidates.bins`.
-    n_cuts : tuple of int
-        Number of cuts of each direction.
-    weights : int64 ndarray of shape (n_rows,)
-        What a hypothesis's errors gain by calling each row public; the sum of their absolute values below
-        2⁵³.
-    max_size : int
-        Largest number of cuts in a set.
-    offset, resolution : int
-        As in `Intersections`.
-
-    Notes
-    -----
-    A set is described by its directions and cuts, (direction, cut, direction, cut, …).
+    ``bins`` are those of `CutCandidates`; ``weights`` those of `ErrorWeights.signed`, whose absolute values add up to
+    less than 2⁵³; ``offset`` and ``resolution`` as in `Intersections`. A set is described by its directions and cuts,
+    (direction, cut, direction, cut, …).
     """
 
     def __init__(
@@ -239,44 +224,24 @@ class CutIntersections:
         most = max((len(lasts) for _, lasts in self._batches), default=1)
         blocks = [self._weights[low : low + ROWS] for low in range(0, weights.size, ROWS)]
         self._tiled = [np.tile(block, most) for block in blocks] if most > 1 else blocks
-        self._checkpoints: list[tuple[slice, Integers, Integers]] = []
+        self._checkpoints = []
 
     def __len__(self) -> int:
         return count_cut_intersections(self.n_cuts, self.max_size)
 
-    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
-        """Numbers of errors that occur, ascending, and how many sets make each (pass 1)."""
+    def _count_parts(self, n_jobs: int | None) -> list[Checkpoint]:
         size = max(1, -(-len(self._batches) // CHECKPOINTS))
-        self._checkpoints = []
+        found: list[Checkpoint] = []
         with steps("hypotheses", -(-len(self._batches) // size)) as step:
             for low in range(0, len(self._batches), size):
                 part = slice(low, low + size)
-                self._checkpoints.append((part, *self._count(part)))
+                found.append((part, *self._count(part)))
                 step()
-        return merge_occurrences([(errors, counts) for _, errors, counts in self._checkpoints])
+        return found
 
-    def locate(self, errors: int, member: int) -> tuple[int, ...]:
-        """The ``member``-th set (from zero) that makes ``errors`` errors (pass 2)."""
-        if not self._checkpoints:
-            self.histogram()
-        remaining = member
-        for part, present, counts in self._checkpoints:
-            held = int(counts[present == errors].sum())
-            if remaining >= held:
-                remaining -= held
-                continue
-            for batch, numbers in self._blocks(self._batches[part]):
-                positions = np.flatnonzero(numbers == errors)
-                if remaining < positions.size:
-                    return self._describe(*batch, int(positions[remaining]))
-                remaining -= positions.size
-        raise IndexError(f"Fewer than {member + 1} sets make {errors} errors.")
-
-    def all_errors(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Every set with its errors, one by one: for tests and very small families."""
-        for batch, numbers in self._blocks(self._batches):
-            for position, errors in enumerate(numbers):
-                yield self._describe(*batch, position), int(errors)
+    def _errors_of(self, part: slice) -> Iterator[tuple[Integers, Callable[[int], tuple[int, ...]]]]:
+        for batch, numbers in self._blocks(self._batches[part]):
+            yield numbers, partial(self._describe, *batch)
 
     @cached_property
     def _parts(self) -> list[Batch]:
@@ -292,7 +257,7 @@ class CutIntersections:
         ]
 
     def sums(self, parts: slice) -> Integers:
-        """Errors of all sets of some parts, in order."""
+        """Compute errors of all sets of some parts, in order."""
         batches = [
             (head, lasts[low : low + self._together])
             for head, lasts in self._parts[parts]
@@ -301,7 +266,7 @@ class CutIntersections:
         return np.concatenate([numbers for _, numbers in self._blocks(batches)])
 
     def describe(self, part: int, position: int) -> tuple[int, ...]:
-        """The set at a position of a part."""
+        """Return the set at a position of a part."""
         return self._describe(*self._parts[part], position)
 
     def _describe(self, head: tuple[int, ...], lasts: tuple[int, ...], position: int) -> tuple[int, ...]:
@@ -329,7 +294,7 @@ class CutIntersections:
         return merge_occurrences(merged)
 
     def _blocks(self, batches: list[Batch]) -> Iterator[tuple[Batch, Integers]]:
-        """Errors of all sets of each batch, direction by direction; the last direction's cut varies fastest."""
+        """Yield errors of all sets of each batch, direction by direction; the last direction's cut varies fastest."""
         n_rows = self._weights.size
         code: NDArray[np.intp] = np.zeros(n_rows, dtype=np.intp)
         buffer = np.empty(max((block.size for block in self._tiled), default=0), dtype=np.intp)
@@ -373,7 +338,7 @@ class CutIntersections:
 
 
 def _batches(directions: NDArray[np.intp], max_size: int, most: int) -> Iterator[Batch]:
-    """All sets of directions as (all but the last, some of the last), the empty set as ((), ())."""
+    """Yield all sets of directions as (all but the last, some of the last), the empty set as ((), ())."""
     yield (), ()
     numbers = directions.tolist()
     for size in range(max_size):

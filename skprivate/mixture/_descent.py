@@ -1,8 +1,8 @@
 """One halfspace by noisy gradient descent: public rows enter exactly, private ones by bounded integer contributions.
 
-The descent minimises the weighted logistic loss of all rows on the public points' span. It needs δ > 0. What is
-chosen, is chosen by public numbers: the coordinates (principal directions of the public points, as many as the noise
-lets be learnt), the number of steps, the radius at which private rows are clipped. Derivations in docs/mixture.md.
+The descent minimises the weighted logistic loss of all rows on the public points' span, and needs δ > 0. Public numbers
+decide everything else: the coordinates (principal directions of the public points, as many as the noise allows), the
+number of steps, and the radius at which private rows are clipped. Derivations in docs/mixture.md.
 """
 
 from __future__ import annotations
@@ -33,32 +33,26 @@ from skprivate.privacy import (
     gaussian_noise_multiplier,
 )
 
-#: Share of the Gaussian budget (in zCDP) that counts private rows where their number is not public.
+#: Share of the Gaussian budget (in zCDP) for the number of private rows, where that is not public.
 COUNT_SHARE = 0.03
 #: Fewest and most steps; between them the noise of the result times the steps is `STEP_NOISE`.
 FEWEST_STEPS, MOST_STEPS, STEP_NOISE = 4, 64, 0.5
-#: Clipping radius in root-mean-square norms of public rows: the least one, the most, and the noise at which it grows.
+#: Clipping radius in root-mean-square norms of public rows, least and largest, and the noise below which it grows.
 LEAST_CLIP, MOST_CLIP, CLIP_NOISE = 0.5, 4.0, 0.05
-#: Principal directions of less than this part of the largest variance are rounding.
+#: Part of the largest variance below which principal directions are rounding errors.
 LEAST_VARIANCE = 1e-12
-#: Rows whose coordinates are formed at a time.
+#: Number of rows whose coordinates are formed at a time.
 ROWS = 2**14
 
 
 class Coordinates(NamedTuple):
-    """Uncorrelated coordinates of variance one, z ↦ ``matrix`` @ z + ``offset`` of scaled rows; from public points.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (k, n_features)
-    offset : ndarray of shape (k,)
-    """
+    """Uncorrelated coordinates of variance one from public points: z ↦ ``matrix`` @ z + ``offset`` of scaled rows."""
 
     matrix: Floats
     offset: Floats
 
     def clipped(self, scaled: Floats, radius: float) -> Floats:
-        """Coordinates of rows, pulled into a ball, and a last one of 1: shape (k + 1, n_rows), each row by itself."""
+        """Compute clipped coordinates of rows and a last one of 1: shape (k + 1, n_rows), each row by itself."""
         values = products(self.matrix, scaled)
         values += self.offset[:, None]
         squares = np.zeros(len(scaled))
@@ -68,7 +62,7 @@ class Coordinates(NamedTuple):
         return np.concatenate([values, np.ones((1, len(scaled)))])
 
     def of_public(self, scaled: Floats, radius: float) -> tuple[Floats, float, float]:
-        """The same of public rows, by BLAS, and the sums of their squares before and after."""
+        """Compute the same of public rows, by BLAS, and the sums of their squares before and after."""
         values = self.matrix @ scaled.T + self.offset[:, None]
         squares = np.einsum("ij,ij->j", values, values)
         factors = radius / np.maximum(np.sqrt(squares), radius)
@@ -77,7 +71,7 @@ class Coordinates(NamedTuple):
 
 
 def principal_coordinates(problem: Problem) -> tuple[Coordinates, Floats]:
-    """Principal directions of the public points, and the share of the variance along each, descending.
+    """Find principal directions of the public points, and the share of the variance along each, descending.
 
     Columns with two public values count by their range and others by two standard deviations, so that a rare category
     has little variance.
@@ -107,28 +101,18 @@ def principal_coordinates(problem: Problem) -> tuple[Coordinates, Floats]:
 
 
 def scaled_public(problem: Problem) -> Iterator[Floats]:
-    """Public points, some at a time, in scaled units."""
+    """Yield public points, some at a time, in scaled units."""
     for low in range(0, problem.n_public, ROWS):
         yield problem.frame.scaled(np.ascontiguousarray(problem.table[problem.supports[low : low + ROWS]]))
 
 
 @dataclass(frozen=True)
 class DescentPlan:
-    """Numbers of a descent; a function of public numbers.
+    """Public numbers of a descent.
 
-    Attributes
-    ----------
-    n_coordinates : int
-        Coordinates that are used, the intercept not counted.
-    n_steps : int
-    noise_multiplier : float
-        Of each step.
-    count_multiplier : float or None
-        Of the number of private rows; None where that is public.
-    clip : float
-        Largest norm of a row, in root-mean-square norms of public rows.
-    loss : float
-        Mean square of what noise and coordinates left out do to logits of variance one, as far as it can be foreseen.
+    ``n_coordinates`` excludes the intercept. ``clip`` is in root-mean-square norms of public rows. ``loss`` is the
+    expected mean square error of logits of variance one, by noise and omitted coordinates. ``count_multiplier`` is None
+    where the number of private rows is public.
     """
 
     n_coordinates: int
@@ -148,25 +132,12 @@ def plan_descent(
     other: Events = (),
     size_is_public: bool,
 ) -> DescentPlan:
-    r"""Coordinates, steps and clipping radius by public numbers.
+    r"""Choose coordinates, steps and clipping radius by public numbers.
 
-    Parameters
-    ----------
-    shares : ndarray
-        Of the principal coordinates in the variance of public points, descending; they add up to 1.
-    n_rows : float
-        `Problem.effective_rows`.
-    epsilon, delta : float
-        The budget, with the ``other`` events.
-    size_is_public : bool
-        Whether the number of private rows is public: replace-one adjacency.
-
-    Notes
-    -----
-    With k coordinates the averaged iterates have noise of norm about ``ν = s·z·(k + 1)/n_rows`` for a multiplier z
-    and a replaced row's change s = 2 (added: 1): gradients are clipped at a quarter of √(k + 1), and the curvature is
-    about an eighth. Coordinates that are left out cost their share of logits of variance one. The number of coordinates
-    minimises ν² plus that share.
+    ``shares`` of the principal coordinates in the variance are descending and add up to 1. With k coordinates the
+    averaged iterates have noise of norm about ν = s·z·(k + 1)/n_rows for a multiplier z and a replaced row's change s =
+    2 (added: 1): gradients are clipped at a quarter of √(k + 1), and the curvature is about an eighth. Omitted
+    coordinates cost their share of logits of variance one. The number of coordinates minimises ν² plus that share.
     """
     change = 2.0 if size_is_public else 1.0
     widest, rows = len(shares) + 1, max(n_rows, 1.0)
@@ -190,7 +161,7 @@ def plan_descent(
 
 
 def make_descent(problem: Problem, epsilon: float, delta: float, other: Events = ()) -> LogisticDescent:
-    """A descent on what the other events leave of (ε, δ)."""
+    """Plan a descent on what the other events leave of (ε, δ)."""
     coordinates, shares = principal_coordinates(problem)
     plan = plan_descent(
         shares,
@@ -205,16 +176,7 @@ def make_descent(problem: Problem, epsilon: float, delta: float, other: Events =
 
 
 class PrivateRows(NamedTuple):
-    """Private rows of a block on the span, clipped, in the coordinates of a descent.
-
-    Parameters
-    ----------
-    values : ndarray of shape (k + 1, n)
-    sign : ndarray of shape (n,)
-        1 for the private label, −1 for the other.
-    weights : ndarray of shape (n,)
-        In [0, 1].
-    """
+    """Private rows of a block on the span, clipped, in coordinates of shape (k + 1, n); sign 1 is the private label."""
 
     values: Floats
     sign: Floats
@@ -225,7 +187,7 @@ class PrivateRows(NamedTuple):
 def private_rows(
     rows: MixtureRows, frame: PublicFrame, coordinates: Coordinates, radius: float, weights: ErrorWeights
 ) -> PrivateRows:
-    """Those of a block; a function of each row by itself."""
+    """Prepare the private rows of a block, each by itself."""
     scaled = frame.scaled(rows.X[rows.private])
     on_span = frame.distance(scaled) <= frame.slack
     values = coordinates.clipped(scaled[on_span], radius)
@@ -236,7 +198,7 @@ def private_rows(
 
 @np.errstate(all="ignore")
 def contribution_sum(rows: PrivateRows, w: Floats, radius: float) -> NDArray[Any]:
-    """Σ weight·g/max(‖g‖, radius) over the gradients g of the rows' losses, in steps: integers of shape (k + 1,).
+    """Sum weight·g/max(‖g‖, radius) over the gradients g of the rows' losses, in steps: integers of shape (k + 1,).
 
     One row added or removed moves it by a vector of ℓ2 norm at most 2³⁰.
     """
@@ -253,7 +215,7 @@ def contribution_sum(rows: PrivateRows, w: Floats, radius: float) -> NDArray[Any
 
 
 def _predictor(values: Floats, w: Floats) -> Floats:
-    """⟨w, z⟩ column by column."""
+    """Compute ⟨w, z⟩ column by column."""
     predictor, product = np.zeros(values.shape[1]), np.empty(values.shape[1])
     for column, weight in zip(values, w.tolist(), strict=True):
         predictor += np.multiply(column, weight, out=product)
@@ -261,17 +223,17 @@ def _predictor(values: Floats, w: Floats) -> Floats:
 
 
 def _slopes(predictor: Floats, sign: Any) -> Floats:
-    """Derivative of ln(1 + exp(−sign·f)) in f."""
+    """Differentiate ln(1 + exp(−sign·f)) by f."""
     return np.asarray(-sign * expit(-sign * predictor))
 
 
 def number_of_private_rows(rows: MixtureRows) -> Integers:
-    """Private rows of a block."""
+    """Count private rows of a block."""
     return np.array([np.count_nonzero(rows.private)], dtype=np.int64)
 
 
 def public_rows_of_private_label(rows: MixtureRows) -> Floats:
-    """Public rows of a block that have the private label, as a mask may leave them; they may be collected."""
+    """Return public rows of a block that have the private label, as a mask may leave them; they may be collected."""
     return rows.X[~rows.private & rows.has_private_label]
 
 
@@ -279,18 +241,7 @@ def public_rows_of_private_label(rows: MixtureRows) -> Floats:
 class LogisticDescent(Mechanism):
     """Noisy gradient descent on the weighted logistic loss; its result is a halfspace.
 
-    Parameters
-    ----------
-    plan : DescentPlan
-    coordinates : Coordinates
-        As many as the plan uses.
-    shares : ndarray
-        Of all principal coordinates in the variance of public points, descending.
-    weights : ErrorWeights
-    n_private : int or None
-        Public number of private rows.
-    epsilon : float
-        What is said of its price.
+    ``shares`` are of all principal coordinates; ``epsilon`` is reported as the price.
     """
 
     plan: DescentPlan
@@ -308,7 +259,7 @@ class LogisticDescent(Mechanism):
         return [*counts, (GaussianEvent(plan.noise_multiplier, plan.n_coordinates + 1), plan.n_steps)]
 
     def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...]]:
-        """The halfspace that the averaged iterates say, and a record of the descent."""
+        """Release the halfspace of the averaged iterates, and a record of the descent."""
         normal, intercept = self.minimise(data, release)
         record = DrawRecord("descent", 0, self.epsilon)
         length = float(np.linalg.norm(normal))
@@ -319,7 +270,7 @@ class LogisticDescent(Mechanism):
         return Hypothesis(-normal[None] / length, np.array([-intercept / length])), (record,)
 
     def minimise(self, problem: Problem, release: Release) -> tuple[Floats, float]:
-        """Normal and intercept, in scaled units, of the released logit of the private label."""
+        """Release normal and intercept, in scaled units, of the logit of the private label."""
         plan, coordinates = self.plan, self.coordinates
         change = 2.0 if self.n_private is not None else 1.0
         n_private: float = max(float(self.n_private or 0), 1.0)
@@ -372,7 +323,7 @@ class LogisticDescent(Mechanism):
 
 
 def public_gradient(public: list[tuple[Floats, float, int]], w: Floats) -> Floats:
-    """Of the loss of public rows: coordinates, sign and weight of each block."""
+    """Sum the gradient over public rows, given as coordinates, sign and weight of each block."""
     total = np.zeros(len(w))
     for values, sign, weight in public:
         total += values @ (weight * _slopes(w @ values, sign))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,36 +22,24 @@ from skprivate.mixture._geometry import (
 from skprivate.mixture._intersections import Intersections, count_intersections
 from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem, SpanRows
 from skprivate.mixture._selection import (
+    Checkpoint,
+    Enumeration,
     Integers,
     draw_hypothesis,
-    merge_occurrences,
     occurrences,
     selection_event,
 )
 from skprivate.partitions import InMemory
 from skprivate.privacy import Events, Mechanism, Release, SelectionRule
 
-#: Hypotheses whose errors are added up in one pass: 16 MiB from every block.
+#: Largest number of hypotheses whose errors are added up in one pass: 16 MiB from every block.
 MOST_SUMS = 2**21
-#: Memberships, or cuts, of the rows of a block that are held at a time.
+#: Largest number of memberships, or cuts, of the rows of a block that are held at a time.
 MOST_ENTRIES = 2**26
 
 
-class Family(Protocol):
-    """A family over rows in memory, whose enumeration comes in parts that do not depend on the rows."""
-
-    def __len__(self) -> int: ...
-
-    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]: ...
-
-    def locate(self, errors: int, member: int) -> tuple[int, ...]: ...
-
-    @property
-    def part_sizes(self) -> list[int]: ...
-
-    def sums(self, parts: slice) -> Integers: ...
-
-    def describe(self, part: int, position: int) -> tuple[int, ...]: ...
+#: A family over rows in memory, whose enumeration comes in parts that do not depend on the rows.
+Family: TypeAlias = CutIntersections | Intersections
 
 
 def cuts_of(
@@ -63,7 +51,7 @@ def cuts_of(
     offset: int = 0,
     resolution: int = 1,
 ) -> CutIntersections:
-    """Intersections of cuts, over some rows; in coordinates along ``basis``, where given."""
+    """Make intersections of cuts over some rows; in coordinates along ``basis``, where given."""
     coordinates = rows.scaled if basis is None else products(basis, rows.scaled).T
     return CutIntersections(
         cuts.bins(coordinates), cuts.n_cuts, rows.signed, max_size, offset=offset, resolution=resolution
@@ -79,67 +67,56 @@ def pairs_of(
     offset: int = 0,
     resolution: int = 1,
 ) -> Intersections:
-    """Intersections of supported halfspaces, over some rows."""
+    """Make intersections of supported halfspaces over some rows."""
     sides = pairs.memberships(products(basis, rows.scaled).T)
     return Intersections(*sides, rows.signed, max_size, offset=offset, resolution=resolution)
 
 
 def family_of(problem: Problem, make: Callable[..., Family]) -> Family | StreamedFamily:
-    """The family that ``make`` makes of a problem's rows, wherever they are."""
+    """Make the family of a problem's rows, in memory or in blocks."""
     rows = problem.on_span
     if isinstance(rows, InMemory):  # one block: its sums are the sums
         return make(rows.block, offset=problem.offset, resolution=problem.unit)
     return StreamedFamily(problem, make)
 
 
-class StreamedFamily:
-    """The same family over rows in blocks, with the same hypotheses in the same order.
+class StreamedFamily(Enumeration):
+    """Family over rows in blocks, with the hypotheses of one in memory, in the same order.
 
     Every block counts the errors of a stretch of the hypotheses, the counts are added up, and only how often each sum
-    occurs is kept; the stretch that holds what was drawn is counted once more.
-
-    Parameters
-    ----------
-    problem : Problem
-    make : callable
-        From `SpanRows` to a `Family`; holds public numbers only.
+    occurs is kept; the stretch that holds the drawn one is counted once more. ``make`` maps `SpanRows` to a `Family`,
+    and holds public numbers only.
     """
 
     def __init__(self, problem: Problem, make: Callable[..., Family]) -> None:
         self._rows, self._make = problem.on_span, make
         self._offset, self._resolution = problem.offset, problem.unit
-        # Which hypotheses there are, and in which order, is known without any row.
+        # The hypotheses and their order do not depend on rows.
         self._blank = make(SpanRows(np.empty((0, problem.n_features)), np.empty(0, dtype=np.int64)))
         self._sizes = self._blank.part_sizes
         self._stretches = list(_stretches(self._sizes))
-        self._counted: list[tuple[slice, Integers, Integers]] = []
+        self._checkpoints = []
         self._latest: tuple[slice, Integers] | None = None
 
     def __len__(self) -> int:
         return len(self._blank)
 
-    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
-        """Numbers of errors that occur, ascending, and how many hypotheses make each: a pass for each stretch."""
-        self._counted = []
+    def _count_parts(self, n_jobs: int | None) -> list[Checkpoint]:
+        found: list[Checkpoint] = []
         with steps("hypotheses", len(self._stretches)) as step:
             for parts in self._stretches:
-                self._counted.append((parts, *occurrences(self._errors(parts))))
+                found.append((parts, *occurrences(self._errors(parts))))
                 step()
-        return merge_occurrences([(errors, counts) for _, errors, counts in self._counted])
+        return found
 
-    def locate(self, errors: int, member: int) -> tuple[int, ...]:
-        """The ``member``-th hypothesis (from zero) that makes ``errors`` errors."""
-        if not self._counted:
-            self.histogram()
-        for parts, present, counts in self._counted:
-            held = int(counts[present == errors].sum())
-            if member < held:
-                position = int(np.flatnonzero(self._errors(parts) == errors)[member])
-                sizes = self._sizes[parts]
-                part = next(k for k, end in enumerate(accumulate(sizes)) if position < end)
-                return self._blank.describe(parts.start + part, position - sum(sizes[:part]))
-            member -= held
-        raise IndexError(f"Fewer hypotheses make {errors} errors.")
+    def _errors_of(self, parts: slice) -> Iterator[tuple[Integers, Callable[[int], tuple[int, ...]]]]:
+        sizes = self._sizes[parts]
+
+        def describe(position: int) -> tuple[int, ...]:
+            part = next(k for k, end in enumerate(accumulate(sizes)) if position < end)
+            return self._blank.describe(parts.start + part, position - sum(sizes[:part]))
+
+        yield self._errors(parts), describe
 
     def _errors(self, parts: slice) -> Integers:
         if self._latest is None or self._latest[0] != parts:
@@ -150,7 +127,7 @@ class StreamedFamily:
 
 
 def part_sums(rows: SpanRows, make: Callable[..., Family], parts: slice, size: int) -> Integers:
-    """What the rows of a block add to the errors of the hypotheses of some parts, in order."""
+    """Sum what the rows of a block add to the errors of the hypotheses of some parts, in order."""
     totals = np.zeros(size, dtype=np.int64)
     step = max(1, MOST_ENTRIES // max(1, _width(make)))
     for low in range(0, len(rows.signed), step):
@@ -160,13 +137,13 @@ def part_sums(rows: SpanRows, make: Callable[..., Family], parts: slice, size: i
 
 
 def _width(make: Callable[..., Family]) -> int:
-    """Candidates that each row is compared with."""
+    """Count the candidates that each row is compared with."""
     options = make.keywords  # type: ignore[attr-defined]
     return len(options["pairs"]) if "pairs" in options else len(options["cuts"].thresholds)
 
 
 def _stretches(sizes: list[int]) -> list[slice]:
-    """Neighbouring parts that have at most `MOST_SUMS` hypotheses, or are one."""
+    """Group neighbouring parts with at most `MOST_SUMS` hypotheses together."""
     found, start, held = [], 0, 0
     for part, size in enumerate(sizes):
         if held and held + size > MOST_SUMS:
@@ -176,14 +153,14 @@ def _stretches(sizes: list[int]) -> list[slice]:
     return [*found, slice(start, len(sizes))]
 
 
-#: Pairs of opposite halfspaces whose memberships are kept in memory.
+#: Largest number of pairs of opposite halfspaces whose memberships are kept in memory.
 MOST_PAIRS = 20_000
-#: Hypotheses times rows that strategy "auto" takes on.
+#: Largest number of hypotheses times rows for strategy "auto".
 MOST_WORK = 10**12
 
 
 def count_exact_hypotheses(n_points: int, dimension: int, max_halfspaces: int) -> tuple[int, int]:
-    """Largest possible |H| for that many public points in a span of that dimension, and the pairs it is built from."""
+    """Return the largest possible |H| for that many public points in such a span, and the pairs it is built from."""
     if n_points == 0:
         return 1, 0
     pairs = count_supporting_pairs(n_points, dimension)
@@ -194,18 +171,8 @@ def count_exact_hypotheses(n_points: int, dimension: int, max_halfspaces: int) -
 class ExactDraw(Mechanism):
     """One draw from all intersections of at most ``max_halfspaces`` supported halfspaces.
 
-    As many halfspaces as the span has dimensions are enough for Lemma 4.5: within the span V, the convex sets
-    are the candidates' traces and the best halfspace's, and Helly's theorem in dimension dim V needs dim V +
-    1 of them.
-
-    Parameters
-    ----------
-    epsilon : float
-    max_halfspaces : int
-    rule, monotone
-        As in `Release.select`.
-    n_jobs : int, optional
-        Threads.
+    As many halfspaces as the span has dimensions are enough for Lemma 4.5: within the span V, the convex sets are the
+    candidates' traces and the best halfspace's, and Helly's theorem in dimension dim V needs dim V + 1 of them.
     """
 
     epsilon: float
@@ -220,23 +187,21 @@ class ExactDraw(Mechanism):
         return [(selection_event(self.rule, self.epsilon), 1)]
 
     def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...]]:
-        """The drawn hypothesis, and what it was drawn from."""
+        """Draw a hypothesis, and record what it was drawn from."""
         problem = data
         frame = problem.frame
         size = min(self.max_halfspaces, frame.dimension)
         # Coordinates within the span.
         public = products(frame.basis, problem.public).T
-        cuts: CutCandidates | None = None
-        family = None
-        if frame.empty:
-            pass
-        elif frame.dimension == 1:
-            # On a line the errors of all halfspaces are cumulative sums.
-            cuts = point_cuts(public, frame.slack)
-            family = family_of(problem, partial(cuts_of, cuts=cuts, max_size=size, basis=frame.basis))
+        candidates: CutCandidates | HalfspacePairs
+        make: Callable[..., Family]
+        if frame.dimension == 1:  # on a line the errors of all halfspaces are cumulative sums
+            candidates = point_cuts(public, frame.slack)
+            make = partial(cuts_of, cuts=candidates, max_size=size, basis=frame.basis)
         else:
-            pairs = supporting_pairs(public, frame.slack)
-            family = family_of(problem, partial(pairs_of, pairs=pairs, max_size=size, basis=frame.basis))
+            candidates = supporting_pairs(public, frame.slack)
+            make = partial(pairs_of, pairs=candidates, max_size=size, basis=frame.basis)
+        family = None if frame.empty else family_of(problem, make)
         record = DrawRecord("exact", 1 if family is None else len(family) + 1, self.epsilon)
         chosen = draw_hypothesis(
             family,
@@ -250,10 +215,5 @@ class ExactDraw(Mechanism):
         )
         if chosen is None:
             return Hypothesis.calling_all_private(problem.n_features), (record,)
-        if cuts is not None:
-            sides = [cuts.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
-            normals = np.array([normal for normal, _ in sides]).reshape(-1, 1)
-            intercepts = np.array([intercept for _, intercept in sides])
-        else:
-            normals, intercepts = pairs.sides(chosen)
+        normals, intercepts = candidates.sides(chosen)
         return Hypothesis(normals @ frame.basis, intercepts), (record,)

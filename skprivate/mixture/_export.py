@@ -1,4 +1,4 @@
-"""A drawn intersection of halfspaces as text."""
+"""Text of a drawn intersection of halfspaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skprivate._validation import plain
 from skprivate.mixture._geometry import Floats
 from skprivate.mixture._ppm_halfspace_classifier import PPMHalfspaceClassifier
 
-#: Coefficients below this share of a constraint's largest one are rounding.
+#: Part of a constraint's largest coefficient below which others are rounding errors.
 _NEGLIGIBLE = 1e-9
 
 
@@ -98,7 +98,7 @@ def _names(classifier: PPMHalfspaceClassifier, feature_names: Any) -> list[str]:
 
 
 def _reduced(rows: Floats) -> Floats:
-    """Rows of the same span with a column for each row in which it alone is not 0: x = 5 instead of mixtures."""
+    """Reduce rows to echelon form: each has a column in which it alone is not 0, so that text reads x = 5."""
     rows = rows.copy()
     for i in range(len(rows)):
         pivot, column = divmod(int(np.argmax(np.abs(rows[i:]))), rows.shape[1])
@@ -112,7 +112,7 @@ def _reduced(rows: Floats) -> Floats:
 def _condition(
     coefficients: Floats, intercept: float, weights: Floats, relation: str, names: list[str], digits: int
 ) -> str:
-    """``coefficients @ x + intercept relation 0``, solved for the feature of the largest weight."""
+    """Write ``coefficients @ x + intercept relation 0``, solved for the feature of the largest weight."""
     order = np.argsort(-np.abs(weights), kind="stable")
     order = order[np.abs(weights[order]) > _NEGLIGIBLE * np.abs(weights[order[0]])]
     leading = coefficients[order[0]]

@@ -1,8 +1,8 @@
 """The affine span of the public points and the halfspaces that they support.
 
-Everything in this module is computed from public rows. Private rows only ever pass through functions that map
-each row by itself, by the same floating-point operations wherever it stands: a private row then changes its
-own memberships and no other row's, not even in the last bit.
+Everything here is computed from public rows. Private rows only ever pass through functions that map each row by itself,
+by the same floating-point operations wherever it is. A private row then changes its own memberships and no other row's,
+not even in the last bit.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ SPAN_TOLERANCE = 1e-9
 BOUNDARY_TOLERANCE = 1e-9
 #: Scaled features are clipped to ± this value, so that no finite input overflows.
 LARGEST_COORDINATE = 1e12
-#: Public rows whose span is found at a time.
+#: Number of public rows whose span is found at a time.
 BLOCK = 2**14
-#: Rows that are laid out column by column at a time, within the cache.
+#: Number of rows that are stored column by column at a time, within the cache.
 TURNED = 2**8
-#: Columns of public rows that are copied at a time.
+#: Number of columns of public rows that are copied at a time.
 GATHERED = 32
 
 
 def products(directions: Floats, rows: Floats) -> Floats:
-    """Inner products of shape (n_directions, n_rows), each from one fixed sequence of operations.
+    """Compute inner products of shape (n_directions, n_rows), each from one fixed sequence of operations.
 
     A BLAS product may round the same row differently at different positions of a block.
     """
@@ -49,21 +49,12 @@ def products(directions: Floats, rows: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PublicFrame:
-    """Coordinates inside the affine span V of the public points.
+    """Coordinates inside the affine span V of the public points, which is empty without any.
 
-    Attributes
-    ----------
-    center, scale : ndarray of shape (n_features,)
-        Mean, and distance between the 10 % and 90 % quantiles, of the public rows; where the latter is zero,
-        the standard deviation, and one for constant columns.
-    basis : ndarray of shape (dimension, n_features)
-        Orthonormal rows that span V - center in scaled units.
-    complement : ndarray of shape (n_features - dimension, n_features)
-        Orthonormal rows orthogonal to V: a scaled row lies on V where all its products with them vanish.
-    radius : float
-        Largest norm of a scaled public row, at least one; the unit of the tolerances.
-    empty : bool
-        True without any public point; V is then the empty set.
+    ``scale`` is the distance between the 10 % and 90 % quantiles of public rows; where that is zero, the standard
+    deviation, and one for constant columns. ``basis`` has orthonormal rows that span V - center in scaled units,
+    ``complement`` such rows orthogonal to V. ``radius`` is the largest norm of a scaled public row, at least one: the
+    unit of the tolerances.
     """
 
     center: Floats
@@ -80,14 +71,11 @@ class PublicFrame:
 
     @property
     def slack(self) -> float:
-        """Distance by which closed halfspaces reach over their bounding hyperplane."""
+        """Distance by which closed halfspaces extend over their bounding hyperplane."""
         return BOUNDARY_TOLERANCE * self.radius
 
     def scaled(self, X: Floats) -> Floats:
-        """Center and scale rows; a row's image depends on that row alone.
-
-        The result lies in memory column by column, as `products` and cuts read it.
-        """
+        """Center and scale rows, each by itself; the result is stored column by column, for `products` and cuts."""
         columns = np.empty(X.shape[::-1])
         center, scale = self.center[:, None], self.scale[:, None]
         with np.errstate(over="ignore"):
@@ -98,16 +86,8 @@ class PublicFrame:
                 np.clip(block, -LARGEST_COORDINATE, LARGEST_COORDINATE, out=columns[:, low : low + TURNED])
         return columns.T
 
-    def transform(self, X: Floats) -> tuple[Floats, Floats]:
-        """Coordinates of shape (n, dimension) of the projections on V, and distances of shape (n,) to V.
-
-        A distance at or below `slack` counts as lying on V. Distances to the empty set are infinite.
-        """
-        scaled = self.scaled(X)
-        return products(self.basis, scaled).T, self.distance(scaled)
-
     def distance(self, scaled: Floats) -> Floats:
-        """Distances of scaled rows to V."""
+        """Compute distances of scaled rows to V."""
         if self.empty:
             return np.full(scaled.shape[0], np.inf)
         total = np.zeros(scaled.shape[0])
@@ -122,7 +102,7 @@ class PublicFrame:
 
 
 def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFrame:
-    """Center, scale and affine span of public rows: those numbered ``chosen``, or all; no copy of them is made."""
+    """Find center, scale and affine span of the public rows numbered ``chosen``, or of all, without a copy."""
     n_features = X.shape[1]
     chosen = np.arange(len(X)) if chosen is None else chosen
     if chosen.size == 0:
@@ -134,8 +114,7 @@ def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFr
     center, deviation, spread, largest = columns.T
     if not np.isfinite(columns).all():
         raise ValueError("The public rows of X are too large: their mean or standard deviation overflows.")
-    # A spread at the level of rounding is a constant column: dividing by it would blow rounding up to a
-    # feature.
+    # A spread at the level of rounding is a constant column: dividing by it would magnify rounding to a feature.
     noise = 1e-12 * largest
     constant = deviation <= noise
     scale = np.where(constant, 1.0, np.where(spread > noise, spread, deviation))
@@ -161,7 +140,7 @@ def public_frame(X: Floats, chosen: NDArray[np.int64] | None = None) -> PublicFr
 
 
 def _columns(X: Floats, chosen: NDArray[np.int64]) -> Iterator[Floats]:
-    """Columns of some rows; a few are gathered at a time, as neighbours share a line of the cache."""
+    """Yield columns of some rows; a few are gathered at a time, as neighbours share a line of the cache."""
     for left in range(0, X.shape[1], GATHERED):
         columns = np.empty((min(GATHERED, X.shape[1] - left), chosen.size))
         for low in range(0, chosen.size, BLOCK):
@@ -171,7 +150,7 @@ def _columns(X: Floats, chosen: NDArray[np.int64]) -> Iterator[Floats]:
 
 
 def _column_scale(column: Floats) -> tuple[float, float, float, float]:
-    """Mean, standard deviation, distance of the 10 % and 90 % quantiles, largest absolute value."""
+    """Compute mean, standard deviation, distance of the 10 % and 90 % quantiles, largest absolute value."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean, deviation, largest = column.mean(), column.std(), max(column.max(), -column.min())
         column.sort()  # a vectorised sort of all is faster than a partition at four places
@@ -191,7 +170,7 @@ class HalfspacePairs:
         return int(self.offsets.shape[0])
 
     def memberships(self, coordinates: Floats) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Membership of n rows in the m positive and the m negative sides, each of shape (n, m), 0 or 1."""
+        """Compute memberships of n rows in the m positive and the m negative sides, each of shape (n, m), 0 or 1."""
         positive = np.empty((coordinates.shape[0], len(self)), dtype=np.uint8)
         negative = np.empty_like(positive)
         step = max(1, 2**20 // max(1, len(self)))
@@ -202,34 +181,25 @@ class HalfspacePairs:
         return positive, negative
 
     def sides(self, chosen: tuple[int, ...]) -> tuple[Floats, Floats]:
-        """Normals and intercepts of halfspaces: number 2 t is the positive side of pair t, 2 t + 1 the negative."""
+        """Return normals and intercepts of halfspaces: 2 t is the positive side of pair t, 2 t + 1 the negative."""
         index = np.array(chosen, dtype=np.intp)
         sign = np.where(index % 2 == 0, 1.0, -1.0)
         return sign[:, None] * self.normals[index // 2], self.slack - sign * self.offsets[index // 2]
 
 
 def count_supporting_pairs(n_points: int, dimension: int) -> int:
-    """Largest number of pairs of opposite halfspaces supported by at most ``dimension`` of ``n_points`` points."""
+    """Return the largest number of pairs of opposite halfspaces that at most ``dimension`` of the points support."""
     return sum(comb(n_points, size) for size in range(1, dimension + 1))
 
 
 def supporting_pairs(points: Floats, slack: float) -> HalfspacePairs:
-    """One pair of opposite halfspaces for every set of at most ``dimension`` points (Algorithm 1).
+    """Make one pair of opposite halfspaces for every set of at most ``dimension`` points (Algorithm 1).
 
-    Parameters
-    ----------
-    points : ndarray of shape (n_points, dimension)
-        Public points in the coordinates of their own affine span.
-    slack : float
-        Slack of the closed halfspaces.
-
-    Notes
-    -----
-    Affinely dependent sets are passed over, because an independent subset of each supports the same flat and
-    is in the list. An independent set of ``dimension`` points supports one hyperplane of the span. For
-    smaller sets, where the algorithm leaves the choice open, the hyperplane is the one whose normal, among
-    those orthogonal to the set, is nearest to the direction from the points' mean to the set's mean: it faces
-    outward. Equal hyperplanes are kept once.
+    ``points`` are in the coordinates of their own affine span. Affinely dependent sets are passed over, because an
+    independent subset of each supports the same flat and is in the list. An independent set of ``dimension`` points
+    supports one hyperplane of the span. For smaller sets, where the algorithm leaves the choice open, the hyperplane is
+    the one whose normal, among those orthogonal to the set, is nearest to the direction from the points' mean to the
+    set's mean: it faces outward. Equal hyperplanes are kept once.
     """
     distinct = np.unique(points, axis=0)
     n_points, dimension = distinct.shape

@@ -1,14 +1,13 @@
 """Exact error counts of all intersections of at most r candidate halfspaces, streamed.
 
-The hypothesis of a set G of candidates labels a row public where every candidate in G contains it. Its
-weighted error is ``constant + Σ_x w_x Π_{c ∈ G} 1[x ∈ c]``, where w_x is minus the weight of a row of the
-public label and plus the weight of a row of the private label: correct for the first and wrong for the second
-where all of G contains it. All weights are integers, so every error is an integer and the number of
-hypotheses of each error is exact.
+The hypothesis of a set G of candidates labels a row public where every candidate in G contains it. Its weighted error
+is ``constant + Σ_x w_x Π_{c ∈ G} 1[x ∈ c]``, where w_x is minus the weight of a row of the public label and plus the
+weight of a row of the private label: correct for the first and wrong for the second where all of G contains it. All
+weights are integers, so every error is an integer and the number of hypotheses of each error is exact.
 
-Candidates come in pairs of opposite halfspaces, and only the positive sides are multiplied out. With A and B
-the 0/1 memberships of the positive sides and of the boundaries, the negative sides are 1 − A + B, so one
-product A diag(w) Aᵀ per pair of pairs, B being sparse, gives all four combinations of sides.
+Candidates come in pairs of opposite halfspaces, and only the positive sides are multiplied out. With A and B the 0/1
+memberships of the positive sides and of the boundaries, the negative sides are 1 − A + B, so one product A diag(w) Aᵀ
+per pair of pairs, B being sparse, gives all four combinations of sides.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from skprivate._progress import gather
-from skprivate.mixture._selection import Integers, merge_occurrences, occurrences
+from skprivate.mixture._selection import Checkpoint, Enumeration, Integers, merge_occurrences, occurrences
 
-#: A block of hypotheses: their weighted sums, and a function from a position in them to the set G.
+#: Weighted sums of a block of hypotheses, and a function from a position in them to the set G.
 Block = tuple[NDArray[Any], Callable[[int], tuple[int, ...]]]
 
-#: Pairs of opposite halfspaces per block, in the two directions of a product.
+#: Numbers of pairs of opposite halfspaces per block, in the two directions of a product.
 ROW_BLOCK = 256
 COLUMN_BLOCK = 1024
-#: Parts of the enumeration whose histograms are kept for the second pass.
+#: Number of parts of the enumeration whose histograms are kept for the second pass.
 CHECKPOINTS = 32
-#: A matrix of at most so many entries is dense: what sparse ones cost beside their products would be most of the time.
+#: Largest number of entries of a dense matrix: the overhead of sparse ones would dominate.
 MOST_DENSE = 2**15
 #: Length up to which a histogram holds a counter for every number of errors.
 MOST_BINS = 2**20
 
 
 def count_intersections(n_candidates: int, max_size: int) -> int:
-    """Number of sets of at most ``max_size`` of ``n_candidates`` candidates, the empty set included."""
+    """Count sets of at most ``max_size`` of ``n_candidates`` candidates, the empty set included."""
     return sum(comb(n_candidates, size) for size in range(min(max_size, n_candidates) + 1))
 
 
@@ -64,7 +63,7 @@ class _Level:
         self.n_pairs = positive.shape[1]
 
     def after(self, pair: int, rows: NDArray[np.bool_]) -> _Level:
-        """The pairs behind ``pair``, on some of the rows."""
+        """Return the pairs behind ``pair``, on some of the rows."""
         later = slice(pair + 1, None)
         return _Level(
             self.positive[rows, later],
@@ -107,7 +106,7 @@ class _Level:
         return self.sums(self.positive)
 
     def sums(self, members: NDArray[np.uint8]) -> NDArray[Any]:
-        """Sum of the weights of each candidate's rows."""
+        """Sum the weights of each candidate's rows."""
         sums = np.zeros(members.shape[1], dtype=self.dtype)
         for part in _slices(members.shape[0], ROW_BLOCK):
             sums += self.row_weights[part] @ members[part].astype(self.dtype)
@@ -118,27 +117,14 @@ def _slices(length: int, step: int) -> list[slice]:
     return [slice(low, min(low + step, length)) for low in range(0, length, step)]
 
 
-class Intersections:
+class Intersections(Enumeration):
     """All sets of at most ``max_size`` candidates, in a fixed order.
 
-    Parameters
-    ----------
-    positive, negative : uint8 ndarray of shape (n_rows, n_pairs)
-        Membership of the rows in the candidates' positive and negative sides. Together they cover every row.
-    weights : int64 ndarray of shape (n_rows,)
-        What a hypothesis's errors gain by calling each row public, see `ErrorWeights.signed`. Eight times the
-        sum of their absolute values must stay below 2⁵³.
-    max_size : int
-        Largest number of candidates in a set.
-    offset : int, default=0
-        Errors of the hypothesis that calls every row private, including rows that are not listed here.
-    resolution : int, default=1
-        Errors are counted in units of this, rounded down.
-
-    Notes
-    -----
-    Candidate 2 t is the positive and 2 t + 1 the negative side of pair t. Sums are formed in float32 while
-    they are integers below 2²⁴ and in float64 otherwise: both are exact, in whatever order BLAS adds.
+    ``positive`` and ``negative``, 0 or 1 of shape (n_rows, n_pairs), are memberships in the sides of the candidates,
+    which together cover every row. Candidate 2 t is the positive and 2 t + 1 the negative side of pair t. ``weights``
+    are those of `ErrorWeights.signed`; ``offset`` counts the errors of calling every row private; errors are counted in
+    units of ``resolution``, rounded down. Sums are formed in float32 while they are integers below 2²⁴ and in float64
+    otherwise: both are exact, in whatever order BLAS adds.
     """
 
     def __init__(
@@ -165,18 +151,21 @@ class Intersections:
         self._stripes = [
             (size, start, stop) for size in range(self.max_size + 1) for start, stop in self._ranges(size)
         ]
-        self._checkpoints: list[tuple[slice, tuple[Integers, Integers]]] = []
+        self._checkpoints = []
 
     def __len__(self) -> int:
         return count_intersections(2 * self.n_pairs, self.max_size)
 
-    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
-        """Numbers of errors that occur, ascending, and how many sets make each (pass 1), by ``n_jobs`` threads."""
+    def _count_parts(self, n_jobs: int | None) -> list[Checkpoint]:
         parts = _slices(len(self._stripes), -(-len(self._stripes) // CHECKPOINTS))
         pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
         histograms = gather("hypotheses", len(parts), pool(delayed(self._count)(part) for part in parts))
-        self._checkpoints = list(zip(parts, histograms, strict=True))
-        return merge_occurrences(histograms)
+        return [(part, *histogram) for part, histogram in zip(parts, histograms, strict=True)]
+
+    def _errors_of(self, part: slice) -> Iterator[tuple[Integers, Callable[[int], tuple[int, ...]]]]:
+        for stripe in self._stripes[part]:
+            for values, describe in self._stripe_blocks(stripe):
+                yield self._bins(values), describe
 
     def _count(self, part: slice) -> tuple[Integers, Integers]:
         dense = self._n_bins <= MOST_BINS
@@ -198,34 +187,6 @@ class Intersections:
         empty = np.zeros(0, dtype=np.int64)
         return sparse_counts[0] if sparse_counts else (empty, empty)
 
-    def locate(self, errors: int, member: int) -> tuple[int, ...]:
-        """The ``member``-th set (from zero) that makes ``errors`` errors (pass 2).
-
-        Only the part of the enumeration that holds it, known from the histograms of pass 1, is formed again.
-        """
-        if not self._checkpoints:
-            self.histogram()
-        remaining = member
-        for part, (present, counts) in self._checkpoints:
-            held = int(counts[present == errors].sum())
-            if remaining >= held:
-                remaining -= held
-                continue
-            for stripe in self._stripes[part]:
-                for values, decode in self._stripe_blocks(stripe):
-                    positions = np.flatnonzero(self._bins(values) == errors)
-                    if remaining < positions.size:
-                        return decode(int(positions[remaining]))
-                    remaining -= positions.size
-        raise IndexError(f"Fewer than {member + 1} sets make {errors} errors.")
-
-    def all_errors(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Every set with its errors, one by one: for tests and very small families."""
-        for stripe in self._stripes:
-            for values, decode in self._stripe_blocks(stripe):
-                for position, errors in enumerate(self._bins(values)):
-                    yield decode(position), int(errors)
-
     @property
     def part_sizes(self) -> list[int]:
         """Numbers of sets in the parts of the enumeration."""
@@ -235,17 +196,17 @@ class Intersections:
         ]
 
     def _starting_with(self, pair: int, size: int) -> int:
-        """Number of sets of a size whose first candidate is a side of a pair."""
+        """Count the sets of a size whose first candidate is a side of a pair."""
         later = 2 * (self.n_pairs - pair - 1)
         return 2 * comb(later, size - 1) + (comb(later, size - 2) if size > 1 else 0)
 
     def sums(self, parts: slice) -> Integers:
-        """Errors of all sets of some parts, in order."""
+        """Compute errors of all sets of some parts, in order."""
         blocks = (values for stripe in self._stripes[parts] for values, _ in self._stripe_blocks(stripe))
         return np.concatenate([self._bins(values) for values in blocks])
 
     def describe(self, part: int, position: int) -> tuple[int, ...]:
-        """The set at a position of a part."""
+        """Return the set at a position of a part."""
         for values, decode in self._stripe_blocks(self._stripes[part]):
             if position < values.size:
                 return decode(position)
@@ -253,7 +214,7 @@ class Intersections:
         raise IndexError("The part has fewer sets.")
 
     def _bins(self, values: NDArray[Any]) -> NDArray[np.intp]:
-        """Flat error numbers of a block of weighted sums."""
+        """Compute flat error numbers of a block of weighted sums."""
         bins = values.astype(np.intp, order="C").ravel()
         if self.offset:
             bins += self.offset
@@ -273,7 +234,7 @@ class Intersections:
 
 
 def _blocks(level: _Level, size: int, start: int, stop: int, prefix: tuple[int, ...]) -> Iterator[Block]:
-    """Sets of ``size`` candidates whose first pair is one of start..stop of the level, added to ``prefix``."""
+    """Yield sets of ``size`` candidates whose first pair is one of start..stop of the level, added to ``prefix``."""
     if size == 0:
         yield np.array([level.weights.sum()]), lambda _: prefix
     elif size == 1:
@@ -296,7 +257,7 @@ def _blocks(level: _Level, size: int, start: int, stop: int, prefix: tuple[int, 
 
 
 def _pair_blocks(level: _Level, start: int, stop: int, prefix: tuple[int, ...]) -> Iterator[Block]:
-    """Sets of two candidates: the two sides of one pair, then one side each of two pairs."""
+    """Yield sets of two candidates: the two sides of one pair, then one side each of two pairs."""
     if start == stop:
         return
     shift = level.shift

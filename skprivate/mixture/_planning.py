@@ -1,4 +1,4 @@
-"""How many hypotheses there are, what a draw loses, and how many rows are enough."""
+"""Numbers of hypotheses, loss of a draw, and sufficient numbers of rows."""
 
 from __future__ import annotations
 
@@ -9,54 +9,33 @@ from skprivate.mixture._geometry import count_supporting_pairs
 
 
 def log_count_hypotheses(n_candidates: int, max_halfspaces: int) -> float:
-    """Natural logarithm of the number of intersections of at most ``max_halfspaces`` candidates, plus the empty one."""
+    """Return ln of the number of intersections of at most ``max_halfspaces`` candidates, plus the empty one."""
     terms = [_log_comb(n_candidates, size) for size in range(min(max_halfspaces, n_candidates) + 1)]
     top = max(terms)
     return top + log(sum(exp(term - top) for term in terms) + exp(-top))
 
 
 def _log_comb(n: int, k: int) -> float:
-    # lgamma of a huge n would cancel to nothing; k is a dimension and small, and log takes integers of any
-    # size.
+    # lgamma of a huge n would cancel to nothing; k is small, and log takes integers of any size.
     return sum(log(n - i) - log(i + 1) for i in range(k))
 
 
 def log_count_exact_hypotheses(n_public: int, n_features: int) -> float:
-    """Natural logarithm of |H| of Algorithm 2 for ``n_public`` points in general position."""
+    """Return ln |H| of Algorithm 2 for ``n_public`` points in general position."""
     if n_public == 0:
         return 0.0
     return log_count_hypotheses(2 * count_supporting_pairs(n_public, n_features), n_features)
 
 
-def selection_loss(
-    log_n_hypotheses: float, epsilon: float, beta: float, *, sensitivity: float = 1.0, monotone: bool = False
-) -> float:
-    """Errors above the best hypothesis that one selection stays within, except with probability ``beta``.
+def selection_loss(log_n_hypotheses: float, epsilon: float, beta: float, *, monotone: bool = False) -> float:
+    """Bound the errors above the best hypothesis of one selection, except with probability ``beta``.
 
-    The number of errors of the drawn hypothesis is below the smallest one plus ``2 sensitivity / epsilon ·
-    ln(|H| / beta)`` (Lemma 4.6), or half of that where the errors of all hypotheses move the same way between
-    neighbours. Permute-and-flip satisfies the same bound, being never worse than the exponential mechanism.
-
-    Parameters
-    ----------
-    log_n_hypotheses : float
-        Natural logarithm of the number of hypotheses.
-    epsilon : float
-        Price of the selection, > 0.
-    beta : float
-        Failure probability, in (0, 1).
-    sensitivity : float, default=1.0
-        Largest change of an error count by one private row.
-    monotone : bool, default=False
-        Whether the selection used the exponent for monotone scores.
-
-    Returns
-    -------
-    float
-        Number of (weighted) errors.
+    It is 2/ε · ln(|H| / β) in weights of a private row (Lemma 4.6), or half of that where the errors of all hypotheses
+    move the same way between neighbours (``monotone``). Permute-and-flip satisfies the same bound, being never worse
+    than the exponential mechanism.
     """
     factor = 1.0 if monotone else 2.0
-    return factor * sensitivity / epsilon * (log_n_hypotheses - log(beta))
+    return factor / epsilon * (log_n_hypotheses - log(beta))
 
 
 def ppm_sample_size(
@@ -70,10 +49,9 @@ def ppm_sample_size(
 ) -> int:
     r"""Number of rows, public and private together, that are enough to learn a halfspace.
 
-    With this many independent rows in the label-determined model, the exact strategy of
-    `PPMHalfspaceClassifier` has, with probability at least ``confidence`` over rows and draw, an error rate
-    on new rows of at most ``error`` (realizable: some halfspace makes no error) or at most ``error`` above
-    the best halfspace's (agnostic).
+    With this many independent rows in the label-determined model, the exact strategy of `PPMHalfspaceClassifier` has a
+    bounded error rate on new rows, with probability at least ``confidence`` over rows and draw. It is at most
+    ``error`` (realizable: some halfspace makes no error) or at most ``error`` above the best halfspace's (agnostic).
 
     Parameters
     ----------
@@ -93,7 +71,7 @@ def ppm_sample_size(
     Returns
     -------
     int
-        A sufficient number of rows; an upper bound, and by experience a generous one.
+        A sufficient number of rows, usually far more than needed.
 
     Raises
     ------
@@ -102,16 +80,15 @@ def ppm_sample_size(
 
     Notes
     -----
-    These are Theorems 4.9 and 4.10 (Õ(d²/(εα)) and Õ(d² max(1/α², 1/(εα)))) with the constants of the
-    following argument instead of hidden ones. Let N be the number of hypotheses for n public points and
-    :math:`\gamma = 2 \ln(2N/\beta)/(\epsilon n)` (agnostic: 3N). With probability 1 − β/2 (β/3) the drawn
-    hypothesis has an empirical error within γ of the smallest (Lemma 4.6), which is at most that of every
-    halfspace (Lemma 4.5). A hypothesis is given by k = d² rows, so given those the other n − k are
-    independent of it, and a union bound covers all N. *Realizable*: by the Chernoff bound a hypothesis with
-    error above α makes at most nγ errors on n − k rows with probability at most :math:`e^{-(n-k)
-    \mathrm{KL}(n\gamma/(n-k) \| \alpha)}`, and N times that must be at most β/2. *Agnostic*: by Hoeffding's
-    bound the excess is at most :math:`\gamma + k/(n-k) + \sqrt{\ln(3N/\beta)/(2(n-k))} +
-    \sqrt{\ln(3/\beta)/(2n)}`.
+    These are Theorems 4.9 and 4.10 (Õ(d²/(εα)) and Õ(d² max(1/α², 1/(εα)))) with the constants of the following
+    argument. Let N be the number of hypotheses for n public points and
+    :math:`\gamma = 2 \ln(2N/\beta)/(\epsilon n)` (agnostic: 3N). With probability 1 − β/2 (β/3) the drawn hypothesis
+    has an empirical error within γ of the smallest (Lemma 4.6), which is at most that of every halfspace (Lemma 4.5).
+    A hypothesis is given by k = d² rows. Given those the other n − k are independent of it, and a union bound covers
+    all N. *Realizable*: by the Chernoff bound a hypothesis with error above α makes at most nγ errors on n − k rows
+    with probability at most :math:`e^{-(n-k) \mathrm{KL}(n\gamma/(n-k) \| \alpha)}`, and N times that must be at
+    most β/2. *Agnostic*: by Hoeffding's bound the excess is at most
+    :math:`\gamma + k/(n-k) + \sqrt{\ln(3N/\beta)/(2(n-k))} + \sqrt{\ln(3/\beta)/(2n)}`.
 
     References
     ----------
@@ -155,7 +132,7 @@ def ppm_sample_size(
 def _error_bound(
     n: int, d: int, epsilon: float, error: float, beta: float, setting: str, adjacency: str
 ) -> float:
-    """(Excess) error that n rows guarantee; infinite where the argument gives nothing at ``error``."""
+    """Bound the (excess) error with n rows; infinite where the argument gives nothing at ``error``."""
     k = d * d
     if n <= k:
         return inf
@@ -172,5 +149,5 @@ def _error_bound(
 
 
 def _binary_divergence(q: float, p: float) -> float:
-    """Kullback–Leibler divergence of Bernoulli(q) from Bernoulli(p), for 0 < q < 1."""
+    """Compute the Kullback–Leibler divergence of Bernoulli(q) from Bernoulli(p), for 0 < q < 1."""
     return q * log(q / p) + (1 - q) * (log1p(-q) - log1p(-p))

@@ -18,7 +18,7 @@ from skprivate._validation import PUBLIC_LABELS, plain, validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, PrivateEstimatorMixin
 from skprivate.mixture._planning import selection_loss
 from skprivate.mixture._problem import LinearConstraints, margins
-from skprivate.mixture._reading import read_problem
+from skprivate.mixture._roles import read_problem
 from skprivate.mixture._strategy import make_mechanism
 from skprivate.privacy import PrivacyLedger
 
@@ -35,15 +35,14 @@ def _counts_are_asked_for(estimator):
 class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Private–public mixture (PPM) classifier: public inside an intersection of halfspaces, private outside.
 
-    A bank may publish what its reliable customers look like, but not the customers who defaulted. The
-    classifier looks at public rows freely and is ε-differentially private for the private rows, whatever the
-    two populations look like. It learns an intersection of halfspaces
+    A bank may publish what its reliable customers look like, but not the customers who defaulted. The classifier
+    uses public rows freely and is ε-differentially private for the private rows, whatever the two populations look
+    like. It learns an intersection of halfspaces
 
     .. math:: G = \{x : a_i^\top x + b_i \ge 0, \; i = 1, …, r\}
 
-    and calls rows inside G public and all others private. The candidate halfspaces are built from public rows
-    alone; the intersection is drawn by the exponential mechanism with the number of training errors as its
-    cost.
+    and calls rows inside G public and all others private. Candidate halfspaces are built from public rows alone. The
+    exponential mechanism draws the intersection, with the number of training errors as its cost.
 
     Parameters
     ----------
@@ -52,52 +51,51 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     delta : float, default=0.0
         Privacy parameter δ, in [0, 1). 0 is pure ε-differential privacy; more allows ``strategy="gradient"``.
     private_label : label, default=None
-        The label whose rows are private; rows of the other label are published. None is refused, but for labels
-        {0, 1}, {False, True} and {-1, 1}, where it means the larger one, and for simulations (`random_state` not
-        None), where it means the second of the sorted labels; both warn (`ProtectedLabelWarning`). With a mask
-        given to `fit` the label protects nobody: None means the label that no public row has, or the second.
+        Label whose rows are private; rows of the other label are published. None means the larger of {0, 1},
+        {False, True} or {-1, 1}, or, in simulations (`random_state` not None), the second of the sorted labels; both
+        warn (`ProtectedLabelWarning`). For other labels None is refused. With a mask given to `fit` the label
+        protects nobody: None means the label that no public row has, or the second.
     max_halfspaces : int, default=None
-        Largest number of halfspaces in the intersection, ≥ 1. None means the dimension of the public points'
-        affine span for the exact strategy (more is never needed to match the best halfspace) and 5 otherwise.
+        Largest number of halfspaces in the intersection, ≥ 1. None means 5, and for the exact strategy the dimension
+        of the public points' affine span (more is never needed to match the best halfspace).
     strategy : {"auto", "exact", "thinned", "greedy", "gradient"}, default="auto"
         "exact"
-            All halfspaces supported by at most ``n_features`` public points, all intersections of them, one
-            draw (Algorithms 1 and 2). For about 100 public rows in two dimensions, 10 000 in one.
+            One draw from all intersections of all halfspaces that at most ``n_features`` public points support
+            (Algorithms 1 and 2). For about 100 public rows in two dimensions, 10 000 in one.
         "thinned"
             One draw from all intersections of up to three quantile cuts of the public points along public
             directions.
         "greedy"
-            The thinned draw, followed by draws that each redraw one halfspace given the others, or add one.
-            The number of draws and the split of ε follow from public numbers.
+            The thinned draw, followed by draws that each redraw one halfspace given the others, or add one. Public
+            numbers decide the number of draws and the split of ε.
         "gradient"
-            One halfspace by noisy gradient descent on the logistic loss, to which public rows contribute exactly. Needs
-            δ > 0. ``max_halfspaces``, ``selection`` and ``max_candidates`` do not matter to it.
+            One halfspace by noisy gradient descent on the logistic loss, to which public rows contribute exactly.
+            Needs δ > 0, and ignores ``max_halfspaces``, ``selection`` and ``max_candidates``.
         "auto"
             "exact" where it fits ``max_candidates`` and about 10¹² operations; otherwise "gradient" where δ > 0, the
             public rows vary in many directions and the private ones are numerous enough for a descent; otherwise
             "greedy". Decided by public numbers; `strategy_` says which.
     selection : {"exponential", "permute-and-flip"}, default="exponential"
-        Rule of every draw. Permute-and-flip has the same guarantee and never a larger expected number of
-        errors.
+        Rule of every draw. Permute-and-flip has the same guarantee and never a larger expected number of errors.
     max_candidates : int, default=100_000_000
         Largest number of hypotheses that the exact or the joint draw compares, ≥ 1. Without the exact strategy
         all single cuts are compared in any case, and a move compares up to 12 289.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
-        Neighbouring data sets: one private row replaced by another private row (the number of private rows is
-        public), or one private row more or less (it is not).
+        Neighbouring data sets: one private row replaced by another (the number of private rows is public), or one
+        private row more or less (it is not).
     class_weight : dict or "balanced", default=None
-        Cost of an error on a row of each label. "balanced" uses n / (2 · rows of the label), where all
-        private rows count for the private label; these numbers are public under replace-one adjacency only.
-        The ratio of the weights is rounded to a fraction of integers up to 1000 (to an integer up to 10⁷ where it
-        is larger), so that draws stay exact.
+        Cost of an error on a row of each label. "balanced" uses n / (2 · rows of the label), where all private rows
+        count for the private label; these numbers are public under replace-one adjacency only. The ratio of the
+        weights is rounded to a fraction of integers up to 1000 (to an integer up to 10⁷ where it is larger), so that
+        draws stay exact.
     calibration_fraction : float, default=None
-        Share of ε, in [0.001, 0.999], that pays for counting private rows by their margin, for `predict_proba`.
-        None spends all of ε on the halfspaces, and there is no `predict_proba`.
+        Share of ε, in [0.001, 0.999], for counting private rows by their margin, for `predict_proba`. None uses all of
+        ε for the halfspaces, without `predict_proba`.
     classes : array-like of shape (2,), default=None
-        The label set. None takes it from y, which treats it as public. Needed for ``adjacency="add-remove"``.
+        Public label set. None means the labels of `y`, which is then stated as an assumption of the guarantee;
+        needed with adjacency="add-remove".
     random_state : int, RandomState instance or None, default=None
-        None draws from the operating system's entropy. An integer makes a reproducible simulation that
-        protects nobody.
+        None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, default=None
         Budget of the data set; the fit is paid from it before anything is drawn.
     n_jobs : int, default=None
@@ -106,25 +104,26 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     Attributes
     ----------
     halfspaces_ : LinearConstraints
-        The drawn intersection: ``coefficients`` of shape (r, n_features) and ``intercepts`` of shape (r,), in
-        the units of X. Released. Empty both where all of the span is public and where everything is private
+        Released intersection, in the units of X: a named tuple of ``coefficients`` of shape (r, n_features) and
+        ``intercepts`` of shape (r,). Empty both where all of the span is public and where everything is private
         (`all_private_`).
     all_private_ : bool
-        Whether the drawn hypothesis calls every row private. Released.
+        True if the drawn hypothesis calls every row private. Released.
     affine_ : LinearConstraints or None
-        Equations ``coefficients @ x + intercepts = 0`` of the public points' affine span, None where it is
-        the whole space. Rows off it are called private. From public rows.
+        Equations ``coefficients @ x + intercepts = 0`` of the public points' affine span, from public rows; None
+        where it is the whole space. Rows off it are called private.
     classes_ : ndarray of shape (2,)
-        The label set.
+        Label set.
     private_label_ : label
         Label of the private population.
     strategy_ : {"exact", "thinned", "greedy", "gradient"}
-        The strategy that was used; decided by public sizes.
+        Strategy that was used; decided by public sizes.
     calibration_ : Calibration or None
-        Margins that separate the bins, from public rows, and the released probability of the private label in each.
+        Named tuple of ``edges``, margins between bins from public rows, and the released ``probabilities`` of the
+        private label in each bin.
     draws_ : tuple of DrawRecord
-        Name, number of compared hypotheses and price of each selection. Public, but for the number of options of
-        a move, which depends on earlier draws.
+        ``name``, ``n_hypotheses`` (number of compared hypotheses) and ``epsilon`` of each selection. Public, but for
+        the number of options of a move, which depends on earlier draws.
     n_hypotheses_ : int
         Number of hypotheses of the first draw; 0 for a descent, which compares none.
     log_n_hypotheses_ : float
@@ -138,27 +137,25 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
 
     See Also
     --------
-    export_text : The drawn halfspaces as inequalities in the names of the features.
+    export_text : Writes the halfspaces as inequalities in the names of the features.
     ppm_sample_size : Number of rows that are enough for a given error.
 
     Notes
     -----
-    **Guarantee.** For every realisation of the public rows, the fitted object is ε-differentially private for
-    one private row (Lemma 4.1 of [1]_ for one draw; the sum of the prices for several). Candidates, plans and
-    scaling are functions of public rows, of the number of rows where it is public, and of earlier draws. An
-    error count changes by at most the weight of one private row, and each row's membership in a halfspace is
-    computed by the same floating-point operations wherever it stands, so this holds for the numbers in the
-    machine and not only on paper.
+    **Guarantee.** For every realisation of the public rows, the fitted object is ε-differentially private for one
+    private row (Lemma 4.1 of [1]_ for one draw; the sum of the prices for several). Candidates, plans and scaling are
+    functions of public rows, of the number of rows where it is public, and of earlier draws. An error count changes
+    by at most the weight of one private row. Each row's membership in a halfspace is computed by the same
+    floating-point operations wherever it is, so this holds for the numbers in the machine.
 
-    With ``strategy="gradient"`` the same rows have (ε, δ)-differential privacy: a private row adds to every gradient an
-    integer vector of bounded norm, the exact sums are released with Gaussian noise, and the steps are composed by
-    their privacy loss distribution. None of the paper's statements speaks of it.
+    ``strategy="gradient"`` is (ε, δ)-differentially private for the same rows: a private row adds to every gradient
+    an integer vector of bounded norm, the exact sums are released with Gaussian noise, and the steps are composed by
+    their privacy loss distribution. It is not in the paper.
 
-    **Utility.** With the exact strategy some hypothesis makes no more (unweighted) errors than the best
-    halfspace (Lemma 4.5), and `utility_bound` says how far the draw is from the best hypothesis.
+    **Utility.** With the exact strategy some hypothesis makes no more (unweighted) errors than the best halfspace
+    (Lemma 4.5), and `utility_bound` says how far the draw is from the best hypothesis.
 
-    Do not standardise X beforehand: a `StandardScaler` looks at private rows. Features are scaled inside, by
-    public rows.
+    Do not standardise X beforehand: a `StandardScaler` uses private rows. Features are scaled inside, by public rows.
 
     References
     ----------
@@ -241,13 +238,13 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         X : array-like of shape (n_samples, n_features), or rows in blocks
             Public and private rows. In blocks (a Dask array or DataFrame, a pyarrow dataset, or
             `skprivate.partitions.Blocks`), ``y`` and ``private`` are columns of X by name, or of arrays by number.
-            Public rows are then collected, and private ones stay where they are.
+            Public rows are then collected; private ones are not.
         y : array-like of shape (n_samples,)
             Labels of two classes.
         private : array-like of bool of shape (n_samples,), default=None
-            Which rows are private; public metadata under replace-one adjacency. None is the label-determined
-            model: exactly the rows with the private label. With a mask, public rows may carry both labels,
-            and so may private rows; a neighbour may then change a private row's label too.
+            Mask of private rows; public metadata under replace-one adjacency. None is the label-determined model:
+            exactly the rows with the private label. With a mask, public and private rows may carry both labels; a
+            neighbour may then change a private row's label, too.
 
         Returns
         -------
@@ -296,7 +293,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         self.log_n_hypotheses_ = log(self.n_hypotheses_) if self.n_hypotheses_ else -inf
         self._frame = frame
         self._hypothesis = hypothesis
-        # Rounding errors down to a unit may hide this share of a private row's weight in each draw.
+        # Rounding of errors down to a unit may hide this part of a private row's weight in each draw.
         self._rounding = 1 / problem.sensitivity if problem.unit > 1 else 0.0
         self._n_rows = problem.planning_rows if self.adjacency == "replace-one" else None
 
@@ -311,9 +308,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         Returns
         -------
         decision : ndarray of shape (n_samples,)
-            The smallest distance to the halfspaces' boundaries, in units of scaled features, with the sign of
-            the class. A row off the public points' affine span is private by its distance to it. ±1 where
-            there is no boundary.
+            Smallest distance to the halfspaces' boundaries, in units of scaled features, with the sign of the class.
+            A row off the public points' affine span is private by its distance to it. ±1 without a boundary.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
@@ -340,11 +336,10 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Estimate the probability of each label, from the released counts of private rows.
 
-        The share of the private label among training rows of a like margin, counted with noise of scale
-        2 / (ε · `calibration_fraction`) per count (half of it with adjacency="add-remove"). It speaks of a population
-        with the training rows' shares of both labels. `predict` goes by the halfspaces and not by the larger
-        probability: with unequal class weights the two differ. Only with `calibration_fraction`: public rows alone
-        cannot tell how many private rows are on which side.
+        It is the share of the private label among training rows of a similar margin, counted with noise of scale
+        2 / (ε · `calibration_fraction`) per count (half of it with adjacency="add-remove"). It holds for a population
+        with the training rows' shares of both labels. `predict` uses the halfspaces and not the larger probability:
+        with unequal class weights the two differ. Only with `calibration_fraction`.
 
         Parameters
         ----------
@@ -374,10 +369,9 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     def utility_bound(self, beta: float = 0.05, *, n_samples: int | None = None) -> float:
         r"""Excess error rate over the best hypothesis that the draws exceed with probability at most ``beta``.
 
-        For one draw this is Lemma 4.6, :math:`2 \Delta \ln(|H|/\beta) / (\epsilon n)` above the best of the
-        compared hypotheses, Δ the weight of a private row (half of it with adjacency="add-remove"). For
-        several draws it is the sum of their bounds, above the best hypothesis of the first draw, since every
-        move may also stay.
+        For one draw this is Lemma 4.6, :math:`2 \Delta \ln(|H|/\beta) / (\epsilon n)` above the best of the compared
+        hypotheses, Δ the weight of a private row (half of it with adjacency="add-remove"). For several draws it is
+        the sum of their bounds, above the best hypothesis of the first draw, because every move may also stay.
 
         Parameters
         ----------
@@ -390,8 +384,8 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
         Returns
         -------
         excess : float
-            Excess of the (weighted) number of errors on the training rows, divided by n. Class weights are
-            counted as the integers they were rounded to, relative to the weight of a private row.
+            Excess of the (weighted) number of errors on the training rows, divided by n. Class weights count as the
+            rounded integers, relative to the weight of a private row.
         """
         check_is_fitted(self)
         if not 0 < beta < 1:
@@ -412,8 +406,7 @@ class PPMHalfspaceClassifier(PrivateEstimatorMixin, ClassifierMixin, BaseEstimat
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        # The suite's accuracies are reached, but one check asks that an overwhelming weight of one class
-        # spreads to 87 % of new rows; a polytope that encloses the public rows of the training set exactly
-        # need not do that.
+        # One check of the suite asks that an overwhelming weight of one class spreads to 87 % of new rows. A polytope
+        # that encloses the public training rows exactly need not do that.
         tags.classifier_tags.poor_score = True
         return tags

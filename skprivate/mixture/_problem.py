@@ -1,4 +1,4 @@
-"""What all strategies are given, and what they give back."""
+"""Input and output of all strategies."""
 
 from __future__ import annotations
 
@@ -15,26 +15,14 @@ from skprivate.partitions import InMemory, Partitions
 
 
 class LinearConstraints(NamedTuple):
-    """Rows of ``coefficients @ x + intercepts``, in the units of the input.
-
-    Parameters
-    ----------
-    coefficients : ndarray of shape (n_constraints, n_features)
-    intercepts : ndarray of shape (n_constraints,)
-    """
+    """Rows of ``coefficients @ x + intercepts``, in the units of the input."""
 
     coefficients: Floats
     intercepts: Floats
 
 
 class MixtureRows(NamedTuple):
-    """Rows of a block, as they came.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, n_features)
-    private, has_private_label : bool ndarray of shape (n,)
-    """
+    """Original rows of a block."""
 
     X: Floats
     private: NDArray[np.bool_]
@@ -42,19 +30,14 @@ class MixtureRows(NamedTuple):
 
     @property
     def supports(self) -> NDArray[np.bool_]:
-        """Which rows are public points of the public label."""
+        """Mask of public points of the public label."""
         return ~self.private & ~self.has_private_label
 
 
 class SpanRows(NamedTuple):
-    """Rows of a block that lie on the public points' affine span; the others are private whatever is drawn.
+    """Rows of a block on the public points' affine span, in scaled units; all others are private in any case.
 
-    Parameters
-    ----------
-    scaled : ndarray of shape (n_on_span, n_features)
-        In scaled units.
-    signed : int64 ndarray of shape (n_on_span,)
-        `ErrorWeights.signed`.
+    ``signed`` is that of `ErrorWeights`.
     """
 
     scaled: Floats
@@ -62,7 +45,7 @@ class SpanRows(NamedTuple):
 
 
 def span_rows(rows: MixtureRows, frame: PublicFrame, weights: ErrorWeights) -> SpanRows:
-    """Those of the rows that lie on the span; a function of each row by itself."""
+    """Select the rows on the span, each by itself."""
     scaled = frame.scaled(rows.X)
     on_span = frame.distance(scaled) <= frame.slack
     signed = weights.signed(rows.has_private_label)
@@ -72,7 +55,7 @@ def span_rows(rows: MixtureRows, frame: PublicFrame, weights: ErrorWeights) -> S
 
 
 def public_points(rows: MixtureRows) -> Floats:
-    """The public points of a block, which may be collected."""
+    """Return the public points of a block, which may be collected."""
     return rows.X[rows.supports]
 
 
@@ -80,29 +63,10 @@ def public_points(rows: MixtureRows) -> Floats:
 class Problem:
     """Rows, weights and the public numbers that plans are made from.
 
-    Attributes
-    ----------
-    frame : PublicFrame
-    rows : Partitions of MixtureRows
-    on_span : Partitions of SpanRows
-        The same rows, as far as what is drawn decides over them.
-    offset : int
-        Errors of the hypothesis that calls every row private.
-    table : ndarray of shape (n, n_features)
-        Holds the public points of the public label.
-    supports : ndarray of int, shape (n_public,)
-        Which rows of ``table`` they are.
-    unit : int
-        Errors are counted in this unit, rounded down.
-    sensitivity : int
-        Largest change of an error count by one private row, in this unit.
-    planning_rows : int
-        Number of rows that plans may know: all rows where that is public, else the public ones.
-    effective_rows : float
-        Number of private rows whose errors weigh as much as all rows of the lighter class; public.
-    weights : ErrorWeights
-    n_private : int or None
-        Number of private rows where that is public.
+    ``table`` holds the public points of the public label as its rows ``supports``. Errors are counted in ``unit``,
+    rounded down; ``offset`` is that of calling every row private, ``sensitivity`` the largest change by one private
+    row, in this unit. ``planning_rows`` are all rows where their number is public, else the public ones.
+    ``effective_rows`` is the number of private rows whose errors weigh as much as all rows of the lighter class.
     """
 
     frame: PublicFrame
@@ -154,7 +118,7 @@ class Problem:
         weights: ErrorWeights,
         size_is_public: bool,
     ) -> Problem:
-        """Set up the problem from rows in blocks and where public points are.
+        """Set up the problem from rows in blocks and the positions of public points.
 
         ``n_public`` is the number of public rows, ``n_public_label`` that of rows with the public label.
         """
@@ -194,14 +158,14 @@ class Problem:
         return self._scaled(self.supports)
 
     def some_public(self, at_most: int, rng: np.random.Generator) -> Floats:
-        """All of them, or a uniform sample."""
+        """Return all of them, or a uniform sample."""
         chosen = self.supports
         if len(chosen) > at_most:
             chosen = chosen[rng.choice(len(chosen), at_most, replace=False)]
         return self._scaled(chosen)
 
     def _scaled(self, chosen: Integers) -> Floats:
-        # What is computed from public points together may depend on how they lie in memory.
+        # Results from all public points may depend on their layout in memory.
         return self.frame.scaled(np.ascontiguousarray(self.table[chosen]))
 
 
@@ -209,13 +173,7 @@ class Problem:
 class Hypothesis:
     """Rows of the span that all halfspaces {normals @ z + intercepts ≥ 0} contain are called public.
 
-    Attributes
-    ----------
-    normals : ndarray of shape (n_halfspaces, n_features)
-        Unit normals in scaled units.
-    intercepts : ndarray of shape (n_halfspaces,)
-    all_private : bool
-        True for the hypothesis that calls every row private.
+    Normals have unit length in scaled units. ``all_private`` is the hypothesis that calls every row private.
     """
 
     normals: Floats
@@ -227,21 +185,13 @@ class Hypothesis:
         return cls(np.zeros((0, n_features)), np.zeros(0), all_private=True)
 
     def contain(self, scaled: Floats) -> NDArray[np.bool_]:
-        """Membership of scaled rows in each halfspace, of shape (n_halfspaces, n)."""
+        """Compute the membership of scaled rows in each halfspace, of shape (n_halfspaces, n)."""
         return np.array(products(self.normals, scaled) + self.intercepts[:, None] >= 0)
 
 
 @dataclass(frozen=True)
 class DrawRecord:
-    """One draw: what it was, how many hypotheses it compared, and its price.
-
-    Attributes
-    ----------
-    name : {"exact", "joint", "move", "descent"}
-    n_hypotheses : int
-        0 for a descent, which compares none.
-    epsilon : float
-    """
+    """One draw by name ("exact", "joint", "move" or "descent"), its number of compared hypotheses, and its price."""
 
     name: str
     n_hypotheses: int
@@ -249,11 +199,11 @@ class DrawRecord:
 
 
 def margins(frame: PublicFrame, hypothesis: Hypothesis, X: Floats) -> Floats:
-    """Signed margin of each row, ≥ 0 where it is called public, in scaled units.
+    """Compute the signed margin of each row, ≥ 0 where it is called public, in scaled units.
 
-    The smallest distance to a bounding hyperplane, negative outside; minus the distance to the span for rows
-    off it. Without halfspaces there is no boundary to measure from: the margin is then 1 on the span, and −1
-    everywhere for the hypothesis that calls every row private.
+    It is the smallest distance to a bounding hyperplane, negative outside; minus the distance to the span for rows off
+    it. Without halfspaces there is no boundary: the margin is then 1 on the span, and −1 everywhere for the hypothesis
+    that calls every row private.
     """
     if hypothesis.all_private:
         return np.full(X.shape[0], -1.0)

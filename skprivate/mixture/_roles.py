@@ -1,20 +1,40 @@
-"""Who is private and which label is which, read from y and the privacy mask."""
+"""Rows of a mixture and their roles, read from X, y and the privacy mask, and their problem."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length
 
-from skprivate._validation import check_classes, distinct_labels, encode_classes, label_array, plain, together
+from skprivate._validation import (
+    check_classes,
+    distinct_labels,
+    encode_classes,
+    kind_of,
+    label_array,
+    learn_columns,
+    plain,
+    public_labels,
+    read_labels,
+    refuse_other_columns,
+    together,
+    validate_data,
+)
+from skprivate.mixture._geometry import Floats
+from skprivate.mixture._problem import MixtureRows, Problem, public_points
 from skprivate.mixture._selection import ErrorWeights, Integers
+from skprivate.partitions import InMemory, as_partitions, is_partitioned, split_columns
+from skprivate.partitions import Roles as SplitBlock
 from skprivate.privacy import warn_caller
 
-#: Pairs of labels whose larger one is by custom the one that is looked for (0 == False, 1 == True).
+#: Pairs of labels whose larger one is private by custom (0 == False, 1 == True).
 _CUSTOMARY = ({0, 1}, {-1, 1})
 
 
@@ -24,21 +44,10 @@ class ProtectedLabelWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """Label set, and for each row whether it is private and whether it has the private label.
+    """Label set in ascending order, and for each row if it is private and if it has the private label.
 
-    Attributes
-    ----------
-    classes : ndarray of shape (2,)
-        Label set in ascending order.
-    private_index : int
-        Position of the private label in ``classes``.
-    private : bool ndarray of shape (n,)
-        Rows that the guarantee protects.
-    has_private_label : bool ndarray of shape (n,)
-    label_determined : bool
-        Whether exactly the rows of the private label are private.
-    counts : int64 ndarray of shape (n,), or None
-        How many rows each entry stands for; None: itself.
+    ``label_determined`` is True if exactly the rows of the private label are private. ``counts`` tells how many rows
+    each entry stands for.
     """
 
     classes: NDArray[Any]
@@ -49,7 +58,7 @@ class Roles:
     counts: Integers | None = None
 
     def count(self, which: NDArray[np.bool_]) -> int:
-        """Number of rows."""
+        """Count rows."""
         return int(which.sum() if self.counts is None else self.counts[which].sum())
 
     @property
@@ -61,16 +70,16 @@ class Roles:
 def assign_roles(
     y: NDArray[Any], private: Any, private_label: Any, classes: Any, adjacency: str, *, simulated: bool
 ) -> Roles:
-    """Work out the roles, with an error for whatever does not fit.
+    """Find the roles, with an error for whatever does not fit.
 
-    ``simulated`` fits protect nobody, so they go on with a warning where others must be told whom to protect. No
-    error text holds a label or count that only private rows decide.
+    ``simulated`` fits protect nobody, so they go on with a warning. No error text holds a label or count that only
+    private rows decide.
     """
     label_set = _label_set(y, classes, private_label, adjacency)
     codes = encode_classes(y, label_set, strict=True)
     mask = None if private is None else check_mask(private, y)
     if private_label is not None:
-        # Without a mask a label tells no more than who is private; with one, only labels of public rows are shown.
+        # Without a mask the label set shows nothing about private rows; with one, only labels of public rows are shown.
         found = range(2) if mask is None or classes is not None else np.unique(codes[~mask])
         known = [label_set[code] for code in found]
         index = _stated_index(label_set, private_label, known)
@@ -99,13 +108,13 @@ def _stated_index(label_set: list[Any], private_label: Any, known: list[Any]) ->
 
 
 def _index_beside(public_codes: NDArray[Any]) -> int:
-    """With a mask the label protects nobody, it only says which side is enclosed: the one that public rows have."""
+    """Return the label of the enclosed side, the one that public rows have; with a mask it protects nobody."""
     present = np.isin([0, 1], public_codes)
     return int(np.flatnonzero(~present)[0]) if present.sum() == 1 else 1
 
 
 def _default_index(label_set: list[Any], simulated: bool) -> int:
-    """The larger label, where custom or a simulation allows to guess; the guess is announced."""
+    """Return the larger label, where custom or a simulation allows to guess, and warn."""
     other, larger = label_set
     state_it = f"private_label={larger!r} (or {other!r}, the other way round)"
     if {other, larger} not in _CUSTOMARY and not simulated:
@@ -151,7 +160,7 @@ def _label_set(y: NDArray[Any], classes: Any, private_label: Any, adjacency: str
 
 
 def check_mask(private: Any, y: NDArray[Any]) -> NDArray[np.bool_]:
-    """A privacy mask of as many rows as there are labels."""
+    """Check a privacy mask with one entry for each label."""
     if np.ma.is_masked(private):
         raise ValueError("private must say of every row whether it is private, got missing entries.")
     mask = np.asarray(private)
@@ -170,7 +179,7 @@ def check_mask(private: Any, y: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def error_weights(roles: Roles, class_weight: Any, adjacency: str) -> ErrorWeights:
-    """Integer error weights from ``class_weight``: None, "balanced" or a mapping from label to weight.
+    """Compute integer error weights from ``class_weight``: None, "balanced" or a mapping from label to weight.
 
     "balanced" uses public numbers only: the rows of each label that are public, and all private rows counted for the
     private label.
@@ -201,3 +210,108 @@ def error_weights(roles: Roles, class_weight: Any, adjacency: str) -> ErrorWeigh
         weights[private_label],
         private_rows_have_private_label=roles.label_determined,
     )
+
+
+#: Largest number of labels that is collected from a block; two are allowed.
+MOST_LABELS = 20
+
+
+def read_problem(estimator: Any, X: Any, y: Any, private: Any) -> tuple[Problem, Roles]:
+    """Make the problem of all rows, and their roles; the estimator learns the columns."""
+    in_blocks = is_partitioned(X)
+    assign = partial(
+        assign_roles,
+        private_label=estimator.private_label,
+        classes=estimator.classes,
+        adjacency=estimator.adjacency,
+        simulated=estimator.random_state is not None,
+    )
+    if in_blocks:
+        rows = _read_blocks(estimator, X, y, private)
+        # Labels are public, or the same everywhere: one row of each kind shows the roles.
+        found = rows.gather(label_counts, merge_counts)
+        if not found:
+            raise ValueError(f"X has no rows in its blocks; {type(estimator).__name__} needs at least 1.")
+        labels = label_array([label for label, _ in found])
+        marks = np.array([mark for _, mark in found], dtype=np.bool_)
+        counts = np.array(list(found.values()), dtype=np.int64)
+        roles = replace(assign(labels, None if private is None else marks), counts=counts)
+    else:
+        X, y = validate_data(estimator, X, read_labels(y, **public_labels(estimator)), dtype=np.float64)
+        roles = assign(y, private)
+    weights = error_weights(roles, estimator.class_weight, estimator.adjacency)
+    who: dict[str, Any]
+    options: dict[str, Any] = {
+        "weights": weights,
+        "size_is_public": estimator.adjacency == "replace-one",
+    }
+    if not in_blocks:
+        who = {"private": roles.private, "has_private_label": roles.has_private_label}
+        return Problem.build(X, **who, **options), roles
+    who = {"classes": roles.classes, "index": roles.private_index, "label_determined": roles.label_determined}
+    mixed = rows.map(partial(_with_roles, **who))
+    points = mixed.gather(public_points, np.concatenate)
+    problem = Problem.of(
+        mixed,
+        points,
+        np.arange(len(points)),
+        n_rows=int(counts.sum()),
+        n_public=roles.count(~roles.private),
+        n_public_label=roles.count(~roles.has_private_label),
+        **options,
+    )
+    return problem, roles
+
+
+class LabelledRows(NamedTuple):
+    """Checked rows of a block, their labels and, where there is one, the privacy mask."""
+
+    X: Floats
+    y: NDArray[Any]
+    private: NDArray[np.bool_] | None
+
+
+def _read_blocks(estimator: Any, X: Any, y: Any, private: Any) -> Any:
+    if y is None:
+        raise ValueError("y must name the column of X that holds the labels where X is in blocks, got None.")
+    columns = {"y": y, "private": private}
+    rows = split_columns(X, **columns)
+    first = split_columns(InMemory(as_partitions(X).empty), **columns)
+    blank, names = learn_columns(estimator, cast(InMemory, first).block.X)
+    return rows.map(partial(_read_block, blank=blank, names=names, public=public_labels(estimator)))
+
+
+def _read_block(block: SplitBlock, blank: Any, names: Any, public: dict[str, Any]) -> LabelledRows:
+    refuse_other_columns(block.X, names)
+    y, private = block.of["y"], block.of.get("private")
+    if not len(y):
+        X = np.empty((0, blank.n_features_in_))
+        return LabelledRows(X, y, None if private is None else np.zeros(0, dtype=np.bool_))
+    X, y = validate_data(blank, block.X, read_labels(y, **public), dtype=np.float64, reset=False)
+    return LabelledRows(X, y, None if private is None else check_mask(private, y))
+
+
+#: Numbers of rows of each label, among those that are marked private and others.
+LabelCounts = dict[tuple[Any, bool], int]
+
+
+def label_counts(rows: LabelledRows) -> LabelCounts:
+    """Count labels in a block, among rows that are marked private and others."""
+    marks = itertools.repeat(False) if rows.private is None else rows.private.tolist()
+    return merge_counts([Counter(zip(rows.y.tolist(), marks, strict=False))])
+
+
+def merge_counts(parts: Sequence[LabelCounts]) -> LabelCounts:
+    """Add up the counts of several blocks."""
+    total: Counter[tuple[Any, bool]] = Counter()
+    for part in parts:
+        total.update(part)
+    kind_of([label for label, _ in total])  # or an error: one in all blocks
+    return dict(itertools.islice(total.items(), 2 * MOST_LABELS))
+
+
+def _with_roles(rows: LabelledRows, classes: NDArray[Any], index: int, label_determined: bool) -> MixtureRows:
+    has_private_label = np.asarray(encode_classes(rows.y, classes.tolist(), strict=True) == index)
+    if label_determined or rows.private is None:
+        return MixtureRows(rows.X, has_private_label, has_private_label)
+    return MixtureRows(rows.X, rows.private, has_private_label)

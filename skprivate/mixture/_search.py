@@ -1,13 +1,13 @@
 """Private search for an intersection of halfspaces where all of them are too many.
 
-One joint draw from all intersections of a few public quantile cuts along public directions, then moves: each
-redraws one halfspace given the others, or adds one, from candidates around the halfspaces that were drawn (a
-function of paid draws and public rows) and always including the present hypothesis. The plan, with the number
-of draws and the price of each, is made from public numbers before the first draw.
+One joint draw from all intersections of a few public quantile cuts along public directions comes first. Then each move
+redraws one halfspace given the others, or adds one, from candidates around the drawn halfspaces (a function of paid
+draws and public rows), and may always stay. The plan, with the number of draws and the price of each, is made from
+public numbers before the first draw.
 
-The options of a move are such directions. What they share is added up once for a row; each of them then costs one
+The directions of a move share most coordinates. What they share is added up once for a row; each of them then costs one
 multiplication, one addition and a comparison with its cuts. Rows pass in blocks, column by column, so that a block
-stays in the cache, and by the same floating-point operations wherever a row stands.
+stays in the cache, and by the same floating-point operations wherever a row is.
 """
 
 from __future__ import annotations
@@ -28,21 +28,14 @@ from skprivate.mixture._problem import DrawRecord, Hypothesis, Problem, SpanRows
 from skprivate.mixture._selection import Integers, draw_hypothesis, selection_event
 from skprivate.privacy import Events, Mechanism, Release, SelectionRule
 
-#: Words of eight rows, 0 or 1 in each byte, that are added up: at most 255, so that no byte carries into the next.
+#: Number of words of eight rows, 0 or 1 in each byte, that are added up: below 256, so that no byte carries.
 WORDS = 254
-#: Rows that are compared with all cuts of a direction at a time.
+#: Number of rows that are compared with all cuts of a direction at a time.
 ROWS = 16 * 8 * WORDS
 
 
 class Fan(NamedTuple):
-    """Directions ``base + step · e_axis``.
-
-    Parameters
-    ----------
-    base : ndarray of shape (n_features,)
-    turns : tuple of (axis, ((direction, step), …))
-        The numbers of the directions that a step along each axis leads to.
-    """
+    """Directions ``base + step · e_axis``; ``turns`` holds (axis, ((direction, step), …))."""
 
     base: Floats
     turns: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
@@ -50,21 +43,14 @@ class Fan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TurnedCuts:
-    """Cuts {z : ⟨direction, z⟩ ≤ limit} of directions in fans.
-
-    Attributes
-    ----------
-    fans : tuple of Fan
-    limits : tuple of ndarray
-        Of each direction, ascending, in the length that the fans give it.
-    """
+    """Cuts {z : ⟨direction, z⟩ ≤ limit} of directions in fans, with ascending ``limits`` of each direction."""
 
     fans: tuple[Fan, ...]
     limits: tuple[Floats, ...]
 
     @classmethod
     def of(cls, directions: Floats, cuts: CutCandidates) -> TurnedCuts:
-        """The cuts along directions of any length, of which ``cuts`` has those of length one."""
+        """Convert cuts along directions of length one to directions of any length."""
         lengths = np.linalg.norm(directions, axis=1)
         limits = [
             (thresholds + cuts.slack) * length
@@ -73,10 +59,7 @@ class TurnedCuts:
         return cls(tuple(fans(directions)), tuple(limits))
 
     def counts(self, columns: Floats, which: NDArray[np.intp]) -> Integers:
-        """How many of some rows each cut contains, direction by direction.
-
-        ``columns`` is of shape (n_features, n_rows); ``which`` numbers the rows.
-        """
+        """Count the rows that each cut contains, direction by direction, among those numbered ``which``."""
         totals = [np.zeros(len(limits), dtype=np.int64) for limits in self.limits]
         size = min(ROWS, which.size)
         n_sums = -(-size // (8 * WORDS))
@@ -106,7 +89,7 @@ class TurnedCuts:
 
 
 def fans(directions: Floats) -> list[Fan]:
-    """Every direction in one fan: along an axis, or a turn of the first direction, or on its own."""
+    """Group every direction into one fan: along an axis, as a turn of another direction, or on its own."""
     found: list[Fan] = []
     left = np.ones(len(directions), dtype=np.bool_)
     for base in (np.zeros(directions.shape[1]), *directions):
@@ -124,19 +107,19 @@ def fans(directions: Floats) -> list[Fan]:
     return found
 
 
-#: Directions of the joint draw are filled up to this number where the features are fewer.
+#: Least number of directions of the joint draw.
 FEWEST_DIRECTIONS = 32
-#: Directions compared in one move, and the public points that its quantiles are taken from.
+#: Largest number of directions in one move, and of public points for its quantiles.
 MOVE_DIRECTIONS = 768
 MOVE_POINTS = 10_000
-#: Public points that the quantiles of the joint draw are taken from.
+#: Largest number of public points for the quantiles of the joint draw.
 CUT_POINTS = 100_000
 #: Steps to a neighbouring direction, in units of its largest coordinate.
 MOVE_STEPS = (0.5, 1.0, 0.25)
-#: Rows times groups of directions that the joint draw may go through (public rows).
+#: Largest number of rows times groups of directions in the joint draw (public rows).
 MOST_WORK = 4 * 10**9
-#: Bound on the expected loss of a draw, as a fraction of the rows of a class, that the plan aims at. The bound holds if
-#: the best hypothesis stands alone; exact expectations over the joint draws of real data were about a fifth of it.
+#: Planned bounds on the expected loss of a draw, as a fraction of the rows of a class. They hold if the best hypothesis
+#: is the only good one; on real data losses are smaller.
 JOINT_LOSS, MOVE_LOSS, LARGEST_LOSS = 0.087, 0.0525, 0.25
 MOST_MOVES = 4
 MOST_JOINT = 3
@@ -144,17 +127,8 @@ MOST_JOINT = 3
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What is drawn and what each draw costs; a function of public numbers.
-
-    Attributes
-    ----------
-    joint_size : int
-        Largest number of cuts in the joint draw.
-    joint_epsilon : float
-    n_moves : int
-    move_epsilon : float
-        Price of each move.
-    max_halfspaces : int
+    """Sizes and prices of the draws, from public numbers; ``joint_size`` is the largest number of cuts in the joint
+    draw.
     """
 
     joint_size: int
@@ -174,26 +148,12 @@ def plan_search(
     moves: bool,
     monotone: bool,
 ) -> SearchPlan:
-    """Split ε by public numbers.
+    """Split ε by public numbers; ``n_cuts`` are those of each direction of the joint draw.
 
-    Parameters
-    ----------
-    n_cuts : tuple of int
-        Cuts of each direction of the joint draw.
-    problem : Problem
-        Of which public numbers only are used.
-    epsilon, max_halfspaces, max_candidates
-    moves : bool
-        Whether moves may follow the joint draw.
-    monotone : bool
-        Whether selections use the sharper exponent.
-
-    Notes
-    -----
-    By Lemma 4.6 a draw from N hypotheses loses about ``2 ln(N) / epsilon`` errors. The joint draw takes as
-    many cuts as time and a loss of `LARGEST_LOSS` of the effective rows allow. The first move comes where ε is
-    enough for a joint draw that loses `JOINT_LOSS` and a move that loses `MOVE_LOSS`, one more with every doubling
-    of ε; prices stay in the proportion of these two.
+    By Lemma 4.6 a draw from N hypotheses loses about 2 ln(N) / ε errors. The joint draw takes as many cuts as time and
+    a loss of `LARGEST_LOSS` of the effective rows allow. The first move comes where ε is enough for a joint draw that
+    loses `JOINT_LOSS` and a move that loses `MOVE_LOSS`, one more with every doubling of ε; prices stay in the
+    proportion of these two.
     """
     factor = 1.0 if monotone else 2.0
     effective_rows = problem.effective_rows
@@ -222,7 +182,7 @@ def plan_search(
 
 
 def public_directions(public: Floats, rng: np.random.Generator) -> Floats:
-    """Both senses of every axis; with few features also sums and differences of two, principal axes and random ones."""
+    """List both senses of every axis; with few features also sums and differences, principal axes and random ones."""
     n_features = public.shape[1]
     axes = np.eye(n_features)
     directions = [*axes, *-axes]
@@ -241,16 +201,7 @@ def public_directions(public: Floats, rng: np.random.Generator) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class HalfspaceSearch(Mechanism):
-    """The draws of a plan: the joint one, and then every move, whatever was drawn before.
-
-    Parameters
-    ----------
-    plan : SearchPlan
-    candidates : CutCandidates
-        Of the joint draw; from public points.
-    rule, monotone
-        As in `Release.select`.
-    """
+    """The draws of a plan: the joint one, and then every move, whatever was drawn before."""
 
     plan: SearchPlan
     candidates: CutCandidates
@@ -267,7 +218,7 @@ class HalfspaceSearch(Mechanism):
         return [(selection_event(self.rule, price), 1) for price in prices]
 
     def run(self, data: Problem, release: Release) -> tuple[Hypothesis, tuple[DrawRecord, ...]]:
-        """The hypothesis after the last move, and what each draw compared."""
+        """Draw all; returns the hypothesis after the last move, and what each draw compared."""
         present, record = self.joint(data, release)
         records = [record]
         for _ in range(self.plan.n_moves):
@@ -293,9 +244,7 @@ class HalfspaceSearch(Mechanism):
         )
         if chosen is None:
             return Hypothesis.calling_all_private(problem.n_features), record
-        sides = [candidates.halfspace(*pair) for pair in zip(chosen[0::2], chosen[1::2], strict=True)]
-        normals = np.array([normal for normal, _ in sides]).reshape(-1, problem.n_features)
-        return Hypothesis(normals, np.array([intercept for _, intercept in sides])), record
+        return Hypothesis(*candidates.sides(chosen)), record
 
     def move(self, present: Hypothesis, problem: Problem, release: Release) -> tuple[Hypothesis, DrawRecord]:
         """Redraw one halfspace, add one, or stay."""
@@ -328,7 +277,7 @@ class HalfspaceSearch(Mechanism):
 
 
 def move_sums(rows: SpanRows, present: Hypothesis, options: list[tuple[int, TurnedCuts]]) -> Integers:
-    """What the rows of a block add to the errors of staying, and of each option of a move."""
+    """Sum what the rows of a block add to the errors of staying, and of each option of a move."""
     inside = present.contain(rows.scaled)
     stay = 0 if present.all_private else int(rows.signed[inside.all(axis=0)].sum())
     sums = [np.array([stay], dtype=np.int64)]
@@ -339,7 +288,7 @@ def move_sums(rows: SpanRows, present: Hypothesis, options: list[tuple[int, Turn
 
 
 def sums_with(rows: SpanRows, cuts: TurnedCuts, others: NDArray[np.bool_]) -> Integers:
-    """Sums over what each cut contains beside the other halfspaces, direction by direction."""
+    """Sum over the rows that each cut contains beside the other halfspaces, direction by direction."""
     columns = np.ascontiguousarray(rows.scaled.T)  # no copy: rows of the span are kept column by column
     totals = np.zeros(sum(map(len, cuts.limits)), dtype=np.int64)
     for of_label in (rows.signed > 0, rows.signed < 0):  # all rows of a label weigh the same
@@ -350,7 +299,7 @@ def sums_with(rows: SpanRows, cuts: TurnedCuts, others: NDArray[np.bool_]) -> In
 
 
 def _moved(present: Hypothesis, options: list[tuple[int, CutCandidates]], chosen: int) -> Hypothesis:
-    """The hypothesis that option ``chosen`` leads to; −1 is to stay."""
+    """Return the hypothesis of option ``chosen``; −1 is to stay."""
     if chosen < 0:
         return present
     for slot, cuts in options:
@@ -367,7 +316,7 @@ def _moved(present: Hypothesis, options: list[tuple[int, CutCandidates]], chosen
 
 
 def neighbouring_directions(direction: Floats, at_most: int) -> Floats:
-    """A direction and those that one coordinate's change leads to, up to a number."""
+    """List a direction and those that one coordinate's change leads to, up to a number."""
     n_features = direction.shape[0]
     largest = np.abs(direction).max()
     neighbours = [direction]

@@ -1,11 +1,11 @@
-"""Exact draw of one hypothesis by its number of errors (Algorithm 2), whatever the family."""
+"""Exact draw of one hypothesis by its number of errors (Algorithm 2), for any family."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,25 +14,17 @@ from skprivate.privacy import BoundedRangeEvent, PrivacyEvent, PureEvent, Releas
 
 Integers = NDArray[np.int64]
 
-#: Class weights are used as a ratio of integers of at most this size.
+#: Largest integer in a ratio of class weights.
 LARGEST_WEIGHT = 1000
-#: Ratios of class weights beyond this count as this, so that sums stay exact for up to 10⁸ rows.
+#: Largest ratio of class weights, so that sums stay exact for up to 10⁸ rows.
 LARGEST_RATIO = 10**7
-#: Different numbers of errors that a selection is told apart by, where the class weights allow.
+#: Largest number of distinct errors of a selection, where the class weights allow.
 MOST_CATEGORIES = 2**19
 
 
 @dataclass(frozen=True)
 class ErrorWeights:
-    """Integer cost of one misclassified row, and how much one private row can change a hypothesis's errors.
-
-    Attributes
-    ----------
-    public_label, private_label : int
-        Cost of an error on a row of that label, whoever owns it.
-    sensitivity : int
-        Largest cost of an error on a private row.
-    """
+    """Integer cost of one misclassified row of each label, and the largest cost of an error on a private row."""
 
     public_label: int
     private_label: int
@@ -42,11 +34,11 @@ class ErrorWeights:
     def from_class_weights(
         cls, public_label: float, private_label: float, *, private_rows_have_private_label: bool
     ) -> ErrorWeights:
-        """Integers in (nearly) the ratio of two class weights.
+        """Find integers in (nearly) the ratio of two class weights.
 
-        The ratio of the larger to the smaller is rounded to a fraction with a denominator of at most
-        `LARGEST_WEIGHT`, or to an integer where it is larger than that. Costs are what the errors are
-        *defined* by, so the rounding costs no privacy.
+        The ratio of the larger to the smaller is rounded to a fraction with a denominator of at most `LARGEST_WEIGHT`,
+        or to an integer where it is larger than that. Costs are what the errors are *defined* by, so the rounding costs
+        no privacy.
         """
         larger, smaller = max(public_label, private_label), min(public_label, private_label)
         if larger / smaller >= LARGEST_WEIGHT:
@@ -58,20 +50,22 @@ class ErrorWeights:
         return cls(public, private, private if private_rows_have_private_label else max(public, private))
 
     def signed(self, has_private_label: NDArray[np.bool_]) -> Integers:
-        """What a hypothesis's errors gain by calling each row public, against calling it private."""
+        """Return the signed weight of each row: errors by calling it public, less those by calling it private."""
         return np.where(has_private_label, self.private_label, -self.public_label).astype(np.int64)
 
 
 def coarsest_needed(weights: ErrorWeights, largest: int) -> int:
-    """Unit in which errors up to ``largest`` are counted: a divisor of the sensitivity, so that one private row
-    still changes a rounded count by at most sensitivity / unit."""
+    """Return the unit in which errors up to ``largest`` are counted, a divisor of the sensitivity.
+
+    One private row still changes a rounded count by at most sensitivity / unit.
+    """
     small = [g for g in range(1, isqrt(weights.sensitivity) + 1) if weights.sensitivity % g == 0]
     divisors = small + [weights.sensitivity // g for g in reversed(small)]
     return next((g for g in divisors if largest <= g * MOST_CATEGORIES), weights.sensitivity)
 
 
 def occurrences(numbers: Integers) -> tuple[Integers, Integers]:
-    """Distinct integers, ascending, and how often each occurs."""
+    """Return distinct integers, ascending, and how often each occurs."""
     if numbers.size == 0:
         return numbers, numbers
     lowest = int(numbers.min())
@@ -93,20 +87,63 @@ def merge_occurrences(parts: list[tuple[Integers, Integers]]) -> tuple[Integers,
 
 
 def selection_event(rule: SelectionRule, epsilon: float) -> PrivacyEvent:
-    """What one selection by a rule costs."""
+    """Return the event of one selection by a rule."""
     return BoundedRangeEvent(epsilon) if rule == "exponential" else PureEvent(epsilon, "permute-and-flip")
 
 
-class ErrorFamily(Protocol):
-    """Hypotheses whose numbers of errors can be counted and found again."""
+#: A part of an enumeration, and the distinct numbers of errors in it with their counts.
+Checkpoint = tuple[slice, Integers, Integers]
 
-    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]: ...
 
-    def locate(self, errors: int, member: int) -> tuple[int, ...]: ...
+class Enumeration:
+    """Hypotheses in a fixed order whose errors are counted (pass 1) and found again (pass 2), part by part."""
+
+    _checkpoints: list[Checkpoint]
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def _count_parts(self, n_jobs: int | None) -> list[Checkpoint]:
+        raise NotImplementedError
+
+    def _errors_of(self, part: slice) -> Iterator[tuple[Integers, Callable[[int], tuple[int, ...]]]]:
+        """Yield blocks of errors in order, each with a function from a position in it to the hypothesis."""
+        raise NotImplementedError
+
+    def histogram(self, n_jobs: int | None = None) -> tuple[Integers, Integers]:
+        """Count hypotheses by their number of errors, ascending, by ``n_jobs`` threads (pass 1)."""
+        self._checkpoints = self._count_parts(n_jobs)
+        return merge_occurrences([(errors, counts) for _, errors, counts in self._checkpoints])
+
+    def locate(self, errors: int, member: int) -> tuple[int, ...]:
+        """Find the ``member``-th hypothesis (from zero) that makes ``errors`` errors (pass 2).
+
+        Only the part that holds it, known from the histograms of pass 1, is formed again.
+        """
+        if not self._checkpoints:
+            self.histogram()
+        remaining = member
+        for part, present, counts in self._checkpoints:
+            held = int(counts[present == errors].sum())
+            if remaining >= held:
+                remaining -= held
+                continue
+            for numbers, describe in self._errors_of(part):
+                positions = np.flatnonzero(numbers == errors)
+                if remaining < positions.size:
+                    return describe(int(positions[remaining]))
+                remaining -= positions.size
+        raise IndexError(f"Fewer than {member + 1} hypotheses make {errors} errors.")
+
+    def all_errors(self) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Yield every hypothesis with its errors, one by one: for tests and very small families."""
+        for numbers, describe in self._errors_of(slice(None)):
+            for position, errors in enumerate(numbers):
+                yield describe(position), int(errors)
 
 
 def draw_hypothesis(
-    family: ErrorFamily | None,
+    family: Enumeration | None,
     errors_of_all_private: int,
     release: Release,
     *,
@@ -118,23 +155,8 @@ def draw_hypothesis(
 ) -> tuple[int, ...] | None:
     """Draw one hypothesis with a probability given by its integer number of (weighted) errors.
 
-    Parameters
-    ----------
-    family : ErrorFamily or None
-        All hypotheses but the one that calls every row private; None if there are no others.
-    errors_of_all_private : int
-        Number of errors of that one, in the family's unit.
-    release : Release
-        Pays and draws: one selection at ``epsilon``.
-    epsilon, sensitivity, rule, monotone
-        Passed on to `Release.select`; the sensitivity in the family's unit.
-    n_jobs : int, optional
-        Threads.
-
-    Returns
-    -------
-    tuple of int, or None
-        What `ErrorFamily.locate` returns, or None for the hypothesis that calls every row private.
+    ``family`` has all hypotheses but the one that calls every row private, whose errors are given; that one is returned
+    as None. Errors and sensitivity are in the family's unit.
     """
     if family is None:
         errors, counts = np.array([errors_of_all_private]), np.array([1])

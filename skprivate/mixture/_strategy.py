@@ -1,8 +1,9 @@
-"""Which strategy a problem is solved by, and its mechanism: decided by public numbers alone."""
+"""Strategy and mechanism of a problem, by public numbers alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import cache, partial
 from typing import Any
 
@@ -15,64 +16,43 @@ from skprivate.mixture._exact import MOST_PAIRS, MOST_WORK, ExactDraw, count_exa
 from skprivate.mixture._problem import Problem
 from skprivate.mixture._roles import Roles
 from skprivate.mixture._search import CUT_POINTS, HalfspaceSearch, plan_search, public_directions
-from skprivate.privacy import Mechanism, SelectionRule, public_generator
+from skprivate.privacy import Mechanism, public_generator
 from skprivate.privacy.noise import MAX_FLIPS
 
-#: Halfspaces of a search, unless stated.
+#: Default number of halfspaces of a search.
 MOST_HALFSPACES = 5
-#: A descent is for public points whose largest principal variances, as many as a search has halfspaces, hold less than
-#: this part of all, if it loses less than this part of the others.
+#: "auto" takes a descent if the largest principal variances, as many as a search has halfspaces, hold less than the
+#: first part of all, and if it loses less than the second part of the others.
 SEEN, LOST = 0.5, 0.5
 
 
 def make_mechanism(estimator: Any, problem: Problem, roles: Roles) -> tuple[str, CalibratedDraw]:
-    """The strategy of a `PPMHalfspaceClassifier`, and what it draws at which price, from public numbers."""
+    """Choose the strategy of a `PPMHalfspaceClassifier`, and make its mechanism from public numbers."""
     epsilon, counting = float(estimator.epsilon), None
     if estimator.calibration_fraction is not None:
         counting = float(estimator.epsilon * estimator.calibration_fraction)
     descent = None
     if estimator.delta:
         other = [] if counting is None else [count_event(counting)]
-        # Asked for twice where "auto" takes it, made once.
+        # "auto" asks for it twice.
         descent = cache(partial(make_descent, problem, epsilon, float(estimator.delta), other))
-    limits = {"max_halfspaces": estimator.max_halfspaces, "max_candidates": estimator.max_candidates}
-    strategy = choose_strategy(
-        problem, estimator.strategy, descent=descent, selection=estimator.selection, **limits
-    )
-    monotone = estimator.adjacency == "add-remove"
+    strategy = choose_strategy(estimator, problem, descent)
     search: Mechanism
     if strategy == "gradient" and descent is not None:
         search = descent()
     else:
-        search = make_search(
-            problem,
-            strategy,
-            epsilon - (counting or 0.0),
-            # The same directions are offered each time, so that a quote is what a fit pays.
-            rng=public_generator(0),
-            n_jobs=estimator.n_jobs,
-            rule=estimator.selection,
-            monotone=monotone,
-            **limits,
-        )
+        search = make_search(estimator, problem, strategy, epsilon - (counting or 0.0))
     return strategy, CalibratedDraw(
         search,
         counting,
-        sensitivity=1 if monotone else 2,
+        sensitivity=1 if estimator.adjacency == "add-remove" else 2,
         labels_are_private=not roles.label_determined,
     )
 
 
-def choose_strategy(
-    problem: Problem,
-    strategy: str,
-    *,
-    descent: Callable[[], LogisticDescent] | None,
-    max_halfspaces: int | None,
-    max_candidates: int,
-    selection: SelectionRule,
-) -> str:
+def choose_strategy(estimator: Any, problem: Problem, descent: Callable[[], LogisticDescent] | None) -> str:
     """Resolve "auto", and refuse an exact strategy that is too large or a descent without δ (``descent`` is None)."""
+    strategy, most = estimator.strategy, estimator.max_halfspaces
     if strategy == "gradient" and descent is None:
         raise ValueError(
             "strategy='gradient' adds Gaussian noise and needs delta > 0, got delta=0.0: pass for example "
@@ -82,51 +62,47 @@ def choose_strategy(
     if n_points <= MOST_PAIRS:
         n_points = len(np.unique(problem.public, axis=0))
     dimension = problem.frame.dimension
-    largest = dimension if max_halfspaces is None else max_halfspaces
-    n_hypotheses, n_pairs = count_exact_hypotheses(n_points, dimension, largest)
-    pairs_fit = dimension == 1 or n_pairs <= MOST_PAIRS
-    fits = n_hypotheses <= max_candidates and pairs_fit
-    if selection == "permute-and-flip":
+    n_hypotheses, n_pairs = count_exact_hypotheses(n_points, dimension, dimension if most is None else most)
+    fits = n_hypotheses <= estimator.max_candidates and (dimension == 1 or n_pairs <= MOST_PAIRS)
+    if estimator.selection == "permute-and-flip":
         fits = fits and n_hypotheses <= MAX_FLIPS
     if strategy == "exact" and not fits:
         raise ValueError(
-            f"strategy='exact' would compare up to {n_hypotheses:.3g} hypotheses from {2 * n_pairs:.3g} "
-            f"halfspaces, more than max_candidates={max_candidates} (and {2 * MOST_PAIRS} halfspaces) "
+            f"strategy='exact' would compare up to {_about(n_hypotheses)} hypotheses from {_about(2 * n_pairs)} "
+            f"halfspaces, more than max_candidates={estimator.max_candidates} (and {2 * MOST_PAIRS} halfspaces) "
             "allow. Use strategy='greedy' or 'thinned', or lower max_halfspaces, or use fewer public rows; "
             "raise max_candidates where only that is in the way."
         )
     if strategy != "auto":
-        return strategy
-    quick = dimension <= 1 or n_hypotheses * problem.planning_rows <= MOST_WORK
-    if fits and quick:
+        return str(strategy)
+    if fits and (dimension <= 1 or n_hypotheses * problem.planning_rows <= MOST_WORK):
         return "exact"
-    if descent is not None and _is_wide(descent(), max_halfspaces or MOST_HALFSPACES):
+    if descent is not None and _is_wide(descent(), most or MOST_HALFSPACES):
         return "gradient"
     return "greedy"
 
 
+def _about(count: int) -> str:
+    """Write a count to three digits; it may be too large for a float."""
+    return f"{count:.3g}" if count < 10**300 else f"{Decimal(count):.3g}"
+
+
 def _is_wide(descent: LogisticDescent, n_halfspaces: int) -> bool:
-    """Whether public points vary in more directions than a few halfspaces can look along, and a descent can."""
+    """Return True if public points vary in more directions than a few halfspaces can have, and a descent can."""
     unseen = 1.0 - float(descent.shares[:n_halfspaces].sum())
     return unseen > 1.0 - SEEN and descent.plan.loss < LOST * unseen
 
 
 def make_search(
-    problem: Problem,
-    strategy: str,
-    epsilon: float,
-    *,
-    max_halfspaces: int | None,
-    max_candidates: int,
-    rng: np.random.Generator,
-    n_jobs: int | None,
-    rule: SelectionRule,
-    monotone: bool,
+    estimator: Any, problem: Problem, strategy: str, epsilon: float
 ) -> ExactDraw | HalfspaceSearch:
-    """What draws the halfspaces; ``rng`` is public."""
+    """Make the mechanism that draws the halfspaces."""
+    rule, monotone = estimator.selection, estimator.adjacency == "add-remove"
     if strategy == "exact":
-        size = problem.frame.dimension if max_halfspaces is None else max_halfspaces
-        return ExactDraw(epsilon, size, rule, monotone, n_jobs)
+        most = estimator.max_halfspaces
+        size = problem.frame.dimension if most is None else most
+        return ExactDraw(epsilon, size, rule, monotone, estimator.n_jobs)
+    rng = public_generator(0)  # the same directions each time, so that a quote is the price of a fit
     public = problem.some_public(CUT_POINTS, rng)
     candidates = quantile_cuts(public, public_directions(public, rng), KEPT_FRACTIONS, problem.frame.slack)
     candidates = without_repetition(candidates, public)
@@ -134,8 +110,8 @@ def make_search(
         candidates.n_cuts,
         problem,
         epsilon=epsilon,
-        max_halfspaces=max_halfspaces or MOST_HALFSPACES,
-        max_candidates=max_candidates,
+        max_halfspaces=estimator.max_halfspaces or MOST_HALFSPACES,
+        max_candidates=estimator.max_candidates,
         moves=strategy == "greedy",
         monotone=monotone,
     )

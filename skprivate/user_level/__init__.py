@@ -4,24 +4,20 @@ from skprivate.user_level._classifier import UserLevelSGDClassifier
 from skprivate.user_level._losses import CustomLoss
 from skprivate.user_level._mean import UserLevelMean
 from skprivate.user_level._queries import UserLevelQueries
-from skprivate.user_level._ranges import private_range
 from skprivate.user_level._regressor import UserLevelSGDRegressor
 from skprivate.user_level._selector import UserLevelSelector
 from skprivate.user_level._sgd import TooFewUsersWarning
 from skprivate.user_level.descent._descent import UnscaledFeaturesWarning
-from skprivate.user_level.means._winsorized import winsorized_mean, winsorized_mean_1d
-from skprivate.user_level.theory._bounds import (
-    MeanErrors,
+from skprivate.user_level.theory import (
+    parameter_cover,
     user_level_lower_bound,
     user_level_mean_errors,
     user_level_risk_bound,
     user_level_sample_size,
 )
-from skprivate.user_level.theory._parameter_cover import parameter_cover
 
 __all__ = [
     "CustomLoss",
-    "MeanErrors",
     "TooFewUsersWarning",
     "UnscaledFeaturesWarning",
     "UserLevelMean",
@@ -30,11 +26,8 @@ __all__ = [
     "UserLevelSGDRegressor",
     "UserLevelSelector",
     "parameter_cover",
-    "private_range",
     "user_level_lower_bound",
     "user_level_mean_errors",
     "user_level_risk_bound",
     "user_level_sample_size",
-    "winsorized_mean",
-    "winsorized_mean_1d",
 ]

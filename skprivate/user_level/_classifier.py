@@ -46,19 +46,18 @@ from skprivate.user_level._rows import CheckedRows, by_user, labels, read_rows
 from skprivate.user_level._sgd import BaseUserLevelSGD
 from skprivate.user_level.descent._rules import ClassCounts, given_weights
 
-#: Length of the first step in units of the projection radius, with two classes that of one over the curvature of the
-#: logistic loss of rows that are clipped at half their norm. What a longer one overshoots in noise is not made good in
-#: so few steps.
+#: Length of the first step in units of the projection radius. With two classes it is one over the curvature of the
+#: logistic loss of rows that are clipped at half their norm: so few steps cannot correct a longer one.
 FIRST_STEP_TWO, FIRST_STEP = 0.1, 0.05
-#: Steps of a fit with hardly any and with ample budget, and where nobody may know how many users share it.
+#: Numbers of steps with hardly any and with ample budget, and where the number of users is private.
 LEAST_STEPS, MOST_STEPS, USUAL_STEPS = 5, 40, 30
-#: Noise of a single step with several classes: curvatures differ more, p(1 − p) of each, so that more steps are needed.
+#: Noise of a single step with several classes: their curvatures p(1 − p) differ more, so that more steps are needed.
 STEP_NOISE_MANY = 0.5**0.5
 #: Clipping radius in units of the typical norm of a row; None for that of the residuals at the origin.
 CLIP = {"auto": None, "robust": LEAST_CLIP, "mean": 1.0}
-#: The same, over the inverse root of the noise level.
+#: The same over ν^−½, with the noise level ν.
 CLIP_GROWTH = 0.02
-#: Projection radius times the typical norm of a row: margins up to this size.
+#: Largest margin: projection radius times the typical norm of a row.
 LARGEST_MARGIN = 20.0
 
 
@@ -81,25 +80,22 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     delta : float in (0, 1), default=1e-6
         Privacy budget δ of one fit; well below one over the number of users.
     loss : {"log_loss", "smoothed_hinge"} or object, default="log_loss"
-        An object must implement ``gradient(X, y, coef)`` and declare ``lipschitz`` and ``smoothness``
-        (`skprivate.user_level.CustomLoss`); it sees y = ±1 and is for two classes.
+        An object must implement ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`) with y = ±1, for two
+        classes.
     classes : array-like of shape (n_classes,), optional
-        Public set of labels. By default the labels found in ``y``, which is then stated as an assumption of the
-        guarantee.
+        Public set of labels. By default the labels of ``y``, which is then stated as an assumption of the guarantee.
     class_weight : dict, "balanced" or None, default=None
         Public weights {class: weight} of the rows, 1 for classes that are not named. "balanced" weighs each class by
         the inverse of a private count, for a twentieth of the budget: for rare classes whose members should be found.
     feature_norm : float > 0, optional
-        Public typical Euclidean norm of a row; by default found privately where features are standardised, and
-        √n_features elsewhere. Sets the clipping radius and the largest margin. Features are then taken as they are.
+        Public typical Euclidean norm of a row, which sets the clipping radius and the largest margin; features then
+        keep their units. By default found privately where features are standardised, and √n_features elsewhere.
     solver : {"auto", "sgd", "phased"}, default="auto"
-        See `UserLevelSGDRegressor`; "phased" is there for its theorem.
-    accounting : {"tight", "paper"}, default="tight"
-        "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
+        See `UserLevelSGDRegressor`; "phased" serves its theorem.
     aggregation : {"auto", "robust", "mean"}, default="auto"
         "robust" clips users at a fifth of the largest gradient of a typical row: least noise, but weak effects come
         out too strong. "mean" clips hardly anybody, so that the result minimises the mean objective; take it if
-        probabilities of rare classes matter. "auto" begins as "robust" and clips ever farther out as noise gets small.
+        probabilities of rare classes matter. "auto" begins as "robust" and clips farther out as noise falls.
     standardize : bool, default=True
         Centre and scale features within the budget, see `UserLevelSGDRegressor`. Not done with ``feature_norm``.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
@@ -107,11 +103,11 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     n_users : int, optional
         Public number of users under ``adjacency="add-remove"``; by default it is released with noise.
     fit_intercept : bool, default=True
-        Whether the model has an intercept.
+        Fit an intercept.
     alpha : float >= 0, optional
-        Strength of the ℓ2 penalty on the coefficients of the features as they are given. By default one over the number
-        of users, public or released, and what balances the noise (docs/user_level.md), on those of standardised
-        features: in the limit the default of ``LogisticRegression``.
+        Strength of the ℓ2 penalty on the coefficients of the original features. By default one over the number of
+        users, and what balances the noise (docs/user_level.md), on those of standardised features: in the limit the
+        default of ``LogisticRegression``.
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included; by default 20/feature_norm, less where noise
         is large and more where it is small.
@@ -119,8 +115,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         Number of steps; by default chosen from public numbers.
     weight_cap : int >= 1, default=1
         A user with m rows has weight min(m, weight_cap)/weight_cap.
-    concentration, gradient_bound, step_size, convexity
-        For ``accounting="paper"`` only, see `UserLevelSGDRegressor`.
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
@@ -147,30 +141,29 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
-        Rows that are, centred and scaled, of a larger Euclidean norm are drawn to this norm, in fitting and in
-        predicting: twice the private typical norm, more where there is hardly any noise, and 2 √n_features where users
-        are too few to find one. Infinite where features are meant as they are.
+        Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting: twice the private
+        typical norm, more where there is hardly any noise, and 2 √n_features where users are too few to find one.
+        Infinite where features keep their units.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
-        Features beyond these ends are set to them, in fitting and in predicting: four scales from their centres, more
-        where there is hardly any noise, and less for features that are one value for so many rows that the others did
-        not give a scale. Infinite where features are left in the units in which they came.
+        Ends to which features are clipped, in fitting and in predicting: four scales from their centres, more where
+        there is hardly any noise, and less for features that are one value for most rows. Infinite where features
+        keep their units.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-        Number of features that `fit` saw.
+        Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+        Names of the columns of X, if all are strings.
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy for a user, or for a row where ``user_ids`` is not given, computed from the
-    draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's
-    own rows alone. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`). All fitted
-    attributes are released values, except ``classes_`` where ``classes`` is not given. Labels outside ``classes`` are
-    refused.
+    Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
+    Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's own rows
+    alone. A custom loss has to treat every row by itself (`skprivate.user_level.CustomLoss`). All fitted attributes are
+    released values, except ``classes_`` where ``classes`` is not given. Labels outside ``classes`` are refused.
 
     Features with about mean 0 and deviation 1 by public numbers are best (see `UserLevelSGDRegressor`);
-    `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
+    `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
 
     References
     ----------
@@ -207,7 +200,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         feature_norm: float | None = None,
         solver: Literal["auto", "sgd", "phased"] = "auto",
-        accounting: Literal["tight", "paper"] = "tight",
         aggregation: Literal["auto", "robust", "mean"] = "auto",
         standardize: bool = True,
         adjacency: AdjacencyName = "replace-one",
@@ -217,10 +209,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         radius: float | None = None,
         max_iter: int | None = None,
         weight_cap: int = 1,
-        concentration: float = 1.0,
-        gradient_bound: float = 1e9,
-        step_size: float | None = None,
-        convexity: Literal["convex", "strongly-convex", "non-convex"] = "convex",
         random_state: int | np.random.RandomState | None = None,
         ledger: PrivacyLedger | None = None,
     ) -> None:
@@ -231,7 +219,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.class_weight = class_weight
         self.feature_norm = feature_norm
         self.solver = solver
-        self.accounting = accounting
         self.aggregation = aggregation
         self.standardize = standardize
         self.adjacency = adjacency
@@ -241,10 +228,6 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         self.radius = radius
         self.max_iter = max_iter
         self.weight_cap = weight_cap
-        self.concentration = concentration
-        self.gradient_bound = gradient_bound
-        self.step_size = step_size
-        self.convexity = convexity
         self.random_state = random_state
         self.ledger = ledger
 
@@ -258,11 +241,11 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
             The same rows give the same coefficients to the last bit, wherever they are.
         y : array-like of shape (n_samples,), or column of X
-            Labels, all of them in ``classes``; where X lies in blocks the name of their column, or its number in an
-            array. Where ``classes`` is not given the labels are collected from the blocks: they are taken as public.
+            Labels, all of them in ``classes``; where X is in blocks the name of their column, or its number in an
+            array. Without ``classes`` the labels are collected from the blocks: they are taken as public.
         user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own user. Where X lies in blocks the name of its column; rows
-            of one user may lie in any of them, and are brought together (docs/partitions.md says where).
+            User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
+            one user may be in any of them (docs/partitions.md).
 
         Returns
         -------
@@ -292,7 +275,7 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
             result = self._run(mechanism, targets, n_users, user_ids)
         coef = result.coef.reshape(n_outputs, -1)
         if multinomial:
-            # What all classes share changes no probability, so it is noise alone.
+            # A common change of all classes changes no probability, so it is noise alone.
             coef = coef - coef.mean(axis=0)
         self.class_weight_ = np.ones(len(classes)) if result.class_weights is None else result.class_weights
         self.classes_ = label_array(classes)
@@ -311,12 +294,11 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         return self._descent(
             Objective(loss, n_features, n_outputs, self.fit_intercept),
             terms,
-            smoothness=float(loss.smoothness) * norm**2,
             record_ridge=0.0,
             least_steps=LEAST_STEPS,
             most_steps=MOST_STEPS,
             usual_steps=USUAL_STEPS,
-            # The median gradient is that of well classified users, no yardstick for the others (rare classes).
+            # The median gradient is that of well classified users, which is too small for others (rare classes).
             select_clip=False,
             clip_radius=CLIP[self.aggregation] or first_residual(loss, n_outputs),
             clip_noise=clip_noise(loss, n_outputs) if self.aggregation == "auto" else 0.0,
@@ -333,11 +315,11 @@ class UserLevelSGDClassifier(ClassifierMixin, BaseUserLevelSGD):
         )
 
     def _class_weights(self, classes: list[Any], terms: Terms) -> tuple[Terms, Any]:
-        """Weights of the classes or how they are found, and the terms of what is drawn after that."""
+        """Return the class weights, or the mechanism that finds them, and the terms of all later draws."""
         if self.class_weight is None:
             return terms, None
-        if not isinstance(self.loss, str) or self.accounting == "paper":
-            raise ValueError("class_weight needs a loss that is named and accounting='tight'.")
+        if not isinstance(self.loss, str):
+            raise ValueError("class_weight needs a loss that is named.")
         if not isinstance(self.class_weight, str):
             return terms, given_weights(self.class_weight, classes)
         signed = len(classes) == 2 or self.loss == "smoothed_hinge"
@@ -407,7 +389,7 @@ def _labels(rows: CheckedRows) -> list[Any]:
 
 
 def _with_codes(rows: CheckedRows, classes: list[Any]) -> CheckedRows:
-    """Rows with the numbers of their classes, as floats; with −1 and 1 in a byte each for two classes."""
+    """Replace labels by class numbers; by −1 and 1 in a byte each for two classes."""
     codes = encode_classes(rows.y, classes, strict=True)
     if len(classes) == 2:
         return rows._replace(y=(2 * codes - 1).astype(np.int8))
@@ -415,7 +397,7 @@ def _with_codes(rows: CheckedRows, classes: list[Any]) -> CheckedRows:
 
 
 def _with_targets(data: UserData, n_outputs: int, signed: bool) -> UserData:
-    """Rows with targets ±1, one column a class for several classes (there 0 and 1 if not signed)."""
+    """Turn several classes into one column each, of ±1, or of 0 and 1 if not ``signed``."""
     if n_outputs == 1:
         return data
     one_hot = np.zeros((len(data), n_outputs), order="F")

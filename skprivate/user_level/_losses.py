@@ -1,8 +1,7 @@
-"""Losses of linear models through their derivative, and what follows from the noise of a classifier.
+"""Losses of linear models, and what the noise level implies for a classifier.
 
-A loss of a linear model is ℓ(w; x, y) = φ(⟨w, x⟩, y), so its gradient is φ'(⟨w, x⟩, y)·x: one number a row (one a
-class for several outputs). All arithmetic is elementwise along rows, so that a row's derivative does not depend on
-other rows. A custom loss gives per-row gradients itself, see `CustomLoss`.
+A loss of a linear model is ℓ(w; x, y) = φ(⟨w, x⟩, y), so its gradient is φ'(⟨w, x⟩, y)·x: one number a row and output.
+All arithmetic is elementwise along rows, so that a row's derivative does not depend on other rows.
 """
 
 from __future__ import annotations
@@ -19,31 +18,16 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class LinearLoss(Protocol):
-    """A loss φ(f, y) of the linear predictor f."""
-
-    #: Bound on the second derivative of φ in f.
-    smoothness: float
+    """Loss φ(f, y) of the linear predictor f."""
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        """φ'(f, y) for contiguous ``f`` and ``y`` of shape (n_outputs, n_rows)."""
+        """Compute φ'(f, y) for contiguous ``f`` and ``y`` of shape (n_outputs, n_rows)."""
         ...
 
 
 @runtime_checkable
 class CustomLoss(Protocol):
-    """What an object passed as ``loss`` must implement.
-
-    Attributes
-    ----------
-    lipschitz : float
-        G: bound on the norm of a row's gradient, in the units of the loss. Only the published algorithm
-        (``accounting="paper"``) uses it, as its range B. No privacy guarantee rests on it.
-    smoothness : float
-        H: bound on the curvature; with it the published algorithm sets its step. No privacy guarantee rests on it.
-    """
-
-    lipschitz: float
-    smoothness: float
+    """Method that an object passed as ``loss`` must implement."""
 
     def gradient(self, X: FloatArray, y: FloatArray, coef: FloatArray) -> FloatArray:
         """Gradient of each row's loss.
@@ -70,16 +54,12 @@ class CustomLoss(Protocol):
 class SquaredLoss:
     """φ(f, y) = (f − y)²/2."""
 
-    smoothness = 1.0
-
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         return f - y
 
 
 class HuberLoss:
     """φ(f, y) = (f − y)²/2 where |f − y| ≤ threshold, linear beyond."""
-
-    smoothness = 1.0
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
@@ -91,8 +71,6 @@ class HuberLoss:
 class LogisticLoss:
     """φ(f, y) = ln(1 + exp(−y f)) with y = ±1; for several outputs their sum, one class against the rest."""
 
-    smoothness = 0.25
-
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         # y/(−1 − exp(y f)): NumPy's vectorised exponential is several times as fast as a logistic function.
         slope = np.multiply(y, f)
@@ -103,14 +81,10 @@ class LogisticLoss:
 
 
 class SmoothedHingeLoss:
-    """Hinge max(0, 1 − y f) smoothed quadratically on an interval of length ``width`` (y = ±1).
-
-    For several outputs their sum, one class against the rest.
-    """
+    """Hinge max(0, 1 − y f), y = ±1, smoothed quadratically on an interval of length ``width``; sum over outputs."""
 
     def __init__(self, width: float = 0.5) -> None:
         self.width = width
-        self.smoothness = 1.0 / width
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(-y * np.clip((1.0 - y * f) / self.width + 0.5, 0.0, 1.0))
@@ -118,8 +92,6 @@ class SmoothedHingeLoss:
 
 class MultinomialLoss:
     """φ(f, y) = −log softmax(f)_y with one output a class and y one-hot."""
-
-    smoothness = 0.5
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         # Loops over the classes: a sum along an axis may run in another order where there is one row.
@@ -134,17 +106,7 @@ class MultinomialLoss:
 
 
 def check_custom_loss(loss: Any, n_coef: int, targets: tuple[float, float]) -> None:
-    """Refuse an object that is no `CustomLoss`, naming what it lacks; its gradient is asked for two made-up rows."""
-    missing = [name for name in ("gradient", "lipschitz", "smoothness") if not hasattr(loss, name)]
-    if missing:
-        raise TypeError(
-            f"loss={type(loss).__name__} is not compatible with this estimator. A custom loss must implement "
-            f"gradient(X, y, coef) and declare lipschitz and smoothness; missing: {', '.join(missing)}."
-        )
-    for name in ("lipschitz", "smoothness"):
-        value = getattr(loss, name)
-        if not (isinstance(value, (int, float, np.number)) and 0 < value < np.inf):
-            raise ValueError(f"loss.{name} must be a positive finite number, got {value!r}.")
+    """Refuse a loss without finite gradients at two made-up rows."""
     with unheard():
         found = np.asarray(loss.gradient(np.ones((2, n_coef)), np.array(targets), np.zeros(n_coef)))
     numbers = found.dtype.kind in "biuf"
@@ -157,9 +119,9 @@ def check_custom_loss(loss: Any, n_coef: int, targets: tuple[float, float]) -> N
 
 
 def row_gradients(loss: Any, rows: FloatArray, targets: FloatArray, coef: FloatArray) -> FloatArray:
-    """Gradients by a loss from elsewhere; of a row that it fails for no numbers, which count for nothing.
+    """Compute gradients by a custom loss; rows for which it fails get NaN, which counts as 0.
 
-    An error would say something about whoever has that row. A row by itself has the gradient that it has among others.
+    An error would reveal something about whoever has that row.
     """
     try:
         with unheard():
@@ -174,27 +136,27 @@ def row_gradients(loss: Any, rows: FloatArray, targets: FloatArray, coef: FloatA
     return np.concatenate([np.empty((0, rows.shape[1])), *each])
 
 
-#: Part of its curvature at the origin that a loss has on average: rows that are well classified or clipped have none.
+#: Average curvature of a loss over that at the origin: rows that are well classified or clipped have none.
 CURVED = 0.5
-#: Least clipping radius, in norms of a row, of "auto", and that of "robust": users that are classified well enough are
+#: Least clipping radius, in norms of a row, of "auto", and that of "robust". Users that are classified well enough are
 #: below it, so that noise falls with it.
 LEAST_CLIP = 0.2
-#: Largest noise levels that a penalty follows.
+#: Largest noise levels that the penalty follows.
 MOST_LEVEL, MOST_FLAT_LEVEL = 0.15, 0.5
-#: An intercept that is penalised counts for so much of a slope: log odds vary more than slopes do.
+#: Penalty of an intercept over that of a slope: log odds vary more than slopes do.
 INTERCEPT_PART = 0.5
-#: Largest clipping radius over that of the residuals at the origin, where the noise costs a quarter of `EXAGGERATION`:
-#: with it the rows of rare classes are not clipped either, whose residuals are larger than at the origin.
+#: Largest clipping radius over that of the residuals at the origin, where the noise costs a quarter of `EXAGGERATION`.
+#: With it the rows of rare classes, whose residuals are larger, are not clipped either.
 MOST_CLIP = 2.0
-#: Excess log loss of weak effects that are fitted with `LEAST_CLIP`, as measured: so much noise is worth avoiding it.
+#: Excess log loss of weak effects that are fitted with `LEAST_CLIP`; so much noise is worth avoiding it.
 EXAGGERATION = 0.08
 
 
 def first_residual(loss: Any, n_outputs: int) -> float:
-    """Norm of a row's residual at the origin, `LEAST_CLIP` where that is not known.
+    """Return the norm of a row's residual at the origin; `LEAST_CLIP` where that is not known.
 
-    The least clipping radius, in norms of a row, at which the slope at the origin is that of the mean: a smaller one
-    has no less noise there, since all votes are of norm 1 already, and exaggerates weak effects.
+    This is the least clipping radius, in norms of a row, at which the slope at the origin is that of the mean. A
+    smaller one has no less noise there, since all votes have norm 1 already, and exaggerates weak effects.
     """
     if isinstance(loss, LogisticLoss):
         return 0.5
@@ -204,54 +166,39 @@ def first_residual(loss: Any, n_outputs: int) -> float:
 
 
 def clip_noise(loss: Any, n_outputs: int) -> float:
-    """c·√d·ν such that the noise of a clipping radius of c norms of a row costs `EXAGGERATION`; 0 if not known.
+    """Return the c·√d·ν at which a clipping radius of c norms of a row costs `EXAGGERATION`; 0 if not known.
 
-    The coefficients of `noise_ridge` without a penalty make the loss larger by ½·H times their variance.
+    Without a penalty, the coefficients of `noise_ridge` add ½·H times their variance to the loss.
     """
     curvature = CURVED * curvature_at_origin(loss, n_outputs)
     return math.sqrt(2.0 * EXAGGERATION * n_outputs * curvature)
 
 
 def noise_ridge(loss: Any, n_outputs: int) -> float:
-    """Strength of the penalty that balances noise and signal, in units of c²·d·ν², d coefficients in all.
+    """Return the penalty that balances noise and signal, in units of c²·d·ν², d coefficients in all.
 
-    Coordinates of a gradient have noise of variance c²·δ·ν²/d for a clipping radius of c norms √δ of a row,
-    δ = d/n_outputs. With curvature H the coefficients have H⁻² times that, and the best shrinkage of a coefficient of
-    variance 1/δ, a logit of deviation 1, is by H/(H + α) with α = c²·δ²·ν²/(d·H).
+    Coordinates of a gradient have noise of variance c²·δ·ν²/d for a clipping radius of c norms √δ of a row, δ =
+    d/n_outputs. With curvature H the coefficients have H⁻² times that. The best shrinkage of a coefficient of variance
+    1/δ, a logit of deviation 1, is H/(H + α) with α = c²·δ²·ν²/(d·H).
     """
     curvature = CURVED * curvature_at_origin(loss, n_outputs)
     return 1.0 / (n_outputs**2 * curvature) if curvature else 0.0
 
 
 def noise_penalty(ridge: float, level: float, clip: float, width: float, size: int, flat: bool) -> float:
-    """Strength of the penalty.
+    """Compute the penalty from `noise_ridge`, the noise level ν, the clipping radius c, and the coefficients δ of an
+    output.
 
-    Where all users are clipped at the origin the loss has no curvature there, and noise of norm c·√δ·ν carries the
-    coefficients as far as the penalty lets it: c·√δ·ν/√k leaves the k outputs a norm of 1 each. Both stop growing where
-    the projection radius shrinks instead: a pull much stronger than the votes would leave nothing of these after
-    clipping.
-
-    Parameters
-    ----------
-    ridge : float
-        `noise_ridge`.
-    level : float
-        Noise level ν.
-    clip : float
-        Clipping radius c in norms of a row.
-    width : float
-        Coefficients δ of one output.
-    size : int
-        Coefficients of all.
-    flat : bool
-        Whether all users are clipped at the origin.
+    With ``flat``, all users are clipped at the origin and the loss has no curvature there. Noise of norm c·√δ·ν then
+    carries the coefficients as far as the penalty lets it: c·√δ·ν/√k leaves the k outputs a norm of 1 each. Both stop
+    growing where the projection radius shrinks instead, because a much stronger pull would leave nothing of the votes.
     """
     balanced = ridge * size * (clip * min(level, MOST_LEVEL)) ** 2
     return max(balanced, clip * width / math.sqrt(size) * min(level, MOST_FLAT_LEVEL)) if flat else balanced
 
 
 def curvature_at_origin(loss: Any, n_outputs: int) -> float:
-    """Curvature of a row's loss in one of its scores at the origin; 0 where that is not known."""
+    """Return the curvature of a row's loss in one of its scores at the origin; 0 where that is not known."""
     if isinstance(loss, MultinomialLoss):
         return (1.0 - 1.0 / n_outputs) / n_outputs
     return 0.25 if isinstance(loss, (LogisticLoss, SmoothedHingeLoss)) else 0.0

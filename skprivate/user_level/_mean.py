@@ -15,7 +15,7 @@ from skprivate.privacy import Adjacency, PrivacyLedger, PrivacyUnit
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import UserData
 from skprivate.user_level._rows import by_user, features_only, read_rows
-from skprivate.user_level._sgd import warn_if_hopeless
+from skprivate.user_level._sgd import warn_too_few_users
 from skprivate.user_level.means._user_mean import PureUserMean, UserMean, UserRows, pure_mean
 
 
@@ -30,25 +30,24 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     epsilon : float > 0, default=1.0
         Privacy budget ε of one fit.
     delta : float in [0, 1), default=1e-6
-        Privacy budget δ of one fit; well below one over the number of users. 0: pure differential privacy by the
-        published Algorithm 2 for every coordinate, with noise that grows as d in place of √d; under "replace-one" and
-        with ``weight_cap=1`` only.
+        Privacy budget δ of one fit; well below one over the number of users. 0: pure differential privacy, Algorithm 2
+        for every coordinate, with noise that grows as d in place of √d; for "replace-one" and ``weight_cap=1`` only.
     aggregation : {"mean", "robust"}, default="mean"
-        Users are pulled into a ball about the private centre. "mean": its radius follows the tail of the users'
-        distances, found privately, and grows with n·ε, so that the bias vanishes for any law with a mean, however
-        skewed. "robust": the median distance, for half the noise or less and a result between mean and spatial median.
+        Users are clipped to a ball about the private centre. "mean": its radius follows the private tail of the users'
+        distances and grows with n·ε, so that the bias vanishes for any law with a mean. "robust": it is the median
+        distance, for half the noise or less and a result between mean and spatial median.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
         Public number of users under ``adjacency="add-remove"``; by default it is released with noise.
     tau : float > 0, optional
-        Public radius about their centre in which the users' means lie; by default found privately.
+        Public radius of the users' means about their centre; by default found privately.
     bound : float > 0, default=1e9
         Public range [−B, B] in which the coordinates of the centre are searched; it costs ln B only. Values outside
         are treated as B there.
     weight_cap : int >= 1, default=1
         A user with m rows has weight min(m, weight_cap)/weight_cap. With a cap above 1 the result is divided by the
-        number of users and therefore drawn to the private centre if users with few rows differ from others.
+        number of users, and so biased to the private centre if users with few rows differ from others.
     beta : float in (0, 1), default=0.05
         Failure probability of ``confidence_radius_``.
     random_state : int, RandomState instance or None, default=None
@@ -59,23 +58,23 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     mean_ : ndarray of shape (n_features,)
-        Mean over users of their mean vectors, pulled into the ball, with noise.
+        Mean over users of their mean vectors, clipped to the ball, with noise.
     confidence_radius_ : float
-        Euclidean radius about ``mean_`` that holds the expectation of a user's vector, pulled into the ball, with
-        probability 1 − beta; conservative (bounded vectors). ``inf`` if users were too few for a sum about a centre.
+        Euclidean radius about ``mean_`` that holds the expectation of a user's clipped vector with probability
+        1 − beta; conservative (bounded vectors). ``inf`` if users were too few for a sum about a centre.
     noise_scale_ : float
-        Standard deviation of the privacy noise per feature, in the sum about the centre; that of ``mean_``, which lies
-        a part of the way back to the centre, is somewhat smaller. ``nan`` if users were too few for a sum.
+        Standard deviation of the privacy noise per feature in the sum about the centre; that of ``mean_``, a part of
+        the way back to the centre, is somewhat smaller. ``nan`` if users were too few for a sum.
     clip_radius_ : float
         Radius of the ball (released); with ``delta=0`` half the side of the cube in its place.
     n_users_ : float
         Number of users as used: public, or released with noise.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-        Number of features that `fit` saw.
+        Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+        Names of the columns of X, if all are strings.
 
     Notes
     -----
@@ -152,8 +151,8 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
         y : None
             Ignored.
         user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own user. Where X lies in blocks the name of its column; rows
-            of one user may lie in any of them, and are brought together (docs/partitions.md says where).
+            User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
+            one user may be in any of them (docs/partitions.md).
 
         Returns
         -------
@@ -173,7 +172,7 @@ class UserLevelMean(PrivateEstimatorMixin, BaseEstimator):
                 n_units=n_users,
             ) as release:
                 result = mechanism.run(rows.map(_rows_and_groups), release)
-        warn_if_hopeless(result.n_users, self.epsilon, self.n_features_in_, result.noise_level)
+        warn_too_few_users(result.n_users, self.epsilon, self.n_features_in_, result.noise_level)
         self.mean_ = result.mean
         self.confidence_radius_ = result.confidence_radius(self.beta)
         self.noise_scale_ = result.noise_scale

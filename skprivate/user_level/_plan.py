@@ -1,10 +1,10 @@
-"""The public plan of a fit: how the budget is divided, how many steps, how much noise. Never looks at data."""
+"""Public plan of a fit: division of the budget, number of steps, noise. No function here sees data."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from skprivate.privacy import (
@@ -17,7 +17,14 @@ from skprivate.privacy import (
     compose_epsilon,
     gaussian_noise_multiplier,
 )
-from skprivate.user_level._ranges import COARSE_SCALES, FINE_SCALES, SCALES, selection_epsilon, tail_rank
+from skprivate.user_level._ranges import (
+    COARSE_SCALES,
+    FINE_SCALES,
+    SCALES,
+    select_median_scale,
+    selection_epsilon,
+    tail_rank,
+)
 
 #: Largest shares of the budget (in zCDP, where they add up).
 COUNT_SHARE = 0.03
@@ -29,45 +36,37 @@ MEDIANS_SHARE = 0.15
 MEDIAN_BITS = 44
 #: Least share of the Gaussian budget spent on finding the neighbourhood of the solution.
 SEARCH_SHARE = 0.1
-#: Part of the steps that does so, and the largest share.
+#: Part of the steps in this search, and its largest share.
 SEARCH_PART = 0.25
 #: Noise of a single step against a unanimous vote. Many steps that only follow the noise end farther from the solution
 #: than few.
 STEP_NOISE = 0.1**0.5
-#: That are there, it is hoped, where nobody may know how many users there are.
+#: Assumed number of users where it is private.
 FEW_USERS = 100
 #: Largest momentum of the refinement.
 MOST_MOMENTUM = 0.8
-#: Noise of a step of the search, against a unanimous vote, from which on a step of a known length is held.
+#: Noise of a step of the search, against a unanimous vote, above which a step of known length is held.
 HELD_NOISE = 0.01
-#: The same from which on the step of a known length is shorter, and the least part of it.
+#: Noise above which a step of known length is shorter, and the least part of it.
 LOUD_NOISE, LEAST_PART = 0.5, 0.5
-#: Largest steps of an intercept, in those of slopes, and those at a noise level of 1.
+#: Largest steps of an intercept, in those of slopes; and its steps at a noise level of 1.
 MOST_INTERCEPT, INTERCEPT_NOISE = 4.0, 0.03
-#: Coefficients for whose noise the search's share is chosen.
+#: Number of coefficients whose noise sets the search's share.
 FEW_COEF = 5
-#: Momentum given up per noise level of one step.
+#: Loss of momentum per noise level of one step.
 MOMENTUM_LOSS = 2.0
-#: A Gaussian sum that needs so many times the noise that zCDP foretells is not worth what is selected beside it.
+#: A selection is left out where the Gaussian sums beside it need this many times the noise of the split in zCDP.
 MOST_WIDENED = 100.0
-#: Multipliers are widened by this much so that shares rounded in floating point never overrun the budget.
+#: Factor on multipliers, so that shares rounded in floating point never exceed the budget.
 WIDER = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a fit promises, and what is public about its users.
+    """Budget of a fit, and what is public about its users.
 
-    Attributes
-    ----------
-    epsilon, delta : float
-    adjacency : Adjacency
-    n_users : int or None
-        Public number of users; None to release it with noise.
-    earlier : tuple of (PrivacyEvent, int)
-        What is drawn before from the same budget.
-    whole : Whole or None
-        What all draws have to fit into as well, with those of others.
+    ``n_users`` is None where the number of users is released with noise. ``earlier`` events use the same budget;
+    ``whole`` is a larger budget that holds these draws and others.
     """
 
     epsilon: float
@@ -79,16 +78,30 @@ class Terms:
 
     @property
     def sum_sensitivity(self) -> float:
-        """ℓ2 change of a sum of vectors of norm at most 1: one more or less, or one exchanged for another."""
+        """ℓ2 change of a sum of vectors of norm at most 1: 1 for a user more or less, 2 for an exchange."""
         return 2.0 if self.adjacency is Adjacency.REPLACE_ONE else 1.0
 
     @property
+    def multiplier(self) -> float:
+        """Noise multiplier of one Gaussian sum with all the budget."""
+        return gaussian_noise_multiplier(self.epsilon, self.delta)
+
+    @property
+    def rho(self) -> float:
+        """The budget in zCDP, roughly."""
+        return 0.5 / self.multiplier**2
+
+    def level(self, n_users: float, size: int) -> float:
+        """Return the noise level Δ z √size / n of a fit with all the budget."""
+        return self.sum_sensitivity * self.multiplier * math.sqrt(size) / n_users
+
+    @property
     def monotone(self) -> bool:
-        """Adding a user moves every count the same way; exchanging one does not."""
+        """True under add-remove, where a user more moves every count the same way."""
         return self.adjacency is Adjacency.ADD_REMOVE
 
     def release_sum(self, contributions: Any, noise_multiplier: float, release: Any) -> Any:
-        """Exact sum of the users' integer contributions, released in units of a contribution of norm 1."""
+        """Release the exact sum of integer contributions, in units of a contribution of norm 1."""
         return release.gaussian(
             contributions,
             sensitivity=self.sum_sensitivity / CONTRIBUTION_STEP,
@@ -97,30 +110,18 @@ class Terms:
         )
 
     def decides(self, epsilon: float, n_users: float, n_candidates: float = len(SCALES)) -> bool:
-        """Whether so many users decide the selection of a median among so many candidates at this price."""
+        """Return True if ``n_users`` decide the selection of a median among ``n_candidates`` at this price."""
         return epsilon * (1.0 + 1e-12) >= selection_epsilon(n_users, n_candidates, monotone=self.monotone)
 
 
 @dataclass(frozen=True)
 class BudgetSplit:
-    """How a budget is divided between a count, selections and Gaussian sums.
+    """Division of a budget between a count, selections and Gaussian sums.
 
-    Attributes
-    ----------
-    terms : Terms
-    multiplier : float
-        z such that one Gaussian sum with this multiplier uses up all that the other draws leave. Sums with z/√share_i
-        use it up together if the shares add up to 1: Gaussians of any multipliers compose to exactly one with
-        1/z² = Σ 1/z_i², also if shares are chosen after looking at earlier results.
-    count_multiplier : float or None
-        Noise multiplier of the number of users, None where that is public.
-    scale_epsilon, clip_epsilon : float or None
-        Prices of the selections of a target scale, of which ``n_scales`` are made, and of a clipping radius; None if
-        they are not made.
-    tail_epsilon : float or None
-        Price of the selection of an upper quantile beside the clipping radius.
-    median_epsilon : float or None
-        Price of the median of one coordinate, of which ``n_medians`` are found.
+    One Gaussian sum with the noise multiplier z = ``multiplier`` uses up all that the other draws leave. Sums with
+    z/√share_i use it up together if the shares add up to 1: Gaussians of any multipliers compose to exactly one with
+    1/z² = Σ 1/z_i², also if shares are chosen after looking at earlier results. ``n_scales`` selections cost
+    ``scale_epsilon`` each, ``n_medians`` cost ``median_epsilon`` each. None is a draw that is not made.
     """
 
     terms: Terms
@@ -134,7 +135,7 @@ class BudgetSplit:
     n_medians: int = 0
 
     def at_least(self, n_users: float) -> float:
-        """Number of users that a selection may count on: three standard deviations below a noisy one."""
+        """Return three standard deviations below a noisy number of users, on which a selection may count."""
         return n_users - 3.0 * (self.count_multiplier or 0.0)
 
     @property
@@ -143,22 +144,40 @@ class BudgetSplit:
         events: list[tuple[PrivacyEvent, int]] = [*self.terms.earlier]
         if self.count_multiplier is not None:
             events.append((GaussianEvent(self.count_multiplier), 1))
-        if self.scale_epsilon is not None:
-            events.append((BoundedRangeEvent(self.scale_epsilon), self.n_scales))
-        if self.clip_epsilon is not None:
-            events.append((BoundedRangeEvent(self.clip_epsilon), 1))
-        if self.tail_epsilon is not None:
-            events.append((BoundedRangeEvent(self.tail_epsilon), 1))
-        if self.median_epsilon is not None:
-            events.append((BoundedRangeEvent(self.median_epsilon), self.n_medians))
+        for price, count in (
+            (self.scale_epsilon, self.n_scales),
+            (self.clip_epsilon, 1),
+            (self.tail_epsilon, 1),
+            (self.median_epsilon, self.n_medians),
+        ):
+            if price is not None:
+                events.append((BoundedRangeEvent(price), count))
         return tuple(events)
 
     def level(self, n_users: float, n_coef: int) -> float:
-        """ν = Δ z √d / n: norm of all the noise together, where a unanimous vote of the users has norm 1."""
+        """Return the noise level ν = Δ z √d / n: the norm of all noise together, where a unanimous vote has norm 1."""
         return self.terms.sum_sensitivity * self.multiplier * math.sqrt(n_coef) / n_users
 
+    def select_scale(self, rows: Any, counts: Any, n_users: float, release: Any) -> float | None:
+        """Select the median of the users' numbers up to a power of 4; None where none is planned or users are too few.
+
+        It is drawn in any case: which events are drawn must not depend on a released number of users. ``counts``
+        counts the users of a block by scale.
+        """
+        if self.scale_epsilon is None:
+            return None
+        scale = select_median_scale(
+            rows.sum(partial(counts, scales=COARSE_SCALES)),
+            epsilon=self.scale_epsilon,
+            release=release,
+            monotone=self.terms.monotone,
+            scales=COARSE_SCALES,
+        )
+        decided = self.terms.decides(self.scale_epsilon, self.at_least(n_users), len(COARSE_SCALES))
+        return scale if decided else None
+
     def count(self, n_users: int, release: Any) -> float:
-        """The public number of users, or their private number with noise, at least its deviation and 1."""
+        """Return the public number of users, or release it with noise; at least the noise's deviation and 1."""
         if self.terms.n_users is not None:
             return float(self.terms.n_users)
         assert self.count_multiplier is not None
@@ -178,26 +197,10 @@ def split_budget(
 ) -> BudgetSplit:
     """Divide a budget by public numbers alone.
 
-    Parameters
-    ----------
-    terms : Terms
-        Where the number of users is public, a selection that so few users cannot decide is left out.
-    n_numbers : int
-        Numbers released by all Gaussian sums together (matters for the lattice only).
-    scales : int
-        Number of scales that are to be selected.
-    clip : bool
-        Whether a clipping radius is to be selected.
-    tail : bool
-        Whether an upper quantile is to be selected, beside it if it is selected, if there are users for that.
-    medians : int
-        Number of coordinates whose medians are wanted.
-    private_shares : float
-        What is left of the shares of selections where the number of users is private, and nobody knows whether they
-        will be of use.
+    A selection that a public number of users cannot decide is left out. Where the number is private, shares of
+    selections shrink to the part ``private_shares``, because nobody knows whether they will be of use.
     """
-    alone = gaussian_noise_multiplier(terms.epsilon, terms.delta)
-    rho = 0.5 / alone**2
+    alone, rho = terms.multiplier, terms.rho
 
     def price(share: float, count: int, n_candidates: float = len(SCALES)) -> float | None:
         if not count:
@@ -225,8 +228,8 @@ def split_budget(
         n_scales=scales,
         n_medians=medians,
     )
-    # Selections of one user's say cost more than zCDP tells where δ is large against ε: those that do not fit are left
-    # out, dearest to do without last.
+    # Selections cost more than zCDP shows where δ is large against ε. Those that do not fit are left out, in this
+    # order.
     for left_out in (None, "tail_epsilon", "clip_epsilon", "scale_epsilon", "median_epsilon"):
         fewer: dict[str, Any] = {} if left_out is None else {left_out: None}
         draft = replace(draft, **fewer)
@@ -248,10 +251,10 @@ def remaining_multiplier(
     n_numbers: int,
     whole: Whole | None = None,
 ) -> float:
-    """Multiplier of one Gaussian sum that fits into (ε, δ) beside ``other``, and into a whole if there is one.
+    """Find the multiplier of one Gaussian sum that fits into (ε, δ) beside ``other``, and into a ``whole``.
 
-    Starts from the split in zCDP, which is off by about one per cent, and widens until the accountant agrees: two or
-    three evaluations instead of a root finder's dozens. Infinite where ``other`` leaves nothing worth having.
+    Starts from the split in zCDP, which is off by about one per cent, and widens until the accountant agrees. Infinite
+    where ``other`` leaves nothing worth having.
     """
     left = 0.5 / alone**2 - sum(event.rho * count for event, count in other)
     if left <= 0.0:
@@ -266,47 +269,20 @@ def remaining_multiplier(
         if all(needed <= most_epsilon for needed, most_epsilon in spent):
             return z
         patience -= 1
-        # Where the rest of the budget is about gone hardly anything is won by a step in proportion.
+        # Near the end of the budget a step in proportion gains hardly anything.
         widening *= 2.0 if patience < 0 else 1.0
         excess = max(needed / most_epsilon for needed, most_epsilon in spent)
         z *= min(excess, 2.0) * (1.0 + widening)
     return math.inf
 
 
-def default_steps(split: BudgetSplit, n_coef: int, noise: float, least: int, most: int) -> int:
-    """As many steps as leave each of them this noise against a unanimous vote, between ``least`` and ``most``."""
-    level = split.level(split.terms.n_users or FEW_USERS, n_coef)
-    return int(min(most, max(least, round((noise / level) ** 2))))
-
-
 @dataclass(frozen=True)
 class DescentPlan:
     """Noise and steps of a descent that uses up what ``split`` left for Gaussian sums.
 
-    Attributes
-    ----------
-    split : BudgetSplit
-        Its ``clip_epsilon`` is the price of the selection of the clipping radius between search and refinement.
-    n_users : float
-        Public or released number of users: the sum of contributions is divided by it.
-    n_steps, n_coef : int
-    radius : float
-        Iterates are projected to this ball (``inf``: not at all).
-    first_step : float
-        Length of the first step where noise is not loud (`start_step`).
-    clip_factor : float
-        Clipping radius in units of the selected median gradient norm.
-    clip_radius : float
-        Clipping radius before or without a selection.
-    most_momentum : float
-    growth : float
-        Clipping radius in the same units where that is larger; with a tail that was selected `tail_factor` of it.
-    quiet : bool
-        Whether steps are `QuasiNewton`.
-    hold_step : bool
-        Whether the first step is about as long as the curvature allows, so that noise does not have to tell.
-    intercept : bool
-        Whether the last coefficient is an intercept, of curvature ¼ at most, beside features that are about centred.
+    The clipping radius is ``clip_radius`` before or without a selection; after it the larger of ``clip_factor`` and
+    ``growth`` times the selected median gradient norm. ``n_users`` is public or released, ``radius`` that of the
+    projection.
     """
 
     split: BudgetSplit
@@ -333,10 +309,11 @@ class DescentPlan:
 
     @property
     def search_share(self) -> float:
-        """Share of the search: a step of it has at most the noise of a unanimous vote, if its part of the steps allows.
+        """Share of the search, in which a step has at most the noise of a unanimous vote if its part of the steps
+        allows.
 
-        With more noise the search would only walk away from the start. From public numbers, as all multipliers; not
-        from the number of coefficients, which a step before may have released: noise is that of a few.
+        With more noise the search would only walk away from the start. It depends on public numbers alone, and not on
+        the number of coefficients, which an earlier step may have released: the noise is that of a few.
         """
         n_users = self.split.terms.n_users
         if n_users is None:
@@ -351,11 +328,11 @@ class DescentPlan:
 
     @property
     def search_gain(self) -> float:
-        """How much of their growth and decay the search's steps have.
+        """Factor of the growth and decay of the search's steps.
 
-        What the search's noise moved coefficients by is forgotten as fast as curvatures allow: hardly where a class is
-        rare, whose intercept has far to go and lengthens the steps of all. A first step that is about right is held
-        instead, as far as noise is loud.
+        The fit forgets the search's noise as fast as curvatures allow: hardly where a class is rare, whose intercept
+        has far to go and lengthens the steps of all. A first step that is about right is held instead, as far as noise
+        is loud.
         """
         if not self.hold_step:
             return 1.0
@@ -363,11 +340,7 @@ class DescentPlan:
 
     @property
     def start_step(self) -> float:
-        """Length of the first step that is taken.
-
-        One that is held does not shrink where it only follows the noise: where that is about as large as a unanimous
-        vote it is shorter from the start.
-        """
+        """Length of the first step; shorter where its noise is about as large as a unanimous vote and it is held."""
         if not self.hold_step or not self.search_steps:
             return self.first_step
         return self.first_step * min(1.0, max(LEAST_PART, LOUD_NOISE / self._search_noise))
@@ -384,7 +357,7 @@ class DescentPlan:
 
         A rare class's intercept has far to go, and until it is there slopes follow means of features. Steps of k times
         that length are stable up to k = d: a row of norm √d with the intercept's √k beside it has squared norm d + k.
-        The noise of the intercept is as much louder.
+        The noise of the intercept grows by the same factor.
         """
         if not self.intercept:
             return 1.0
@@ -399,7 +372,7 @@ class DescentPlan:
 
     @property
     def momentum(self) -> float:
-        """Of the refinement: it speeds up directions of little curvature, but spreads the iterates by 1/(1 − β)."""
+        """Momentum of the refinement: faster in directions of little curvature, with iterates spread by 1/(1 − β)."""
         level = (
             self.split.terms.sum_sensitivity * self.refine_multiplier * math.sqrt(self.n_coef) / self.n_users
         )
@@ -407,9 +380,9 @@ class DescentPlan:
 
     @property
     def clip_decides(self) -> bool:
-        """Whether the users are enough for the selection of the clipping radius to mean anything.
+        """True if the users are enough to select a clipping radius.
 
-        It is drawn in any case: which events are drawn must not depend on a released number of users.
+        The selection is drawn in any case: which events are drawn must not depend on a released number of users.
         """
         price = self.split.clip_epsilon
         return price is not None and self.split.terms.decides(price, self.split.at_least(self.n_users))

@@ -1,15 +1,12 @@
-"""One vector per user at a query point: the only thing the descent sees of the data.
+"""One vector per user at a query point: the only thing that descents and means see of the data.
 
-A problem yields the users' vectors block by block, coordinates first. Everything else follows from them in one way:
+A problem yields the users' vectors block by block, coordinates first. Everything else follows from them:
 ``contribution_sum``, the exact sum over users of integer vectors weight·g/max(‖g‖, C) of norm at most 1 whatever the
 data; ``gradient_norms``, for the selection of C; ``user_gradients``, for the published algorithms.
 
-A user's vector is computed from the user's own rows, elementwise along users or rows and in a fixed order over
-coordinates, never by BLAS. So it does not depend, to the last bit, on who else is there or in which block the user is.
-
-The unit of privacy is a user, so everything that leaves this package passes through one vector per user. That vector
-must be a function of the user's own rows, to the last bit: rows are brought together user by user, and sums over a
-user's rows run over these rows alone, in their order.
+The unit of privacy is a user, so a user's vector must be a function of the user's own rows, to the last bit. It is
+computed elementwise along users or rows and in a fixed order over coordinates, never by BLAS. Rows are brought together
+user by user, and sums over a user's rows run over these alone, in their order.
 """
 
 from __future__ import annotations
@@ -34,32 +31,15 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
-#: Rows whose columns are held in cache together. No result depends on it.
+#: Number of rows whose columns fit into the cache. No result depends on it.
 BLOCK_ROWS = 2**14
 
 
 class UserGroups:
-    """Which rows belong to which user.
+    """Assignment of rows to users, numbered 0 … n_users − 1 without gaps.
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n_rows,), int64
-        User of each row, numbered 0 … n_users − 1 without gaps.
-    weight_cap : int, default=1
-        A user with m rows has weight min(m, weight_cap) / weight_cap, which is at most 1 whatever m.
-
-    Attributes
-    ----------
-    codes : ndarray of shape (n_rows,), int64
-    n_users, n_rows : int
-    sizes : ndarray of shape (n_users,), int64
-        Rows of each user.
-    weights : ndarray of shape (n_users,)
-        Weight of each user, in (0, 1].
-    starts : ndarray of shape (n_users + 1,), int64
-        Where each user's rows begin when rows are sorted by user, and the number of rows.
-    in_order : bool
-        Whether the rows are sorted by user.
+    A user with m rows has weight min(m, weight_cap)/weight_cap. ``starts`` tells where each user's rows begin when rows
+    are sorted by user, and ends with the number of rows.
     """
 
     def __init__(self, codes: IntArray, weight_cap: int = 1) -> None:
@@ -69,7 +49,7 @@ class UserGroups:
 
     @classmethod
     def of_sizes(cls, sizes: IntArray, weight_cap: int = 1) -> Self:
-        """Users with so many rows each, one user's rows after the other's."""
+        """Make users with these numbers of rows, one user's rows after the other's."""
         groups = cls.__new__(cls)
         groups._set_sizes(sizes, weight_cap)
         groups.in_order, groups._codes = True, None
@@ -107,7 +87,7 @@ class UserGroups:
         return by_user
 
     def subset(self, users: IntArray) -> tuple[Rows, UserGroups]:
-        """Rows of some users, sorted by user, and these users alone."""
+        """Return the rows of some users, sorted by user, and these users alone."""
         sizes = self.sizes[users]
         ends = np.cumsum(sizes)
         within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
@@ -115,32 +95,29 @@ class UserGroups:
         return rows, UserGroups.of_sizes(sizes, self.weight_cap)
 
     def sorted(self) -> UserGroups:
-        """The same users where rows are sorted by user."""
+        """Return the same users with rows sorted by user."""
         return self if self.in_order else UserGroups.of_sizes(self.sizes, self.weight_cap)
 
-    def columns(self, X: FloatArray, room: int = 0) -> FloatArray:
-        """Rows sorted by user, coordinates first: shape (n_columns, n_rows). No copy where X is that already."""
-        if not room and self.in_order and X.T.flags.c_contiguous:
+    def columns(self, X: FloatArray, spare: int = 0) -> FloatArray:
+        """Sort rows by user, coordinates first: shape (n_columns, n_rows). No copy where X is that already."""
+        if not spare and self.in_order and X.T.flags.c_contiguous:
             return X.T
-        columns = np.empty((X.shape[1] + room, self.n_rows))
+        columns = np.empty((X.shape[1] + spare, self.n_rows))
         for rows in row_blocks(self.n_rows):
             columns[: X.shape[1], rows] = self.sorted_rows(X, rows).T
         return columns
 
     def sorted_rows(self, values: FloatArray, rows: slice) -> FloatArray:
-        """Some of the rows sorted by user."""
+        """Take a slice of the rows sorted by user."""
         if self.in_order:
             return values[rows]
-        # Two to three times as fast as an index, where it need not copy all values first.
+        # Faster than an index, where it need not copy all values first.
         return (
             values.take(self.order[rows], axis=0) if values.flags.c_contiguous else values[self.order[rows]]
         )
 
     def blocks(self, most: int | None = None) -> Iterator[tuple[slice, slice]]:
-        """Users and their sorted rows, block by block: at most `BLOCK_ROWS` rows unless one user alone has more.
-
-        Or at most ``most``, where that is less.
-        """
+        """Yield users and their sorted rows: at most ``most`` rows (`BLOCK_ROWS`), unless one user alone has more."""
         most = BLOCK_ROWS if most is None else min(most, BLOCK_ROWS)
         first = 0
         while first < self.n_users:
@@ -150,7 +127,7 @@ class UserGroups:
             first = last
 
     def block_means(self, values: FloatArray, users: slice) -> FloatArray:
-        """Means over each user's rows, for the users of a block and their sorted rows: along the last axis.
+        """Average over each user's rows, for the users of a block and their sorted rows: along the last axis.
 
         The mean of one row is that row, so a block of users with one row each comes out the same without summing.
         """
@@ -159,12 +136,8 @@ class UserGroups:
         begins = self.starts[users] - self.starts[users.start]
         return np.asarray(np.add.reduceat(values, begins, axis=-1) / self.sizes[users])
 
-    def block_means_of(self, column: FloatArray) -> FloatArray:
-        """Mean of each user's numbers, from numbers sorted by user."""
-        return self.block_means(column, slice(0, self.n_users))
-
     def mean(self, values: FloatArray) -> FloatArray:
-        """Mean of each user's rows."""
+        """Average each user's rows."""
         means = np.empty((1 if values.ndim == 1 else values.shape[1], self.n_users))
         with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
             for users, rows in self.blocks():
@@ -174,13 +147,13 @@ class UserGroups:
 
 
 def row_blocks(n_rows: int) -> Iterator[slice]:
-    """Rows that are held in cache together, where each is treated by itself."""
+    """Yield slices of rows that fit into the cache, where each row is treated by itself."""
     for first in range(0, n_rows, BLOCK_ROWS):
         yield slice(first, min(first + BLOCK_ROWS, n_rows))
 
 
 def user_magnitudes(y: FloatArray, groups: UserGroups, centre: float = 0.0) -> FloatArray:
-    """Root mean square distance of each user's numbers to a centre, scaled so that squares stay in range."""
+    """Compute the root mean square distance of each user's numbers to a centre, scaled against overflow."""
     magnitudes = np.empty(groups.n_users)
     for users, rows in groups.blocks():
         begins, sizes = groups.starts[users] - rows.start, groups.sizes[users]
@@ -197,17 +170,16 @@ def user_magnitudes(y: FloatArray, groups: UserGroups, centre: float = 0.0) -> F
 
 
 def encode_users(user_ids: Any, n_rows: int) -> tuple[IntArray, npt.NDArray[Any]]:
-    """Numbers of the users of the rows and their identifiers (`encode_identifiers`); without ``user_ids`` each row is
-    its own user, with its position for a name."""
+    """Return numbers of the users of the rows, and their identifiers; without ``user_ids`` each row is its own user."""
     if user_ids is None:
         codes = np.arange(n_rows, dtype=np.int64)
         return codes, codes
     return encode_identifiers(user_ids, n_rows)
 
 
-#: Users with at least so many rows a coefficient are summed up in a Gram matrix where the loss is squared.
+#: Rows per coefficient from which a user's squared loss is summed up in a Gram matrix.
 GRAM_ROWS = 2
-#: Second moments that are in hand together. No result depends on it.
+#: Second moments that are held at a time. No result depends on it.
 GRAM_NUMBERS = 2**18
 
 
@@ -218,18 +190,18 @@ class UserProblem:
     groups: UserGroups
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return self.groups.n_rows
 
     def gradient_blocks(self, w: FloatArray) -> Iterator[tuple[slice | IntArray, FloatArray]]:
-        """Every user once: users of a block, and their vectors at ``w``, of shape (n_coef, n_users_of_block).
+        """Yield every user once: users of a block, and their vectors at ``w``, of shape (n_coef, n_users_of_block).
 
-        The vectors are the caller's to overwrite until the next block is asked for, which may come in their place.
+        The caller may overwrite the vectors until the next block, which may come in their place.
         """
         raise NotImplementedError
 
     def contribution_sum(self, w: FloatArray, radius: float) -> npt.NDArray[Any]:
-        """Σ_u weight_u·g_u/max(‖g_u‖, radius) in steps of 2⁻³⁰: integers of shape (n_coef,).
+        """Sum weight_u·g_u/max(‖g_u‖, radius) over users in steps of 2⁻³⁰: integers of shape (n_coef,).
 
         One user added or removed moves it by a vector of ℓ2 norm at most 2³⁰.
         """
@@ -245,14 +217,14 @@ class UserProblem:
         return exact_sum(chain([nobody], blocks), bound=2**CONTRIBUTION_BITS)
 
     def gradient_norms(self, w: FloatArray) -> FloatArray:
-        """ℓ2 norm of each user's vector: shape (n_users,)."""
+        """Compute the ℓ2 norm of each user's vector."""
         norms = np.empty(self.groups.n_users)
         for users, vectors in self.gradient_blocks(w):
             norms[users] = vector_norms(vectors)
         return norms
 
     def user_gradients(self, w: FloatArray) -> FloatArray:
-        """Every user's vector: shape (n_users, n_coef)."""
+        """Collect every user's vector: shape (n_users, n_coef)."""
         gradients = np.empty((self.groups.n_users, self.n_coef))
         for users, vectors in self.gradient_blocks(w):
             gradients[users] = vectors.T
@@ -260,7 +232,7 @@ class UserProblem:
 
 
 def vector_norms(vectors: FloatArray) -> FloatArray:
-    """ℓ2 norms of vectors of shape (n_coordinates, n), through their largest entries; infinite if not finite."""
+    """Compute ℓ2 norms of vectors of shape (n_coordinates, n), scaled against overflow; infinite if not finite."""
     peak, squares, ratio = np.zeros((3, vectors.shape[1]))
     for row in vectors:
         np.maximum(peak, np.abs(row, out=ratio), out=peak)
@@ -272,13 +244,7 @@ def vector_norms(vectors: FloatArray) -> FloatArray:
 
 
 class MeanProblem(UserProblem):
-    """½‖w − x_u‖² for one vector x_u per user: its minimiser is the mean of the users' vectors.
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (n_coef, n_users)
-    groups : UserGroups
-    """
+    """½‖w − x_u‖² for one vector x_u per user: its minimiser is the mean of ``vectors`` of shape (n_coef, n_users)."""
 
     def __init__(self, vectors: FloatArray, groups: UserGroups) -> None:
         self.vectors = vectors
@@ -293,19 +259,10 @@ class MeanProblem(UserProblem):
 
 @dataclass(frozen=True, eq=False)
 class UserData:
-    """The private rows of a fit.
+    """Private rows of a fit.
 
-    Attributes
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-    y : ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        Floats, or small integers that stand for them.
-    groups : UserGroups
-    names : ndarray of shape (n_users,) or (n_users, 4)
-        Identifiers of the users, or their `identifier_tags`.
-    store : ndarray of shape (n_columns, n_rows) or None
-        Memory of which ``X`` is the first columns, if whoever maps these rows may put the result in their place: the
-        rows as they were are gone then. It spares a copy of all data.
+    ``names`` are the users' identifiers or their `identifier_tags`. ``store`` is memory whose first columns are ``X``,
+    if whoever maps these rows may overwrite it; that spares a copy of all data.
     """
 
     X: FloatArray
@@ -315,73 +272,57 @@ class UserData:
     store: FloatArray | None = None
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return self.groups.n_rows
 
     def in_order(self) -> UserData:
-        """The same with rows sorted by user, as contiguous columns."""
+        """Return rows sorted by user, as contiguous columns."""
         if self.groups.in_order and self.X.T.flags.c_contiguous:
             return self
         return self.copied_in_order()
 
     def copied_in_order(self) -> UserData:
-        """The same in a store of its own, which has room for one more column."""
+        """Copy rows, sorted by user, to a store with space for one more column."""
         y = np.asfortranarray(self.groups.sorted_rows(self.y, slice(None)))  # first: it frees the codes
-        store = self.groups.columns(self.X, room=1)
+        store = self.groups.columns(self.X, spare=1)
         return UserData(store[:-1].T, y, self.groups.sorted(), self.names, store)
 
-    def writable(self, n_columns: int, room: int = 0) -> FloatArray:
-        """A store for so many columns that take the place of those of ``X``: it may be the same memory.
-
-        Parameters
-        ----------
-        n_columns : int
-        room : int, default=0
-            For so many more there is to be memory, where the store is a new one.
-        """
+    def writable(self, n_columns: int, spare: int = 0) -> FloatArray:
+        """Return memory for ``n_columns`` columns in place of ``X``: its store, or a new one for ``spare`` more."""
         if self.store is None or len(self.store) < n_columns:
-            return np.empty((n_columns + room, len(self)))
+            return np.empty((n_columns + spare, len(self)))
         return self.store
 
     def subset(self, users: IntArray) -> UserData:
-        """Some of the users, with their rows sorted."""
+        """Take some of the users, with their rows sorted."""
         rows, groups = self.groups.subset(users)
-        # As columns, where they are columns already.
+        # Columns stay columns.
         X = np.take(self.X.T, rows, axis=1).T if self.X.T.flags.c_contiguous else self.X[rows]
         return UserData(X, self.y[rows], groups, self.names[users])
 
 
 def count_users(rows: Partitions, public: int | None) -> int:
-    """The public number of users, or a pass that counts them."""
+    """Return the public number of users, or count them."""
     return int(rows.sum(number_of_users)[0]) if public is None else public
 
 
-def number_of_users(data: UserData | UserProblem) -> IntArray:
-    """Users of a block."""
-    return np.array([data.groups.n_users], dtype=np.int64)
+def number_of_users(block: UserData | UserProblem | npt.NDArray[Any]) -> IntArray:
+    """Count the users of a block, which are the rows of an array."""
+    n_users = len(block) if isinstance(block, np.ndarray) else block.groups.n_users
+    return np.array([n_users], dtype=np.int64)
 
 
 def target_counts(data: UserData, scales: FloatArray) -> IntArray:
-    """How many users have targets of about each scale."""
+    """Count the users whose targets are nearest to each scale."""
     return scale_counts(user_magnitudes(data.y, data.groups), scales)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The public side of a linear model: loss, shape, penalty.
+    """Public side of a linear model: loss, shape, penalty.
 
-    Attributes
-    ----------
-    loss : LinearLoss or CustomLoss
-    n_features, n_outputs : int
-    fit_intercept : bool
-    alpha : float
-        Strength of the ℓ2 penalty, which is part of every user's objective and spares the intercept.
-    metric : ndarray of shape (n_coef / n_outputs,) * 2, optional
-        The penalty of the coefficients w of an output is alpha/2·wᵀ·metric·w; by default their squares but the
-        intercept's.
-    row_reach : float
-        Rows of a larger Euclidean norm, with the intercept's 1, weigh less, in proportion.
+    The penalty of the coefficients w of an output is alpha/2·wᵀ·metric·w; without a metric their squares, but the
+    intercept's. Rows whose norm, with the intercept's 1, exceeds ``max_norm`` get a smaller weight in proportion.
     """
 
     loss: LinearLoss | CustomLoss
@@ -390,14 +331,14 @@ class Objective:
     fit_intercept: bool
     alpha: float = 0.0
     metric: FloatArray | None = field(default=None, compare=False)
-    row_reach: float = math.inf
+    max_norm: float = math.inf
 
     @property
     def n_coef(self) -> int:
         return self.n_outputs * (self.n_features + self.fit_intercept)
 
     def penalty(self, w: FloatArray) -> FloatArray:
-        """Gradient of the penalty, a public vector."""
+        """Compute the gradient of the penalty, a public vector."""
         coef = w.reshape(self.n_outputs, -1)
         if self.metric is not None:
             return np.asarray(self.alpha * (coef @ self.metric)).ravel()
@@ -407,7 +348,7 @@ class Objective:
         return gradient.ravel()
 
     def problem(self, data: UserData) -> UserProblem:
-        """The users' mean gradients. Which way a user's is computed depends on the user's own rows alone."""
+        """Make the users' mean gradients; the way a user's is computed depends on the user's own rows alone."""
         if hasattr(self.loss, "gradient"):
             return _CustomProblem(self, data)
         if not isinstance(self.loss, SquaredLoss):
@@ -438,7 +379,7 @@ class _Parts(UserProblem):
 
 
 class _ObjectiveProblem(UserProblem):
-    """Mean gradients of the users' losses, and the penalty's."""
+    """Mean gradients of the users' losses and the penalty."""
 
     def __init__(self, objective: Objective, data: UserData) -> None:
         self.objective = objective
@@ -457,7 +398,7 @@ class _ObjectiveProblem(UserProblem):
 
 
 class _LinearProblem(_ObjectiveProblem):
-    """Any loss of a linear predictor, from the rows, sorted by user and coordinates first."""
+    """Gradients of any linear loss from the rows, sorted by user and coordinates first."""
 
     def __init__(self, objective: Objective, data: UserData) -> None:
         super().__init__(objective, data)
@@ -468,7 +409,7 @@ class _LinearProblem(_ObjectiveProblem):
 
     def _loss_blocks(self, w: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         coef = w.reshape(self.objective.n_outputs, -1)
-        # Not one array a block: memory that stays in cache is several times as fast.
+        # One array for all blocks stays in the cache, which is several times as fast.
         most_rows = max((rows.stop - rows.start for batch in self.batches for _, rows in batch), default=0)
         most_users = max((batch[-1][0].stop - batch[0][0].start for batch in self.batches), default=0)
         numbers, means = np.empty(self.n_coef * most_rows), np.empty(self.n_coef * most_users)
@@ -490,7 +431,7 @@ class _LinearProblem(_ObjectiveProblem):
             yield of_all, vectors
 
     def _products(self, coef: FloatArray, rows: slice, out: FloatArray) -> None:
-        """Gradients of rows, coordinates first."""
+        """Compute gradients of rows, coordinates first."""
         columns = self.columns[:, rows]
         slopes = self.objective.loss.derivative(  # type: ignore[union-attr]
             _linear_predictor(columns, coef), np.ascontiguousarray(self.target[:, rows], dtype=np.float64)
@@ -504,25 +445,25 @@ class _LinearProblem(_ObjectiveProblem):
 
 
 def _row_weights(columns: FloatArray, objective: Objective) -> FloatArray | None:
-    """Weight of each row, in (0, 1], a function of that row alone; None where all are 1.
+    """Compute the weight of each row, in (0, 1], a function of that row alone; None where all are 1.
 
-    Residuals times rows of a bounded norm: whether a gradient is clipped then depends on the residual, not on how long
-    the row is, so that clipping weighs classes and does not bend slopes.
+    Weighted rows have bounded norm. Whether a gradient is clipped then depends on the residual and not on how long the
+    row is, so that clipping weighs classes and does not bend slopes.
     """
-    reach = objective.row_reach
-    if math.isinf(reach):
+    most = objective.max_norm
+    if math.isinf(most):
         return None
     weights = np.empty(columns.shape[1])
     for rows in row_blocks(len(weights)):
         norms = vector_norms(columns[:, rows])
         if objective.fit_intercept:
             norms = np.sqrt(norms * norms + 1.0)
-        np.divide(reach, np.maximum(norms, reach), out=weights[rows])
+        np.divide(most, np.maximum(norms, most), out=weights[rows])
     return weights
 
 
 def _batches(groups: UserGroups) -> Iterator[list[tuple[slice, slice]]]:
-    """Blocks whose users' vectors go on together: where users have many rows, a block has few of them."""
+    """Group blocks of few users, such as those with many rows each, whose vectors are passed on together."""
     batch: list[tuple[slice, slice]] = []
     for users, rows in groups.blocks():
         if batch and users.stop - batch[0][0].start > BLOCK_ROWS // 8:
@@ -534,7 +475,7 @@ def _batches(groups: UserGroups) -> Iterator[list[tuple[slice, slice]]]:
 
 
 def _linear_predictor(columns: FloatArray, coef: FloatArray) -> FloatArray:
-    """⟨w, x⟩ of shape (n_outputs, n_rows), column by column; a coefficient beyond the columns is the intercept."""
+    """Compute ⟨w, x⟩ of shape (n_outputs, n_rows), column by column; a last coefficient may be the intercept."""
     predictor = np.zeros((len(coef), columns.shape[1]))
     product = np.empty(columns.shape[1])
     for f, weights in zip(predictor, coef.tolist(), strict=True):
@@ -572,11 +513,9 @@ class _GramProblem(_ObjectiveProblem):
 
 
 def second_moments(X: FloatArray, y: FloatArray, groups: UserGroups, fit_intercept: bool) -> FloatArray:
-    """Each user's mean zzᵀ (its upper triangle, row by row) and zy, with z = (x, 1) if an intercept is fitted.
+    """Compute each user's mean zzᵀ (its upper triangle, row by row) and zy, with z = (x, 1) if an intercept is fitted.
 
-    Returns
-    -------
-    moments : ndarray of shape (d (d + 3) / 2, n_users)
+    The result has shape (d (d + 3) / 2, n_users).
     """
     n_features = X.shape[1]
     d = n_features + fit_intercept
@@ -595,7 +534,7 @@ def second_moments(X: FloatArray, y: FloatArray, groups: UserGroups, fit_interce
 
 
 class _CustomProblem(_ObjectiveProblem):
-    """A user-supplied loss through its per-row gradients, block by block."""
+    """A custom loss through its per-row gradients, block by block."""
 
     def __init__(self, objective: Objective, data: UserData) -> None:
         super().__init__(objective, data)

@@ -1,4 +1,4 @@
-"""Adaptive queries: means over users of whatever one asks next, within one budget."""
+"""Adaptive queries: means over users of any function of their rows, within one budget."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from skprivate.user_level.theory._bounds import _whole
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Largest share of the budget for finding where answers lie; the rest is for the answers themselves.
+#: Largest share of the budget for ranges; answers get the rest.
 _MOST_FOR_RANGES = 0.5
-#: Prices are smaller by this much, so that rounded sums of them never overrun the budget.
+#: Factor on prices, so that rounded sums of them never exceed the budget.
 _WITHIN = 1.0 - 1e-12
 
 
@@ -52,15 +52,7 @@ class WinsorizedAnswers(Mechanism):
     """K means over users, each clipped to an interval that is found privately; under replacement of one user.
 
     A range costs what decides it, an answer 1/K of what is left: with Gaussian noise, or Laplace noise where δ is 0.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        The budget of all answers together.
-    n_users, n_queries : int
-        Public.
-    bins : int
-        Most bins among which an interval is searched. One: there is nothing to search, and nothing is drawn for it.
+    Where at most one bin is searched there is nothing to find, and no range is drawn.
     """
 
     epsilon: float
@@ -73,8 +65,8 @@ class WinsorizedAnswers(Mechanism):
     def __post_init__(self) -> None:
         if self.range_epsilon is not None and self.n_users < self._needed:
             raise ValueError(
-                f"n = {self.n_users} users at epsilon = {self.epsilon:g} are too few to find where n_queries = "
-                f"{self.n_queries} answers lie: {self._needed} are needed. Ask less, or give a smaller bound or a "
+                f"n = {self.n_users} users at epsilon = {self.epsilon:g} are too few to find the ranges of n_queries = "
+                f"{self.n_queries} answers: {self._needed} are needed. Ask less, or give a smaller bound or a "
                 "larger tau; with tau=None nothing has to be found."
             )
 
@@ -104,7 +96,7 @@ class WinsorizedAnswers(Mechanism):
 
     @cached_property
     def noise(self) -> LaplaceEvent | GaussianEvent:
-        """What one answer costs."""
+        """Event of one answer."""
         if self.delta == 0.0:
             left = self.epsilon / self.n_queries * _WITHIN - (self.range_epsilon or 0.0)
             return LaplaceEvent(left)
@@ -126,11 +118,11 @@ class WinsorizedAnswers(Mechanism):
         return [*self._ranges, (self.noise, self.n_queries)]
 
     def half(self, tau: float, bound: float) -> float:
-        """Half the length of the interval that answers are clipped to."""
+        """Return half the length of the interval that answers are clipped to."""
         return bound if n_bins(bound, tau) == 1 else 2.0 * tau
 
     def answer(self, values: FloatArray, tau: float, bound: float, release: Any) -> float:
-        """One mean of a number for each user; at most ``bins`` bins of width 2τ may cover [−B, B]."""
+        """Release one mean of a number for each user; at most ``bins`` bins of width 2τ may cover [−B, B]."""
         middle, half, rows = 0.0, self.half(tau, bound), InMemory(values[None])
         if n_bins(bound, tau) > 1:
             assert self.range_epsilon is not None
@@ -202,7 +194,7 @@ class UserLevelQueries:
     See Also
     --------
     UserLevelMean : The mean of all columns at once, where nothing is known of their range.
-    skprivate.user_level.winsorized_mean_1d : One answer, through a release of your own.
+    skprivate.user_level.theory.winsorized_mean_1d : One answer, through a release of your own.
 
     Notes
     -----
@@ -320,7 +312,7 @@ class UserLevelQueries:
             raise BudgetExceededError(
                 "all queries that were paid for are answered: make another object, with a budget of its own."
             )
-        tau, bound = self._settled(tau, bound)
+        tau, bound = self._query_range(tau, bound)
         with unheard():
             tried = np.asarray(query(np.zeros((1, self._n_features))))
         if tried.ndim or tried.dtype.kind not in "biuf":
@@ -346,7 +338,7 @@ class UserLevelQueries:
         -------
         float
         """
-        return 2.0 * self._mechanism.half(*self._settled(tau, bound)) * self._mechanism.relative_noise
+        return 2.0 * self._mechanism.half(*self._query_range(tau, bound)) * self._mechanism.relative_noise
 
     def close(self) -> PrivacyGuarantee:
         """End the queries; those that were not asked stay paid for.
@@ -370,8 +362,8 @@ class UserLevelQueries:
     def __repr__(self) -> str:
         return f"<UserLevelQueries: {self.n_left} of {self._mechanism.n_queries} left>"
 
-    def _settled(self, tau: float | None, bound: float | None) -> tuple[float, float]:
-        """Radius and range of one query; refuses more bins than were paid for."""
+    def _query_range(self, tau: float | None, bound: float | None) -> tuple[float, float]:
+        """Return radius and range of one query; refuses more bins than were paid for."""
         if bound is None and tau is None:
             return self.tau, self.bound
         bound = self.bound if bound is None else positive("bound", bound)
@@ -400,7 +392,7 @@ def _range_of(tau: float | None, bound: float) -> tuple[float, float]:
 
 
 def _value(query: Query, rows: FloatArray) -> float:
-    """A user's number; not a number where the query fails."""
+    """Compute a user's number; NaN where the query fails."""
     try:
         return float(query(rows.copy()))
     except Exception:  # what goes wrong with somebody's rows is kept

@@ -1,7 +1,7 @@
-"""Private ranges and radii, and clipping radii that grow with what the noise allows.
+"""Private ranges and quantiles, and clipping radii that grow as noise falls.
 
-A ball of a fixed number of median distances bounds the noise and leaves a bias, for skewed users, that no number of
-users removes. A radius that grows, slower than the noise level ν falls, leaves neither in the limit.
+A ball of a fixed number of median distances bounds the noise. For skewed users it leaves a bias that no number of users
+removes. A radius that grows more slowly than the noise level ν falls leaves neither in the limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LARGEST = 2.0**1000
 
 
 def n_bins(bound: float, tau: float) -> int:
-    """Number of bins of width 2τ that cover [−B, B]; refuses what float64 and int64 cannot number."""
+    """Count the bins of width 2τ that cover [−B, B]; refuses what float64 and int64 cannot number."""
     if not (0.0 < tau <= _LARGEST and 0.0 < bound <= _LARGEST):
         raise ValueError(f"radius and bound must be positive and at most 2**1000, got {tau!r} and {bound!r}.")
     if not bound / tau <= _MOST_BINS:
@@ -33,7 +33,7 @@ def n_bins(bound: float, tau: float) -> int:
 
 
 def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
-    """Index of the bin of width 2τ on [−B, B] whose midpoint is nearest; values outside go to the end bins.
+    """Return the index of the bin of width 2τ on [−B, B] with the nearest midpoint; values outside go to the end bins.
 
     Each index is a function of one value, and rises with it; NaN counts as 0.
     """
@@ -44,20 +44,10 @@ def snap(x: FloatArray, tau: float, bound: float) -> npt.NDArray[np.int64]:
     return np.clip(index, 0, last)
 
 
-def private_middle(
-    x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
-) -> float:
-    """Middle of the interval of `private_range`, which is what it draws."""
-    occupied, counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
-    return select_middle(
-        (occupied, counts), epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone
-    )
-
-
 def select_middle(
     counts: Counts, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
 ) -> float:
-    """The same from the bins that are occupied (`snap`), and how often."""
+    """Select the middle of the interval of `private_range` from the occupied bins (`snap`) and their counts."""
     starts, lengths, costs = _runs(*counts, n_bins(bound, tau))
     chosen = release.select(
         -costs,
@@ -73,62 +63,26 @@ def select_middle(
 def private_range(
     x: FloatArray, *, epsilon: float, tau: float, bound: float, release: Any, monotone: bool = False
 ) -> tuple[float, float]:
-    """Interval of length 4τ around a private median (Algorithm 1, PrivateRange).
+    """Select an interval of length 4τ around a private median (Algorithm 1, PrivateRange): ε-bounded-range.
 
-    Bins of width 2τ cover [−B, B]; every value is snapped to its bin; bin j costs
-    c(j) = max(#{values below}, #{values above}); a bin is drawn with P(j) ∝ exp(−ε c(j)/2). The cost is constant on
-    every run of bins between occupied ones, so a run is one category whose multiplicity is its number of bins: time
-    O(n log n + log(B/τ)) however large B/τ. Runs are passed in the order of the bins.
-
-    Replacing one value changes every cost by at most 1. Adding one raises every cost by 0 or 1 (``monotone=True``
-    then allows exp(−ε c)).
-
-    Parameters
-    ----------
-    x : ndarray of shape (n,)
-        One number per user; the bin of each is found from that number alone.
-    epsilon : float
-        Price: ε-bounded-range, hence ε-DP.
-    tau, bound : float
-        Public concentration radius τ and bound B on the size of numbers, in the units of ``x``. B/τ at most
-        2⁶².
-    release : Release
-        Where the draw is paid for (`skprivate.privacy.open_release`).
-    monotone : bool, default=False
-        Neighbours differ by one added value rather than a replaced one.
-
-    Returns
-    -------
-    low, high : float
-        [midpoint − 2τ, midpoint + 2τ]; one point where 2τ is below the precision of float64 there.
-
-    Raises
-    ------
-    ValueError
-        If the radius or the bound is out of range; nothing is drawn then.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skprivate.privacy import open_release
-    >>> from skprivate.user_level import private_range
-    >>> x = 5000.0 + np.random.default_rng(0).normal(size=400)
-    >>> with open_release(epsilon=1.0, unit="user", adjacency="replace-one") as release:
-    ...     low, high = private_range(x, epsilon=1.0, tau=4.0, bound=1e6, release=release)
-    >>> low < 5000 < high
-    True
+    Bins of width 2τ cover [−B, B], with B/τ at most 2⁶²; every value, one a user, is snapped to its bin. Bin j costs
+    c(j) = max(#{values below}, #{values above}), and is drawn with P(j) ∝ exp(−ε c(j)/2). The cost is constant on every
+    run of bins between occupied ones, so a run is one category whose multiplicity is its number of bins: time
+    O(n log n + log(B/τ)). Replacing one value changes every cost by at most 1. Adding one raises every cost by 0 or 1
+    (``monotone=True`` then allows exp(−ε c)). The interval is one point where 2τ is below the precision of float64.
     """
-    middle = private_middle(x, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
+    counts = np.unique(snap(np.asarray(x, dtype=np.float64), tau, bound), return_counts=True)
+    middle = select_middle(counts, epsilon=epsilon, tau=tau, bound=bound, release=release, monotone=monotone)
     return middle - 2.0 * tau, middle + 2.0 * tau
 
 
 def _runs(
     occupied: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], total: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """First bin, number of bins and cost of every run of bins of equal cost, from left to right."""
+    """Return first bin, number of bins and cost of every run of bins of equal cost, from left to right."""
     n = int(counts.sum())
     below = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])  # values below occupied bin i; last: n
-    # An occupied bin is a run of its own; before each and after the last lies a gap.
+    # An occupied bin is a run of its own; before each and after the last is a gap.
     starts, ends, costs = np.empty((3, 2 * len(occupied) + 1), dtype=np.int64)
     starts[1::2], ends[1::2] = occupied, occupied + 1
     starts[0], starts[2::2] = 0, occupied + 1
@@ -147,15 +101,15 @@ FINE_SCALES: FloatArray = 2.0 ** np.arange(-50.0, 50.125, 0.25)
 COARSE_SCALES: FloatArray = 2.0 ** np.arange(-40.0, 41.0, 2.0)
 
 
-#: From so many octaves above a released scale on a larger one is less likely by e for each, for so many octaves: a
-#: selection that misses should not end at 2⁵⁰, and one of a tail so far off should not miss it.
+#: Above a released scale, a larger one is less likely by e for each octave, from the first of these on and for as many
+#: octaves as the second. A selection that fails should not end at 2⁵⁰, and one of a distant tail should not miss it.
 _FAR, _FARTHEST = 6.0, 8.0
-#: Costs stay far from overflow, however small ε is.
+#: Bound of penalties, so that costs stay far from overflow, however small ε is.
 _MOST_PENALTY = 2.0**40
 
 
 def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArray:
-    """How many of non-negative numbers, one per user, are nearest to each scale (in the logarithm)."""
+    """Count non-negative numbers, one per user, by the nearest scale (in the logarithm)."""
     midpoints = np.sqrt(scales[1:] * scales[:-1])
     snapped = np.searchsorted(midpoints, np.nan_to_num(magnitudes, nan=np.inf))
     return np.bincount(snapped, minlength=len(scales)).astype(np.int64)
@@ -164,20 +118,9 @@ def scale_counts(magnitudes: FloatArray, scales: FloatArray = SCALES) -> IntArra
 def select_median_scale(
     counts: IntArray, *, epsilon: float, release: Any, monotone: bool, scales: FloatArray = SCALES
 ) -> float:
-    """Scale nearest to the median of non-negative numbers, one per user, by the exponential mechanism.
+    """Select the scale nearest to the median of non-negative numbers, one per user, from their `scale_counts`.
 
-    A scale costs, as in PrivateRange, the larger of the numbers of users below and above it, so a scale that all users
-    share costs nothing.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_scales,)
-        `scale_counts` of all users.
-
-    Returns
-    -------
-    scale : float
-        One of ``scales``.
+    The exponential mechanism's cost is, as in PrivateRange, the larger of the numbers of users below and above a scale.
     """
     below = np.cumsum(counts) - counts
     costs = np.maximum(below, counts.sum() - below - counts)
@@ -194,23 +137,11 @@ def select_upper_scale(
     scales: FloatArray,
     near: float,
 ) -> float:
-    """Scale that about ``rank`` of non-negative numbers, one per user, exceed, by the exponential mechanism.
+    """Select a scale that about ``rank`` of non-negative numbers, one per user, exceed, from their `scale_counts`.
 
     A scale costs what its number of users above exceeds ``rank`` by, or what its number of users at or above falls
-    short of it. Replacing, adding or removing a user moves every cost by at most 1, some up and some down.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_scales,)
-        `scale_counts` of all users.
-    rank : int
-    near : float > 0
-        A scale that was released: ones far above it are less likely a priori.
-
-    Returns
-    -------
-    scale : float
-        One of ``scales``.
+    short of it. Replacing, adding or removing a user moves every cost by at most 1, some up and some down. Scales far
+    above ``near``, a released one, are less likely a priori.
     """
     reached = np.cumsum(counts[::-1])[::-1]
     costs = np.maximum(np.maximum(reached - counts - rank, rank - reached), 0)
@@ -219,58 +150,69 @@ def select_upper_scale(
     return float(scales[int(release.select(-costs, sensitivity=1, epsilon=epsilon))])
 
 
+def quantile_counts(magnitudes: FloatArray) -> IntArray:
+    """Count non-negative numbers by scale, as `select_quantiles` needs them."""
+    return np.concatenate([scale_counts(magnitudes, SCALES), scale_counts(magnitudes, FINE_SCALES)])
+
+
+def select_quantiles(
+    counts: IntArray, *, epsilon: float, upper_epsilon: float | None, release: Any, monotone: bool
+) -> tuple[float, float, int]:
+    """Select a median and an upper quantile; returns both and the rank of the latter, 0 where it has no price."""
+    counts, fine_counts = np.split(counts, [len(SCALES)])
+    median = select_median_scale(counts, epsilon=epsilon, release=release, monotone=monotone)
+    if upper_epsilon is None:
+        return median, 0.0, 0
+    rank = tail_rank(upper_epsilon, len(FINE_SCALES))
+    upper = select_upper_scale(
+        fine_counts, rank, epsilon=upper_epsilon, release=release, scales=FINE_SCALES, near=median
+    )
+    return median, upper, rank
+
+
 def selection_epsilon(
     n_users: float, n_candidates: float, *, monotone: bool, log_failure: float = 9.0
 ) -> float:
-    """Price at which a median selection succeeds when the candidates split the users cleanly.
+    """Return the price at which a median selection succeeds when the candidates split the users cleanly.
 
-    A candidate below or above everybody costs n against n/2 for the median. With exponent ε·n/2 (``monotone``) or
-    ε·n/4 the chance of any of K such candidates is at most K·exp(−exponent); the price makes that exp(−log_failure).
+    A candidate below or above everybody costs n against n/2 for the median. With exponent ε·n/2 (``monotone``) or ε·n/4
+    the chance of any of K such candidates is at most K·exp(−exponent); the price makes that exp(−log_failure).
     """
     exponent = np.log(max(n_candidates, 2.0)) + log_failure
     return float((2.0 if monotone else 4.0) * exponent / max(n_users, 1.0))
 
 
-#: The ball may grow from a noise level of √d/96 on, where sums about a centre are in full use.
+#: Divisor of the noise level: the ball may grow from √d/96 on, where sums about a centre are in full use.
 _ONSET = 96.0
-#: Where the tail is heavier than that of normal users it may do so this many times as early.
+#: Largest factor of that level where the tail is heavier than that of normal users.
 MOST_HEAVY = 4.0
-#: Part of the sampling noise that the noise of a ball may have: of gradients, whose median is as good a centre as their
-#: mean unless they have a tail, and of a mean that is meant to be one.
+#: Largest noise of a ball over the sampling noise: of gradients, whose median is as good a centre as their mean unless
+#: they have a tail, and of means.
 GRADIENT_NOISE_PART, MEAN_NOISE_PART = 0.5, 1.0
-#: A ratio of distances that were found with noise, less about half its deviation.
-SURELY = 0.9
-#: Beyond this the nearer distance is as good as 0.
+#: Factor on a noisy ratio of distances: less about half its deviation.
+DISTANCE_ERROR = 0.9
+#: Largest ratio of distances; beyond it the nearer one counts as 0.
 MOST_RATIO = 1e30
 #: Median of the absolute value of a normal number.
 NORMAL_MEDIAN = float(chi.median(1))
-#: How far beyond the tail, towards what noise allows.
-TOWARDS_QUIET = 0.6
-
-
-def clip_factor(level: float, least: float = 1.0) -> float:
-    """Radius in units of the median distance, max(``least``, ν^−½), for mean-targeting sums at noise level ν.
-
-    The noise of the mean is then about ν^½ median distances and vanishes with the number of users, as does the bias of
-    any law with a finite mean. Where the tail can be looked at, `tail_radius` is better.
-    """
-    return max(least, 1.0 / math.sqrt(level)) if level > 0.0 else math.inf
+#: Power by which a radius grows from the tail towards what noise allows.
+QUIET_POWER = 0.6
 
 
 def quiet_growth(level: float, n_users: float, part: float) -> float:
-    """Radius in units of the median distance at which the noise is ``part`` of the sampling noise.
+    """Return the radius in median distances at which the noise is ``part`` of the sampling noise.
 
     At noise level ν a ball of c median distances r leaves noise of norm c·ν·r on a mean, and the users themselves leave
-    about r/√n. So c = part/(ν√n), from public numbers alone, costs at most part² of the risk that is there
-    without privacy, whatever the users are like.
+    about r/√n. So c = part/(ν√n), from public numbers alone, costs at most part² of the risk without privacy, whatever
+    the users are like.
     """
     return part / (level * math.sqrt(n_users)) if level > 0.0 else math.inf
 
 
 def heaviness(median: float, upper: float, n_features: int, beyond: float) -> float:
-    """Squared ratio of two quantiles to that of normal vectors, ``beyond`` the share of the users above ``upper``.
+    """Compare two quantiles with normal vectors: their squared ratio over the normal one, between 1 and 4.
 
-    Between 1 and 4. A heavy tail has more bias to lose than it costs noise.
+    ``beyond`` is the share of the users above ``upper``. A heavy tail has more bias to lose than it costs noise.
     """
     if not 0.0 < beyond < 0.5 or not upper > median > 0.0:
         return 1.0
@@ -279,13 +221,13 @@ def heaviness(median: float, upper: float, n_features: int, beyond: float) -> fl
 
 
 def tail_factor(median: float, upper: float, growth: float, beyond: float) -> float:
-    """Radius in units of the median of gradients, from two released quantiles of their norms.
+    """Compute a radius in medians of gradient norms, from two released quantiles of the norms.
 
-    As far as ``upper``, and beyond it by as much as its ratio to the median exceeds that of normal numbers; at most
-    `heaviness` times ``growth`` (`quiet_growth`). Users without a tail are clipped at their median as long as there is
-    noise to save. Gradients are compared with normal numbers, not vectors: one feature may be larger than all others.
-    Where most targets are predicted exactly the median says nothing of the others: their mean square is at least
-    ``beyond`` times ``upper``², so that sampling noise is that of normal numbers of a median of .67·√beyond·upper.
+    It is ``upper`` times the root of `heaviness`, at most `heaviness` times ``growth`` (`quiet_growth`). Users without
+    a tail are clipped at their median as long as there is noise to save. Gradients are compared with normal numbers,
+    not vectors, because one feature may be larger than all others. Where most targets are predicted exactly, the median
+    reveals nothing about the others: their mean square is at least ``beyond`` times ``upper``², so that their sampling
+    noise is that of normal numbers of a median of .67·√beyond·upper.
     """
     if not upper > median > 0.0:
         return min(1.0, growth)
@@ -294,18 +236,18 @@ def tail_factor(median: float, upper: float, growth: float, beyond: float) -> fl
     return min(upper / median * math.sqrt(heavy), max(heavy, others) * growth)
 
 
-def followed_radius(usual: float, far: float, quiet: float) -> float:
-    """Radius from the distance ``far`` that a tenth of the users exceed, ``usual`` if they were normal.
+def tracked_radius(usual: float, far: float, quiet: float) -> float:
+    """Compute a radius from the distance ``far`` that a tenth of the users exceed, ``usual`` if they were normal.
 
     A tail is heavy by h = (.9 far/usual)², between 1 and 4. The ball holds √h times ``far``, or h times ``quiet``,
-    whose noise is no louder than sampling, if that is nearer; and goes on from there towards what is quiet
-    by the power .6, so that neither noise nor bias is left in the limit. Where most users are at one place, h is as
-    large as .9 far/usual: then sampling is that of the others.
+    whose noise is no louder than sampling, if that is nearer. From there it grows towards ``quiet`` by the power .6, so
+    that neither noise nor bias is left in the limit. Where most users are at one place, h is .9 far/usual: sampling
+    noise is that of the others.
     """
-    ratio = min(SURELY * far / usual, MOST_RATIO)
+    ratio = min(DISTANCE_ERROR * far / usual, MOST_RATIO)
     heavy = min(MOST_HEAVY, max(1.0, ratio * ratio))
     tail, allowed = far * math.sqrt(heavy), quiet * max(heavy, ratio)
-    return allowed if allowed <= tail else tail * (allowed / tail) ** TOWARDS_QUIET
+    return allowed if allowed <= tail else tail * (allowed / tail) ** QUIET_POWER
 
 
 def tail_radius(
@@ -316,26 +258,24 @@ def tail_radius(
     beyond: float | None = None,
     quiet: float = 0.0,
 ) -> float:
-    """Radius from two released quantiles of the users' distances: ``upper``²/``median``, within limits.
+    """Compute a radius from two released quantiles of the users' distances: ``upper``²/``median``, within limits.
 
-    The ratio of the quantiles is what the tail looks like so far, and the ball reaches as far again: 8 medians for
-    normal numbers whose upper twentieth was found, 2 for normal vectors of ten, 40 for log-normal numbers. It is
-    at least ``upper``, so that the bias vanishes as the rank does; and at most min(ν^−½, h√d/(96ν)) medians unless
-    ``upper`` is: the second keeps the noise, radius times ν, from growing with the number of users. There h is 1, but
-    where the share ``beyond`` of the users above ``upper`` is given the squared ratio of the quantiles to that of
-    normal vectors, between 1 and 4: a heavy tail has more bias to lose than it costs noise.
-    ``quiet`` medians (`quiet_growth`) are allowed in any case, and are the radius where no upper quantile was
-    found, which ``upper`` = 0 says.
+    The ratio of the quantiles measures the tail, and the ball goes as far again. It is at least ``upper``, so that the
+    bias vanishes as the rank does, and at most min(ν^−½, h√d/(96ν)) medians unless ``upper`` is: the second keeps the
+    noise, radius times ν, from growing with the number of users. h is 1, or `heaviness` where ``beyond`` is given.
+    ``quiet`` medians (`quiet_growth`) are allowed in any case. They are the radius where no upper quantile was found
+    (``upper`` = 0).
     """
     heavy = 1.0 if beyond is None else heaviness(median, upper, n_features, beyond)
-    most = max(1.0, quiet, min(clip_factor(level), heavy * math.sqrt(n_features) / (_ONSET * level)))
+    # The bias of any law with a finite mean vanishes with ν^−½ medians, as does their noise.
+    most = max(1.0, quiet, min(1.0 / math.sqrt(level), heavy * math.sqrt(n_features) / (_ONSET * level)))
     if upper == 0.0:
         return median * max(1.0, quiet)
     return max(upper, median, min(upper * (upper / median), most * median))
 
 
 def tail_rank(epsilon: float, n_candidates: float) -> int:
-    """Number of users above the upper quantile that a selection at this price decides.
+    """Return the number of users above the upper quantile that a selection at this price decides.
 
     A candidate beyond all users costs as much as the rank, against nothing for the right one; the exponent of the
     mechanism is half of the price times that.

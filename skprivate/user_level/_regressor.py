@@ -29,18 +29,19 @@ from skprivate.user_level.descent._moments import (
 )
 from skprivate.user_level.descent._rules import MOST_WHITENED
 
-#: Steps of a fit with hardly any and with ample budget.
+#: Numbers of steps with hardly any and with ample budget.
 LEAST_STEPS, MOST_STEPS = 20, 50
 #: Noise of a single step where users have several rows each.
 STEP_NOISE_USERS = 0.3**0.5
-#: Where they have one, votes agree less, so that noise is followed sooner: least number of steps, and number where
-#: nobody may know how many users there are.
+#: The same where users have one row each: votes agree less, so that noise is followed sooner. Least number of steps,
+#: and number where the number of users is private.
 LEAST_STEPS_RECORDS, USUAL_STEPS_RECORDS = 12, 20
-#: Largest momentum there: where features are correlated or rare what a target depends on varies most, and the other
-#: directions, which momentum speeds up, are noise. Not beside functions of features, which vary less by design.
+#: Largest momentum there. Where features are correlated or rare, targets depend most on the directions of large
+#: variance, and in the others, which momentum speeds up, gradients are noise. Not beside functions of features, which
+#: vary less by design.
 MOST_MOMENTUM_RECORDS = 0.65
-#: Directions of less than this part of the average second moment are not whitened: there a few rows far out may lie,
-#: which clipping hides.
+#: Part of the average second moment below which directions are not whitened: there a few distant rows may be, which
+#: clipping hides.
 WHITENING_FLOOR = 0.1
 #: Projection radius where the scale of the target is not known: that of a target of unit scale.
 UNIT_RADIUS = 2.0
@@ -54,10 +55,9 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     .. math:: \frac1n \sum_u \Big( \frac1{m_u} \sum_j \ell(\langle w, x_{uj} \rangle, y_{uj}) + \frac\alpha2 \|w\|^2
         \Big)
 
-    by full-batch descent ("SGD" notwithstanding) on one vector per user and step. No range, clipping radius or step
-    has to be guessed: they are found privately within the stated budget, and so are centres and scales of features and
-    target where users are enough. The more budget, the closer the result is to that without privacy: at large n·ε it
-    is least squares.
+    by full-batch descent ("SGD" notwithstanding) on one vector per user and step. Ranges, clipping radius and steps are
+    found privately within the budget, and so are centres and scales of features and target where users are enough. At
+    large n·ε the result is least squares.
 
     Parameters
     ----------
@@ -66,41 +66,35 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     delta : float in (0, 1), default=1e-6
         Privacy budget δ of one fit; well below one over the number of users.
     loss : {"squared_error", "huber"} or object, default="squared_error"
-        Loss of a row. An object must implement ``gradient(X, y, coef)`` and declare ``lipschitz`` and
-        ``smoothness`` (`skprivate.user_level.CustomLoss`).
+        Loss of a row. An object must implement ``gradient(X, y, coef)`` (`skprivate.user_level.CustomLoss`).
     huber_threshold : float > 0, default=1.35
         Residual, in units of y, beyond which the Huber loss is linear.
     solver : {"auto", "sgd", "phased", "moments"}, default="auto"
-        "sgd" descends on all users in every step; "moments" releases the users' mean second moments once and solves for
-        the coefficients (squared loss only). "auto" is "sgd", but "moments" where features are not standardised and the
-        noise of moments is at most a twentieth of the sampling error, unless users are averaged robustly; a descent on
-        standardised features has less noise. "phased" is there for its theorem: it
-        solves a sequence of ever more strongly regularised problems on disjoint users (Algorithm 5; with "add-remove"
-        it needs ``user_ids``), with up to six times the error of "sgd".
-    accounting : {"tight", "paper"}, default="tight"
-        "paper" runs Algorithm 4 as published, with its composition, constants and Laplace noise.
+        "sgd" descends on all users in every step. "moments" releases the users' mean second moments once and solves
+        for the coefficients (squared loss only). "auto" is "sgd", and "moments" where features are not standardised,
+        users are not averaged robustly, and the noise of moments is at most a twentieth of the sampling error.
+        "phased" solves ever more strongly regularised problems on disjoint users (Algorithm 5). It serves its
+        theorem, with up to six times the error of "sgd", and needs ``user_ids`` with "add-remove".
     aggregation : {"auto", "robust", "mean"}, default="auto"
-        How users are averaged. "robust" clips at the median gradient norm: least noise, and the result is a robust
-        centre of the users, which differs from the mean if users or errors are skewed. "mean" clips at three times
-        the median. "auto" begins as "robust" and clips ever farther out as noise gets small (as far as the noise is
-        half the sampling noise, four times as far where a private quantile of the gradient norms shows a tail), so
-        that the result tends to the minimiser of the mean objective.
+        Average of the users. "robust" clips at the median gradient norm: least noise, and a robust centre, which
+        differs from the mean if users or errors are skewed. "mean" clips at three times the median. "auto" begins as
+        "robust" and clips farther out as noise falls: as far as the noise is half the sampling noise, and four times
+        as far where a private quantile of the gradient norms shows a tail. So it tends to the minimiser of the mean
+        objective.
     standardize : bool, default=True
-        Centre and scale features and target by private medians and quantiles within the budget, where users are
-        enough for that (public numbers decide), unless features turn out to be prepared already, and whiten them by
-        private second moments where the noise allows. Not done with ``radius``, with a custom loss and with
-        ``accounting="paper"``.
+        Centre and scale features and target by private medians and quantiles where users are enough (public numbers
+        decide), unless features seem to be prepared already, and whiten them by private second moments where the
+        noise allows. Not done with ``radius`` and with a custom loss.
     adjacency : {"replace-one", "add-remove"}, default="replace-one"
         Neighbouring data sets: one user's rows exchanged for any others, or one user more or less.
     n_users : int, optional
         Public number of users under ``adjacency="add-remove"``; by default it is released with noise. (Under
-        "replace-one" the number of users is the same in all neighbours.)
+        "replace-one" the number of users is public.)
     fit_intercept : bool, default=True
-        Whether the model has an intercept.
+        Fit an intercept.
     alpha : float >= 0, optional
-        Strength of the ℓ2 penalty on the coefficients of the features as they are given. By default 0, and where each
-        row is its own user d ν² with the noise level ν = Δ z √d/n of the fit (public numbers), on those of
-        standardised features: about the ratio of noise to signal.
+        Strength of the ℓ2 penalty on the coefficients of the original features. By default 0, and, where each row is
+        its own user, d ν² on those of standardised features, with the noise level ν = Δ z √d/n (public numbers).
     radius : float > 0, optional
         Public bound on the norm of the coefficients, intercept included. By default found from the private scale of
         the target; where users are too few for that, a warning says so and the target is taken to be of unit scale.
@@ -108,14 +102,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         Number of steps; by default chosen from public numbers.
     weight_cap : int >= 1, default=1
         A user with m rows has weight min(m, weight_cap)/weight_cap.
-    concentration : float > 0, default=1.0
-        For ``accounting="paper"`` only: radius τ about their centre in which the users' mean gradients lie.
-    gradient_bound : float > 0, default=1e9
-        For ``accounting="paper"`` only: range B in which this centre is searched; costs grow with log B only.
-    step_size : float > 0, optional
-        For ``accounting="paper"`` only: step size, by default the inverse curvature of the loss for rows of unit scale.
-    convexity : {"convex", "strongly-convex", "non-convex"}, default="convex"
-        For ``accounting="paper"`` only: variant of Proposition 3.
     random_state : int, RandomState instance or None, default=None
         None: secure noise. Otherwise a reproducible simulation whose result must not be released.
     ledger : PrivacyLedger, optional
@@ -132,9 +118,8 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     n_users_ : float
         Number of users as used: public, or released with noise.
     target_range_ : tuple of (float, float)
-        Predictions beyond these are set to them: six released scales of the target on both sides of its released
-        centre, more where the private tail of the target is heavier than a normal one, as far as the noise allows, and
-        where there is hardly any noise. Infinite where the target was not standardised.
+        Range of predictions: six released scales of the target on both sides of its released centre, more where the
+        private tail of the target is heavy or there is hardly any noise. Infinite if the target was not standardised.
     alpha_ : float
         Strength of the ℓ2 penalty as used (from public numbers).
     radius_, clip_radius_ : float
@@ -142,34 +127,30 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
     feature_center_, feature_scale_ : ndarray of shape (n_features,)
         Released centres and scales of the features; 0 and 1 where none were found.
     row_bound_ : float
-        Rows that are, centred and scaled, of a larger Euclidean norm are drawn to this norm, in fitting and in
-        predicting: as many private typical norms as ``feature_range_`` has scales, but three where the tail of the
-        target was found to be light and there is noise; two where no feature has a scale of its own, and 2 √n_features
-        where users are too few to find a norm. Infinite where features are meant as they are.
+        Euclidean norm to which centred and scaled rows are clipped, in fitting and in predicting. It has as many
+        private typical norms as ``feature_range_`` has scales, but three where the tail of the target is light and
+        there is noise; two where no feature has a scale of its own, and 2 √n_features where users are too few to find
+        a norm. Infinite where features keep their units.
     feature_range_ : tuple of (ndarray of shape (n_features,), ndarray of shape (n_features,))
-        Features beyond these ends are set to them, in fitting and in predicting: six scales from their centres, more
-        where the tail of the target is heavy and where there is hardly any noise. Infinite where features are left in
-        the units in which they came.
+        Ends to which features are clipped, in fitting and in predicting: six scales from their centres, more where
+        the tail of the target is heavy or there is hardly any noise. Infinite where features keep their units.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-        Number of features that `fit` saw.
+        Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+        Names of the columns of X, if all are strings.
 
     Notes
     -----
-    Guarantee: (ε, δ)-differential privacy for a user, or for a row where ``user_ids`` is not given, computed from the
-    draws: Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's
-    own rows alone, and selections by the exponential mechanism. All fitted attributes are released values. A custom
-    loss has to treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that.
+    Guarantee: (ε, δ)-differential privacy for a user, or for a row without ``user_ids``, computed from the draws:
+    Gaussian noise on exact sums of integer vectors of norm at most 2³⁰ per user, each computed from the user's own rows
+    alone, and selections by the exponential mechanism. All fitted attributes are released values. A custom loss has to
+    treat every row by itself (`skprivate.user_level.CustomLoss`); the guarantee states that.
 
-    Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best:
-    nothing has to be found out about them. Where users are too few to standardise every feature, the target alone is
-    standardised, features keep their proportions, and rows of more than twice the typical norm are drawn to it
-    (``row_bound_``). `~skprivate.user_level.UnscaledFeaturesWarning` tells of most failures.
-
-    ``concentration``, ``gradient_bound``, ``step_size`` and ``convexity`` serve ``accounting="paper"`` only.
+    Features with about mean 0 and deviation 1 by public numbers (`~skprivate.preprocessing.PublicScaler`) are best.
+    Where users are too few to standardise every feature, only the target is standardised, and rows are clipped to
+    twice the typical norm. `~skprivate.user_level.UnscaledFeaturesWarning` reports most failures.
 
     References
     ----------
@@ -204,7 +185,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         loss: Literal["squared_error", "huber"] | CustomLoss = "squared_error",
         huber_threshold: float = 1.35,
         solver: Literal["auto", "sgd", "phased", "moments"] = "auto",
-        accounting: Literal["tight", "paper"] = "tight",
         aggregation: Literal["auto", "robust", "mean"] = "auto",
         standardize: bool = True,
         adjacency: AdjacencyName = "replace-one",
@@ -214,10 +194,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         radius: float | None = None,
         max_iter: int | None = None,
         weight_cap: int = 1,
-        concentration: float = 1.0,
-        gradient_bound: float = 1e9,
-        step_size: float | None = None,
-        convexity: Literal["convex", "strongly-convex", "non-convex"] = "convex",
         random_state: int | np.random.RandomState | None = None,
         ledger: PrivacyLedger | None = None,
     ) -> None:
@@ -226,7 +202,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self.loss = loss
         self.huber_threshold = huber_threshold
         self.solver = solver
-        self.accounting = accounting
         self.aggregation = aggregation
         self.standardize = standardize
         self.adjacency = adjacency
@@ -236,10 +211,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         self.radius = radius
         self.max_iter = max_iter
         self.weight_cap = weight_cap
-        self.concentration = concentration
-        self.gradient_bound = gradient_bound
-        self.step_size = step_size
-        self.convexity = convexity
         self.random_state = random_state
         self.ledger = ledger
 
@@ -253,10 +224,10 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
             Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
             The same rows give the same coefficients to the last bit, wherever they are.
         y : array-like of shape (n_samples,), or column of X
-            Target; where X lies in blocks the name of its column, or the number in an array.
+            Target; where X is in blocks the name of its column, or the number in an array.
         user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own user. Where X lies in blocks the name of its column; rows
-            of one user may lie in any of them, and are brought together (docs/partitions.md says where).
+            User of each row; by default each row is its own user. Where X is in blocks the name of its column; rows of
+            one user may be in any of them (docs/partitions.md).
 
         Returns
         -------
@@ -299,7 +270,6 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         return self._descent(
             Objective(loss, n_features, 1, self.fit_intercept),
             terms,
-            smoothness=float(loss.smoothness),
             record_ridge=1.0 if record_level else 0.0,
             least_steps=LEAST_STEPS_RECORDS if record_level else LEAST_STEPS,
             most_steps=MOST_STEPS,
@@ -321,7 +291,7 @@ class UserLevelSGDRegressor(RegressorMixin, BaseUserLevelSGD):
         if self.solver == "moments" and not squared:
             raise ValueError("solver='moments' needs loss='squared_error'.")
         mean = self.aggregation != "robust"
-        if self.solver == "auto" and self.accounting == "tight" and squared and mean:
+        if self.solver == "auto" and squared and mean:
             # A descent in whitened coordinates has less noise in directions of little variance, and clips gradients,
             # which have a lighter tail than moments.
             plain = self._as_given() or n_coef > MOST_WHITENED

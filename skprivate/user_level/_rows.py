@@ -1,4 +1,4 @@
-"""The rows that a fit is given, in memory or in blocks: checked, and each user's together in one block."""
+"""Rows of a fit, in memory or in blocks: checked, and each user's together in one block."""
 
 from __future__ import annotations
 
@@ -13,21 +13,14 @@ import numpy.typing as npt
 from skprivate._validation import read_labels, read_numbers, validate_data
 from skprivate.partitions import InMemory, Partitions, Roles, as_partitions, is_partitioned, split_columns
 from skprivate.privacy import N_KINDS, encode_identifiers, identifier_tags, kinds_in_words, several_kinds
-from skprivate.user_level._problems import UserData, UserGroups, encode_users
+from skprivate.user_level._problems import UserData, UserGroups, encode_users, number_of_users
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
 class CheckedRows(NamedTuple):
-    """Rows as a fit needs them.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-    y : ndarray of shape (n_rows,) or (n_rows, 0)
-    user_ids : array-like of shape (n_rows,) or None
-    """
+    """Rows whose features are numbers; y has shape (n_rows,), or (n_rows, 0) without a target."""
 
     X: FloatArray
     y: npt.NDArray[Any]
@@ -39,13 +32,13 @@ Check = Callable[..., tuple[FloatArray, npt.NDArray[Any]]]
 
 
 def features_only(estimator: Any, X: Any, y: None = None, **options: Any) -> tuple[FloatArray, FloatArray]:
-    """Checked features, and no target."""
+    """Check features; there is no target."""
     X = validate_data(estimator, X, dtype=np.float64, **options)
     return X, np.empty((len(X), 0))
 
 
 def numeric_target(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[FloatArray, FloatArray]:
-    """Checked features and a target of numbers."""
+    """Check features and a target of numbers."""
     X, y = validate_data(estimator, X, read_numbers(y), dtype=np.float64, **options)
     return X, y.astype(np.float64, copy=False)
 
@@ -53,7 +46,7 @@ def numeric_target(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Floa
 def labels(
     estimator: Any, X: Any, y: Any, *, public: dict[str, Any], **options: Any
 ) -> tuple[FloatArray, npt.NDArray[Any]]:
-    """Checked features and labels of the kind of the public ones."""
+    """Check features, and labels against the kind of the public ones."""
     X, y = validate_data(estimator, X, read_labels(y, **public), dtype=np.float64, **options)
     return X, y
 
@@ -62,30 +55,14 @@ def labels(
 def read_rows(
     estimator: Any, X: Any, user_ids: Any, check: Check, *, blank: Any, **target: Any
 ) -> Partitions:
-    """Checked rows; `fit` learns the names of the features.
+    """Check rows of X, y and user_ids; ``estimator`` learns the names of the features.
 
-    Parameters
-    ----------
-    estimator : estimator
-    X : table, array, or rows in blocks
-    user_ids : array-like of shape (n_rows,), column of X where that lies in blocks, or None
-    check : callable
-    blank : estimator
-        Of the same class, with neither parameters nor a ledger: it travels to where the rows are.
-    **target : array-like of shape (n_rows,), or column of X where that lies in blocks
-        ``y=…``, where there is a target.
-
-    Returns
-    -------
-    Partitions
-        Of `CheckedRows`.
+    ``blank``, an estimator of the same class with neither parameters nor a ledger, travels to where the rows are.
     """
     if not is_partitioned(X):
         return InMemory(CheckedRows(*check(estimator, X, **target), user_ids))
     if target and target["y"] is None:
-        raise ValueError(
-            "y must name the column of X that holds the target where X lies in blocks, got None."
-        )
+        raise ValueError("y must name the column of X that holds the target where X is in blocks, got None.")
     columns = {**target, "user_ids": user_ids}
     source = as_partitions(X)
     nothing = _split_empty(source, columns)
@@ -99,7 +76,7 @@ def read_rows(
 
 
 def _split_empty(source: Partitions, columns: dict[str, Any]) -> Any:
-    """The features of a block without rows."""
+    """Return the features of a block without rows."""
     split = split_columns(InMemory(source.empty), **columns)
     assert isinstance(split, InMemory)
     return split.block.X
@@ -129,28 +106,10 @@ def _checked(block: Roles, check: Check, blank: Any, names: list[Any] | None) ->
 def by_user(
     rows: Partitions, *, named: bool, weight_cap: int = 1, in_order: bool = False
 ) -> tuple[Partitions, int]:
-    """Rows with each user's together, in the order in which they came.
+    """Bring each user's rows together, in their order; returns `UserData`, to be closed, and the number of users.
 
-    Parameters
-    ----------
-    rows : Partitions
-        Of `CheckedRows`, where targets are numbers.
-    named : bool
-        Whether rows have identifiers; otherwise each is its own user.
-    weight_cap : int
-    in_order : bool, default=False
-        Whether rows in memory are sorted by user, too: a copy, which may be overwritten.
-
-    Returns
-    -------
-    rows : Partitions
-        Of `UserData`; `close` them.
-    n_users : int
-
-    Raises
-    ------
-    TypeError, ValueError
-        If identifiers are missing, of another kind or of several kinds.
+    Identifiers that are missing or of several kinds are refused. ``in_order`` sorts rows in memory by user, too: a
+    copy, which may be overwritten.
     """
     together = isinstance(rows, InMemory) or not named
     users: Partitions = rows
@@ -161,7 +120,7 @@ def by_user(
         else:
             users = rows.map(_tagged).shuffle(_place)
             users = users.map(partial(_of_users, weight_cap=weight_cap)).persisted()
-        counts = users.sum(_number_of_users if together else _users_of_each_kind)
+        counts = users.sum(number_of_users if together else _users_of_each_kind)
         if np.count_nonzero(counts) > 1:
             raise several_kinds(kinds_in_words(np.flatnonzero(counts).tolist()))
         if not counts.any():
@@ -179,10 +138,6 @@ def _one_block(rows: CheckedRows, named: bool, weight_cap: int, sort: bool) -> U
     return data.copied_in_order() if sort else data
 
 
-def _number_of_users(data: UserData) -> IntArray:
-    return np.array([data.groups.n_users], dtype=np.int64)
-
-
 def _tagged(rows: CheckedRows) -> tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]]:
     if len(rows.X) == 0:
         return rows.X, rows.y, np.empty((0, 4), dtype=np.uint64)
@@ -191,7 +146,7 @@ def _tagged(rows: CheckedRows) -> tuple[FloatArray, FloatArray, npt.NDArray[np.u
 
 
 def _place(block: tuple[Any, ...]) -> npt.NDArray[np.uint64]:
-    """A number for each user that spreads them evenly (the finaliser of SplitMix64)."""
+    """Return a number for each user that spreads them evenly (the finaliser of SplitMix64)."""
     mixed: npt.NDArray[np.uint64] = block[-1][:, 0].copy()
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         mixed ^= mixed >> np.uint64(shift)
@@ -200,7 +155,7 @@ def _place(block: tuple[Any, ...]) -> npt.NDArray[np.uint64]:
 
 
 def _of_users(block: tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]], weight_cap: int) -> UserData:
-    """Rows sorted by user, as contiguous columns."""
+    """Sort rows by user, as contiguous columns."""
     X, y, tags = block
     order = np.argsort(tags[:, 0], kind="stable")
     new, alike = _first_rows(tags[order])
@@ -215,7 +170,7 @@ def _of_users(block: tuple[FloatArray, FloatArray, npt.NDArray[np.uint64]], weig
 
 
 def _first_rows(tags: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.bool_], bool]:
-    """Which of sorted rows begin a user, and whether two users have the same first word."""
+    """Mark sorted rows that begin a user, and tell if two users have the same first word."""
     new = np.ones(len(tags), dtype=bool)
     new[1:] = (tags[1:] != tags[:-1]).any(axis=1)
     return new, bool((new[1:] & (tags[1:, 0] == tags[:-1, 0])).any())

@@ -1,8 +1,8 @@
-"""Pure-DP choice among K candidates from every user's mean losses (section 6).
+"""Choice among K candidates from every user's mean losses, with pure differential privacy (section 6).
 
-A model's ``predict`` is foreign code, and the linear algebra below it may round a row differently depending on how
-many rows come with it. A tie between two candidates is then broken by other users' rows. So each user's rows are
-predicted by themselves, unless the caller vouches for the model.
+A model's ``predict`` is foreign code, and linear algebra may round a row differently depending on how many rows come
+with it. A tie between two candidates is then broken by other users' rows. So each user's rows are predicted by
+themselves, unless the caller vouches for the model.
 """
 
 from __future__ import annotations
@@ -35,46 +35,32 @@ from skprivate.privacy import (
     plan_search,
     select_repeatedly,
 )
+from skprivate.user_level._problems import number_of_users
 from skprivate.user_level._ranges import (
-    FINE_SCALES,
     SCALES,
     n_bins,
-    scale_counts,
-    select_median_scale,
-    select_upper_scale,
+    quantile_counts,
+    select_quantiles,
     selection_epsilon,
     tail_radius,
-    tail_rank,
 )
 from skprivate.user_level.means._winsorized import winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Mean evaluations of each candidate under repeated selection.
+#: Mean number of evaluations of each candidate under repeated selection.
 REPETITIONS_EACH = 5.0
 
 
 def vote_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
-    """For each candidate and each opponent, the number of users who lose no more with the candidate.
+    """Count, for each candidate and each opponent, the users who lose no more with the candidate.
 
-    Parameters
-    ----------
-    losses : ndarray of shape (n_users, n_candidates)
-
-    Returns
-    -------
-    counts : ndarray of shape (n_candidates, n_candidates), int64
-        One user more adds 0 or 1 to every count, and so to the least of a candidate, its score; one user exchanged
-        moves them by at most 1.
+    One user more adds 0 or 1 to every count, and so to a candidate's least one, its score; an exchange moves them by at
+    most 1.
     """
     comparable = np.nan_to_num(losses, nan=np.inf, posinf=np.inf)
     n_candidates = comparable.shape[1]
     return np.array([(comparable[:, [k]] <= comparable).sum(axis=0) for k in range(n_candidates)])
-
-
-def number_of_users(losses: FloatArray) -> npt.NDArray[np.int64]:
-    """Users of a block."""
-    return np.array([len(losses)], dtype=np.int64)
 
 
 def _losses_with(losses: FloatArray, candidate: int) -> FloatArray:
@@ -84,15 +70,7 @@ def _losses_with(losses: FloatArray, candidate: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class VoteSelection(Mechanism):
-    """Candidate that a majority of users prefers to any other, by permute-and-flip: ε-DP, no bound on losses.
-
-    Attributes
-    ----------
-    epsilon : float
-        Price, pure.
-    monotone : bool
-        Neighbours differ by one added user rather than a replaced one.
-    """
+    """Candidate that a majority of users prefers to any other, by permute-and-flip: ε-DP, no bound on losses."""
 
     epsilon: float
     monotone: bool
@@ -104,18 +82,7 @@ class VoteSelection(Mechanism):
         return [(PureEvent(self.epsilon, "permute-and-flip"), 1)]
 
     def run(self, data: Partitions | FloatArray, release: Any) -> int:
-        """Choose.
-
-        Parameters
-        ----------
-        data : ndarray of shape (n_users, n_candidates), or Partitions of them
-            Mean losses; a row is a function of that user's rows alone.
-        release : Release
-
-        Returns
-        -------
-        int
-        """
+        """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         return int(
             release.select(
                 as_partitions(data).sum(vote_counts).min(axis=1),
@@ -131,16 +98,8 @@ class VoteSelection(Mechanism):
 class MeanSelection(Mechanism):
     """Candidate of least winsorised mean loss, by a geometric number of private evaluations of random candidates.
 
-    Each evaluation is WinsorizedMean1D of the users' losses, with a third of ε or a little more. Its excess loss is of
-    order τ ln(K)/(nε), with τ of order 1/√m (section 6).
-
-    Attributes
-    ----------
-    epsilon : float
-        Price, pure, under replacement of one user.
-    tau, bound : float
-        Public concentration radius and bound of the losses; ``bound / tau`` at most 2⁶².
-    n_candidates : int
+    Each evaluation is `winsorized_mean_1d` of the users' losses, with a third of ε or a little more. Its excess loss is
+    of order τ ln(K)/(nε), with τ of order 1/√m (section 6).
     """
 
     epsilon: float
@@ -172,18 +131,7 @@ class MeanSelection(Mechanism):
         return self._search.events
 
     def run(self, data: Partitions | FloatArray, release: Any) -> int:
-        """Choose.
-
-        Parameters
-        ----------
-        data : ndarray of shape (n_users, n_candidates), or Partitions of them
-            Mean losses; a row is a function of that user's rows alone. NaN counts as infinite.
-        release : Release
-
-        Returns
-        -------
-        int
-        """
+        """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         rows = as_partitions(data)
         n_users = int(rows.sum(number_of_users)[0])
         share = self._search.each_epsilon
@@ -202,40 +150,29 @@ class MeanSelection(Mechanism):
         return select_repeatedly(release, evaluate, self._search).candidate
 
 
-#: Largest share of the budget for either of two quantiles of the users' differences.
+#: Largest share of the budget for either of two quantiles of the users' ranges of losses.
 _QUANTILE = 0.125
-#: The parts are smaller by this much, so that rounded sums of them never overrun the budget.
+#: Factor on the shares, so that rounded sums of them never exceed the budget.
 _WITHIN = 1.0 - 1e-12
 
 
-def difference_sums(losses: FloatArray, reach: float) -> npt.NDArray[np.int64]:
-    """For each candidate and each opponent, the sum over users of what they lose less with the candidate.
+def difference_sums(losses: FloatArray, clip: float) -> npt.NDArray[np.int64]:
+    """Sum over users, for each candidate and each opponent, how much less they lose with the candidate.
 
-    A user's difference is clipped to ± ``reach`` and counted in steps of reach·2⁻²⁹.
-
-    Parameters
-    ----------
-    losses : ndarray of shape (n_users, n_candidates)
-        A NaN counts as infinite. Users who lose infinitely much with both are undecided.
-    reach : float > 0
-
-    Returns
-    -------
-    sums : ndarray of shape (n_candidates, n_candidates), int64
-        Adding a user moves every sum by at most 2²⁹, exchanging one by at most 2³⁰.
+    A user's difference is clipped to ± ``clip`` and counted in steps of clip·2⁻²⁹.
     """
     columns = [np.nan_to_num(column, nan=np.inf, posinf=np.inf, neginf=-np.inf) for column in losses.T]
     sums = np.zeros((len(columns), len(columns)), dtype=np.int64)
     for k, column in enumerate(columns):
         for j, other in enumerate(columns[:k]):
-            lead = interval_contributions(other - column, -reach, reach, bits=CONTRIBUTION_BITS)
+            lead = interval_contributions(other - column, -clip, clip, bits=CONTRIBUTION_BITS)
             sums[k, j] = int(exact_sum(lead))
             sums[j, k] = -sums[k, j]
     return sums
 
 
 def worst_of(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """A candidate's score: its sum against the worst opponent."""
+    """Return each candidate's score, its sum against the worst opponent."""
     if len(sums) == 1:
         return np.asarray(sums[0])
     others = ~np.eye(len(sums), dtype=bool)
@@ -243,7 +180,7 @@ def worst_of(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def loss_ranges(losses: FloatArray) -> FloatArray:
-    """How far the candidates' losses lie apart for each user; NaN if not finite for one of them."""
+    """Return each user's range of losses over the candidates; NaN if not finite for one of them."""
     most, least = losses[:, 0].copy(), losses[:, 0].copy()
     for column in losses.T:
         np.maximum(most, column, out=most)
@@ -252,25 +189,16 @@ def loss_ranges(losses: FloatArray) -> FloatArray:
 
 
 def _range_counts(losses: FloatArray) -> npt.NDArray[np.int64]:
-    """How many users have losses that lie about so far apart, on two scales."""
-    ranges = loss_ranges(losses)
-    return np.concatenate([scale_counts(ranges, SCALES), scale_counts(ranges, FINE_SCALES)])
+    """Count users by the range of their losses."""
+    return quantile_counts(loss_ranges(losses))
 
 
 @dataclass(frozen=True)
 class DifferenceSelection(Mechanism):
     """Candidate whose winsorised mean loss is below that of every other one, by permute-and-flip: ε-DP.
 
-    How far differences count follows from two quantiles of the users' ranges of losses, found by the exponential
-    mechanism. Where a public number of users is too few for that, the candidates' signs alone count: votes.
-
-    Attributes
-    ----------
-    epsilon : float
-        Price, pure.
-    n_candidates : int
-    n_users : int or None
-        Public number of users; None under add-remove.
+    Differences are clipped by two quantiles of the users' ranges of losses, found by the exponential mechanism. Where a
+    public number of users is too few for that, votes are counted instead. ``n_users`` is None under add-remove.
     """
 
     epsilon: float
@@ -314,45 +242,33 @@ class DifferenceSelection(Mechanism):
 
     @np.errstate(all="ignore")  # a warning about somebody's loss would say something about it
     def run(self, data: Partitions | FloatArray, release: Any) -> int:
-        """Choose.
-
-        Parameters
-        ----------
-        data : ndarray of shape (n_users, n_candidates), or Partitions of them
-            Mean losses; a row is a function of that user's rows alone.
-        release : Release
-
-        Returns
-        -------
-        int
-        """
+        """Choose from mean losses of shape (n_users, n_candidates); a row is a function of that user's rows alone."""
         if self._median_epsilon is None:
             return self._votes.run(data, release)
         rows = as_partitions(data)
-        reach = self._reach(rows.sum(_range_counts), release)
+        clip = self._clip(rows.sum(_range_counts), release)
         return int(
             release.select(
-                worst_of(rows.sum(partial(difference_sums, reach=reach))),
+                worst_of(rows.sum(partial(difference_sums, clip=clip))),
                 sensitivity=2 ** (CONTRIBUTION_BITS - self._monotone),
                 epsilon=self._choice_epsilon,
                 rule="permute-and-flip",
             )
         )
 
-    def _reach(self, counts: npt.NDArray[np.int64], release: Any) -> float:
-        """Where differences are clipped."""
+    def _clip(self, counts: npt.NDArray[np.int64], release: Any) -> float:
+        """Select the clipping bound of differences."""
         assert self._median_epsilon is not None
-        counts, fine_counts = np.split(counts, [len(SCALES)])
-        median = select_median_scale(
-            counts, epsilon=self._median_epsilon, release=release, monotone=self._monotone
-        )
-        rank = tail_rank(self._upper_epsilon, len(FINE_SCALES))
-        upper = select_upper_scale(
-            fine_counts, rank, epsilon=self._upper_epsilon, release=release, scales=FINE_SCALES, near=median
+        median, upper, rank = select_quantiles(
+            counts,
+            epsilon=self._median_epsilon,
+            upper_epsilon=self._upper_epsilon,
+            release=release,
+            monotone=self._monotone,
         )
         if self.n_users is None:
             return max(median, upper)
-        # What a choice may lose, in units of where differences are clipped.
+        # Loss of the choice, in units of the clipping bound.
         level = 4.0 * (1.0 + math.log(self.n_candidates)) / (self._choice_epsilon * self.n_users)
         return tail_radius(median, upper if self.n_users > 2 * rank else 0.0, level, 1)
 
@@ -361,7 +277,7 @@ Loss = Literal["auto", "squared_error", "absolute_error", "zero_one"] | Callable
 
 
 def known_labels(models: Iterable[Any]) -> npt.NDArray[Any] | None:
-    """All labels of classifiers that are no numbers, in some order; None if there are none."""
+    """List the labels of classifiers that are not numbers; None if there are none."""
     classes = [np.asarray(getattr(model, "classes_", [])).ravel() for model in models]
     texts = [each.tolist() for each in classes if len(each) and each.dtype.kind not in "biuf"]
     if not texts:
@@ -373,13 +289,13 @@ def known_labels(models: Iterable[Any]) -> npt.NDArray[Any] | None:
 
 
 def as_numbers(y: npt.NDArray[Any], known: npt.NDArray[Any] | None) -> FloatArray:
-    """Targets that are numbers as they are; labels that are none by their places in ``known``.
+    """Replace labels by their positions in ``known``; targets that are numbers stay as they are.
 
-    No candidate predicts a label that none of them knows, so it does not matter which of these it is.
+    No candidate predicts a label that is not known, so all of these get the same number.
     """
     if (y.dtype.kind in "biuf") != (known is None) and len(y):
         raise TypeError(
-            "y must hold numbers where X lies in blocks; or labels, where the candidates have classes_ of the same "
+            "y must hold numbers where X is in blocks; or labels, where the candidates have classes_ of the same "
             f"kind and the loss is named, got dtype {y.dtype}."
         )
     if known is None:
@@ -389,31 +305,17 @@ def as_numbers(y: npt.NDArray[Any], known: npt.NDArray[Any] | None) -> FloatArra
 
 
 def named_labels(y: FloatArray, known: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    """The targets that `as_numbers` made numbers of."""
+    """Invert `as_numbers`."""
     return y if known is None else np.asarray(known[y.astype(np.int64)])
 
 
 def user_losses(
     model: Any, X: FloatArray, y: npt.NDArray[Any], codes: npt.NDArray[np.int64], loss: Loss, *, by_user: bool
 ) -> FloatArray:
-    """Mean loss of every user.
+    """Compute the mean loss of every user.
 
-    Parameters
-    ----------
-    model : fitted estimator
-    X : ndarray of shape (n_rows, n_features)
-    y : ndarray of shape (n_rows,)
-    codes : ndarray of shape (n_rows,), int64
-        User of each row, 0 … n_users − 1 without gaps.
-    loss : str or callable
-    by_user : bool
-        Call ``predict`` and the loss once for every user, with that user's rows in their order, and nothing else.
-        Otherwise once, with all rows: entry u is then a function of user u's rows only if the model and the loss treat
-        every row by itself, to the last bit.
-
-    Returns
-    -------
-    ndarray of shape (n_users,)
+    With ``by_user``, ``predict`` and the loss see one user's rows at a time, in their order. Otherwise they see all
+    rows, and entry u is a function of user u's rows only if model and loss treat every row by itself, to the last bit.
     """
     if loss == "auto":
         loss = "zero_one" if is_classifier(model) else "squared_error"
@@ -422,7 +324,7 @@ def user_losses(
             y = y.astype(np.float64)
         except (TypeError, ValueError):  # its message would show a target
             raise TypeError(f"y must hold numbers for loss={loss!r}, got dtype {y.dtype}.") from None
-    # Errors that depend on nobody: a row of zeros, whose target is what is predicted for it.
+    # Raise errors that depend on nobody: a row of zeros, whose target is its own prediction.
     model_only = np.zeros((1, X.shape[1]))
     expected = np.asarray(model.predict(model_only))
     _row_losses(model, model_only, expected.astype(y.dtype) if y.dtype.kind == "f" else expected, loss)
@@ -433,7 +335,7 @@ def user_losses(
     X, y = np.ascontiguousarray(X[order]), y[order]
     ends = [0, *np.cumsum(sizes).tolist()] if by_user else [0, len(X)]
     losses = np.empty(len(X))
-    # Refusals of numbers in the midst of a model would say something about whoever has them, as warnings would.
+    # Errors and warnings of a model would reveal something about whoever has the rows.
     with unheard(), config_context(assume_finite=True):
         for start, end in pairwise(ends):
             try:
@@ -442,7 +344,7 @@ def user_losses(
                 if not by_user:
                     return user_losses(model, X, y, np.sort(codes), loss, by_user=True)
                 losses[start:end] = np.inf
-        # One user's losses are added from the first to the last, whatever lies between them.
+        # One user's losses are added in order, whatever is between them.
         totals = np.bincount(codes[order], weights=losses)
         return np.asarray(totals / sizes)
 
@@ -458,7 +360,7 @@ def _row_losses(model: Any, X: FloatArray, y: npt.NDArray[Any], loss: Loss) -> F
         return values
     if loss == "zero_one":
         if predicted.dtype.kind in "biuf" and y.dtype.kind in "biuf":
-            # Whether targets are stored as integers may depend on one of them; their values as float64 do not.
+            # One target may decide if all are stored as integers; their values as float64 do not depend on it.
             predicted, y = predicted.astype(np.float64), y.astype(np.float64)
         return np.asarray(predicted != y, dtype=np.float64)
     difference = predicted.astype(np.float64) - y

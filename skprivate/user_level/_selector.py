@@ -20,7 +20,7 @@ from skprivate._validation import read_targets, validate_data
 from skprivate.base import PRIVACY_CONSTRAINTS, AdjacencyName, BestModelMixin, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions, is_partitioned, published_copy
 from skprivate.privacy import PrivacyLedger, PrivacyUnit
-from skprivate.user_level._problems import UserData
+from skprivate.user_level._problems import UserData, number_of_users
 from skprivate.user_level._rows import CheckedRows, by_user, read_rows
 from skprivate.user_level._selection import (
     DifferenceSelection,
@@ -29,7 +29,6 @@ from skprivate.user_level._selection import (
     as_numbers,
     known_labels,
     named_labels,
-    number_of_users,
     user_losses,
 )
 
@@ -89,11 +88,11 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
     classes_ : ndarray
         Of the chosen model, if it has them.
     privacy_guarantee_ : PrivacyGuarantee
-        What the fit promises: ε, δ, unit, neighbouring relation, theorem and assumptions.
+        Guarantee of the fit: ε, δ, unit, neighbouring relation, theorem and assumptions.
     n_features_in_ : int
-        Number of features that `fit` saw.
+        Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X has strings for the names of its columns.
+        Names of the columns of X, if all are strings.
 
     Notes
     -----
@@ -182,12 +181,11 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
             Besides arrays and frames a Dask array or DataFrame, a pyarrow dataset, or `skprivate.partitions.Blocks`.
             The same rows give the same choice, wherever they are.
         y : array-like of shape (n_samples,), or column of X
-            Where X lies in blocks the name of its column, or the number in an array; labels that are no numbers then
-            need candidates with ``classes_`` and a loss that is named.
+            Where X is in blocks the name of its column, or the number in an array; labels that are no numbers then need
+            candidates with ``classes_`` and a loss that is named.
         user_ids : array-like of shape (n_samples,) or column of X, optional
-            User of each row; by default each row is its own unit, and rows are what is protected. Where X lies in
-            blocks the name of its column; rows of one user may lie in any of them, and are brought together
-            (docs/partitions.md says where).
+            User of each row; by default each row is its own unit, and rows are protected. Where X is in blocks the
+            name of its column; rows of one user may be in any of them (docs/partitions.md).
 
         Returns
         -------
@@ -209,7 +207,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         return self
 
     def _choose(self, mechanism: Any, rows: Partitions, known: Any, *, named: bool) -> int:
-        """Losses of all users with all candidates, and the choice that is paid for."""
+        """Compute the losses of all users with all candidates, and make the private choice."""
         by_user = self.predict_by == "user"
         losses: Partitions
         if isinstance(rows, InMemory):
@@ -248,7 +246,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
             return int(mechanism.run(losses, release))
 
     def _mechanism(self, n_users: int) -> DifferenceSelection | VoteSelection | MeanSelection:
-        """The selection, from parameters and, under replace-one, the number of users."""
+        """Make the selection from parameters and, under replace-one, the number of users."""
         if not self.estimators:
             raise ValueError("estimators must hold at least one (name, fitted estimator).")
         for _, model in self.estimators:
@@ -263,7 +261,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
         return MeanSelection(self.epsilon, self.tau, max(self.bound, self.tau), len(self.estimators))
 
     def _public_labels(self) -> dict[str, Any]:
-        """Labels that candidates predict, where they are compared with those of y."""
+        """Collect labels that candidates predict, where they are compared with those of y."""
         if self.loss not in ("auto", "zero_one"):
             return {}
         named = ((name, getattr(model, "classes_", None)) for name, model in self.estimators)
@@ -279,7 +277,7 @@ class UserLevelSelector(PrivateEstimatorMixin, BestModelMixin, MetaEstimatorMixi
 def _targets(
     estimator: Any, X: Any, y: Any, *, public: dict[str, Any], **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Checked features and targets of the kind of the candidates' labels."""
+    """Check features and targets of the kind of the candidates' labels."""
     X, y = validate_data(estimator, X, read_targets(y, **public), dtype=np.float64, order="C", **options)
     return X, y
 
@@ -291,13 +289,13 @@ def _in_numbers(rows: CheckedRows, known: np.ndarray | None) -> CheckedRows:
 def _block_losses(
     data: UserData, models: list[Any], loss: Any, by_user: bool, known: np.ndarray | None
 ) -> np.ndarray:
-    """Mean losses of the users of a block with every candidate: shape (n_users, n_candidates)."""
+    """Compute mean losses of the users of a block with every candidate: shape (n_users, n_candidates)."""
     X, y, codes = np.ascontiguousarray(data.X), named_labels(data.y, known), data.groups.codes
     return np.column_stack([user_losses(model, X, y, codes, loss, by_user=by_user) for model in models])
 
 
 def _without_ledgers(model: Any) -> Any:
-    """A copy that may travel to where rows are."""
+    """Copy a model without its ledgers, so that it may travel to where rows are."""
     try:
         return published_copy(model, allow_invalid=True)
     except TypeError:  # what cannot be copied has to do as it is

@@ -1,4 +1,4 @@
-"""What the linear models with user-level privacy share."""
+"""Base of the linear models with user-level privacy."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from skprivate.privacy import Adjacency, PrivacyUnit, Whole, warn_caller
 from skprivate.user_level._losses import HuberLoss, SquaredLoss
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective
-from skprivate.user_level.descent._descent import ADVICE, BOUNDED, UNSETTLED, UnscaledFeaturesWarning
+from skprivate.user_level.descent._descent import (
+    ADVICE,
+    AT_RADIUS,
+    NOT_CONVERGED,
+    LinearResult,
+    UnscaledFeaturesWarning,
+)
 from skprivate.user_level.descent._linear import Descent, PhasedDescent
-from skprivate.user_level.descent._result import LinearResult
 from skprivate.user_level.descent._rules import Function
 from skprivate.user_level.scaling._frame import identity, public_bound
-from skprivate.user_level.scaling._standard_plan import plan_standardisation
-from skprivate.user_level.scaling._standardise import Standardisation
-from skprivate.user_level.theory._published import PaperPlan, PublishedDescent
+from skprivate.user_level.scaling._standardise import Standardisation, plan_standardisation
 
 #: Clipping radius in units of the private median of the users' gradient norms.
 CLIP_FACTORS = {"auto": 1.0, "robust": 1.0, "mean": 3.0}
 #: Noise level (norm of all noise against a unanimous vote) above which a fit warns.
-HOPELESS_LEVEL = 0.5
+MAX_NOISE_LEVEL = 0.5
 
 
 class TooFewUsersWarning(UserWarning):
@@ -40,19 +43,17 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"user_ids": True}
 
-    #: Of what its fit draws, next to all of the price is for Gaussian noise.
+    #: Almost all of the budget is for Gaussian noise.
     _nearly_gaussian: ClassVar[bool] = True
-    #: Which columns a step before has made of features, by what it released and public numbers: set for one fit by a
-    #: pipeline that knows.
+    #: Columns that an earlier step of a pipeline has made of features; set by the pipeline for one fit.
     _prepared_features: tuple[tuple[int, float] | None, ...] = ()
-    #: The budget of all, and what is drawn from it besides: set in the same way.
+    #: Budget of the whole pipeline and its other draws; set in the same way.
     _whole: Whole | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PRIVACY_CONSTRAINTS,
         **DELTA_CONSTRAINT,
         "solver": [StrOptions({"auto", "sgd", "phased", "moments"})],
-        "accounting": [StrOptions({"tight", "paper"})],
         "aggregation": [StrOptions({"auto", "robust", "mean"})],
         "standardize": ["boolean"],
         "adjacency": [StrOptions({"replace-one", "add-remove"})],
@@ -62,21 +63,10 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         "radius": [Interval(Real, 0, None, closed="neither"), None],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "weight_cap": [Interval(Integral, 1, None, closed="left")],
-        "concentration": [Interval(Real, 0, None, closed="neither")],
-        "gradient_bound": [Interval(Real, 0, None, closed="neither")],
-        "step_size": [Interval(Real, 0, None, closed="neither"), None],
-        "convexity": [StrOptions({"convex", "strongly-convex", "non-convex"})],
     }
 
     def _check_options(self, X: Any, user_ids: Any) -> None:
         """Refuse options that do not go together."""
-        if self.accounting == "paper" and (self.adjacency != "replace-one" or self.weight_cap != 1):
-            raise ValueError(
-                "accounting='paper' is the published algorithm: it needs adjacency='replace-one' and weight_cap=1, "
-                f"got adjacency={self.adjacency!r} and weight_cap={self.weight_cap!r}."
-            )
-        if self.accounting == "paper" and self.solver not in ("auto", "sgd"):
-            raise ValueError(f"accounting='paper' needs solver='sgd' or 'auto', got solver={self.solver!r}.")
         if self.solver == "phased" and self.adjacency == "add-remove" and user_ids is None:
             raise ValueError(
                 "solver='phased' with adjacency='add-remove' needs user_ids: rows without identifiers are dealt to "
@@ -84,43 +74,18 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             )
         if self.solver == "phased" and is_partitioned(X) and user_ids is None:
             raise ValueError(
-                "solver='phased' needs user_ids where X lies in blocks: rows without identifiers are dealt to phases "
+                "solver='phased' needs user_ids where X is in blocks: rows without identifiers are dealt to phases "
                 "by their positions."
             )
 
     def _terms(self, n_users: int) -> Terms:
-        """What is promised, for so many users."""
+        """Return the budget and the public numbers of a fit."""
         adjacency = Adjacency(self.adjacency)
         public = n_users if adjacency is Adjacency.REPLACE_ONE else self.n_users
         return Terms(self.epsilon, self.delta, adjacency, public, whole=self._whole)
 
-    def _descent(
-        self, objective: Objective, terms: Terms, *, smoothness: float, radius: float, **defaults: Any
-    ) -> Descent | PublishedDescent:
-        """The mechanism of a fit by descent; ``defaults`` are fields of `Descent`.
-
-        Parameters
-        ----------
-        objective : Objective
-        terms : Terms
-        smoothness : float
-            Curvature bound of the loss, for the published step size.
-        radius : float
-            Projection radius if the parameter is None and none is found.
-        """
-        if self.accounting == "paper":
-            plan = PaperPlan(
-                epsilon=self.epsilon,
-                delta=self.delta,
-                n_steps=self.max_iter or 20,
-                tau=self.concentration,
-                bound=max(self.gradient_bound, self.concentration),
-                gamma=0.05,
-                step=self.step_size or 1.0 / smoothness,
-                radius=math.inf if self.radius is None else self.radius,
-                convexity=self.convexity,
-            )
-            return PublishedDescent(replace(objective, alpha=self.alpha or 0.0), plan)
+    def _descent(self, objective: Objective, terms: Terms, *, radius: float, **defaults: Any) -> Descent:
+        """Make the mechanism of a descent; parameters override ``radius`` and ``defaults`` (fields of `Descent`)."""
         if self.solver == "phased" or self.radius is not None:
             defaults["select_clip"] &= self.solver != "phased"
             defaults["select_scale"] &= self.radius is None
@@ -144,22 +109,22 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         )
 
     def _as_given(self) -> bool:
-        """Whether features are meant as they are: by a custom loss or a public number that is about them."""
+        """Return True if features keep their units: with a custom loss, or a public number about them."""
         public = self.radius is not None or getattr(self, "feature_norm", None) is not None
         return not self.standardize or public or not isinstance(self.loss, str)
 
     @property
     def _takes_prepared(self) -> bool:
-        """Whether features that are prepared may stand beside others, which are standardised."""
-        return self.accounting == "tight" and not self._as_given()
+        """True if prepared features may come beside others, which are standardised."""
+        return not self._as_given()
 
     @property
     def _functions(self) -> tuple[Function | None, ...]:
-        """The columns that a step before has made of features."""
+        """Columns that an earlier step has made of features."""
         return tuple(each and Function(*each) for each in self._prepared_features)
 
     def _standardisation(self, objective: Objective, terms: Terms) -> tuple[Terms, Standardisation | None]:
-        """How features are centred and scaled, and the terms of what is drawn after that."""
+        """Plan the centring and scaling of features; returns the terms of all later draws, too."""
         if self._as_given():
             return terms, None
         found = plan_standardisation(
@@ -175,7 +140,7 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         return replace(terms, earlier=(*terms.earlier, *found.events)), found
 
     def _run(self, mechanism: Any, rows: Partitions, n_users: int, user_ids: Any) -> LinearResult:
-        """Pay, draw, set the released attributes, warn by released numbers."""
+        """Release the model, set the fitted attributes, and warn by released numbers."""
         with self._releasing(
             mechanism,
             unit=PrivacyUnit.ROW if user_ids is None else PrivacyUnit.USER,
@@ -184,16 +149,16 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
             n_units=n_users if self.adjacency == "replace-one" else self.n_users,
         ) as release:
             result: LinearResult = mechanism.run(rows, release)
-        warn_if_hopeless(result.n_users, self.epsilon, mechanism.size, result.noise_level)
-        if result.scale_missed and result.noise_level <= HOPELESS_LEVEL:
+        warn_too_few_users(result.n_users, self.epsilon, mechanism.size, result.noise_level)
+        if result.scale_missed and result.noise_level <= MAX_NOISE_LEVEL:
             warn_caller(
                 f"n = {result.n_users:.0f} users at epsilon = {self.epsilon:g} are too few to find the scale of the "
                 f"target privately; coefficients are bounded by {mechanism.radius:g}. Scale the target by public "
                 "numbers or set radius.",
                 TooFewUsersWarning,
             )
-        if result.drift > 1.0 and result.noise_level <= HOPELESS_LEVEL:
-            reason = BOUNDED if result.at_bound and mechanism.select_scale else UNSETTLED
+        if result.drift > 1.0 and result.noise_level <= MAX_NOISE_LEVEL:
+            reason = AT_RADIUS if result.at_bound and mechanism.select_scale else NOT_CONVERGED
             warn_caller(
                 reason.format(drift=result.drift, radius=result.radius) + ADVICE, UnscaledFeaturesWarning
             )
@@ -219,12 +184,12 @@ class BaseUserLevelSGD(PrivateEstimatorMixin, BaseEstimator):
         return tuple(assumptions)
 
 
-def warn_if_hopeless(n_users: float, epsilon: float, n_coef: int, level: float) -> None:
-    """Say how many users would be needed where so few cannot teach anything; from released numbers alone."""
-    if level > HOPELESS_LEVEL:
+def warn_too_few_users(n_users: float, epsilon: float, n_coef: int, level: float) -> None:
+    """Warn if the noise drowns the users' votes, and tell how many users are needed; from released numbers alone."""
+    if level > MAX_NOISE_LEVEL:
         warn_caller(
             f"n = {n_users:.0f} users at epsilon = {epsilon:g} (n·ε = {n_users * epsilon:.3g}) are too few to learn "
             f"{n_coef} coefficients: the noise is {level:.2g} times a unanimous vote of the users. About "
-            f"{math.ceil(n_users * level / HOPELESS_LEVEL)} users are needed; more rows per user do not help.",
+            f"{math.ceil(n_users * level / MAX_NOISE_LEVEL)} users are needed; more rows per user do not help.",
             TooFewUsersWarning,
         )

@@ -439,8 +439,8 @@ _LEFT_ALONE = ("ledger", "memory", "n_jobs", "random_state", "verbose")
 class _Loss:
     """What passes for a loss until it is asked for a gradient."""
 
-    def __init__(self, gradient: Any, lipschitz: Any = 1.0, smoothness: Any = 1.0) -> None:
-        self.gradient, self.lipschitz, self.smoothness = gradient, lipschitz, smoothness
+    def __init__(self, gradient: Any) -> None:
+        self.gradient = gradient
 
 
 def _fails(*values: Any) -> Any:
@@ -454,7 +454,7 @@ _ODD: tuple[Any, ...] = (
     *({"no such": 1}, {0: (1, 0)}, {0: []}, {0: -1.0, 1: 1.0}, {9: (0, 1)}, {"epoch": 3}, {"epochs": -1}),
     *(_fails, lambda: 3, lambda *_: 3, lambda *_: None, lambda *_: np.zeros(3), lambda a, *_: np.array(["x"] * len(a))),
     *(_Loss(_fails), _Loss(lambda *_: np.zeros(3)), _Loss(lambda X, *_: X * math.nan), _Loss(lambda X, *_: X + 1j)),
-    *(_Loss(lambda X, *_: X[:, :1]), _Loss(lambda *_: None), _Loss(lambda X, *_: X, lipschitz=None)),
+    *(_Loss(lambda X, *_: X[:, :1]), _Loss(lambda *_: None)),
 )  # fmt: skip
 
 

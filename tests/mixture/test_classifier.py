@@ -363,3 +363,10 @@ def test_a_million_rows():
     y = (X[:, :3].max(axis=1) + 0.3 * rng.normal(size=len(X)) > 1.2).astype(int)
     fitted = model(1.0, class_weight="balanced").fit(X, y)
     assert fitted.score(X, y) > 0.85
+
+
+def test_numbers_of_hypotheses_beyond_a_float_are_refused_in_words():
+    X = np.random.default_rng(0).normal(size=(600, 40))
+    y = np.arange(600) % 2
+    with pytest.raises(ValueError, match=r"would compare up to [0-9.]+e\+\d{3,} hypotheses"):
+        PPMHalfspaceClassifier(strategy="exact", private_label=1).fit(X, y)

@@ -23,7 +23,7 @@ from skprivate.mixture._descent import (
     public_gradient,
 )
 from skprivate.mixture._problem import MixtureRows, Problem
-from skprivate.mixture._reading import read_problem
+from skprivate.mixture._roles import read_problem
 from skprivate.mixture._selection import ErrorWeights
 from skprivate.mixture._strategy import make_mechanism
 from skprivate.privacy import Adjacency, PrivacyLedger, open_release

@@ -7,6 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from _coordinates import coordinates_on
 from scipy.optimize import linprog
 from scipy.stats import chisquare
 
@@ -20,7 +21,7 @@ PLAIN = ErrorWeights(1, 1, 1)
 
 def naive_hypotheses(frame, pairs, X, max_halfspaces):
     """Predictions (1 = private) of every hypothesis of Algorithm 2 on the rows of X, empty hypothesis last."""
-    coordinates, distance = frame.transform(X)
+    coordinates, distance = coordinates_on(frame, X)
     on_span = distance <= frame.slack
     predictions = []
     if not frame.empty:
@@ -38,7 +39,7 @@ def naive_hypotheses(frame, pairs, X, max_halfspaces):
 def setup(X, y):
     """Frame and candidates from the rows with label 0, which are public."""
     frame = public_frame(X[y == 0])
-    coordinates, _ = frame.transform(X[y == 0])
+    coordinates, _ = coordinates_on(frame, X[y == 0])
     return frame, supporting_pairs(coordinates, frame.slack)
 
 
@@ -62,7 +63,7 @@ def family_of(X, y, weights=PLAIN, max_halfspaces=None):
     offset = -int(signed[y == 0].sum())
     if frame.empty:
         return None, offset
-    coordinates, distance = frame.transform(X)
+    coordinates, distance = coordinates_on(frame, X)
     on_span = distance <= frame.slack
     size = frame.dimension if max_halfspaces is None else max_halfspaces
     positive, negative = pairs.memberships(coordinates[on_span])
@@ -160,7 +161,7 @@ def test_every_member_of_every_category_is_reached_once():
 def error_count(frame, pairs, X, y, chosen):
     if chosen is None:
         return int((y == 0).sum())
-    coordinates, distance = frame.transform(X)
+    coordinates, distance = coordinates_on(frame, X)
     normals, intercepts = pairs.sides(chosen)
     inside = (distance <= frame.slack) & (coordinates @ normals.T + intercepts >= 0).all(axis=1)
     return int((inside != (y == 0)).sum())

@@ -12,8 +12,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skprivate.mixture import LinearConstraints, PPMHalfspaceClassifier, export_text
+from skprivate.mixture import PPMHalfspaceClassifier, export_text
 from skprivate.mixture._export import _condition, _reduced
+from skprivate.mixture._problem import LinearConstraints
 
 
 def fitted(X, labels=("good", "bad"), private_label="bad", epsilon=1e4, n_public=None, **keywords):

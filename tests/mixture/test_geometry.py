@@ -7,6 +7,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from _coordinates import coordinates_on
 
 from skprivate.mixture._geometry import count_supporting_pairs, public_frame, supporting_pairs
 
@@ -64,10 +65,10 @@ def test_the_span_has_the_right_dimension(dimension):
     public = rng.normal(size=(9, dimension)) @ rng.normal(size=(dimension, 4)) * [1, 10, 100, 1e-3] + 5
     frame = public_frame(public)
     assert frame.dimension == dimension
-    coordinates, distance = frame.transform(public)
+    coordinates, distance = coordinates_on(frame, public)
     assert coordinates.shape == (9, dimension)
     assert (distance <= frame.slack).all()
-    _, off = frame.transform(public + np.array([0, 0, 0, 1.0]))
+    _, off = coordinates_on(frame, public + np.array([0, 0, 0, 1.0]))
     assert (off > frame.slack).all()
 
 
@@ -75,20 +76,20 @@ def test_a_constant_column_is_constant_in_spite_of_rounding():
     public = np.column_stack([np.full(1001, 0.1), np.linspace(0, 1, 1001)])
     frame = public_frame(public)
     assert frame.dimension == 1
-    assert (frame.transform(public)[1] <= frame.slack).all()
-    assert frame.transform(np.array([[0.1001, 0.5]]))[1][0] > frame.slack
+    assert (coordinates_on(frame, public)[1] <= frame.slack).all()
+    assert coordinates_on(frame, np.array([[0.1001, 0.5]]))[1][0] > frame.slack
 
 
 def test_no_points_span_nothing():
     frame = public_frame(np.zeros((0, 3)))
     assert frame.empty and frame.dimension == 0
-    coordinates, distance = frame.transform(np.ones((2, 3)))
+    coordinates, distance = coordinates_on(frame, np.ones((2, 3)))
     assert coordinates.shape == (2, 0) and np.isinf(distance).all()
 
 
 def test_extreme_rows_neither_overflow_nor_warn():
     frame = public_frame(np.random.default_rng(0).normal(size=(5, 2)))
-    coordinates, distance = frame.transform(np.array([[1e308, -1e308], [0.0, 1e-308]]))
+    coordinates, distance = coordinates_on(frame, np.array([[1e308, -1e308], [0.0, 1e-308]]))
     assert np.isfinite(coordinates).all() and np.isfinite(distance).all()
 
 

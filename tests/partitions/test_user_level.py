@@ -56,8 +56,6 @@ CLASSIFIERS = [(f"c{k}", LogisticRegression().fit(X[k::90], ROWS.label[k::90])) 
 class Absolute:
     """A loss of somebody else's."""
 
-    lipschitz, smoothness = 1.0, 1.0
-
     def gradient(self, X, y, coef):
         f = np.zeros(len(X))
         for j in range(X.shape[1]):
@@ -73,7 +71,6 @@ CASES = {
     "Huber": (regressor, "y", {"loss": "huber", "epsilon": 60.0}),
     "a loss": (regressor, "y", {"loss": Absolute(), "max_iter": 5}),
     "phases": (regressor, "y", {"solver": "phased", "epsilon": 30.0}),
-    "as published": (regressor, "y", {"accounting": "paper", "max_iter": 3}),
     "private number": (regressor, "y", {"adjacency": "add-remove", "epsilon": 20.0}),
     "weights by rows": (regressor, "y", {"weight_cap": 8, "aggregation": "mean"}),
     "two classes": (classifier, "label", {"epsilon": 60.0}),

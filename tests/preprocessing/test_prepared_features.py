@@ -10,7 +10,7 @@ from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency, BoundedRangeEvent
 from skprivate.privacy.draws._tape import run_tape
 from skprivate.user_level._plan import Terms
-from skprivate.user_level.scaling._standard_plan import plan_standardisation
+from skprivate.user_level.scaling._standardise import plan_standardisation
 
 
 @pytest.mark.parametrize("kind", [UserLevelSGDRegressor, UserLevelSGDClassifier])

@@ -30,7 +30,7 @@ from skprivate.user_level.descent._descent import adaptive_descent, project
 from skprivate.user_level.descent._linear import Descent, PhasedDescent, assign_phases, n_phases
 from skprivate.user_level.descent._moments import MomentsRegression
 from skprivate.user_level.means._user_mean import UserMean
-from skprivate.user_level.theory._published import PaperPlan, PublishedDescent, winsorized_descent
+from skprivate.user_level.theory._published import PaperPlan, winsorized_descent
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
@@ -163,9 +163,6 @@ def mechanisms(terms):
     yield MomentsRegression(terms, 2, True, 0.0, "mean"), rows
     yield UserMean(terms, 2, True, bound=1e9), lambda n: (rows(n).X, rows(n).groups)
     yield UserMean(terms, 2, True, tau=0.5), lambda n: (rows(n).X, rows(n).groups)
-    if terms.adjacency is REPLACE:
-        plan = PaperPlan(1.0, 1e-6, 2, 1.0, 10.0, 0.05, 0.5, math.inf, "convex")
-        yield PublishedDescent(linear, plan), rows
 
 
 @pytest.mark.parametrize(
@@ -204,8 +201,6 @@ def test_every_draw_of_a_run_has_the_stated_sensitivity(adjacency):
             if isinstance(data, UserData)
             else (other, kept)
         )
-        if isinstance(mechanism, PublishedDescent):
-            continue  # its own means are tested beside it
         terms = Terms(1.0, 1e-6, adjacency, 300)
         _, first = run_on(mechanism, data, terms)
         _, second = run_on(mechanism, changed, terms, earlier=first)

@@ -55,7 +55,6 @@ def test_regression_recovers_coefficients_in_any_unit(adjacency, aggregation, lo
     [
         UserLevelSGDRegressor(random_state=0),
         UserLevelSGDRegressor(solver="moments", random_state=0),
-        UserLevelSGDRegressor(accounting="paper", max_iter=2, random_state=0),
         UserLevelSGDClassifier(random_state=0),
         UserLevelMean(random_state=0),
     ],
@@ -89,16 +88,6 @@ def test_auto_takes_moments_where_their_noise_is_negligible():
     )  # standardised features are whitened, and a descent has less noise
 
 
-def test_paper_mode_learns_with_a_known_concentration():
-    X, y, users, w = regression(n_users=5000, m=50)
-    model = UserLevelSGDRegressor(
-        50.0, accounting="paper", concentration=0.5, gradient_bound=10.0, max_iter=5, random_state=0
-    ).fit(X, y, user_ids=users)
-    assert model.privacy_guarantee_.epsilon < 50.0
-    assert "Algorithm 4" in model.privacy_guarantee_.theorem
-    assert np.linalg.norm(model.coef_ - w) < 0.5
-
-
 def test_a_heavy_user_moves_nothing():
     X, y, users, w = regression()
     rng = np.random.default_rng(5)
@@ -125,9 +114,6 @@ def test_order_of_rows_and_names_of_users_do_not_matter():
 
 def test_custom_loss_equals_the_built_in_one():
     class Squared:
-        lipschitz = 10.0
-        smoothness = 1.0
-
         def gradient(self, X, y, coef):
             return (X @ coef - y)[:, None] * X
 
@@ -224,8 +210,6 @@ def test_branches_pay_for_the_units_that_may_change_them(adjacency, fixed, times
 @pytest.mark.parametrize(
     ("model", "text"),
     [
-        (UserLevelSGDRegressor(accounting="paper", adjacency="add-remove"), "replace-one"),
-        (UserLevelSGDRegressor(accounting="paper", solver="moments"), "solver"),
         (UserLevelSGDRegressor(loss="huber", solver="moments"), "squared_error"),
     ],
 )

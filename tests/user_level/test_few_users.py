@@ -28,9 +28,9 @@ from skprivate.user_level._losses import (
     noise_ridge,
 )
 from skprivate.user_level._plan import DescentPlan, Terms, split_budget
-from skprivate.user_level.scaling._column_search import reach_of_column
+from skprivate.user_level.scaling._column_search import select_distance
 from skprivate.user_level.scaling._frame import Frame, bounded_columns, public_bound
-from skprivate.user_level.scaling._standard_plan import MOST_SHARE, NORM_SHARE, SHARE, plan_standardisation
+from skprivate.user_level.scaling._standardise import MOST_SHARE, NORM_SHARE, SHARE, plan_standardisation
 
 
 def fitted(model, *data, **options):
@@ -71,7 +71,7 @@ def test_predictions_look_at_rows_as_the_fit_did():
         1.0,
         2.0,
         row_bound=1.5,
-        reaches=np.array([np.inf, 0.5, np.inf]),
+        half_ranges=np.array([np.inf, 0.5, np.inf]),
     )
     X = rng.normal(size=(100, 3)) * [0.1, 1.0, 50.0] + frame.centres
     clipped = X.copy()
@@ -423,7 +423,7 @@ def test_costs_of_reaches_do_not_overflow(n_users):
     for n_far in (3, 4):
         cells = np.zeros(OCTAVES.last + 1, dtype=np.int64)
         cells[[0, -1]] = 10, n_far
-        reach_of_column(cells, 5, 0.35 * n_users, 31.0 / n_users, Costs())
+        select_distance(cells, 5, 0.35 * n_users, 31.0 / n_users, Costs())
     assert all((costs >= 0).all() for costs in seen)
     assert (np.diff(seen[0][1:-1]) > 0).all(), "every step costs more"
     assert np.abs(seen[1] - seen[0]).max() <= UNIT_WEIGHT

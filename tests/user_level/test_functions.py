@@ -15,7 +15,7 @@ from skprivate.user_level.descent._rules import (
     Function,
     _errors,
     curvatures,
-    evident_functions,
+    shrink_functions,
 )
 
 DEVIATIONS = (0.5, 1 / 3, 0.25, 0.2)
@@ -44,7 +44,7 @@ def test_nothing_grows_or_turns_and_only_functions_change(coef, noise, penalty, 
     functions = of_features(2)
     with np.errstate(all="ignore"):
         known = estimate(12, n_outputs=2, noise=noise, penalty=penalty, times=times, h=h)
-        result = evident_functions(coef, functions, known)
+        result = shrink_functions(coef, functions, known)
     assert (np.abs(result) <= np.abs(coef)).all() and (result * np.sign(coef) >= 0.0).all()
     others = [0, 1, 10, 11]
     np.testing.assert_array_equal(result[:, others], coef[:, others])
@@ -65,7 +65,7 @@ def test_the_variance_is_the_likeliest(seed):
 
     best = np.exp(minimize_scalar(cost, bounds=(np.log(1e-9), np.log(10.0)), method="bounded").x)
     coef = np.array([[1.0, *found, 7.0, 2.0]])
-    result = evident_functions(coef, of_features(1), estimate(7, n_users=n_users))
+    result = shrink_functions(coef, of_features(1), estimate(7, n_users=n_users))
     np.testing.assert_allclose(result[0, 1:5], found * best / (best + errors), rtol=2e-3)
 
 
@@ -73,9 +73,9 @@ def test_outputs_of_a_feature_share_their_evidence_and_features_do_not():
     """A feature whose functions matter for one class lets those of another class be."""
     functions = of_features(2)
     coef = np.full((2, 12), 0.03)
-    alone = evident_functions(coef, functions, estimate(12, n_outputs=2, n_users=1000.0))
+    alone = shrink_functions(coef, functions, estimate(12, n_outputs=2, n_users=1000.0))
     coef[0, 2:6] = 1.0
-    beside = evident_functions(coef, functions, estimate(12, n_outputs=2, n_users=1000.0))
+    beside = shrink_functions(coef, functions, estimate(12, n_outputs=2, n_users=1000.0))
     assert (beside[1, 2:6] > 2.0 * alone[1, 2:6]).all()
     np.testing.assert_array_equal(beside[:, 6:10], alone[:, 6:10])
 
@@ -152,4 +152,4 @@ def test_curvature_without_an_intercept_is_that_of_scores_about_0():
 def test_without_a_deviation_nothing_is_known():
     coef = np.array([[1.0, 2.0, 3.0]])
     functions = (None, Function(0, 0.0))
-    assert evident_functions(coef, functions, estimate(3)) is coef
+    assert shrink_functions(coef, functions, estimate(3)) is coef

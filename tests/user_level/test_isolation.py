@@ -52,8 +52,6 @@ ROUNDING = (
 class RowwiseSquares:
     """A custom loss that keeps its promise: every row by itself, column by column."""
 
-    lipschitz = smoothness = 1.0
-
     def gradient(self, X, y, coef):
         residual = -y
         for column, weight in zip(np.ascontiguousarray(X.T), coef, strict=True):
@@ -308,7 +306,6 @@ def test_a_second_row_does_not_turn_the_votes_of_a_classifier_on(options):
         UserLevelSGDRegressor(random_state=0, max_iter=3, loss="huber", alpha=1.0),
         UserLevelSGDRegressor(random_state=0, solver="moments"),
         UserLevelSGDRegressor(random_state=0, max_iter=3, solver="phased"),
-        UserLevelSGDRegressor(random_state=0, max_iter=2, accounting="paper"),
         UserLevelSGDClassifier(random_state=0, max_iter=3, classes=[0, 1]),
         UserLevelSGDClassifier(random_state=0, max_iter=3, classes=[0, 1, 2]),
         UserLevelSGDClassifier(random_state=0, max_iter=3, classes=[0, 1, 2], loss="smoothed_hinge"),

@@ -105,7 +105,7 @@ def test_no_complex_number_is_quoted(model):
 @pytest.mark.parametrize("parameters", [{"bound": 1e-320}, {"bound": 1e305}, {"tau": 1e308}, {"tau": 1e-320}])
 def test_ranges_that_cannot_be_divided_cost_nothing(parameters):
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, unit="row", adjacency="replace-one")
-    with pytest.raises(ValueError, match=f"{next(iter(parameters))} must lie between"):
+    with pytest.raises(ValueError, match=f"{next(iter(parameters))} must be between"):
         UserLevelMean(ledger=ledger, **parameters).fit(np.zeros((20_000, 1)))
     assert ledger.spent == (0.0, 0.0)
 

@@ -1,9 +1,10 @@
-"""Algorithm 4 as a mechanism: its price, and users who keep to themselves."""
+"""Algorithm 4: its price, what it finds, and users who keep to themselves."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from skprivate.privacy import open_release
 from skprivate.privacy.draws._tape import run_tape
-from skprivate.user_level.theory._published import PaperDescent, PaperPlan
+from skprivate.user_level._losses import HuberLoss, LogisticLoss, SquaredLoss
+from skprivate.user_level._problems import Objective, UserData, UserGroups
+from skprivate.user_level.theory import PaperPlan, winsorized_descent
 
 
 class Distances:
@@ -29,32 +32,33 @@ class Distances:
 
 def descent(n_coef, n_steps=2, *, epsilon=1.0, tau=1.0, bound=1e6, convexity="convex"):
     plan = PaperPlan(epsilon, 1e-6, n_steps, tau, bound, 0.05, 0.5, 1e9, convexity)
-    return PaperDescent(plan, n_coef)
+    return partial(winsorized_descent, plan=plan, n_coef=n_coef), plan.events(n_coef)
 
 
-def opened(mechanism, **parameters):
+def opened(events, **parameters):
     return open_release(
-        epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", plan=mechanism.events, **parameters
+        epsilon=1.0, delta=1e-6, unit="user", adjacency="replace-one", plan=events, **parameters
     )
 
 
-def frozen_run(mechanism, vectors, tape=None):
+def frozen_run(algorithm, vectors, tape=None):
+    run, events = algorithm
     tape = FrozenDraws() if tape is None else tape
     with run_tape(tape):
-        release = opened(mechanism, random_state=0)  # public rotations alike
-    return mechanism.run(Distances(vectors), release), tape.draws
+        release = opened(events, random_state=0)  # public rotations alike
+    return run(Distances(vectors), release=release), tape.draws
 
 
 @pytest.mark.parametrize("convexity", ["convex", "strongly-convex", "non-convex"])
 @pytest.mark.parametrize("n_coef", [1, 3])
 def test_algorithm_4_draws_what_it_prices(convexity, n_coef):
-    mechanism = descent(n_coef, n_steps=3, convexity=convexity)
+    run, events = descent(n_coef, n_steps=3, convexity=convexity)
     for vectors in (np.ones((5, n_coef)), np.full((1, n_coef), np.nan), np.full((2, n_coef), 1e308)):
-        release = opened(mechanism)
-        assert mechanism.run(Distances(vectors), release).shape == (n_coef,)
+        release = opened(events)
+        assert run(Distances(vectors), release=release).shape == (n_coef,)
         assert set(release._planned.values()) == {0}
         guarantee = release.close()
-        assert guarantee.events == tuple(mechanism.events)
+        assert guarantee.events == tuple(events)
         assert guarantee.epsilon < 1.0
 
 
@@ -81,9 +85,9 @@ class Replay(FrozenDraws):
 )
 def test_one_user_moves_every_sum_of_a_run_by_at_most_its_sensitivity(vectors, other, seed):
     # Later draws depend on what earlier ones released: both runs are given the same.
-    mechanism = descent(3)
-    _, draws = frozen_run(mechanism, vectors, FrozenDraws(seed))
-    _, replayed = frozen_run(mechanism, [other, *vectors[1:]], Replay(seed, draws))
+    algorithm = descent(3)
+    _, draws = frozen_run(algorithm, vectors, FrozenDraws(seed))
+    _, replayed = frozen_run(algorithm, [other, *vectors[1:]], Replay(seed, draws))
     assert len(draws) == len(replayed) == 2 * 2 * 4
     for a, b in zip(draws, replayed, strict=True):
         assert a.kind == b.kind and a.events == b.events
@@ -111,3 +115,44 @@ def test_no_warning_tells_of_somebodys_overflow():
 def test_a_descent_refuses_ranges_that_it_cannot_number():
     with pytest.raises(ValueError, match="times the radius"):
         descent(3, tau=1e-12, bound=1e12)
+
+
+@pytest.mark.parametrize(
+    "loss", [SquaredLoss(), HuberLoss(1.35), LogisticLoss()], ids=lambda loss: type(loss).__name__
+)
+@pytest.mark.parametrize("convexity", ["convex", "strongly-convex", "non-convex"])
+def test_one_user_of_a_linear_model_moves_every_sum_by_at_most_its_sensitivity(loss, convexity):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(16, 2)), rng.choice([-1.0, 1.0], size=16)
+    X[-2:] = [[1e200, -1e200], [np.nan, 0.0]]
+    others = X[rng.integers(14, size=16)]
+    plan = PaperPlan(1.0, 1e-6, 3, 1.0, 1e6, 0.05, 0.5, 10.0, convexity)
+
+    def run(last, tape):
+        rows = np.concatenate([X[:14], last[14:]])
+        data = UserData(rows, y, UserGroups(np.arange(16) // 2), np.arange(8))
+        with run_tape(tape):
+            release = opened(plan.events(3), random_state=0)
+        winsorized_descent(Objective(loss, 2, 1, True).problem(data), plan, 3, release)
+        return tape.draws
+
+    draws = run(X, FrozenDraws(0))
+    replayed = run(others, Replay(0, draws))
+    for a, b in zip(draws, replayed, strict=True):
+        if a.kind == "laplace":
+            assert abs(int(a.statistic) - int(b.statistic)) <= a.sensitivity == b.sensitivity
+
+
+def test_a_linear_model_is_learnt_with_a_known_concentration():
+    rng = np.random.default_rng(0)
+    w = np.array([0.5, -0.3, 0.2])
+    X = rng.normal(size=(250_000, 3))
+    y = X @ w + 0.5 * rng.normal(size=250_000)
+    data = UserData(X, y, UserGroups(np.arange(250_000) // 50), np.arange(5000))
+    plan = PaperPlan(50.0, 1e-6, 5, 0.5, 10.0, 0.05, 1.0, math.inf, "convex")
+    release = open_release(
+        epsilon=50.0, delta=1e-6, unit="user", adjacency="replace-one", plan=plan.events(4), random_state=0
+    )
+    coef = winsorized_descent(Objective(SquaredLoss(), 3, 1, True).problem(data), plan, 4, release)
+    assert release.close().epsilon < 50.0
+    assert np.linalg.norm(coef[:3] - w) < 0.5

@@ -10,8 +10,7 @@ from skprivate import UserLevelMean, UserLevelSGDClassifier, UserLevelSGDRegress
 from skprivate.user_level.descent import _descent
 from skprivate.user_level.descent._descent import QuasiNewton
 from skprivate.user_level.means import _user_mean
-from skprivate.user_level.means._tracked_centre import TrackedCentre
-from skprivate.user_level.means._user_mean import CENTRE_PART, MeanResult
+from skprivate.user_level.means._user_mean import CENTRE_PART, MeanResult, TrackedCentre
 from skprivate.utils.estimator_checks import isolation_failures, replay_estimator
 
 QUIET = {"epsilon": 1e7, "classes": [0, 1], "max_iter": 6}
@@ -37,7 +36,7 @@ def reached(monkeypatch):
             super().begin_far(upper, beyond)
 
         def draw(self, total, release):
-            seen.add("way" if self.telling else "sum")
+            seen.add("way" if self.uses_sides else "sum")
             return super().draw(total, release)
 
     class Watching(QuasiNewton):

@@ -11,7 +11,7 @@ from skprivate.privacy import CONTRIBUTION_STEP, Adjacency, public_generator
 from skprivate.user_level._losses import LogisticLoss
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import Objective, UserData, UserGroups
-from skprivate.user_level.scaling._row_means import _sum_of_means, norm_without, row_means, shifted
+from skprivate.user_level.scaling._row_moments import _sum_of_means, norm_without, row_means, shifted
 
 pytestmark = pytest.mark.filterwarnings("ignore::skprivate.privacy.SimulatedNoiseWarning")
 
@@ -35,7 +35,7 @@ def test_every_user_contributes_alone_and_at_most_one(seed, monkeypatch):
     codes = np.repeat(np.arange(7), [1, 300, 2, 1, 5, 1, 40])
     X = rng.choice(EXTREMES, size=(len(codes), 5)) if seed < 2 else rng.normal(size=(len(codes), 5))
     y = rng.choice([-1.0, 1.0], size=len(codes))
-    objective = Objective(LogisticLoss(), 5, 1, True, row_reach=1.5)
+    objective = Objective(LogisticLoss(), 5, 1, True, max_norm=1.5)
     w = rng.normal(size=6)
 
     def sums(X, codes, y):
@@ -131,7 +131,7 @@ def test_the_typical_norm_is_that_of_rows_without_their_means():
 def test_long_rows_weigh_less_and_others_as_ever():
     rows = data(np.array([[0.0, 0.5], [3.0, 4.0]]), np.arange(2))
     plain, weighed = (
-        Objective(LogisticLoss(), 2, 1, False, row_reach=reach).problem(rows).user_gradients(np.zeros(2))
+        Objective(LogisticLoss(), 2, 1, False, max_norm=reach).problem(rows).user_gradients(np.zeros(2))
         for reach in (np.inf, 2.0)
     )
     np.testing.assert_allclose(weighed, plain * [[1.0], [0.4]], rtol=1e-15)

@@ -9,9 +9,8 @@ import pytest
 
 from skprivate.privacy import LaplaceEvent
 from skprivate.user_level import user_level_lower_bound, user_level_risk_bound
-from skprivate.user_level.means._winsorized import rotated_radius
 from skprivate.user_level.theory._bounds import Smooth
-from skprivate.user_level.theory._published import PaperPlan
+from skprivate.user_level.theory._published import PaperPlan, rotated_radius
 
 PROBLEM = {"radius": 1.0, "deviation": 1.0, "lipschitz": 3.0, "smoothness": 1.0}
 BUDGET = {"epsilon": 1.0, "delta": 1e-9}

@@ -34,7 +34,6 @@ ESTIMATORS = [
     UserLevelSGDRegressor(solver="phased"),
     UserLevelSGDRegressor(solver="moments", adjacency="add-remove"),
     UserLevelSGDRegressor(adjacency="add-remove", aggregation="mean", loss="huber"),
-    UserLevelSGDRegressor(accounting="paper", max_iter=3),
     UserLevelSGDClassifier(loss="smoothed_hinge", adjacency="add-remove"),
     UserLevelMean(adjacency="add-remove", aggregation="robust"),
 ]

@@ -16,8 +16,6 @@ from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import MeanProblem, UserGroups
 from skprivate.user_level._ranges import (
     FINE_SCALES,
-    clip_factor,
-    followed_radius,
     heaviness,
     quiet_growth,
     scale_counts,
@@ -25,16 +23,17 @@ from skprivate.user_level._ranges import (
     tail_factor,
     tail_radius,
     tail_rank,
+    tracked_radius,
 )
-from skprivate.user_level.means._tracked_centre import (
+from skprivate.user_level.means._user_mean import (
     BEYOND,
     DRAWS,
     FAR_BEYOND,
     FIRST_VARIANCE,
     SLOPE,
     TRAVEL,
-    Followed,
     TrackedCentre,
+    TrackedQuantile,
     _with_sides,
     draw_multipliers,
     least_clip,
@@ -76,12 +75,6 @@ def test_a_heavy_tail_may_be_followed_earlier(ratio, level, d, beyond):
     limit = min(4.0 * normal**2, (1e-3 * math.sqrt(d)) ** -0.5)
     assert near == pytest.approx(max(2.0 * normal, min(limit, 1.0 / 0.096)))
     assert far == pytest.approx(max(2.0 * normal, min(limit, 4.0 / 0.096)))
-
-
-def test_factors_without_noise_clip_nobody():
-    assert clip_factor(0.0) == math.inf
-    assert clip_factor(0.01, 3.0) == pytest.approx(10.0)
-    assert clip_factor(4.0, 3.0) == 3.0
 
 
 @settings(max_examples=60, deadline=None)
@@ -199,14 +192,14 @@ def test_four_times_the_users_err_less(d, adjacency, public):
 def tracked(X, epsilon, delta_sum, seed, recording_release):
     terms = Terms(epsilon, 1e-6, Adjacency.REPLACE_ONE if delta_sum == 2 else Adjacency.ADD_REMOVE, len(X))
     multiplier = gaussian_noise_multiplier(epsilon, 1e-6)
-    near = Followed(1.0, FIRST_VARIANCE, BEYOND, SLOPE)
+    near = TrackedQuantile(1.0, FIRST_VARIANCE, BEYOND, SLOPE)
     centre = TrackedCentre(terms, len(X), multiplier, np.zeros(X.shape[1]), near)
     users = as_partitions(MeanProblem(np.ascontiguousarray(X.T), UserGroups(np.arange(len(X)))))
     release = recording_release(seed)
     for step in range(DRAWS):
         if step == TRAVEL:
             centre.begin_far(0.0, None)
-        centre.step(users, least_clip(X.shape[1]) * near.reach, release)
+        centre.step(users, least_clip(X.shape[1]) * near.distance, release)
     return centre
 
 
@@ -217,8 +210,8 @@ def test_the_distance_that_is_followed_is_found(unit, recording_release):
     for seed in range(4):
         centre = tracked(X, 1.0, 2, seed, recording_release)
         distances = np.linalg.norm(X - centre.w, axis=1)
-        assert abs(np.mean(distances > centre.near.reach) - BEYOND) < 0.2
-        assert 0.005 < np.mean(distances > centre.far.reach) < 0.25
+        assert abs(np.mean(distances > centre.near.distance) - BEYOND) < 0.2
+        assert 0.005 < np.mean(distances > centre.far.distance) < 0.25
         assert np.linalg.norm(centre.w - X.mean(axis=0)) < 0.2 * unit * 2.0
 
 
@@ -268,10 +261,10 @@ def test_noise_moves_the_farther_distance_neither_up_nor_down():
     moved = []
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        followed = Followed(1.0, 0.3, FAR_BEYOND, 0.5)
+        followed = TrackedQuantile(1.0, 0.3, FAR_BEYOND, 0.5)
         for _ in range(15):
             followed.observe(0.4 * rng.normal(), 0.4, 0.0)
-        moved.append(math.log(followed.reach))
+        moved.append(math.log(followed.distance))
     # The mean of 40 with a deviation of about .35: .28 is five standard errors.
     assert abs(np.mean(moved)) < 0.28
 
@@ -282,12 +275,12 @@ def test_noise_moves_the_farther_distance_neither_up_nor_down():
     quiet=st.floats(1e-3, 1e6),
 )
 def test_the_ball_lies_between_the_tail_and_what_noise_allows(usual, ratio, quiet):
-    radius = followed_radius(usual, ratio * usual, quiet * usual)
+    radius = tracked_radius(usual, ratio * usual, quiet * usual)
     heavy = min(4.0, max(1.0, (0.9 * ratio) ** 2))
     tail, allowed = ratio * usual * math.sqrt(heavy), quiet * usual * max(heavy, 0.9 * ratio)
     assert min(tail, allowed) * (1 - 1e-12) <= radius <= allowed * (1 + 1e-12)
     # Twice what noise allows is a larger ball, but not twice as large where it is beyond the tail.
-    wider = followed_radius(usual, ratio * usual, 2.0 * quiet * usual)
+    wider = tracked_radius(usual, ratio * usual, 2.0 * quiet * usual)
     assert radius < wider <= 2.0 * radius * (1 + 1e-12)
 
 

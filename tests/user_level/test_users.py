@@ -66,7 +66,7 @@ def test_rows_are_sorted_from_any_layout(layout):
     groups = UserGroups(codes)
     expected = X[np.argsort(codes, kind="stable")]
     np.testing.assert_array_equal(groups.sorted_rows(layout(X), slice(3, 30)), expected[3:30])
-    np.testing.assert_array_equal(groups.columns(layout(X), room=1)[:-1], expected.T)
+    np.testing.assert_array_equal(groups.columns(layout(X), spare=1)[:-1], expected.T)
 
 
 def test_magnitudes_keep_numbers_whose_squares_do_not_exist():

@@ -25,13 +25,13 @@ from skprivate.user_level._ranges import (
     selection_epsilon,
     snap,
 )
-from skprivate.user_level.means._winsorized import (
+from skprivate.user_level.means._winsorized import winsorized_mean_1d
+from skprivate.user_level.theory._published import (
     RandomRotation,
     coordinate_epsilon,
     hadamard_transform,
     rotated_radius,
     winsorized_mean,
-    winsorized_mean_1d,
 )
 
 

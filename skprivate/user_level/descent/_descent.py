@@ -1,23 +1,19 @@
-"""User-normalised descent that finds scale, centre and step by itself.
+"""User-normalised descent that finds clipping radius, step and number of averaged iterates by itself.
 
 Every user contributes g_u/max(‖g_u‖, C), a vector of norm at most 1 whatever the data, so the noise of every step is
 public. Three things usually tuned by hand are found on the way:
 
-* the step, from correlations of successive *released* directions, which cost nothing (post-processing);
-* the clipping radius C, by one private selection of the median gradient norm after a search with C = 0, if the
-  users are numerous enough to decide it;
-* the solution, as the average of the iterates after the search.
+* the step, from correlations of successive *released* directions, which cost nothing (post-processing); * the clipping
+radius C, by one private selection of the median gradient norm after a search with C = 0, if the users are numerous
+enough to decide it; * the solution, as the average of the iterates after the search.
 
-Derivations in docs/user_level.md.
+Where noise is small, released directions show the curvature along the way, and steps are quasi-Newton (L-BFGS). Values
+of the objective are not released, but the slopes at both ends of a step show if it went too far.
 
-A first-order step that stands any noise needs many steps where curvatures differ; forty of them do not lead to the
-model without privacy. Released directions tell the curvature along the way as well, as far as it is more than noise
-(L-BFGS). Values of the objective are not released, but of a convex one the slopes at both ends of a step
-tell whether it went too far.
-
-At the solution the users' contributions add up to 0, so the mean of the directions is noise, and less than that, since
+At the solution the users' contributions add up to 0, so the mean of the directions is noise. It is even less, because
 the descent undoes its own noise: Σ η v_t is the distance between the first iterate and the last. Where features have
-very different scales or lie far from 0, flat directions are never walked down and the mean stays where it is.
+very different scales or are far from 0, flat directions are never walked down and the mean stays large. Derivations in
+docs/user_level.md.
 """
 
 from __future__ import annotations
@@ -37,39 +33,25 @@ from sklearn.exceptions import ConvergenceWarning
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import UserProblem
-from skprivate.user_level._ranges import (
-    FINE_SCALES,
-    SCALES,
-    scale_counts,
-    select_median_scale,
-    select_upper_scale,
-    tail_factor,
-    tail_rank,
-)
+from skprivate.user_level._ranges import quantile_counts, select_quantiles, tail_factor
+from skprivate.user_level.scaling._frame import Frame
 
 FloatArray = npt.NDArray[np.float64]
 
-#: A product of a move with directions says something if it is so many standard deviations of its noise.
-SURE = 2.0
-#: A move has gone too far if the slope at its end is uphill and more than this part of that at its start.
+#: Standard deviations of its noise above which a product of a move with directions is significant.
+CLEAR_DEVIATIONS = 2.0
+#: Part of the slope at the start of a move above which an uphill slope at its end shows that it went too far.
 OVERSHOT = 0.5
-#: Least part of a move that went too far which is kept.
+#: Least part of such a move that is kept.
 LEAST_PART = 0.1
-#: Pairs of a move and the change of directions along it that are kept: more than the steps of a fit by default. Each
-#: step goes through all of them.
+#: Largest number of stored pairs of moves and changes of direction: more than the steps of a fit by default.
 MOST_PAIRS = 100
 
 
 @dataclass
 class QuasiNewton:
-    """L-BFGS on a field of noisy directions.
-
-    Attributes
-    ----------
-    length : float
-        Length of the first move; twice that of the one before as long as no curvature was seen.
-    most : float
-        No such move is longer: at the surface of a ball there may be no curvature to be seen.
+    """L-BFGS on a field of noisy directions; the first move has this ``length``, and doubles up to ``most`` until
+    curvature shows.
     """
 
     length: float
@@ -79,21 +61,11 @@ class QuasiNewton:
     _base: tuple[FloatArray, FloatArray] | None = None
 
     def step(self, w: FloatArray, direction: FloatArray, noise: float) -> FloatArray:
-        """The next iterate.
-
-        Parameters
-        ----------
-        w : ndarray of shape (n_coef,)
-            The last one.
-        direction : ndarray of shape (n_coef,)
-            Uphill there, as released.
-        noise : float
-            Standard deviation of each of its entries.
-        """
+        """Return the next iterate from the last one, a released uphill direction, and the noise of its entries."""
         if self._base is not None:
             start, before = self._base
             move, change = w - start, direction - before
-            sure = SURE * noise * float(np.linalg.norm(move))
+            sure = CLEAR_DEVIATIONS * noise * float(np.linalg.norm(move))
             if float(move @ change) > sure:
                 self._moves.append(move)
                 self._changes.append(change)
@@ -105,7 +77,7 @@ class QuasiNewton:
         return w - self._newton(direction)
 
     def _newton(self, direction: FloatArray) -> FloatArray:
-        """The inverse curvature times a direction, by the two-loop recursion."""
+        """Multiply a direction by the inverse curvature, by the two-loop recursion."""
         if not self._moves:
             size = float(np.linalg.norm(direction))
             move = direction * (self.length / size) if size else direction
@@ -125,56 +97,46 @@ class QuasiNewton:
 
 #: Chance that an entry of the mean of directions of pure noise exceeds the threshold.
 FALSE_ALARM = 3e-4
-#: A mean vote of so small a part of the users is close enough to 0, however little noise there is.
+#: Mean vote that is close enough to 0, however little noise there is.
 SMALL_VOTE = 0.005
-#: Fewer directions say nothing about a descent.
+#: Least number of directions that show if a descent converged.
 LEAST_STEPS = 10
-#: From this part of the projection radius on, a solution is taken to lie at the bound.
+#: Part of the projection radius from which a solution counts as at the bound.
 AT_BOUND = 0.9
 
-#: Where the average of the iterates may begin.
-TAILS = (0.0, 0.25, 0.5, 0.75, 0.9)
+#: Starts of the average of the iterates, as parts of all.
+AVERAGE_STARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
 
-#: What a warning says, and what to do.
-UNSETTLED = (
-    "The descent has not settled: the mean of its released directions is {drift:.2g} times what noise explains. Most "
-    "often features have very different scales or lie far from 0; they should have about mean 0 and deviation 1."
+NOT_CONVERGED = (
+    "Gradient descent did not converge: the mean of its released directions is {drift:.2g} times what noise explains. "
+    "Most often features have very different scales or are far from 0; they should have about mean 0 and deviation 1."
 )
-BOUNDED = (
-    "The coefficients lie at their bound, {radius:.2g}, that was found from the scale of the target: features are "
-    "small against the target, or most targets are 0. Features should have about mean 0 and deviation 1; a public "
-    "bound on the norm of the coefficients can be given as radius."
+AT_RADIUS = (
+    "Gradient descent did not converge: the coefficients are at their bound {radius:.2g}, found from the scale of the "
+    "target. Features are small against the target, or most targets are 0. Features should have about mean 0 and "
+    "deviation 1; a public bound on the norm of the coefficients can be given as radius."
 )
 ADVICE = (
     " Scale features by known limits (skprivate.preprocessing.PublicScaler.from_bounds), or within the budget "
-    "(PrivateStandardScaler, PrivateQuantileTransformer). This was told from released numbers and cost nothing."
+    "(PrivateStandardScaler, PrivateQuantileTransformer). Computed from released values: no additional "
+    "privacy cost."
 )
 
 
 class UnscaledFeaturesWarning(ConvergenceWarning):  # type: ignore[misc]
-    """A private descent did not settle, most often because features have very different scales or lie far from 0.
+    """A private descent did not converge, most often because features have very different scales or are far from 0.
 
-    Decided from released numbers alone: it costs nothing and tells nothing that the coefficients do not.
+    Computed from released numbers alone: it costs nothing and reveals nothing that the coefficients do not.
     """
 
 
 @dataclass(frozen=True)
 class Course:
-    """What a descent released.
+    """Released path of a descent.
 
-    Attributes
-    ----------
-    coef : ndarray of shape (n_coef,)
-        Average of the iterates of the refinement.
-    clip_radius : float
-        Clipping radius in the refinement.
-    directions : ndarray of shape (n_steps, n_coef)
-        Released directions of the steps that were averaged, in units of a unanimous vote of the users.
-    noise : float
-        Standard deviation of the noise of each of their entries.
-    times : ndarray of shape (n_iterates,)
-        How long the iterates that were averaged have followed directions: sums of steps, endless for quasi-Newton
-        steps. Empty if not known.
+    ``directions`` are those of the steps that were averaged, in units of a unanimous vote, with ``noise`` on each
+    entry. ``times`` tells how long the averaged iterates have followed directions: sums of steps, infinite for
+    quasi-Newton ones.
     """
 
     coef: FloatArray
@@ -184,18 +146,11 @@ class Course:
     times: FloatArray = field(default_factory=partial(np.empty, 0))
 
     def drift(self, bound: float = math.inf) -> float:
-        """Largest entry of the mean direction, in units of what noise alone exceeds with probability `FALSE_ALARM`.
+        """Compute the largest entry of the mean direction, in units of what noise alone exceeds with chance
+        `FALSE_ALARM`.
 
-        Parameters
-        ----------
-        bound : float > 0
-            Radius of the ball within which the coefficients are meant to stay: at its surface the component towards
-            the outside is no failure.
-
-        Returns
-        -------
-        float
-            Above 1 if the descent has not settled; 0 if that cannot be told or does not matter.
+        Above 1 if the descent did not converge; 0 if that is unknown or does not matter. At the surface of the ball of
+        radius ``bound`` the component towards the outside is no failure.
         """
         n_steps = len(self.directions)
         if n_steps < LEAST_STEPS:
@@ -204,17 +159,18 @@ class Course:
         late = self._inward(self.directions[n_steps // 2 :].mean(axis=0), bound)
         if np.linalg.norm(late) <= SMALL_VOTE:
             return 0.0
-        # Of so many entries none, by the union bound.
+        # By the union bound over the entries.
         expected = self.noise * float(norm.isf(0.5 * FALSE_ALARM / len(mean))) / math.sqrt(n_steps)
-        # What is left of the start is no drift: a steady one is as large in the second half, beside √2 times the noise.
+        # The influence of the start is no drift: a steady one is as large in the second half, beside √2 times the
+        # noise.
         return float(min(np.abs(mean).max(), math.sqrt(2.0) * np.abs(late).max())) / expected
 
     def at_bound(self, bound: float) -> bool:
-        """Whether the coefficients lie at the surface of the ball of this radius."""
+        """Return True if the coefficients are at the surface of the ball of this radius."""
         return float(np.linalg.norm(self.coef)) >= AT_BOUND * bound
 
     def _inward(self, direction: FloatArray, bound: float) -> FloatArray:
-        """A direction without the component along which the bound stops the descent."""
+        """Remove the component of a direction along which the bound stops the descent."""
         if not self.at_bound(bound):
             return direction
         outward = self.coef / float(np.linalg.norm(self.coef))
@@ -225,25 +181,13 @@ class Course:
 def average(
     iterates: FloatArray, directions: FloatArray, noise: float, clip_radius: float, times: FloatArray
 ) -> Course:
-    """Mean of the last iterates: of as many as have a mean direction that noise explains.
+    """Average the last iterates: as many as have a mean direction that noise explains.
 
-    With much noise these are all of them. The less there is, the more what is left of the start counts, and the fewer
-    are averaged; without noise the last few.
-
-    Parameters
-    ----------
-    iterates, directions : ndarray of shape (n_steps, n_coef)
-        Each iterate, and the released direction of the step to it.
-    noise : float
-        Standard deviation of the noise of each entry of a direction.
-    clip_radius : float
-        As in `Course`.
-    times : ndarray of shape (n_steps,)
-        As in `Course`, of all iterates.
+    With much noise these are all of them. The less noise, the more the start counts, and the fewer are averaged.
     """
     n_steps, d = directions.shape
     quantile = noise * float(norm.isf(0.5 * FALSE_ALARM / d))
-    for part in TAILS:
+    for part in AVERAGE_STARTS:
         first = int(part * n_steps)
         if np.abs(directions[first:].mean(axis=0)).max() <= quantile / math.sqrt(n_steps - first):
             break
@@ -254,15 +198,15 @@ def average(
 _SEARCH_GROWTH = 0.3
 _SEARCH_DECAY = 0.8
 _REFINE_GAIN = 0.15
-#: A vote below this, which noise alone hardly casts, is an overshoot: the step shrinks at once and momentum restarts.
+#: A vote below this, rare for noise alone, is an overshoot: the step shrinks at once and momentum restarts.
 _OVERSHOT = -0.8
-#: Correlation of successive directions that the step settles at, in units of the noise power: −a/(2 − a) for a
-#: step of a/curvature, so that 0.06 means about a ninth of 1/curvature.
+#: Target correlation of successive directions, in units of the noise power: −a/(2 − a) for a step of a/curvature, so
+#: that −0.06 means about a ninth of 1/curvature.
 _TARGET_CORRELATION = -0.06
-#: Power of what noise and tail allow of the clipping radius, in medians of gradients' norms, by which steps are longer
-#: after the search: there each gradient counted as one of norm 1, then by its norm over that radius. A power of 1 is
-#: right near the solution, but too long a way where a few gradients are large.
-STRETCHED = 0.5
+#: Power of the growth of the clipping radius, in median gradient norms, by which steps are longer after the search. In
+#: the search each gradient counts as one of norm 1, later by its norm over that radius. A power of 1 is right near the
+#: solution, but too long where a few gradients are large.
+STRETCH_POWER = 0.5
 #: Part of the refinement whose iterates are not averaged.
 _BURN_IN = 0.07
 
@@ -275,19 +219,10 @@ def adaptive_descent(
     start: FloatArray | None = None,
     pull: float = 0.0,
 ) -> Course:
-    """Minimise the users' mean objective by noisy normalised descent.
+    """Minimise the users' mean objective by noisy normalised descent from ``start``.
 
-    Parameters
-    ----------
-    data : Partitions or UserProblem
-        Problems of the users of each block.
-    plan : DescentPlan
-    release : Release
-        The Gaussian sums, and the selection if planned, are drawn here.
-    start : ndarray of shape (n_coef,), optional
-        First iterate (released); by default the origin.
-    pull : float
-        Strength λ of a public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm at most 1.
+    ``pull`` is the strength λ of a public term λ/2·‖w − start‖² beside the users' objective, whose gradients have norm
+    at most 1.
     """
     rows, d = as_partitions(data), plan.n_coef
     terms = plan.split.terms
@@ -314,7 +249,7 @@ def adaptive_descent(
         searching = t < plan.search_steps
         if t == plan.search_steps and plan.split.clip_epsilon is not None:
             radius, stretch = _selected_radius(rows, w, plan, release)
-            step *= max(1.0, stretch) ** STRETCHED
+            step *= max(1.0, stretch) ** STRETCH_POWER
             if plan.quiet and radius:
                 newton = QuasiNewton(step, 2.0 * plan.radius)
         multiplier = plan.search_multiplier if searching else plan.refine_multiplier
@@ -350,37 +285,53 @@ def adaptive_descent(
     return average(np.array(iterates), np.array(directions), noise, radius, np.array(times))
 
 
-def norm_counts(problem: UserProblem, w: FloatArray, scales: tuple[FloatArray, ...]) -> npt.NDArray[np.int64]:
-    """How many users have a vector of about each norm, on some scales one after the other."""
-    norms = problem.gradient_norms(w)
-    return np.concatenate([scale_counts(norms, each) for each in scales])
+def norm_counts(problem: UserProblem, w: FloatArray) -> npt.NDArray[np.int64]:
+    """Count users by the norm of their vector."""
+    return quantile_counts(problem.gradient_norms(w))
 
 
 def _selected_radius(rows: Partitions, w: FloatArray, plan: DescentPlan, release: Any) -> tuple[float, float]:
-    """Clipping radius of the refinement, and how many medians of gradients' norms noise and their tail allow.
+    """Select the clipping radius of the refinement; returns its growth over the median norm, too.
 
-    What is planned is drawn in any case, whether users are enough or not.
+    The selection is drawn in any case, whether users are enough or not.
     """
-    split, monotone = plan.split, plan.split.terms.monotone
+    split, growth = plan.split, plan.growth
     assert split.clip_epsilon is not None
-    tail = split.tail_epsilon
-    scales = (SCALES,) if tail is None else (SCALES, FINE_SCALES)
-    counts = rows.sum(partial(norm_counts, w=w, scales=scales))
-    median = select_median_scale(
-        counts[: len(SCALES)], epsilon=split.clip_epsilon, release=release, monotone=monotone
+    median, upper, rank = select_quantiles(
+        rows.sum(partial(norm_counts, w=w)),
+        epsilon=split.clip_epsilon,
+        upper_epsilon=split.tail_epsilon,
+        release=release,
+        monotone=split.terms.monotone,
     )
-    growth = plan.growth
-    if tail is not None:
-        rank = tail_rank(tail, len(FINE_SCALES))
-        upper = select_upper_scale(
-            counts[len(SCALES) :], rank, epsilon=tail, release=release, scales=FINE_SCALES, near=median
-        )
-        if split.at_least(plan.n_users) > 2 * rank:
-            growth = tail_factor(median, upper, growth, rank / plan.n_users)
+    if rank and split.at_least(plan.n_users) > 2 * rank:
+        growth = tail_factor(median, upper, growth, rank / plan.n_users)
     return (max(plan.clip_factor, growth) * median, growth) if plan.clip_decides else (plan.clip_radius, 1.0)
 
 
 def project(w: FloatArray, radius: float) -> FloatArray:
-    """Nearest point of the ball of this radius."""
+    """Return the nearest point of the ball of this radius."""
     norm = float(np.linalg.norm(w))
     return w if norm <= radius else w * (radius / norm)
+
+
+@dataclass(frozen=True)
+class LinearResult:
+    """Released result of a linear model.
+
+    ``scale_missed`` is True if users were too few for the scale of the target. ``drift`` is above 1 if the descent did
+    not converge (`Course.drift`). ``class_weights`` are public, or from released counts.
+    """
+
+    coef: FloatArray
+    n_users: float
+    radius: float
+    clip_radius: float
+    noise_level: float = 0.0
+    scale_missed: bool = False
+    drift: float = 0.0
+    at_bound: bool = False
+    target_range: tuple[float, float] = (-math.inf, math.inf)
+    class_weights: FloatArray | None = None
+    alpha: float = 0.0
+    frame: Frame | None = None

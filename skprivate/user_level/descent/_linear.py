@@ -1,8 +1,8 @@
 """Linear models by descent as mechanisms: one descent, or phases on disjoint users.
 
-Phase s uses about n/2ˢ users of its own and pulls towards the previous solution with λ_s = 4ˢλ. Every user takes
-part in one phase, so the phases together cost what one costs. Contributions have norm at most 1, so the paper's G is 1
-here and its λ = (G/R)·max(1/√n, noise) is public.
+Phase s uses about n/2ˢ users of its own and pulls towards the previous solution with λ_s = 4ˢλ. Every user takes part
+in one phase, so the phases together cost what one costs. Contributions have norm at most 1, so the paper's G is 1 here
+and its λ = (G/R)·max(1/√n, noise) is public.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from skprivate.privacy import hash_identifiers, identifier_tags, open_branches
 from skprivate.user_level._losses import INTERCEPT_PART, HuberLoss
 from skprivate.user_level._plan import DescentPlan
 from skprivate.user_level._problems import Objective, UserData, count_users, target_counts
-from skprivate.user_level._ranges import COARSE_SCALES, select_median_scale
-from skprivate.user_level.descent._descent import Course, adaptive_descent
-from skprivate.user_level.descent._result import LinearResult
+from skprivate.user_level.descent._descent import Course, LinearResult, adaptive_descent
 from skprivate.user_level.descent._rules import (
     PRIOR,
     ClassCounts,
@@ -30,24 +28,24 @@ from skprivate.user_level.descent._rules import (
     Estimate,
     WeightedLoss,
     curvatures,
-    evident_functions,
+    shrink_functions,
 )
 from skprivate.user_level.scaling._frame import Frame, identity
-from skprivate.user_level.scaling._row_means import norm_without, row_means, shifted
-from skprivate.user_level.scaling._standardise import bounded_data
-from skprivate.user_level.scaling._whitening import whiten, whitening
+from skprivate.user_level.scaling._row_moments import norm_without, row_means, shifted, whiten, whitening
+from skprivate.user_level.scaling._standardise import clip_data
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Projection radius in units of the private scale of the target.
 RADIUS_FACTOR = 2.0
-#: Above this noise level a projection radius that is a default, not a bound, shrinks, down to a quarter.
+#: Noise level above which a default projection radius shrinks, and the least part of it.
 SHRINK_LEVEL = 0.15
 SHRINK_MOST = 0.25
-#: Below this noise level it grows, as its inverse.
+#: Noise level below which it grows, as the inverse.
 GROW_LEVEL = 0.1
-#: Noise level up to which a classifier's rows weigh less from the typical norm on, and farther out with more noise:
-#: clipped at a norm of their own, long rows have less noise, and slopes that are bent by less than noise matter less.
+#: Noise level up to which a classifier's rows are weighted down from the typical norm on; with more noise from farther
+#: out. Long rows that are clipped at a norm of their own have less noise, and a bias of slopes below the noise matters
+#: less.
 WEIGHT_LEVEL = 0.01
 
 
@@ -59,7 +57,7 @@ class Descent(DescentRules):
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
-        """Draw: the number of users, a map of features and target, the descent."""
+        """Release the number of users, a map of features and target, and the descent."""
         rows = as_partitions(data)
         n_users = self.split.count(count_users(rows, self.terms.n_users), release)
         level = self.split.level(n_users, self.objective.n_coef)
@@ -67,7 +65,7 @@ class Descent(DescentRules):
         means = np.zeros(self.objective.n_features)
         if self.standardisation is None and math.isfinite(self.row_bound):
             frame = frame._replace(row_bound=self.row_bound)
-            rows = rows.map(partial(bounded_data, frame=frame))
+            rows = rows.map(partial(clip_data, frame=frame))
         scale_missed = self.select_scale
         class_weights = self.class_weights
         if isinstance(class_weights, ClassCounts):
@@ -98,7 +96,7 @@ class Descent(DescentRules):
                 else:
                     matrix = None
             elif self.means_share:
-                # The number of users is public, so that they are known to be enough.
+                # The number of users is public, so they are known to be enough.
                 means = row_means(
                     rows,
                     self.objective.n_features,
@@ -113,29 +111,23 @@ class Descent(DescentRules):
         alpha = self.penalty(n_users)
         objective = self._objective(alpha, n_users, frame, matrix, class_weights)
         radius = self.radius / (row_norm or 1.0)
-        price = self.split.scale_epsilon
-        if price is not None:
-            scale = select_median_scale(
-                rows.sum(partial(target_counts, scales=COARSE_SCALES)),
-                epsilon=price,
-                release=release,
-                monotone=self.terms.monotone,
-                scales=COARSE_SCALES,
-            )
-            if self.terms.decides(price, self.split.at_least(n_users), len(COARSE_SCALES)):
-                radius, scale_missed = RADIUS_FACTOR * scale, False
+        scale = self.split.select_scale(rows, target_counts, n_users, release)
+        if scale is not None:
+            radius, scale_missed = RADIUS_FACTOR * scale, False
         first = radius
         if self.shrink_radius:
             first *= min(1.0, max(SHRINK_LEVEL / level, SHRINK_MOST))
             # A radius from the target's order of magnitude is wide, unless features are small against the target.
-            radius = first if price is not None else max(first, radius * GROW_LEVEL / level)
+            radius = (
+                first if self.split.scale_epsilon is not None else max(first, radius * GROW_LEVEL / level)
+            )
         plan = self.plan(n_users, radius, first, row_norm or 1.0)
         if self.classes and self.standardisation is not None:
-            reach = (row_norm or 1.0) * max(1.0, level / WEIGHT_LEVEL)
-            objective = replace(objective, row_reach=max(reach, plan.clip_radius))
+            typical = (row_norm or 1.0) * max(1.0, level / WEIGHT_LEVEL)
+            objective = replace(objective, max_norm=max(typical, plan.clip_radius))
         course = self._descend(objective, rows, plan, level, release)
-        # A radius from the scale of the target should not be met: then features are small against it.
-        # And functions of features are meant to vary less than others: they settle late, whatever the scales.
+        # A radius from the scale of the target should not be met: then features are small against it. Functions of
+        # features vary less than others by design: they converge late, whatever the scales.
         bound = math.inf if self.select_scale and not scale_missed else radius
         drift = 0.0 if any(self.functions) else course.drift(bound)
         coef = course.coef.reshape(self.objective.n_outputs, -1)
@@ -143,7 +135,7 @@ class Descent(DescentRules):
             coef = coef @ matrix.T
         if any(self.functions) and self.given_alpha is None and len(course.times) and course.clip_radius:
             penalties = objective.alpha * self._weights(alpha, n_users, frame)
-            coef = self._evident(coef, course, n_users, penalties, matrix, class_weights)
+            coef = self._shrink_functions(coef, course, n_users, penalties, matrix, class_weights)
         if self.means_share:
             coef[:, -1] -= coef[:, :-1] @ means
         return LinearResult(
@@ -169,10 +161,10 @@ class Descent(DescentRules):
         matrix: FloatArray | None,
         class_weights: FloatArray | None,
     ) -> Objective:
-        """The objective in the coordinates of the descent."""
+        """Write the objective in the coordinates of the descent."""
         objective = replace(self.objective, alpha=alpha)
         if class_weights is not None:
-            # The dearest class weighs 1, so that clipping radii keep their meaning; the penalty goes along.
+            # The largest weight is 1, so that clipping radii keep their meaning; the penalty is scaled, too.
             most = float(class_weights.max())
             weighted = WeightedLoss(objective.loss, class_weights / most)  # type: ignore[arg-type]
             objective = replace(objective, loss=weighted, alpha=alpha / most)
@@ -187,10 +179,10 @@ class Descent(DescentRules):
         return objective
 
     def _weights(self, alpha: float, n_users: float, frame: Frame) -> FloatArray:
-        """Penalty of each coefficient of an output over its strength."""
+        """Return the penalty of each coefficient of an output over its strength."""
         weights = np.ones(self._n_whitened)
         if self.given_alpha:
-            # A given penalty is one of the coefficients of the features as they came.
+            # A given penalty is on the coefficients of the original features.
             weights[: len(frame.scales)] = 1.0 / frame.scales**2
         elif alpha and self.standardisation is not None and self.standardisation.prepared:
             prepared = np.flatnonzero(self.standardisation.prepared)
@@ -199,7 +191,7 @@ class Descent(DescentRules):
             weights[-1] = INTERCEPT_PART if self.flat(n_users) else 0.0
         return weights
 
-    def _evident(
+    def _shrink_functions(
         self,
         coef: FloatArray,
         course: Course,
@@ -208,7 +200,7 @@ class Descent(DescentRules):
         matrix: FloatArray | None,
         class_weights: FloatArray | None,
     ) -> FloatArray:
-        """Coefficients with those of functions as far as they are evident."""
+        """Shrink the coefficients of functions by empirical Bayes."""
         curvature = np.ones(len(coef))
         if self.classes:
             deviations = np.array([1.0 if each is None else each.deviation for each in self.functions])
@@ -222,7 +214,7 @@ class Descent(DescentRules):
             course.times / course.clip_radius,
             None if matrix is None else np.square(matrix).sum(axis=1),
         )
-        return evident_functions(coef, self.functions, estimate)
+        return shrink_functions(coef, self.functions, estimate)
 
     def _descend(
         self, objective: Objective, rows: Partitions, plan: DescentPlan, level: float, release: Any
@@ -231,16 +223,16 @@ class Descent(DescentRules):
 
 
 def problems(objective: Objective, rows: Partitions) -> Partitions:
-    """The users' gradients in each block, formed once where that can be."""
+    """Form the users' gradients in each block, once where the loss can be stored."""
     formed = rows.map(objective.problem)
-    # A loss of somebody else's need not be one that can be stored.
+    # A custom loss need not be one that can be stored.
     return formed if hasattr(objective.loss, "gradient") else formed.persisted()
 
 
 def assign_phases(names: npt.NDArray[Any], n_phases: int, key: bytes) -> npt.NDArray[np.int64]:
-    """Phase 0 … n_phases − 1 of every user, with probabilities 1/2, 1/4, …; the last phase takes what is left.
+    """Assign every user to a phase 0 … n_phases − 1, with probabilities 1/2, 1/4, …; the last takes what is left.
 
-    A keyed hash of the user's own identifier or tag, so that no user's phase depends on who else is there.
+    The phase is a keyed hash of the user's own identifier or tag, so it does not depend on who else is there.
     """
     tags = names if names.ndim == 2 else identifier_tags(names)
     identity = np.empty(len(tags), dtype=object)
@@ -255,7 +247,7 @@ def _in_phase(data: UserData, key: bytes, n_phases: int, phase: int) -> UserData
 
 
 def n_phases(level: float) -> int:
-    """Phases until the users of one are too few: noise level ν·2ˢ at most ½; at least one."""
+    """Count the phases until the users of one are too few: noise level ν·2ˢ at most ½; at least one."""
     return max(1, math.floor(math.log2(0.5 / level))) if level < 0.5 else 1
 
 
@@ -267,7 +259,7 @@ class PhasedDescent(Descent):
 
     @property
     def n_draws(self) -> int:
-        """Every phase draws what is paid for once; one phase where their number depends on a noisy number of users."""
+        """Number of draws of all phases, each with the price of one; one phase under a noisy number of users."""
         if self.terms.n_users is None:
             return super().n_draws
         count = n_phases(self.split.level(self.terms.n_users, self.objective.n_coef))
@@ -279,8 +271,8 @@ class PhasedDescent(Descent):
         count = n_phases(level)
         key = release.public_rng.bytes(32)
         branches = open_branches(release, count, plan.sums, fixed_assignment=True)
-        reach = plan.radius if math.isfinite(plan.radius) else 1.0
-        base = max(1.0 / math.sqrt(plan.n_users), level) / reach
+        distance = plan.radius if math.isfinite(plan.radius) else 1.0
+        base = max(1.0 / math.sqrt(plan.n_users), level) / distance
         w: FloatArray | None = None
         for s, branch in enumerate(branches):
             part = 0.5 ** min(s + 1, count - 1)  # 1/2, 1/4, …, and the last phase as the one before
@@ -294,5 +286,5 @@ class PhasedDescent(Descent):
             pull = 4.0 ** (s + 1) * base if s else 0.0
             w = adaptive_descent(problems(objective, users), phase, branch, start=w, pull=pull).coef
         assert w is not None
-        # Directions of a phase with a pull of its own do not tell whether the whole has settled.
+        # Directions of a phase with its own pull do not show if the whole has converged.
         return Course(w, plan.clip_radius, np.empty((0, len(w))), 0.0)

@@ -11,12 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import Mechanism, PrivacyEvent, gaussian_noise_multiplier
+from skprivate.privacy import Mechanism, PrivacyEvent
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._problems import MeanProblem, UserData, count_users, second_moments, target_counts
-from skprivate.user_level._ranges import COARSE_SCALES, select_median_scale
-from skprivate.user_level.descent._descent import project
-from skprivate.user_level.descent._result import LinearResult
+from skprivate.user_level.descent._descent import LinearResult, project
 from skprivate.user_level.means._user_mean import MeanResult, UserMean
 from skprivate.user_level.scaling._frame import identity
 from skprivate.user_level.scaling._standardise import Standardisation
@@ -25,51 +23,36 @@ FloatArray = npt.NDArray[np.float64]
 
 #: "auto" releases moments if their privacy noise is at most this part of the sampling noise.
 NEGLIGIBLE = 0.05
-#: "auto" forms at most so many numbers of all users' moments.
+#: "auto" forms at most this many numbers of all users' moments.
 MOST_NUMBERS = 1 << 26
-#: Radius of the ball about the private centre in median distances, and the same over the inverse root of the noise
-#: level of the sum.
+#: Radius of the ball about the private centre in median distances, and the same times the root of the noise level.
 LEAST_CLIP = 1.0
 CLIP_GROWTH = 0.3
 
 
 def n_moments(n_coef: int) -> int:
-    """Distinct numbers in (zzᵀ, zy)."""
+    """Count the distinct numbers in (zzᵀ, zy)."""
     return n_coef * (n_coef + 3) // 2
 
 
 def noise_is_negligible(terms: Terms, n_coef: int) -> bool:
-    """Whether moments of a public number of users carry hardly more privacy noise than sampling noise.
+    """Return True if moments of a public number of users have hardly more privacy noise than sampling noise.
 
     In units of a user's spread the noise has norm Δ z √D/n, the sampling error 1/√n.
     """
     if terms.n_users is None:
         return False
-    multiplier = gaussian_noise_multiplier(terms.epsilon, terms.delta)
-    noise = terms.sum_sensitivity * multiplier * math.sqrt(n_moments(n_coef)) / terms.n_users
-    return noise <= NEGLIGIBLE / math.sqrt(terms.n_users)
+    return terms.level(terms.n_users, n_moments(n_coef)) <= NEGLIGIBLE / math.sqrt(terms.n_users)
 
 
 def _moments(data: UserData, scale: float, constant: bool) -> MeanProblem:
-    """Each user's moments, with targets in units of ``scale``."""
+    """Compute each user's moments, with targets in units of ``scale``."""
     return MeanProblem(second_moments(data.X, data.y / scale, data.groups, constant), data.groups)
 
 
 @dataclass(frozen=True)
 class MomentsRegression(Mechanism):
-    """Coefficients from a winsorised mean of every user's (zzᵀ, zy), with z = (x, 1) if an intercept is fitted.
-
-    Attributes
-    ----------
-    terms : Terms
-    n_features : int
-    fit_intercept : bool
-    alpha : float
-        Strength of the ℓ2 penalty, not on the intercept.
-    aggregation : {"mean", "robust"}
-    radius : float
-        Coefficients are projected to this ball (``inf``: not at all).
-    """
+    """Coefficients from a winsorised mean of every user's (zzᵀ, zy), with z = (x, 1) if an intercept is fitted."""
 
     terms: Terms
     n_features: int
@@ -88,7 +71,7 @@ class MomentsRegression(Mechanism):
 
     @cached_property
     def mean(self) -> UserMean:
-        """The mean of the moments, with two scales to select: that of y and that of the moments."""
+        """Mean of the moments, with two scales to select: that of y and that of the moments."""
         return UserMean(
             self.terms,
             self.size,
@@ -102,9 +85,7 @@ class MomentsRegression(Mechanism):
         """Radius about the private centre in median distances."""
         if self.aggregation != "auto" or self.terms.n_users is None:
             return LEAST_CLIP
-        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        level = self.terms.sum_sensitivity * multiplier * math.sqrt(self.size) / self.terms.n_users
-        return max(LEAST_CLIP, CLIP_GROWTH / math.sqrt(level))
+        return max(LEAST_CLIP, CLIP_GROWTH / math.sqrt(self.terms.level(self.terms.n_users, self.size)))
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
@@ -112,26 +93,17 @@ class MomentsRegression(Mechanism):
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
-        """Draw the scale of the target and the moments."""
+        """Release the scale of the target and the moments."""
         split, rows = self.mean.split, as_partitions(data)
         n_users = split.count(count_users(rows, self.terms.n_users), release)
-        scale = 1.0
-        frame = identity(self.n_features)
+        scale, frame = 1.0, identity(self.n_features)
         if self.standardisation is not None:
             rows, frame = self.standardisation.run(rows, split.at_least(n_users), release)
-        elif split.scale_epsilon is not None:
-            found = select_median_scale(
-                rows.sum(partial(target_counts, scales=COARSE_SCALES)),
-                epsilon=split.scale_epsilon,
-                release=release,
-                monotone=self.terms.monotone,
-                scales=COARSE_SCALES,
-            )
-            if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
-                scale = found
+        else:
+            scale = split.select_scale(rows, target_counts, n_users, release) or 1.0
         moments = rows.map(partial(_moments, scale=scale, constant=self.fit_intercept)).persisted()
         result = self.mean.mean_of_vectors(moments, n_users, release)
-        # A given penalty is one of the coefficients of the features as they came.
+        # A given penalty is on the coefficients of the original features.
         solved = self._solve(result, self.alpha / frame.scales**2)
         found = frame.coefficients(scale * solved[None], self.fit_intercept)[0]
         coef = project(found, self.radius)
@@ -147,14 +119,14 @@ class MomentsRegression(Mechanism):
         )
 
     def _solve(self, result: MeanResult, penalty: FloatArray) -> FloatArray:
-        """Coefficients from released moments, with a penalty of each but the intercept."""
+        """Solve for coefficients from released moments, with a penalty of each but the intercept."""
         d = self.n_features + self.fit_intercept
         upper = np.triu_indices(d)
         second = np.zeros((d, d))
         second[upper] = result.mean[: len(upper[0])]
         second = second + np.triu(second, 1).T
-        # Noise moves the eigenvalues of a symmetric matrix by about √(2d) standard deviations: smaller ones say
-        # nothing.
+        # Noise moves the eigenvalues of a symmetric matrix by about √(2d) standard deviations: smaller ones are lost in
+        # it.
         noise = result.noise_scale if result.winsorised else 1.0
         values, vectors = np.linalg.eigh(second)
         floor = max(noise * math.sqrt(2.0 * d), 1e-12)

@@ -1,6 +1,6 @@
-"""What a linear model by descent draws, and with how much noise: from public numbers alone.
+"""Rules of a descent: its draws and their noise, from public numbers alone.
 
-Released numbers in, released numbers out: applied after a descent it draws nothing and costs nothing.
+Shrinkage of splines after a descent is post-processing of released numbers: it draws nothing and costs nothing.
 """
 
 from __future__ import annotations
@@ -24,48 +24,45 @@ from skprivate.privacy import (
     PrivacyEvent,
     ball_contributions,
     exact_sum,
-    gaussian_noise_multiplier,
 )
 from skprivate.user_level._losses import LEAST_CLIP, MOST_CLIP, LinearLoss, noise_penalty
 from skprivate.user_level._plan import (
+    FEW_USERS,
     MOST_MOMENTUM,
     WIDER,
     BudgetSplit,
     DescentPlan,
     Terms,
-    default_steps,
     split_budget,
 )
 from skprivate.user_level._problems import Objective, UserData
 from skprivate.user_level._ranges import GRADIENT_NOISE_PART, MOST_HEAVY, quiet_growth
-from skprivate.user_level.scaling._row_means import MEANS_SHARE, MOST_LEVEL, MOST_LEVEL_TWO, sees_offset
+from skprivate.user_level.scaling._row_moments import (
+    MEANS_SHARE,
+    MOST_LEVEL,
+    MOST_LEVEL_TWO,
+    n_moments,
+    relative_noise,
+    sees_common_mean,
+)
 from skprivate.user_level.scaling._standardise import Standardisation
-from skprivate.user_level.scaling._whitening import n_moments, relative_noise
 
 FloatArray = npt.NDArray[np.float64]
 
 #: Share of the budget (in zCDP) for the counts.
 SHARE = 0.05
-#: A class counts for at least so many standard deviations of the noise in its count.
+#: Least count of a class, in standard deviations of its noise.
 _FEWEST = 3.0
-#: No class weighs more than this times another.
+#: Largest ratio of class weights.
 _MOST = 100.0
 
 
 class WeightedLoss:
-    """A loss whose rows weigh as their classes do.
-
-    Parameters
-    ----------
-    loss : LinearLoss
-    weights : ndarray of shape (n_classes,)
-        In (0, 1]. A row's weight is a function of its own label.
-    """
+    """Loss whose rows are weighted by their own labels, with weights in (0, 1]."""
 
     def __init__(self, loss: LinearLoss, weights: FloatArray) -> None:
         self.loss = loss
         self.weights = weights
-        self.smoothness = loss.smoothness
 
     def derivative(self, f: FloatArray, y: FloatArray) -> FloatArray:
         first, *others = self.weights.tolist()
@@ -77,14 +74,9 @@ class WeightedLoss:
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """How many users there are of each class, a user with rows of several counting in parts.
+    """Counts of users of each class; a user with rows of several classes counts in parts.
 
-    Attributes
-    ----------
-    terms : Terms
-    n_classes : int
-    signed : bool
-        Whether targets are −1 and 1, rather than 0 and 1.
+    Targets are −1 and 1 if ``signed``, and 0 and 1 otherwise.
     """
 
     terms: Terms
@@ -94,21 +86,21 @@ class ClassCounts:
     @property
     def multiplier(self) -> float:
         """Noise multiplier of the counts."""
-        return gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta) / math.sqrt(SHARE)
+        return self.terms.multiplier / math.sqrt(SHARE)
 
     @property
     def events(self) -> tuple[tuple[PrivacyEvent, int], ...]:
         return ((GaussianEvent(self.multiplier, self.n_classes), 1),)
 
     def run(self, data: Partitions | UserData, release: Any) -> FloatArray:
-        """Draw the counts; weights of the classes, inversely proportional to them, 1 on average over the users."""
+        """Release the counts; returns class weights, inversely proportional to them, 1 on average over the users."""
         total = as_partitions(data).sum(partial(_shares, signed=self.signed))
         counts = np.asarray(self.terms.release_sum(total, self.multiplier, release), dtype=np.float64)
         return balanced_weights(counts, _FEWEST * self.terms.sum_sensitivity * self.multiplier)
 
 
 def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
-    """Sum of the users' shares of rows of each class."""
+    """Sum the users' shares of rows of each class."""
     shares = np.atleast_2d(data.groups.mean(data.y))
     if len(shares) == 1:
         shares = np.concatenate([-shares, shares])
@@ -119,26 +111,13 @@ def _shares(data: UserData, signed: bool) -> npt.NDArray[Any]:
 
 
 def balanced_weights(counts: FloatArray, fewest: float) -> FloatArray:
-    """n / (n_classes · count), for counts of at least ``fewest`` and a hundredth of the largest.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_classes,)
-        Released.
-    fewest : float > 0
-    """
+    """Compute n / (n_classes · count) for released counts, at least ``fewest`` and a hundredth of the largest."""
     counts = np.maximum(counts, max(fewest, float(counts.max()) / _MOST))
     return np.asarray(counts.sum() / (len(counts) * counts))
 
 
 def given_weights(class_weight: Any, classes: list[Any]) -> FloatArray:
-    """Weights of all classes from a mapping; 1 where it names none.
-
-    Raises
-    ------
-    ValueError
-        If it is no mapping, names other classes, or a weight is not a positive finite number.
-    """
+    """Read class weights from a mapping; 1 where it names none, and ValueError where it does not fit."""
     if not isinstance(class_weight, Mapping):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}.")
     known = {label: j for j, label in enumerate(classes)}
@@ -152,49 +131,30 @@ def given_weights(class_weight: Any, classes: list[Any]) -> FloatArray:
     return weights
 
 
-#: Variance of the coefficients of a feature's functions, in that of a line's, before anything is known: effects have a
-#: deviation of 1, what bends them has one of 1/4, or nothing would be left of a line. They are penalised for sampling
-#: accordingly, and as evidence that counts for a part of one coefficient.
+#: Prior variance of the coefficients of a feature's functions, in that of a line's. Effects have a deviation of 1,
+#: their curvature one of 1/4, or nothing would be left of a line. Sampling penalties follow it, and it counts as
+#: evidence of a part of one coefficient.
 PRIOR, PRIOR_COUNT = 1.0 / 16.0, 0.1
-#: A coefficient of which steps and penalty left less says nothing.
+#: Least part of a coefficient, left by steps and penalty, that is evidence.
 LEAST_PART = 1e-6
-#: Rounds of the search for the likeliest variance.
+#: Iterations towards the likeliest variance.
 ROUNDS = 50
-#: Points of a mean over normal scores, and their weights.
+#: Points and weights of Gauss–Hermite quadrature.
 _POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 
 
 class Function(NamedTuple):
-    """A column that was made of a feature by public rules and released numbers.
-
-    Attributes
-    ----------
-    feature : int
-        Number of the feature.
-    deviation : float
-        Standard deviation that the column was made to have; 0 where that is not known, or where it is a line.
-    """
+    """Column that an earlier step made of a feature; its ``deviation`` is 0 where unknown or where it is a line."""
 
     feature: int
     deviation: float
 
 
 class Estimate(NamedTuple):
-    """What is known of how coefficients were found.
+    """Public conditions of an estimate: curvature of the loss for each output, and noise of the mean gradient.
 
-    Attributes
-    ----------
-    curvature : ndarray of shape (n_outputs,)
-        Mean curvature of the loss in the score of each output.
-    noise : float
-        Standard deviation of an entry of the mean gradient by the noise of all steps together.
-    n_users : float
-    penalties : ndarray of shape (n_coef,)
-        Strength of the penalty of each coefficient.
-    times : ndarray of shape (n_iterates,)
-        How long the iterates whose mean the coefficients are have followed gradients: sums of steps.
-    spreads : ndarray of shape (n_coef,), optional
-        Diagonal of the inverse second moments, where the descent was in whitened coordinates.
+    ``times`` are those of `Course`. ``spreads`` is the diagonal of the inverse second moments, where the descent was in
+    whitened coordinates.
     """
 
     curvature: FloatArray
@@ -206,16 +166,9 @@ class Estimate(NamedTuple):
 
 
 def curvatures(coef: FloatArray, deviations: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    """Mean curvature, in the score of each output, of a loss of classes whose scores are normal.
+    """Compute the mean curvature of a loss of classes, in the score of each output, for normal scores.
 
-    Parameters
-    ----------
-    coef : ndarray of shape (n_outputs, n_columns) or (n_outputs, n_columns + 1)
-        Those beyond the columns are intercepts.
-    deviations : ndarray of shape (n_columns,)
-        Of the columns.
-    weights : ndarray of shape (n_classes,), optional
-        Of the classes, in the objective that was minimised.
+    ``coef`` beyond the columns are intercepts. ``weights`` are those of the classes in the minimised objective.
     """
     tiny = np.finfo(np.float64).tiny
     slopes, base = coef[:, : len(deviations)], coef[:, len(deviations) :].sum(axis=1)
@@ -232,30 +185,15 @@ def curvatures(coef: FloatArray, deviations: FloatArray, weights: FloatArray | N
     return np.asarray(np.maximum(curvature, tiny))
 
 
-def evident_functions(
+def shrink_functions(
     coef: FloatArray, functions: tuple[Function | None, ...], estimate: Estimate
 ) -> FloatArray:
-    """Coefficients in which each feature's functions are left as far as there is evidence for them.
+    """Shrink the coefficients of each feature's functions by empirical Bayes (MacKay).
 
-    Parameters
-    ----------
-    coef : ndarray of shape (n_outputs, n_coef)
-        Of standardised features and functions, and intercepts.
-    functions : tuple of length n_columns
-        None for a column that is no function.
-    estimate : Estimate
-
-    Returns
-    -------
-    ndarray of shape (n_outputs, n_coef)
-        Of the same signs, and none larger.
-
-    Notes
-    -----
-    Coefficients b of one feature's functions are taken as normal with a common variance τ, their estimates as normal
-    about a part f of them, which penalty and steps left, with variance f²v. MacKay's rule τ ← Σ (γ b̂/f)² / Σ γ,
-    γ = τ/(τ + v), leads to the likeliest τ, or towards 0 where nothing is evident; the mean of b is then γ b̂/f.
-    Functions are made to be uncorrelated, so each is looked at by itself.
+    Coefficients b of one feature's functions are taken as normal with a common variance τ. Their estimates are normal
+    about a part f of them, which penalty and steps left, with variance f²v. MacKay's rule τ ← Σ (γ b̂/f)² / Σ γ, γ =
+    τ/(τ + v), leads to the likeliest τ, or towards 0 without evidence; the mean of b is then γ b̂/f. Functions are made
+    to be uncorrelated, so each is looked at by itself. Coefficients keep their signs, and none grows.
     """
     known = [(j, each) for j, each in enumerate(functions) if each is not None and each.deviation]
     if not known:
@@ -266,7 +204,7 @@ def evident_functions(
     part, errors = _errors(squares, columns, estimate)
 
     def sums(values: FloatArray) -> FloatArray:
-        """Of all outputs and functions of each feature."""
+        """Sum over all outputs and functions of each feature."""
         return np.bincount(groups, values.sum(axis=0)).astype(np.float64)
 
     found = coef[:, columns] / part
@@ -284,10 +222,10 @@ def evident_functions(
 def _errors(
     squares: FloatArray, columns: npt.NDArray[np.intp], estimate: Estimate
 ) -> tuple[FloatArray, FloatArray]:
-    """The part of coefficients that estimates are about, and the variance of estimates divided by it.
+    """Return the part of coefficients that estimates are about, and the variance of estimates divided by it.
 
-    Gradients have the noise that was drawn, and what varies between users: for a likelihood its curvature over their
-    number, and about as much for the squared loss of a target of scale 1.
+    Gradients have the drawn noise and sampling noise. The variance of the latter is, for a likelihood, its curvature
+    over the number of users, and about as much for the squared loss of a target of scale 1.
     """
     h, penalties = estimate.curvature[:, None], estimate.penalties[columns]
     if estimate.spreads is None:
@@ -301,74 +239,31 @@ def _errors(
     return part, (estimate.noise / h) ** 2 * loud + spread / (h * estimate.n_users)
 
 
-#: First step in units of the projection radius, and its length where there is none.
+#: First step in units of the projection radius, and its length where that is infinite.
 FIRST_STEP = 0.15
 FIRST_STEP_UNBOUNDED = 0.5
 #: Shares of the Gaussian sums for whitening; the first is taken whose relative noise is small, or the last.
 WHITENING_SHARES = (0.02, 0.05, 0.1)
 WHITENING_SHARE_PRIVATE_COUNT = 0.08
-#: Relative noise of second moments that is small, and with which whitening is left out.
+#: Relative noise of second moments that is small, and above which nothing is whitened.
 SMALL_NOISE, MOST_NOISE = 0.1, 0.2
-#: Noise of a single step, against a unanimous vote, below which curvatures are read off the steps themselves.
+#: Noise of all steps together below which they are quasi-Newton.
 QUIET_LEVEL = 1e-3
-#: Second moments of more numbers than that take too long.
+#: Largest size of second moments; more take too long.
 MOST_WHITENED = 200
 
 
 @dataclass(frozen=True)
 class DescentRules(Mechanism):
-    """The number of users if it is private, centres and scales, moments or means, a scale of the target, the steps.
+    """Plan of a fit: count of users, centres and scales, moments or means, scale of the target, steps.
 
-    Attributes
-    ----------
-    terms : Terms
-        ``earlier`` holds the events of ``class_weights`` and ``standardisation``.
-    objective : Objective
-        Its ``alpha`` is replaced by `alpha`.
-    given_alpha : float or None
-        Strength of the penalty; None for (``record_ridge`` + ``clip_ridge``·c²)·d·ν² with the noise level ν of the fit
-        and the clipping radius c in units of ``row_norm``, and ``user_ridge``/n.
-    record_ridge, user_ridge, clip_ridge : float
-    given_steps : int or None
-        Number of steps; None to choose by public numbers, between ``least_steps`` and ``most_steps``: as many as leave
-        a single one ``step_noise`` against a unanimous vote.
-    least_steps, most_steps, usual_steps : int
-        Where the number of users is private there are ``usual_steps`` at least, more if `FEW_USERS` would take more.
-    step_noise : float
-    select_clip : bool
-        Select a clipping radius privately if there are enough users; otherwise ``clip_radius``.
-    clip_factor : float
-        Clipping radius in units of the median gradient norm.
-    clip_radius : float
-    clip_noise : float
-        ``clip_radius`` is less where ν is larger than this over √d·``clip_radius``, down to `LEAST_CLIP`; 0 if it does
-        not depend on ν.
-    clip_growth : float
-        Clipping radius in the same units over ν^(−1/2), where that is larger; 0 if it does not depend on ν.
-    follow_tail : bool
-        Let a selected clipping radius grow as noise falls, and as the tail of the gradient norms demands.
-    select_scale : bool
-        Find the projection radius from the users' magnitudes if there are enough users; otherwise ``radius``.
-    radius : float
-    shrink_radius : bool
-        Whether ``radius`` is a default rather than a bound, to be shrunk where noise is large and to grow where it is
-        small.
-    row_norm : float or None
-        Typical norm of a row, by which ``clip_radius`` is multiplied and ``radius`` divided; None if they are absolute.
-    first_step : float
-        Length of the first step in units of the projection radius.
-    standardisation : Standardisation or None
-        How features and target are centred and scaled first.
-    row_bound : float
-        Longer rows are drawn to this Euclidean norm where there is no ``standardisation``.
-    whitening_floor : float >= 0
-        Second moments below this part of their average are not whitened.
-    class_weights : ndarray of shape (n_classes,), ClassCounts or None
-        Weights of the rows by class: public, or from private counts, which are among the ``earlier`` events.
-    classes : bool
-        Whether targets are classes. Standardised rows longer than is typical, or than the clip, then weigh less; and
-        standardised features that are not whitened have their means removed. (So have, in any case, features that
-        have no scales of their own.)
+    ``given_alpha`` and ``given_steps`` are None to choose by public numbers. The default penalty is (``record_ridge`` +
+    ``clip_ridge``·c²)·d·ν² + ``user_ridge``/n with the noise level ν and the clipping radius c in units of
+    ``row_norm``. ``clip_radius`` is multiplied by ``row_norm`` and ``radius`` divided by it, unless it is None. Without
+    a selection the clipping radius shrinks where ν exceeds ``clip_noise``/(√d·``clip_radius``) and is at least
+    ``clip_growth``·ν^−½; with one, ``follow_tail`` lets it grow as noise falls and as the tail of the gradient norms
+    demands. ``shrink_radius`` marks a ``radius`` that is a default, not a bound. ``class_weights`` from private counts
+    are among the ``earlier`` events.
     """
 
     terms: Terms
@@ -414,11 +309,10 @@ class DescentRules(Mechanism):
 
     @property
     def _tail_matters(self) -> bool:
-        """Whether any tail could change the clipping radius."""
+        """True if any tail could change the clipping radius."""
         if self.terms.n_users is None:
             return True
-        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        level = self.terms.sum_sensitivity * multiplier * math.sqrt(self.size) / self.terms.n_users
+        level = self.terms.level(self.terms.n_users, self.size)
         growth = quiet_growth(level, self.terms.n_users, GRADIENT_NOISE_PART)
         return MOST_HEAVY * growth > self.clip_factor
 
@@ -429,12 +323,12 @@ class DescentRules(Mechanism):
 
     @property
     def two_classes(self) -> bool:
-        """Whether targets are two classes, of which either may be rare."""
+        """True if targets are two classes, and either may be rare."""
         return self.classes and self.objective.n_outputs == 1
 
     @property
     def _intercept_alone(self) -> bool:
-        """Whether two classes have an intercept that whitening does not mix with slopes, and a loss that is known."""
+        """True if whitening does not mix the intercept of two classes with slopes, and the loss is known."""
         known = self.clip_ridge > 0.0
         return known and self.two_classes and self.objective.fit_intercept and not self.whitening_share
 
@@ -444,10 +338,11 @@ class DescentRules(Mechanism):
         if self.given_steps is not None:
             return self.given_steps
         least = self.usual_steps if self.terms.n_users is None else self.least_steps
-        return default_steps(self.split, self.objective.n_coef, self.step_noise, least, self.most_steps)
+        level = self.split.level(self.terms.n_users or FEW_USERS, self.objective.n_coef)
+        return int(min(self.most_steps, max(least, round((self.step_noise / level) ** 2))))
 
     def clip(self, n_users: float) -> float:
-        """Clipping radius in units of ``row_norm``."""
+        """Return the clipping radius in units of ``row_norm``."""
         level = self.split.level(n_users, self.size)
         start = self.clip_radius
         if self.clip_noise:
@@ -456,11 +351,11 @@ class DescentRules(Mechanism):
         return max(start, self.clip_growth / math.sqrt(level))
 
     def flat(self, n_users: float) -> bool:
-        """Whether all users are clipped at the origin, so that a default penalty alone holds the intercept."""
+        """Return True if all users are clipped at the origin, so that a default penalty alone holds the intercept."""
         return self.given_alpha is None and self.clip_ridge > 0.0 and self.clip(n_users) < self.clip_radius
 
     def penalty(self, n_users: float) -> float:
-        """Strength of the penalty for a public or released number of users."""
+        """Return the strength of the penalty for a public or released number of users."""
         if self.given_alpha is not None:
             return self.given_alpha
         level, clip = self.split.level(n_users, self.size), self.clip(n_users)
@@ -471,8 +366,8 @@ class DescentRules(Mechanism):
         return noise + self.user_ridge / n_users
 
     def quiet(self, n_users: float) -> bool:
-        """Whether there is so little noise that steps are quasi-Newton from where the clipping radius is fixed."""
-        # Within a radius that is given, and may be met, curvatures beyond it say nothing.
+        """Return True if noise is so small that steps are quasi-Newton once the clipping radius is fixed."""
+        # A given radius may be met, and curvatures beyond it are irrelevant.
         clips = self.shrink_radius if self.select_clip else self.clip_radius > 0.0
         known = clips and not hasattr(self.objective.loss, "gradient")
         return known and self.split.level(n_users, self.size) * math.sqrt(self.n_steps) <= QUIET_LEVEL
@@ -485,7 +380,7 @@ class DescentRules(Mechanism):
     def whitening_share(self) -> float:
         """Share of the Gaussian budget for second moments; 0 if none are released."""
         d = self._n_whitened
-        if self.standardisation is None or self.standardisation.bare or d > MOST_WHITENED:
+        if self.standardisation is None or self.standardisation.draws_nothing or d > MOST_WHITENED:
             return 0.0
         if self.terms.n_users is None:
             return WHITENING_SHARE_PRIVATE_COUNT
@@ -506,7 +401,7 @@ class DescentRules(Mechanism):
 
     @cached_property
     def means_share(self) -> float:
-        """Share of the Gaussian budget for means; 0 if none are released. By public numbers, as that for whitening."""
+        """Share of the Gaussian budget for means, from public numbers; 0 if none are released."""
         n_users = self.terms.n_users
         if self.standardisation is None or not self.objective.fit_intercept:
             return 0.0
@@ -515,7 +410,7 @@ class DescentRules(Mechanism):
         most = MOST_LEVEL_TWO if self.two_classes else MOST_LEVEL
         quiet = self.classes and self.split.level(n_users, self.size) <= most
         if not self.standardisation.by_column:
-            quiet = sees_offset(self.terms)
+            quiet = sees_common_mean(self.terms)
         return MEANS_SHARE if quiet else 0.0
 
     @property
@@ -533,8 +428,10 @@ class DescentRules(Mechanism):
         sums = self.plan(float(self.terms.n_users or 1), self.radius, self.radius, 1.0).sums
         return [*self.split.other, *moments, *sums]
 
-    def plan(self, n_users: float, radius: float, reach: float, row_norm: float) -> DescentPlan:
-        """The steps for so many users, within a radius, to a point that is probably not farther than ``reach``."""
+    def plan(self, n_users: float, radius: float, distance: float, row_norm: float) -> DescentPlan:
+        """Plan the steps for ``n_users`` within ``radius``; the solution is probably not farther than the last argument
+        but one.
+        """
         share = self.whitening_share + self.means_share
         left = replace(self.split, multiplier=self.split.multiplier / math.sqrt(1.0 - share) * WIDER)
         growth = quiet_growth(self.split.level(n_users, self.size), n_users, GRADIENT_NOISE_PART)
@@ -544,7 +441,7 @@ class DescentRules(Mechanism):
             self.n_steps,
             self.objective.n_coef,
             radius,
-            self.first_step * reach if math.isfinite(reach) else FIRST_STEP_UNBOUNDED,
+            self.first_step * distance if math.isfinite(distance) else FIRST_STEP_UNBOUNDED,
             self.clip_factor,
             0.0 if self.clip_radius == 0.0 else self.clip(n_users) * row_norm,
             most_momentum=self.most_momentum,

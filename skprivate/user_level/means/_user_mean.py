@@ -1,88 +1,281 @@
-"""Mean of one vector per user: a private centre, a private radius, and one Gaussian sum of what lies within.
+"""Mean of one vector per user: a private centre, a private radius, and one Gaussian sum of offsets within the ball.
 
-The improvements over Algorithm 3 are derived in docs/user_level.md: one ℓ2 ball about a private centre in place of an
-interval per rotated coordinate, Gaussian in place of Laplace noise, and a radius that is found privately.
+Derived in docs/user_level.md. One ℓ2 ball about a private centre takes the place of Algorithm 3's intervals per rotated
+coordinate, Gaussian that of Laplace noise, and the radius is found privately.
+
+Centre and spread are found together, by a clipped descent whose clip tracks quantiles of the distances. A user
+contributes its clipped offset and two more coordinates, the signs of two distances less the tracked quantiles: together
+a vector of norm at most 1. So nothing is selected, no number of users is too small to begin with, and the spread is
+known as well as the noise allows.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2, norm
+from scipy.stats import chi, chi2, norm
 
 from skprivate.partitions import Partitions, as_partitions
 from skprivate.privacy import (
+    CONTRIBUTION_BITS,
     Adjacency,
     BoundedRangeEvent,
+    GaussianEvent,
     LaplaceEvent,
     Mechanism,
     PrivacyEvent,
-    gaussian_noise_multiplier,
+    ball_contributions,
+    exact_sum,
 )
 from skprivate.user_level._plan import MEDIAN_BITS, WIDER, BudgetSplit, Terms, split_budget
-from skprivate.user_level._problems import MeanProblem, UserGroups, count_users
+from skprivate.user_level._problems import MeanProblem, UserGroups, count_users, vector_norms
 from skprivate.user_level._ranges import (
-    COARSE_SCALES,
     FINE_SCALES,
     MEAN_NOISE_PART,
     SCALES,
-    followed_radius,
     n_bins,
+    quantile_counts,
     quiet_growth,
     scale_counts,
-    select_median_scale,
+    select_quantiles,
     select_upper_scale,
     selection_epsilon,
     tail_radius,
     tail_rank,
-)
-from skprivate.user_level.means._tracked_centre import (
-    BEYOND,
-    DRAWS,
-    FAR_NOISE,
-    FIRST_VARIANCE,
-    LEAST_CLIP,
-    MOST_SIDE,
-    SLOPE,
-    TRAVEL,
-    Followed,
-    TrackedCentre,
-    draw_events,
-    far_ratio,
-    least_clip,
-    median_part,
+    tracked_radius,
 )
 from skprivate.user_level.means._winsorized import clipped_means, private_middles, winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Draws of those of a mean that find the centre where the others are one sum about it, and the part of the budget
-#: after the way that these have: the mean is that part of the way from the sum back to the centre.
+#: Draws of a mean, and the first of them, whose steps are as long as the clip; part of the budget of the latter.
+DRAWS, TRAVEL = 20, 5
+TRAVEL_SHARE = 0.1
+#: Parts of the users beyond the two tracked distances.
+PARTS = BEYOND, FAR_BEYOND = 0.4, 0.1
+#: Length of a sign coordinate during the travel, and at most and at least after.
+TRAVEL_SIDE, MOST_SIDE, LEAST_SIDE = 0.4, 0.35, 0.02
+#: Sufficient noise of the part of users beyond either distance, in one draw with all of the budget.
+SIDE_NOISE, FAR_NOISE = 0.1, 0.03
+#: Clip in tracked distances during the travel, and what one dimension adds to it.
+LEAST_CLIP, ONE_DIMENSION = 0.8, 0.4
+#: Noise of a step, in units of its clip, above which steps are shortened.
+STEP_NOISE = 0.5
+#: Factor on steps after the travel, which are one over their number as in an average.
+AVERAGING = 1.2
+#: Change of the part beyond the nearer distance with its logarithm: .54 for normal numbers, more for vectors. For the
+#: farther one a factor on the change for normal vectors.
+SLOPE, FAR_SLOPE = 0.7, 0.8
+#: Variance of the logarithm of the distance: at first, and added by a step during and after the travel; at first of the
+#: farther one over it.
+FIRST_VARIANCE, TRAVEL_VARIANCE, LATE_VARIANCE = 1.0, 0.01, 0.001
+FAR_VARIANCE = 0.16
+
+
+def least_clip(n_features: int) -> float:
+    """Return the clip in tracked distances: about the users' deviation, more than once with few features."""
+    return LEAST_CLIP + ONE_DIMENSION / math.sqrt(n_features)
+
+
+def median_part(n_features: int) -> float:
+    """Return the median distance over the tracked one, for normal vectors."""
+    return float(chi.median(n_features) / chi.isf(BEYOND, n_features))
+
+
+def far_ratio(n_features: int) -> float:
+    """Return the farther distance over the nearer one, for normal vectors."""
+    return float(chi.isf(FAR_BEYOND, n_features) / chi.isf(BEYOND, n_features))
+
+
+def _normal_slope(beyond: float, n_features: int) -> float:
+    """Differentiate the part of normal vectors beyond a distance by its logarithm."""
+    distance = chi.isf(beyond, n_features)
+    return float(distance * chi.pdf(distance, n_features))
+
+
+def draw_side(noise: float, enough: float = SIDE_NOISE) -> float:
+    """Return the length of a sign coordinate: as short as the noise of all draws together allows."""
+    return min(MOST_SIDE, max(LEAST_SIDE, noise / enough))
+
+
+def draw_multipliers(multiplier: float) -> tuple[float, float]:
+    """Return noise multipliers of an early and of a late draw, all together as much as one with ``multiplier``.
+
+    Gaussians of any multipliers compose to exactly one with 1/z² = Σ 1/z_i².
+    """
+    return multiplier * math.sqrt(TRAVEL / TRAVEL_SHARE), multiplier * math.sqrt(
+        (DRAWS - TRAVEL) / (1.0 - TRAVEL_SHARE)
+    )
+
+
+def draw_events(multiplier: float, n_numbers: int) -> list[tuple[PrivacyEvent, int]]:
+    """List all draws of ``n_numbers`` numbers."""
+    first, later = draw_multipliers(multiplier)
+    return [(GaussianEvent(first, n_numbers), TRAVEL), (GaussianEvent(later, n_numbers), DRAWS - TRAVEL)]
+
+
+def _with_sides(
+    users: MeanProblem,
+    w: FloatArray,
+    clip: float,
+    distances: tuple[float, ...],
+    sides: tuple[float, ...],
+) -> npt.NDArray[Any]:
+    """Sum weight_u·(√(1 − Σ side²)·(x_u − w)/max(‖x_u − w‖, clip), ±side, …) over users.
+
+    A sign is positive for users beyond that distance. The side of the others is so much shorter that all add up to 0
+    where the part beyond is as it should be.
+    """
+    n_numbers = users.n_coef + len(sides)
+
+    def contributions() -> Iterator[FloatArray]:
+        yield np.zeros((n_numbers, 0))
+        for of, offsets in users.gradient_blocks(w):
+            norms = vector_norms(offsets)
+            vectors = np.empty((n_numbers, offsets.shape[1]))
+            length = -math.sqrt(1.0 - sum(side * side for side in sides))
+            divisor = np.maximum(norms, clip)
+            for row, offset in zip(vectors, offsets, strict=False):
+                np.divide(offset, divisor, out=row)
+                row *= length
+            for k, (distance, side, part) in enumerate(zip(distances, sides, PARTS, strict=False)):
+                vectors[users.n_coef + k] = np.where(norms > distance, side, -side * part / (1.0 - part))
+            yield ball_contributions(vectors, 1.0, weights=users.groups.weights[of], out=vectors)
+
+    return exact_sum(contributions(), bound=2**CONTRIBUTION_BITS)
+
+
+@dataclass
+class TrackedQuantile:
+    """Tracked quantile: logarithm of a distance that a part of the users exceed, by a Kalman filter of one number."""
+
+    distance: float
+    variance: float
+    part: float
+    slope: float
+
+    def observe(self, excess: float, noise: float, drift: float) -> None:
+        """Update by one step; ``excess`` is the observed part beyond less its target."""
+        slope = min(self.slope, 0.5 / math.sqrt(self.variance))
+        gain = self.variance * slope / (slope * slope * self.variance + noise * noise)
+        # Limits are equal above and below: noise cut on one side only would push the distance to the other.
+        most = max(self.part, 1.0 - self.part)
+        excess = min(most, max(-most, excess))
+        self.distance = min(max(self.distance * math.exp(gain * excess), 1e-280), 1e280)
+        self.variance *= 1.0 - gain * slope
+        self.variance += drift
+
+
+@dataclass
+class TrackedCentre:
+    """State of the descent: all that was released so far.
+
+    ``multiplier`` is that of one draw with all of the budget. ``near`` is None where the clip is public; ``far`` is
+    None during the travel, and where it is not wanted.
+    """
+
+    terms: Terms
+    n_users: float
+    multiplier: float
+    w: FloatArray
+    near: TrackedQuantile | None
+    far: TrackedQuantile | None = None
+    uses_sides: bool = True
+    n_steps: int = 0
+
+    @property
+    def distance(self) -> float:
+        """The nearer distance."""
+        return math.inf if self.near is None else self.near.distance
+
+    @property
+    def draw_multiplier(self) -> float:
+        """Noise multiplier of this draw."""
+        return draw_multipliers(self.multiplier)[self.n_steps >= TRAVEL]
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of this draw in each coordinate, a unanimous vote being 1."""
+        return self.terms.sum_sensitivity * self.draw_multiplier / self.n_users
+
+    @property
+    def sides(self) -> tuple[float, ...]:
+        """Lengths of the sign coordinates in this draw, 0 where a sign is not used."""
+        if self.near is None:
+            return ()
+        if not self.uses_sides:
+            return 0.0, 0.0
+        if self.n_steps < TRAVEL:
+            return TRAVEL_SIDE, 0.0
+        noise = self.terms.sum_sensitivity * self.multiplier / self.n_users
+        return draw_side(noise), draw_side(noise, FAR_NOISE) if self.far else 0.0
+
+    def begin_far(self, upper: float, beyond: float | None) -> None:
+        """Track the farther distance, at first as if users were normal.
+
+        It starts at ``upper`` if that is farther and at least the same part of the users is ``beyond``.
+        """
+        if self.near is not None:
+            d = len(self.w)
+            slope = FAR_SLOPE * _normal_slope(FAR_BEYOND, d)
+            first = self.near.distance * far_ratio(d)
+            if beyond is not None and beyond >= FAR_BEYOND:
+                first = max(first, upper)
+            self.far = TrackedQuantile(first, self.near.variance + FAR_VARIANCE, FAR_BEYOND, slope)
+
+    def total(self, users: Partitions, clip: float) -> npt.NDArray[Any]:
+        """Sum the users' contributions at the centre, exactly."""
+        distances = self.distance, math.inf if self.far is None else self.far.distance
+        return users.sum(partial(_with_sides, w=self.w, clip=clip, distances=distances, sides=self.sides))
+
+    def draw(self, total: npt.NDArray[Any], release: Any) -> FloatArray:
+        """Release that sum as a mean of the users' votes, and update the distances by the sign coordinates."""
+        noisy = np.asarray(self.terms.release_sum(total, self.draw_multiplier, release) / self.n_users)
+        sides = self.sides
+        drift = TRAVEL_VARIANCE if self.n_steps < TRAVEL else LATE_VARIANCE
+        for k, (each, side) in enumerate(zip((self.near, self.far), sides, strict=False)):
+            if each is not None and side > 0.0:
+                unit = (1.0 - each.part) / side
+                each.observe(noisy[len(self.w) + k] * unit, self.noise * unit, drift)
+        return noisy[: len(self.w)] / math.sqrt(1.0 - sum(side * side for side in sides))
+
+    def step(self, users: Partitions, clip: float, release: Any) -> None:
+        """Move the centre towards the users, and the distances towards their quantiles, by one draw."""
+        vote = self.draw(self.total(users, clip), release)
+        # No mean of votes is longer than one of them.
+        vote /= max(1.0, float(np.linalg.norm(vote)))
+        level = self.noise * math.sqrt(len(self.w))
+        rate = min(1.0, STEP_NOISE / level)
+        if self.n_steps >= TRAVEL:
+            rate = min(rate, AVERAGING / (1 + self.n_steps - TRAVEL))
+        self.w = self.w + rate * clip * vote
+        self.n_steps += 1
+
+
+#: Draws that find the centre, where the others are one sum about it, and their part of the budget after the travel. The
+#: mean is that part of the way from the sum back to the centre.
 CENTRE_DRAWS = 12
 CENTRE_PART = (CENTRE_DRAWS - TRAVEL) / (DRAWS - TRAVEL)
-#: The sum about the centre is taken from so many users on, per noise multiplier and sensitivity; with fewer all draws
-#: find the centre.
+#: Least number of users, per noise multiplier and sensitivity, for a sum about the centre; with fewer all draws find
+#: the centre.
 FEWEST = 32.0
-#: Part of the noise that is quiet for a ball whose tail was selected.
-QUIETER = 0.7
-#: What is left of the shares of all selections where the number of users is private: few users would decide none.
+#: Part of the quiet radius (`quiet_growth`) for a ball whose tail was selected.
+TAIL_PART = 0.7
+#: Part of the shares of selections where the number of users is private, because few users would decide none.
 PRIVATE_SHARES = 0.5
-#: Public radii and ranges lie between these.
+#: Range of public radii and bounds.
 _LEAST, _MOST = 2.0**-900, 2.0**900
 
 
 @dataclass(frozen=True)
 class MeanResult:
-    """What a private mean released.
-
-    ``winsorised`` tells whether the mean is that of the vectors pulled into the ball of ``clip_radius`` about a
-    released centre; otherwise users were few, and it is such a centre itself.
-    """
+    """Released mean; unless ``winsorised``, users were few and it is a private centre without a sum about it."""
 
     mean: FloatArray
     n_users: float
@@ -94,13 +287,13 @@ class MeanResult:
     count_noise: float
 
     def confidence_radius(self, beta: float) -> float:
-        """Radius about ``mean`` that holds the expectation of a user's (winsorised) vector with probability 1 − β.
+        """Return a radius about ``mean`` that holds the expectation of a user's (winsorised) vector with chance 1 − β.
 
-        Privacy noise: a χ quantile. Sampling: independent users in a ball of radius C deviate by at most
-        2C√(2 ln(2/β')/n) (Pinelis 1994, theorem 3.5), with n as small as it may be where it is noisy; that centre and
-        radius come from the same users is left to the factor 2. A noisy number of users: its relative error times
-        what the sum may be without its noise. Each gets β/3. That is for the sum about the centre; ``mean`` is a part
-        of the way from it back to the centre. ``inf`` where there is no sum.
+        Each of three parts gets β/3. Privacy noise: a χ quantile. Sampling: independent users in a ball of radius C
+        deviate by at most 2C√(2 ln(2/β')/n) (Pinelis 1994, theorem 3.5), with the least likely n where it is noisy; the
+        factor 2 covers that centre and radius come from the same users. A noisy number of users: its relative error
+        times what the sum may be without its noise. That is for the sum about the centre; ``mean`` is a part of the way
+        from it back to the centre. ``inf`` where there is no sum.
         """
         if not self.winsorised:
             return math.inf
@@ -115,12 +308,12 @@ class MeanResult:
         return noise + sampling + counting + CENTRE_PART * self.offset
 
 
-#: Rows of users, and whose they are.
+#: Rows and their users.
 UserRows = tuple[FloatArray, UserGroups]
 
 
 def mean_rows(rows: UserRows) -> MeanProblem:
-    """The users' mean rows."""
+    """Average each user's rows."""
     X, groups = rows
     return MeanProblem(groups.mean(X), groups)
 
@@ -134,34 +327,22 @@ def _vectors(users: MeanProblem) -> FloatArray:
 
 
 def _norm_counts(users: MeanProblem, w: FloatArray, scales: FloatArray) -> npt.NDArray[np.int64]:
-    """How many users have about each distance from ``w``."""
+    """Count users by their distance from ``w``."""
     return scale_counts(users.gradient_norms(w), scales)
 
 
 @dataclass(frozen=True)
 class UserMean(Mechanism):
-    """Mean of one vector per user.
+    """Mean of one vector per user by a tracked centre and a sum about it.
 
-    Attributes
-    ----------
-    terms : Terms
-    n_features : int
-    reach : bool
-        Whether the ball about the centre reaches over the tail of the users (`followed_radius`).
-    tau : float or None
-        Public radius about their centre in which the users' means lie; None to select it privately.
-    bound : float or None
-        Public range [−B, B] in which the centre's coordinates are searched; None if it is near the origin anyway.
-    n_scales : int
-        Number of scales that are selected; more than that of the vectors if the caller needs others.
-    least_radius : float, default=1.0
-        Least radius of the ball, in units of the users' median distance; the radius itself where it does not reach
-        further.
+    With ``follows_tail`` the ball covers the tail of the users (`tracked_radius`). ``tau`` is a public radius of the
+    users' means about their centre, None to select it. ``bound`` is a public range [−B, B] of the centre, None if that
+    is near the origin. ``least_radius`` is in units of the users' median distance.
     """
 
     terms: Terms
     n_features: int
-    reach: bool
+    follows_tail: bool
     tau: float | None = None
     bound: float | None = None
     n_scales: int = 1
@@ -169,10 +350,10 @@ class UserMean(Mechanism):
     theorem = "winsorised mean about a private centre, docs/user_level.md"
 
     def __post_init__(self) -> None:
-        # Refused before anything is paid for. What is computed from them stays finite, and bins have a width.
+        # Refused before anything is paid for: computed numbers stay finite, and bins have a width.
         for name, value in (("tau", self.tau), ("bound", self.bound)):
             if value is not None and not _LEAST <= value <= _MOST:
-                raise ValueError(f"{name} must lie between 2**-900 and 2**900, got {value!r}.")
+                raise ValueError(f"{name} must be between 2**-900 and 2**900, got {value!r}.")
 
     @cached_property
     def split(self) -> BudgetSplit:
@@ -180,14 +361,14 @@ class UserMean(Mechanism):
             self.terms,
             n_numbers=self.n_drawn * DRAWS,
             scales=self.n_scales,
-            tail=self.tau is None and self.reach,
+            tail=self.tau is None and self.follows_tail,
             medians=0 if self.bound is None else self.n_features,
             private_shares=PRIVATE_SHARES,
         )
 
     @property
     def n_drawn(self) -> int:
-        """Numbers of one draw: a vector, and the sides of two distances unless the radius is known."""
+        """Numbers of one draw: a vector, and the signs of two distances unless the radius is known."""
         return self.n_features + 2 * (self.tau is None)
 
     @property
@@ -196,12 +377,11 @@ class UserMean(Mechanism):
         return self.split.multiplier * WIDER
 
     def sums(self, n_users: float) -> bool:
-        """Whether so many users are enough for a sum about the centre: few are better off with a better centre.
+        """Return True if the users are enough for a sum about the centre; few need a better centre instead.
 
         The draws are the same, so that a released number of users may decide.
         """
-        multiplier = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        enough = FEWEST * self.terms.sum_sensitivity * multiplier
+        enough = FEWEST * self.terms.sum_sensitivity * self.terms.multiplier
         return self.tau is not None or self.split.at_least(n_users) >= enough
 
     @property
@@ -210,44 +390,23 @@ class UserMean(Mechanism):
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserRows, release: Any) -> MeanResult:
-        """Draw the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
+        """Release the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
         means = as_partitions(data).map(mean_rows).persisted()
         n_users = self.split.count(count_users(means, self.terms.n_users), release)
         return self.mean_of_vectors(means, n_users, release)
 
     def mean_of_vectors(self, users: Partitions, n_users: float, release: Any) -> MeanResult:
-        """Draw: medians, the users' scale, the centre with their spread, the sum about the centre.
-
-        Parameters
-        ----------
-        users : Partitions
-            Of `MeanProblem`.
-        n_users : float
-            Public or released.
-        release : Release
-        """
+        """Release medians, the users' scale, the centre with their spread, and the sum about the centre."""
         split = self.split
         start = self._medians(users, n_users, release)
         users = users.map(partial(_about, start=start))
-        scale = 1.0
-        if split.scale_epsilon is not None:
-            # As every selection here it is drawn in any case: which events are drawn must not depend on a released
-            # number of users.
-            found = select_median_scale(
-                users.sum(partial(_norm_counts, w=np.zeros(self.n_features), scales=COARSE_SCALES)),
-                epsilon=split.scale_epsilon,
-                release=release,
-                monotone=self.terms.monotone,
-                scales=COARSE_SCALES,
-            )
-            if self.terms.decides(split.scale_epsilon, split.at_least(n_users), len(COARSE_SCALES)):
-                scale = found
-        known = None if self.tau is None else 2.0 * self.tau
-        near = None if known else Followed(scale, FIRST_VARIANCE, BEYOND, SLOPE)
         zero = np.zeros(self.n_features)
+        scale = split.select_scale(users, partial(_norm_counts, w=zero), n_users, release) or 1.0
+        known = None if self.tau is None else 2.0 * self.tau
+        near = None if known else TrackedQuantile(scale, FIRST_VARIANCE, BEYOND, SLOPE)
         centre = TrackedCentre(self.terms, n_users, self.multiplier, zero, near)
         while centre.n_steps < TRAVEL:
-            centre.step(users, known or LEAST_CLIP * centre.reach, release)
+            centre.step(users, known or LEAST_CLIP * centre.distance, release)
         tail = self._tail(users, centre, n_users, release)
         if self.follows_far(n_users):
             centre.begin_far(*tail)
@@ -258,7 +417,7 @@ class UserMean(Mechanism):
         offset, noise_scale = zero, math.nan
         if sums:
             # One sum, drawn as often as there are steps left: the same events whether users are few or many.
-            centre.telling = False
+            centre.uses_sides = False
             total, n_left = centre.total(users, radius), DRAWS - centre.n_steps
             offset = np.mean([centre.draw(total, release) for _ in range(n_left)], axis=0) * radius
             noise_scale = centre.noise / math.sqrt(n_left) * radius
@@ -274,7 +433,7 @@ class UserMean(Mechanism):
         )
 
     def _medians(self, users: Partitions, n_users: float, release: Any) -> FloatArray:
-        """Private median of every coordinate, or the origin where there are too few users for that."""
+        """Select the median of every coordinate; the origin where users are too few for that."""
         price = self.split.median_epsilon
         if price is None or self.bound is None:
             return np.zeros(self.n_features)
@@ -293,49 +452,51 @@ class UserMean(Mechanism):
     def _tail(
         self, users: Partitions, centre: TrackedCentre, n_users: float, release: Any
     ) -> tuple[float, float | None]:
-        """Distance that few users exceed, and their part; 0 and None where users are too few for that."""
+        """Select a distance that few users exceed, and return their part; 0 and None where users are too few."""
         price = self.split.tail_epsilon
         if price is None:
             return 0.0, None
         rank = tail_rank(price, len(FINE_SCALES))
         counts = users.sum(partial(_norm_counts, w=centre.w, scales=FINE_SCALES))
         found = select_upper_scale(
-            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.reach
+            counts, rank, epsilon=price, release=release, scales=FINE_SCALES, near=centre.distance
         )
         return (found, rank / n_users) if self.split.at_least(n_users) > 2 * rank else (0.0, None)
 
     def quiet(self, n_users: float) -> float:
-        """Radius in units of the median distance whose noise is no louder than sampling."""
+        """Return the radius in median distances whose noise is no louder than sampling."""
         return quiet_growth(self.split.level(n_users, self.n_features), n_users, MEAN_NOISE_PART)
 
     def follows_far(self, n_users: float) -> bool:
-        """Whether a coordinate for the farther distance tells enough: with more noise users count as normal."""
+        """Return True if noise allows to track the farther distance; otherwise users count as normal."""
         noise = self.terms.sum_sensitivity * self.split.multiplier / n_users
-        return self.reach and noise <= FAR_NOISE * MOST_SIDE
+        return self.follows_tail and noise <= FAR_NOISE * MOST_SIDE
 
     def radius(self, centre: TrackedCentre, n_users: float, tail: tuple[float, float | None]) -> float:
-        """Radius of the ball from the distances that are followed, and a selected one with the part beyond it."""
-        return self.radius_of(centre.reach, None if centre.far is None else centre.far.reach, n_users, *tail)
+        """Compute the radius of the ball from the tracked distances, and a selected one with the part beyond it."""
+        return self.radius_of(
+            centre.distance, None if centre.far is None else centre.far.distance, n_users, *tail
+        )
 
     def radius_of(
         self, near: float, far: float | None, n_users: float, upper: float = 0.0, beyond: float | None = None
     ) -> float:
-        """The same: ``far`` None where it is not known, ``upper`` 0 and ``beyond`` None where none was selected."""
+        """Compute the radius; ``far`` is None where unknown, ``upper`` 0 and ``beyond`` None without a selection."""
         median = median_part(self.n_features) * near
-        if not self.reach:
+        if not self.follows_tail:
             return self.least_radius * median
         level, quiet = self.split.level(n_users, self.n_features), self.quiet(n_users)
         usual = far_ratio(self.n_features) * near
-        found = followed_radius(usual, far or usual, quiet * median)
+        found = tracked_radius(usual, far or usual, quiet * median)
         if upper:
-            selected = tail_radius(median, upper, level, self.n_features, beyond, QUIETER * quiet)
+            selected = tail_radius(median, upper, level, self.n_features, beyond, TAIL_PART * quiet)
             found = max(found, selected)
         return max(found, least_clip(self.n_features) * near, self.least_radius * median)
 
 
 #: Shares of the budget where the radius is not given: of the medians, and of each of two quantiles of the distances.
 _MEDIANS, _QUANTILE = 0.25, 0.125
-#: Shares are smaller by this much, so that rounded sums of them never overrun the budget.
+#: Factor on shares, so that rounded sums of them never exceed the budget.
 _WITHIN = 1.0 - 1e-12
 
 
@@ -343,52 +504,37 @@ class PureMeanResult(MeanResult):
     """Users' vectors clipped to a cube of half side ``clip_radius``, with Laplace noise on every coordinate."""
 
     def confidence_radius(self, beta: float) -> float:
-        """Radius about ``mean`` that holds the expectation of a user's clipped vector with probability 1 − β.
+        """Return a radius about ``mean`` that holds the expectation of a user's clipped vector with chance 1 − β.
 
-        A Laplace variable of deviation s exceeds (s/√2) ln(d/β') with probability β'/d; users in the cube deviate as
-        in a ball of √d times its half side. Each gets β/2.
+        A Laplace variable of deviation s exceeds (s/√2) ln(d/β') with probability β'/d; users in the cube deviate as in
+        a ball of √d times its half side. Each gets β/2.
         """
         d, part = len(self.mean), beta / 2.0
         noise = math.sqrt(0.5 * d) * self.noise_scale * math.log(d / part)
         return noise + 2.0 * self.clip_radius * math.sqrt(2.0 * d * math.log(2.0 / part) / self.n_users)
 
 
-def _mean_rows(rows: UserRows) -> FloatArray:
-    X, groups = rows
-    return groups.mean(X)
-
-
 def _distance_counts(vectors: FloatArray, middles: list[float]) -> npt.NDArray[np.int64]:
-    """How many users have about each largest distance from the middles of the coordinates, on two scales."""
+    """Count users by their largest distance from the middles of the coordinates, on two scales."""
     distances = np.zeros(vectors.shape[1])
     for x, middle in zip(vectors, middles, strict=True):
         np.maximum(distances, np.abs(x - middle), out=distances)
-    return np.concatenate([scale_counts(distances, SCALES), scale_counts(distances, FINE_SCALES)])
+    return quantile_counts(distances)
 
 
 @dataclass(frozen=True)
 class PureUserMean(Mechanism):
     """Mean of one vector per user, ε-DP under replacement of one user; their number is public.
 
-    With a radius τ every coordinate is a mean by Algorithm 2 at ε/d. Without, medians are found by Algorithm 1, and the
-    half side of one cube from two quantiles of the users' distances from them.
-
-    Attributes
-    ----------
-    epsilon : float
-    n_users, n_features : int
-    reach : bool
-        Whether the cube reaches over the tail (`tail_radius`); otherwise its half side is the median distance.
-    tau : float or None
-        Public radius about their centre in which the users' means lie.
-    bound : float
-        Public range [−B, B] of the centre's coordinates.
+    With a radius τ every coordinate is a mean by Algorithm 2 at ε/d. Without, Algorithm 1 finds medians, and two
+    quantiles of the users' distances from them the half side of one cube; with ``follows_tail`` it covers the tail
+    (`tail_radius`).
     """
 
     epsilon: float
     n_users: int
     n_features: int
-    reach: bool
+    follows_tail: bool
     tau: float | None
     bound: float
     theorem = "Algorithm 2 and Theorem 1 (arXiv 2102.11845) for every coordinate"
@@ -406,8 +552,8 @@ class PureUserMean(Mechanism):
         )
         if self.n_users < needed:
             raise ValueError(
-                f"n = {self.n_users} users at epsilon = {self.epsilon:g} are too few to find where {self.n_features} "
-                f"features lie with delta=0: {needed} are needed. Give tau and bound, or delta > 0."
+                f"n = {self.n_users} users at epsilon = {self.epsilon:g} are too few to find the range of "
+                f"{self.n_features} features with delta=0: {needed} are needed. Give tau and bound, or delta > 0."
             )
 
     @property
@@ -415,14 +561,14 @@ class PureUserMean(Mechanism):
         return self.bound * 2.0 ** (1 - MEDIAN_BITS)
 
     def _share(self, share: float) -> float:
-        """Price of one coordinate of a part of the budget."""
+        """Return the price of one coordinate of a part of the budget."""
         return share * self.epsilon / self.n_features * _WITHIN
 
     @property
     def _rank(self) -> int | None:
         """Rank of the upper quantile, None where the users are too few for one above the median."""
         rank = tail_rank(_QUANTILE * self.epsilon * _WITHIN, len(FINE_SCALES))
-        return rank if self.reach and self.n_users > 2 * rank else None
+        return rank if self.follows_tail and self.n_users > 2 * rank else None
 
     @property
     def _sum_share(self) -> float:
@@ -443,8 +589,8 @@ class PureUserMean(Mechanism):
 
     @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
     def run(self, data: Partitions | UserRows, release: Any) -> PureMeanResult:
-        """Draw the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
-        rows = as_partitions(data).map(_mean_rows).persisted()
+        """Release the mean of the users' mean rows; ``data`` is (X, groups), or such pairs in blocks."""
+        rows = as_partitions(data).map(mean_rows).map(_vectors).persisted()
         if self.tau is not None:
             epsilon = self._share(1.0)
             bound = max(self.bound, self.tau)
@@ -462,17 +608,16 @@ class PureUserMean(Mechanism):
 
     def _half_side(self, counts: npt.NDArray[np.int64], release: Any) -> float:
         epsilon = _QUANTILE * self.epsilon * _WITHIN
-        counts, fine_counts = np.split(counts, [len(SCALES)])
-        median = select_median_scale(counts, epsilon=epsilon, release=release, monotone=False)
+        upper_epsilon = None if self._rank is None else epsilon
+        median, upper, _ = select_quantiles(
+            counts, epsilon=epsilon, upper_epsilon=upper_epsilon, release=release, monotone=False
+        )
         if self._rank is None:
             return median
-        upper = select_upper_scale(
-            fine_counts, self._rank, epsilon=epsilon, release=release, scales=FINE_SCALES, near=median
-        )
         return tail_radius(median, upper, self._level(self._share(self._sum_share)), self.n_features)
 
     def _level(self, epsilon: float) -> float:
-        """Norm of all the noise at this price of a coordinate, where users all at one corner of the cube have √d."""
+        """Return the norm of all noise at this price of a coordinate; users all at one corner of the cube have √d."""
         return math.sqrt(2.0 * self.n_features) * 2.0 / (epsilon * self.n_users)
 
     def _result(self, means: list[float], half: float, epsilon: float) -> PureMeanResult:
@@ -499,7 +644,7 @@ def pure_mean(
     adjacency: Adjacency,
     weight_cap: int,
 ) -> PureUserMean:
-    """The mechanism for ``delta=0``; refuses what it cannot keep."""
+    """Make the mechanism for ``delta=0``; refuses options that it cannot keep."""
     if adjacency is not Adjacency.REPLACE_ONE or weight_cap != 1:
         raise ValueError(
             "delta=0 is a mean over a public number of users that count the same: it needs "

@@ -1,16 +1,16 @@
-"""Coarse centres and scales of many columns at once: a few joint histograms, each about what those before showed.
+"""Coarse centres and scales of many columns at once, by a few joint histograms that zoom in.
 
 A selection for each column costs in proportion to the square of the logarithm of its candidates. Counts of all columns
-in one vector, with Gaussian noise, cost in proportion to that logarithm, and what several columns have in common is
-seen in them together: the logarithms of their likelihoods are sums.
+in one vector, with Gaussian noise, cost in proportion to that logarithm, and logarithms of likelihoods add up over
+columns that are alike.
 
-First the order of magnitude of the numbers, on cells of `FOLD` octaves; then cells of equal width that reach as far as
-that on both sides of 0; then, for those columns alone of which about everything lies in one cell, cells within it; all
-once more; and cells within those of columns that are still as narrow, such as degrees of longitude in a town.
+The first histogram has cells of `FOLD` octaves of magnitude. The next has cells of equal width up to that magnitude on
+both sides of 0. A third looks within the cell of those columns that are in one cell almost entirely. Then all columns
+are refined once, and at last those that are still narrow, such as degrees of longitude in a town.
 
-The say of a rare category should not vanish with its rate. A selection sees nothing of what fewer than a share β of the
-users have; the mean square of the distance to the centre is seen as soon as noise allows, and one sum over all such
-columns costs little, since a row has few rare values at a time.
+A selection misses what fewer than a share β of the users have, such as a rare category. The mean square of the distance
+to the centre shows it as soon as noise allows, and one sum over all such columns costs little, because a row has few
+rare values at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from skprivate.privacy import (
     PrivacyEvent,
     ball_contributions,
     exact_sum,
-    gaussian_noise_multiplier,
     upper_root,
 )
 from skprivate.privacy.draws import OCTAVES, UNIT_WEIGHT, Grid, WeightedCells, reach_costs
@@ -46,36 +45,36 @@ IntArray = npt.NDArray[np.int64]
 #: Octaves of a cell of the first histogram, and where its cells end.
 FOLD = 3
 MAGNITUDES: FloatArray = 2.0 ** (FOLD * np.arange(-20.0, 22.0) - 1.5)
-#: Cells of the others, which of them is of all columns again, and how the budget is divided. A column alone, a target,
-#: is looked at four times: what is missed there is worse.
+#: Cells of the other histograms, number of the one that refines all columns, and division of the budget. A single
+#: column, the target, is refined four times, because an error costs more there.
 CELLS = (8, 24, 24, 24)
-AGAIN_OF_ALL = 2
+REFINED_ROUND = 2
 PARTS = (0.3, 0.25, 0.12, 0.25, 0.08)
 PARTS_OF_ONE = (0.3, 0.25, 0.2, 0.25)
-#: Deviations, in cells, that are told apart; the first stands for all that lie within a cell.
+#: Candidate deviations in cells; the first is that of numbers within one cell.
 DEVIATIONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: Up to this one they are worth a closer look: about an edge they are the same.
-NARROW = 0.5
-#: How sure that has to be, and how sure once all have been looked at again.
-LIKELY, SURE = 0.5, 0.95
-#: Half the length of what is looked at next about a centre, in cells.
+#: Largest deviation that counts as narrow: about an edge these are the same.
+NARROW_DEVIATION = 0.5
+#: Chance from which a column counts as narrow, before and after all have been refined.
+NARROW_CHANCE, REFINED_CHANCE = 0.5, 0.95
+#: Half length of the next histogram about a centre, in cells, for narrow columns.
 ZOOM = 1.25
-#: And of what is looked at again, in scales.
-AGAIN = 6.0
-#: Part of the prior that columns do not share, and steps towards what they share.
+#: The same for the others, in scales.
+REFINED_WIDTH = 6.0
+#: Part of the prior that columns do not share, and iterations towards the shared one.
 OWN_PRIOR, SHARED_STEPS = 0.1, 8
-#: ρ n² for each column: below the first most columns are missed, beyond the second hardly one is.
+#: ρ n² for each column: below the first most columns are missed, above the second hardly one is.
 LEAST_SIGNAL, ENOUGH_SIGNAL = 100.0, 200.0
-#: How much likelier another centre and deviation has to be, in logarithms, and what deviations about 1 are.
-EVIDENT, ABOUT_ONE = 6.0, (0.7, 1.0, 1.4)
-#: Centres and deviations that do as well as 0 and 1, if they are not found wrongly: targets are not normal.
-NEAR_ZERO, NEAR_ONE = 1.5, (0.25, 3.0)
-#: And a share of the budget that hardly matters: more is spent where that is more.
-LITTLE = 0.08
+#: Log-likelihood ratio that rejects centre 0 and deviations of about 1, and these deviations.
+LEAST_EVIDENCE, UNIT_DEVIATIONS = 6.0, (0.7, 1.0, 1.4)
+#: Centres and deviations that pass for 0 and 1: targets are not normal.
+STANDARD_CENTRE, STANDARD_DEVIATIONS = 1.5, (0.25, 3.0)
+#: Share of the budget that hardly matters; more is spent where it is needed.
+LEAST_SHARE = 0.08
 
 
 class Shapes(NamedTuple):
-    """What may be behind a first histogram: one row a hypothesis, and the distance from 0 that about all are within."""
+    """Hypotheses about a first histogram: shares of its cells, and the distance from 0 that holds about all numbers."""
 
     shares: FloatArray
     deviations: FloatArray
@@ -91,12 +90,12 @@ class Histogram(NamedTuple):
     folded: bool
 
     def support(self, expected: FloatArray, column: int | slice = slice(None)) -> FloatArray:
-        """Logarithm of the likelihood of such shares, up to a constant of each column."""
+        """Compute the log-likelihood of expected shares, up to a constant of each column."""
         gain: FloatArray = self.shares[column] @ expected.T - 0.5 * (expected**2).sum(axis=1)
         return gain / self.noise**2
 
     def of(self, column: int, centres: FloatArray, deviations: FloatArray) -> FloatArray:
-        """The same of normal numbers with these centres and deviations."""
+        """Compute the log-likelihood of normal numbers with these centres and deviations."""
         if not self.sought[column]:
             return np.zeros(len(centres))
         return self.support(_normal(self.edges[column], centres, deviations, self.folded), column)
@@ -104,36 +103,26 @@ class Histogram(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnSearch:
-    """Joint histograms of all columns.
+    """Joint histograms of all columns, for a public number of users and a share of the budget (in zCDP).
 
-    Attributes
-    ----------
-    terms : Terms
-        With a public number of users.
-    n_columns : int
-    centred : bool
-        Whether centres are sought. Otherwise they are 0, and scales are distances from there.
-    share : float
-        Of the budget (in zCDP).
-    as_it_came : bool
-        Whether a column that may well have centre 0 and deviation 1 is taken to have them, as somebody scaled it.
+    Unless ``centred``, centres are 0 and scales are distances from there. With ``assume_standard`` a column that
+    may well have centre 0 and deviation 1 is taken to have them.
     """
 
     terms: Terms
     n_columns: int
     centred: bool
     share: float
-    as_it_came: bool = False
+    assume_standard: bool = False
 
     @property
     def multipliers(self) -> tuple[float, ...]:
         """Noise multipliers of the histograms."""
-        alone = gaussian_noise_multiplier(self.terms.epsilon, self.terms.delta)
-        return tuple(alone / math.sqrt(self.share * part) for part in self._parts)
+        return tuple(self.terms.multiplier / math.sqrt(self.share * part) for part in self._parts)
 
     @property
     def _parts(self) -> tuple[float, ...]:
-        return PARTS_OF_ONE if self.as_it_came else PARTS
+        return PARTS_OF_ONE if self.assume_standard else PARTS
 
     @property
     def _cells(self) -> tuple[int, ...]:
@@ -141,7 +130,7 @@ class ColumnSearch:
 
     @property
     def events(self) -> list[tuple[PrivacyEvent, int]]:
-        """All that `run` draws."""
+        """All draws of `run`."""
         cells = (len(MAGNITUDES) + 1, *(count + 2 for count in self._cells))
         return [
             (GaussianEvent(multiplier, self.n_columns * count), 1)
@@ -149,19 +138,7 @@ class ColumnSearch:
         ]
 
     def run(self, rows: Partitions, release: Any) -> tuple[FloatArray, FloatArray]:
-        """Draw them.
-
-        Parameters
-        ----------
-        rows : Partitions
-            Of `UserData`, sorted by user.
-        release : Release
-
-        Returns
-        -------
-        centres, scales : ndarray of shape (n_columns,)
-            The scale of a column that is 0 for most is 0.
-        """
+        """Release centres and scales of the columns; the scale of a column that is 0 for most users is 0."""
         d = self.n_columns
         sought = np.ones(d, dtype=bool)
         edges = np.broadcast_to(MAGNITUDES, (d, len(MAGNITUDES)))
@@ -172,7 +149,7 @@ class ColumnSearch:
         middles, halves, scales = np.zeros(d), shapes.deviations[best], np.zeros(d)
         sought = halves > 0.0
         for k, count in enumerate(self._cells):
-            if k == AGAIN_OF_ALL:
+            if k == REFINED_ROUND:
                 sought = halves > 0.0
             edges = middles[:, None] + halves[:, None] * np.linspace(-1.0, 1.0, count + 1)
             seen.append(self._histogram(rows, edges, sought, k + 1, release))
@@ -189,19 +166,19 @@ class ColumnSearch:
                     for j, middle, width in zip(chosen.tolist(), middles[chosen], widths, strict=True)
                 ]
             )
-            narrow = deviations <= NARROW
+            narrow = deviations <= NARROW_DEVIATION
             likely = ~narrow & (np.abs(centres) <= 0.5 * deviations) if k == 0 else ~narrow
             chances = _posterior(support, np.where(likely, 1.0 / likely.sum(), 1.0 / (~likely).sum()))
-            within = chances[:, narrow].sum(axis=1) > (LIKELY if k < AGAIN_OF_ALL else SURE)
-            # Of the likelier kind alone: what lies between the two is neither.
+            within = chances[:, narrow].sum(axis=1) > (NARROW_CHANCE if k < REFINED_ROUND else REFINED_CHANCE)
+            # Average over the likelier kind alone: values between the two kinds are neither.
             chances[within[:, None] != narrow] = 0.0
             chances /= chances.sum(axis=1, keepdims=True)
             middles[chosen] += widths * (chances @ centres)
             scales[chosen] = widths * np.exp2(chances @ np.log2(deviations))
-            halves[chosen] = np.where(within, ZOOM * widths, AGAIN * scales[chosen])
+            halves[chosen] = np.where(within, ZOOM * widths, REFINED_WIDTH * scales[chosen])
             sought[chosen] = within
-        if self.as_it_came:
-            kept = ~_evident(seen, middles, scales)
+        if self.assume_standard:
+            kept = ~_rejects_standard(seen, middles, scales)
             middles[kept], scales[kept] = 0.0, 1.0
         return (middles, scales) if self.centred else (np.zeros(d), np.hypot(middles, scales))
 
@@ -217,10 +194,10 @@ class ColumnSearch:
     def _histogram(
         self, rows: Partitions, edges: FloatArray, sought: npt.NDArray[np.bool_], k: int, release: Any
     ) -> Histogram:
-        """Draw the shares of the users in the cells of the columns that are sought.
+        """Release the shares of the users in the cells of the sought columns.
 
-        What one user contributes to a column adds up to `total`, in not negative integers, so it has that norm at most,
-        and all the columns together 2³⁰ steps, whatever their number is: the sensitivity is the same in every case.
+        A user contributes non-negative integers that add up to `total` in a column, so they have that norm at most. All
+        columns together have norm 2³⁰ steps, whatever their number is: the sensitivity is the same in every case.
         """
         n_sought = int(sought.sum())
         total = math.isqrt((1 << 2 * CONTRIBUTION_BITS) // max(n_sought, 1))
@@ -242,24 +219,25 @@ def plan_search(
     n_columns: int,
     centred: bool,
     most: float,
-    as_it_came: bool = False,
+    assume_standard: bool = False,
 ) -> ColumnSearch | None:
-    """A search for at most this share of the budget; None where that shows too little."""
+    """Plan a search for at most this share of the budget; None where that shows too little."""
     if terms.n_users is None:
         return None
-    rho = 0.5 / gaussian_noise_multiplier(terms.epsilon, terms.delta) ** 2
     factor = 1.0 if terms.adjacency is Adjacency.REPLACE_ONE else 0.5
     # The share at which ρ n² for each column is 1.
-    one = factor * n_columns / (rho * float(terms.n_users) ** 2)
+    one = factor * n_columns / (terms.rho * float(terms.n_users) ** 2)
     if LEAST_SIGNAL * one > most:
         return None
-    return ColumnSearch(terms, n_columns, centred, min(most, max(LITTLE, ENOUGH_SIGNAL * one)), as_it_came)
+    return ColumnSearch(
+        terms, n_columns, centred, min(most, max(LEAST_SHARE, ENOUGH_SIGNAL * one)), assume_standard
+    )
 
 
 def _counts(
     data: UserData, edges: FloatArray, sought: npt.NDArray[np.bool_], total: int, folded: bool
 ) -> IntArray:
-    """Sum over users of what is shared out evenly among their rows, by cell: shape (n_columns, n_cells).
+    """Sum over users the shares of their rows, by cell: shape (n_columns, n_cells).
 
     The i-th of a user's m rows has ⌊(i+1)·total/m⌋ − ⌊i·total/m⌋, in their own order: they add up to the total.
     """
@@ -280,7 +258,7 @@ def _counts(
 
 
 def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
-    """Chances of the hypotheses for each column: columns tend to be alike, so the prior is what they have in common."""
+    """Compute chances of the hypotheses for each column; columns tend to be alike, so they share a prior."""
     likelihood = np.exp(support - support.max(axis=1, keepdims=True))
     own = prior / prior.sum()
     shared = own
@@ -293,19 +271,28 @@ def _posterior(support: FloatArray, prior: FloatArray) -> FloatArray:
     return result
 
 
-def _evident(seen: list[Histogram], centres: FloatArray, deviations: FloatArray) -> npt.NDArray[np.bool_]:
-    """For which columns centres and deviations explain histograms far better than 0 and about 1."""
+def _rejects_standard(
+    seen: list[Histogram], centres: FloatArray, deviations: FloatArray
+) -> npt.NDArray[np.bool_]:
+    """Mark columns whose histograms reject centre 0 and deviations of about 1."""
     result: npt.NDArray[np.bool_] = deviations == 0.0  # hardly a number is another than 0
-    near = (np.abs(centres) <= NEAR_ZERO) & (NEAR_ONE[0] <= deviations) & (deviations <= NEAR_ONE[1])
+    near = (
+        (np.abs(centres) <= STANDARD_CENTRE)
+        & (STANDARD_DEVIATIONS[0] <= deviations)
+        & (deviations <= STANDARD_DEVIATIONS[1])
+    )
     for j in np.flatnonzero(~(result | near)).tolist():
-        at = np.array([0.0] * len(ABOUT_ONE) + [centres[j]]), np.array([*ABOUT_ONE, deviations[j]])
+        at = (
+            np.array([0.0] * len(UNIT_DEVIATIONS) + [centres[j]]),
+            np.array([*UNIT_DEVIATIONS, deviations[j]]),
+        )
         support = np.sum([each.of(j, *at) for each in seen], axis=0)
-        result[j] = support[-1] > support[:-1].max() + EVIDENT
+        result[j] = support[-1] > support[:-1].max() + LEAST_EVIDENCE
     return result
 
 
 def _normal(edges: FloatArray, centres: FloatArray, deviations: FloatArray, folded: bool) -> FloatArray:
-    """Shares of normal numbers, or of their magnitudes, in cells: one row a centre."""
+    """Compute shares of normal numbers, or of their magnitudes, in cells: one row a centre."""
     below = ndtr((edges - centres[:, None]) / deviations[:, None])
     if folded:
         below -= ndtr((-edges - centres[:, None]) / deviations[:, None])
@@ -314,7 +301,7 @@ def _normal(edges: FloatArray, centres: FloatArray, deviations: FloatArray, fold
 
 
 def _hypotheses(count: int) -> tuple[FloatArray, FloatArray]:
-    """Centres and deviations about the middle of so many cells of width 1."""
+    """List centres and deviations about the middle of ``count`` cells of width 1."""
     pairs = [
         (centre, deviation)
         for deviation in DEVIATIONS
@@ -326,34 +313,34 @@ def _hypotheses(count: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _magnitudes() -> Shapes:
-    """Orders of magnitude: of normal numbers about 0, of numbers in one cell or in two, and of as many zeros; zeros."""
+    """List shapes of orders of magnitude: normal numbers about 0, one cell, two cells, half zeros, and zeros."""
     tops = MAGNITUDES[1:]
     deviations = np.exp2(np.arange(-1.0, 2.0) + FOLD * np.arange(-20.0, 21.0)[:, None]).ravel()
     one = np.eye(len(MAGNITUDES) + 1)
     shares = [_normal(MAGNITUDES, np.zeros(len(deviations)), deviations, folded=True), one[1:-1]]
     shares += [0.5 * (one[:1] + one[1:-1]), 0.5 * (one[1:-2] + one[2:-1]), one[:1]]
-    reaches = [2.5 * deviations, tops, tops, 2.0 * tops[:-1], np.zeros(1)]
-    return Shapes(np.concatenate(shares), np.concatenate(reaches))
+    distances = [2.5 * deviations, tops, tops, 2.0 * tops[:-1], np.zeros(1)]
+    return Shapes(np.concatenate(shares), np.concatenate(distances))
 
 
-#: A reach up to these, in units of the centre and in the column's own, is none. About the centre of a column that is
-#: mostly one value all distances are the error of the grid; and where about as many users as are sought have another
-#: value than 0, every number between the two is as good a reach.
-LEAST_RELATIVE, LEAST_REACH = 2.0**-17, 2.0**-30
-#: A priori the next larger reach is e^−DECAY times as likely.
+#: Distances up to these, in units of the centre and in the column's own, count as 0. About the centre of a column that
+#: is mostly one value, all distances are errors of the grid. And where about as many users as are sought have another
+#: value than 0, every number between the two is as good a distance.
+LEAST_RELATIVE, LEAST_DISTANCE = 2.0**-17, 2.0**-30
+#: A priori the next larger distance is e^−DECAY times as likely.
 DECAY = 1.0 / 24.0
-#: A priori a reach k octaves from a released one, or from 1, is as likely as this power of 1 + k.
+#: A priori a distance k octaves from a released one, or from 1, is as likely as this power of 1 + k.
 PRIOR_TAIL = 1.5
-#: Targets and penalties are at most those of so many users: sums of costs stay far from overflow.
+#: Largest number of users in targets and penalties: sums of costs stay far from overflow.
 _MANY = 2.0**40
 
 
-def least_reach(centre: float, grid: Grid = OCTAVES) -> int:
-    """Last cell of reaches that are none about this centre."""
-    return int(grid.cells(np.array([max(LEAST_REACH, LEAST_RELATIVE * abs(centre))]))[0])
+def last_zero_cell(centre: float, grid: Grid = OCTAVES) -> int:
+    """Return the last cell of distances that count as 0 about this centre."""
+    return int(grid.cells(np.array([max(LEAST_DISTANCE, LEAST_RELATIVE * abs(centre))]))[0])
 
 
-def reach_of_column(
+def select_distance(
     cells: IntArray,
     least: int,
     n_beyond: float,
@@ -362,11 +349,11 @@ def reach_of_column(
     known: list[int] | None = None,
     grid: Grid = OCTAVES,
 ) -> float:
-    """Distance beyond which so many users lie, from the number of users in each cell; 0 if it is in ``least`` or below.
+    """Select the distance that ``n_beyond`` users exceed, from the users in each cell; 0 if in ``least`` or below.
 
-    All cells up to ``least`` say the same and are one candidate. Reaches near ``known`` ones, cells that were released
-    before, are likelier a priori: columns tend to be alike, and one that is not loses no more than by a prior of all
-    scales. Without them a smaller reach is likelier than a larger one.
+    All cells up to ``least`` are one candidate. Distances near ``known`` ones, released cells, are likelier a priori:
+    columns tend to be alike, and one that is not loses no more than by a prior of all scales. Without them a smaller
+    distance is likelier than a larger one.
     """
     finer = 2.0 ** (grid.bits - OCTAVES.bits)
     counts = np.concatenate([cells[: least + 1].sum(keepdims=True), cells[least + 1 :]])
@@ -382,42 +369,42 @@ def reach_of_column(
         steps = np.abs(np.subtract.outer(np.arange(1, len(costs)) + least, known)) / finer
         likelihood = np.mean((1.0 + steps) ** -PRIOR_TAIL, axis=1)
         costs[1:] += np.ceil(-np.log(likelihood) * scale).astype(np.int64)
-    # That a column has a reach is as likely as on the coarsest grid, however many there are to choose from.
+    # A positive distance is as likely as on the coarsest grid, however many there are to choose from.
     costs[1:] += math.ceil(math.log(finer) * scale)
     chosen = int(release.select(-costs[: len(counts)], sensitivity=UNIT_WEIGHT, epsilon=epsilon))
     return grid.value(least + chosen) if chosen else 0.0
 
 
-#: Part of the price that decides the worst case where the number of users is not public: the columns that people have
-#: need few digits for their centres, and one that goes wrong is clipped.
+#: Part of the price that decides the worst case, where the number of users is private. Usual columns need few digits
+#: for their centres, and one that fails is clipped.
 LEAST_PRICE = 0.45
-#: A reach is what so many of the users lie beyond: the fewer, the dearer.
+#: Largest and smallest part of the users beyond a selected distance; the fewer, the larger the cost.
 MOST_BEYOND, LEAST_BEYOND = 0.35, 0.01
-#: ln of the numbers of candidates, and of how rarely a selection misses.
+#: Logarithms of the numbers of candidates, and of the chance that a selection fails.
 MEDIAN_CANDIDATES = math.log(5 * 2 * 128 * 256)
-MISSES = 9.0
-REACH_CANDIDATES = math.log(1.0 / DECAY) + MISSES
+LOG_MISS = 9.0
+DISTANCE_CANDIDATES = math.log(1.0 / DECAY) + LOG_MISS
 
 
 def median_price(terms: Terms, n_users: float) -> float:
     factor = 2.0 if terms.adjacency is Adjacency.ADD_REMOVE else 4.0
-    return factor * (MEDIAN_CANDIDATES + MISSES) / max(n_users, 1.0)
+    return factor * (MEDIAN_CANDIDATES + LOG_MISS) / max(n_users, 1.0)
 
 
-def reach_price(beyond: float, n_users: float) -> float:
-    return 2.0 * REACH_CANDIDATES / (beyond * max(n_users, 1.0))
+def distance_price(beyond: float, n_users: float) -> float:
+    return 2.0 * DISTANCE_CANDIDATES / (beyond * max(n_users, 1.0))
 
 
 def share_beyond(price: float, n_users: float) -> float:
-    """Smallest tail that this price can tell from nobody, or the largest that is used."""
-    return min(2.0 * REACH_CANDIDATES / (price * n_users), MOST_BEYOND)
+    """Return the smallest tail that this price distinguishes from nobody, or the largest that is used."""
+    return min(2.0 * DISTANCE_CANDIDATES / (price * n_users), MOST_BEYOND)
 
 
 #: Share of the budget (in zCDP).
 RARE_SHARE = 0.03
-#: A priori this part of the largest possible rate.
+#: Part of the largest possible rate of rare values that is assumed.
 RATE_PART = 0.25
-#: Squares are summed as far as their range goes if the noise of a mean square, for units of 1, is no more than this.
+#: Noise of a mean square, for units of 1, up to which squares are summed over their whole range.
 QUIET_NOISE = 0.01
 
 
@@ -432,33 +419,14 @@ def rare_scales(
     terms: Terms,
     release: Any,
 ) -> FloatArray:
-    """Draw the mean squares of these columns; 1 for the others.
+    """Release root mean squares of the ``rare`` columns, at least one deviation of the noise; 1 for the others.
 
-    Parameters
-    ----------
-    rows : Partitions
-        Of `UserData` in order, centred and clipped.
-    rare : ndarray of shape (n_features,)
-        Columns whose scales are sought.
-    most : float
-        Largest share of the users who differ from the centre of such a column.
-    largest : float
-        Largest square of such a column.
-    multiplier : float
-        Noise multiplier.
-    n_users : float
-        Public, or a lower bound that was released.
-    terms : Terms
-    release : Release
-
-    Returns
-    -------
-    ndarray of shape (n_features,)
-        Roots of the mean squares; of one deviation of the noise where they are less.
+    Rows are centred and clipped: ``largest`` is the largest square, ``most`` the largest share of users that differ
+    from the centre of such a column.
     """
-    # The squares of so many rare values of unit size, each as often as is assumed, have about this norm together.
+    # The squares of rare values of unit size, each at the assumed rate, have about this norm together.
     radius = math.sqrt(max(1.0, RATE_PART * most * int(rare.sum())))
-    # A rare column that was standardised has squares of one over its rate: cut at 1 it would seem far too small.
+    # A rare column that was standardised has squares of one over its rate: clipped at 1 it would seem far too small.
     radius = max(radius, min(largest, QUIET_NOISE * n_users / (terms.sum_sensitivity * multiplier)))
     total = rows.sum(partial(_mean_squares, rare=rare, radius=radius))
     unit = radius / n_users
@@ -468,7 +436,7 @@ def rare_scales(
 
 
 def _mean_squares(data: UserData, rare: npt.NDArray[np.bool_], radius: float) -> npt.NDArray[Any]:
-    """Sum of the users' mean squares of the rare columns, 0 for the others."""
+    """Sum the users' mean squares of the rare columns, 0 for the others."""
     groups = data.groups
     total: npt.NDArray[Any] = np.zeros(len(rare), dtype=np.int64)
     for users, own in groups.blocks():

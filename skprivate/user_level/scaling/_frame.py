@@ -1,8 +1,8 @@
-"""The released affine map of features and target, the bound of rows, and the means of rows.
+"""Released affine map of features and target, and bounds of rows.
 
-Noise moves a prediction by as much as the row is long. A row that is drawn into the ball of `REACH` times the typical
-norm suffers at most `REACH`² times the variance of a typical one, whatever unit it came in. And a slope found on rows
-whose gradients are not clipped has no meaning far beyond them.
+Noise moves a prediction by as much as the row is long. A row clipped to `ROW_BOUND` times the typical norm suffers at
+most `ROW_BOUND`² times the variance of a typical one. And a slope found on rows whose gradients are not clipped has no
+meaning far beyond them.
 """
 
 from __future__ import annotations
@@ -17,35 +17,25 @@ from skprivate.user_level._problems import row_blocks, vector_norms
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Rows up to so many times the assumed norm are left alone. Of normal rows fewer than 5 % are longer, of those with
-#: five and more features 1 in 1000.
-REACH = 2.0
-#: The same over the inverse root of the noise level, where that is larger: it grows as clipping radii do.
-REACH_GROWTH = 0.04
-#: Entries beyond are set to this: their norms stay finite.
+#: Bound of rows, in typical norms. Of normal rows fewer than 5 % are longer, of those with five and more features 1 in
+#: 1000.
+ROW_BOUND = 2.0
+#: The same times the root of the noise level, where that is larger: it grows as clipping radii do.
+ROW_BOUND_GROWTH = 0.04
+#: Largest entry, so that norms stay finite.
 _LARGEST = 1e300
 
 
 def public_bound(n_features: int) -> float:
-    """Bound of rows about whose norm nothing was found out: features are meant to have about deviation 1."""
-    return REACH * math.sqrt(n_features)
+    """Return the norm bound of rows without a private norm: features should have about deviation 1."""
+    return ROW_BOUND * math.sqrt(n_features)
 
 
 @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
 def bounded_columns(columns: FloatArray, bound: float, out: FloatArray | None = None) -> FloatArray:
-    """Rows that are longer than ``bound`` drawn to that Euclidean norm, each from that row alone.
+    """Clip columns of shape (n_features, n_rows) to Euclidean norm ``bound``, each row by itself.
 
-    Parameters
-    ----------
-    columns : ndarray of shape (n_features, n_rows)
-    bound : float > 0
-    out : ndarray of shape (n_features, n_rows), optional
-        Where the result goes; may be ``columns``.
-
-    Returns
-    -------
-    ndarray of shape (n_features, n_rows)
-        ``columns`` itself where the bound is infinite.
+    ``out`` may be ``columns``, which is also the result where the bound is infinite.
     """
     if math.isinf(bound):
         return columns
@@ -56,23 +46,17 @@ def bounded_columns(columns: FloatArray, bound: float, out: FloatArray | None = 
     return result
 
 
-def reach_of_rows(reach: float, level: float) -> float:
-    """Bound in typical norms, where a typical norm was found, for a fit of noise level ν."""
-    return max(reach, REACH * REACH_GROWTH / math.sqrt(level))
+def row_bound_factor(factor: float, level: float) -> float:
+    """Return the bound in typical norms for a fit of noise level ν."""
+    return max(factor, ROW_BOUND * ROW_BOUND_GROWTH / math.sqrt(level))
 
 
 def bounded_rows(
     X: FloatArray, centres: FloatArray, scales: FloatArray, bound: float, out: FloatArray | None = None
 ) -> FloatArray:
-    """Rows drawn to their centre such that, over their scales, their distance from it is at most ``bound``.
+    """Clip rows about their centre so that, over their scales, their distance from it is at most ``bound``.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-    centres, scales : ndarray of shape (n_features,)
-    bound : float > 0
-    out : ndarray of shape (n_features, n_rows), optional
-        Where the columns of the result go; may be those of ``X``.
+    ``out`` is for the columns of the result, and may be those of ``X``.
     """
     if math.isinf(bound):
         return X
@@ -86,27 +70,16 @@ def bounded_rows(
     return result.T
 
 
-#: Predictions are kept within so many scales of the target about its centre, and within more below this noise level.
-TARGET_REACH, RANGE_LEVEL = 6.0, 1e-5
+#: Range of predictions in scales of the target about its centre, and noise level below which it grows.
+PREDICTION_RANGE, RANGE_LEVEL = 6.0, 1e-5
 
 
 class Frame(NamedTuple):
     """Released affine map of features and target to about centre 0 and scale 1.
 
-    Attributes
-    ----------
-    centres, scales : ndarray of shape (n_features,)
-    target_centre, target_scale : float
-    row_norm : float
-        Typical Euclidean norm of a row after the map, with the constant 1 of an intercept.
-    target_found : bool
-        Whether the centre and the scale of the target were found.
-    row_bound : float
-        Rows that are longer after the map are drawn to this Euclidean norm.
-    reaches : ndarray of shape (n_features,) or inf
-        Features are clipped to so much about their centres.
-    target_reach : float
-        Predictions are kept within so many scales of the target about its centre.
+    Features are clipped to ``half_ranges`` about their centres, rows after the map to the Euclidean norm ``row_bound``,
+    and predictions to ``prediction_range`` scales about the target's centre. ``row_norm`` is a typical norm after the
+    map, with the constant 1 of an intercept.
     """
 
     centres: FloatArray
@@ -116,11 +89,11 @@ class Frame(NamedTuple):
     row_norm: float
     target_found: bool = False
     row_bound: float = math.inf
-    reaches: FloatArray | float = math.inf
-    target_reach: float = TARGET_REACH
+    half_ranges: FloatArray | float = math.inf
+    prediction_range: float = PREDICTION_RANGE
 
     def coefficients(self, coef: FloatArray, fit_intercept: bool) -> FloatArray:
-        """Coefficients of the features as they came, from those after the map: shape (n_outputs, n_coef)."""
+        """Convert coefficients after the map, of shape (n_outputs, n_coef), to those of the original features."""
         n_features = len(self.centres)
         result = coef * self.target_scale
         result[:, :n_features] /= self.scales
@@ -130,31 +103,24 @@ class Frame(NamedTuple):
 
     @property
     def feature_range(self) -> tuple[FloatArray, FloatArray]:
-        """Where features are meant to lie: lower and upper ends."""
-        return self.centres - self.reaches, self.centres + self.reaches
+        """Lower and upper ends of the clipped features."""
+        return self.centres - self.half_ranges, self.centres + self.half_ranges
 
     def bounded(self, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """Rows as a fit looks at them: clipped and drawn in, in the units in which they came.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_rows, n_features)
-        out : ndarray of shape (n_features, n_rows), optional
-            Where the columns of the result may go; may be those of ``X``.
-        """
-        if np.isfinite(self.reaches).any():
+        """Clip features and rows as in a fit, in their original units; ``out`` as in `bounded_rows`."""
+        if np.isfinite(self.half_ranges).any():
             X = np.clip(X, *self.feature_range)
         with np.errstate(all="ignore"):
             return bounded_rows(X, self.centres, self.scales, self.row_bound, out)
 
     def target_range(self, level: float) -> tuple[float, float]:
-        """Where predictions are meant to lie, for a fit of this noise level; everywhere if no scale was found."""
+        """Return the range of predictions for a fit of this noise level; infinite if no scale was found."""
         if not self.target_found:
             return -math.inf, math.inf
-        reach = self.target_reach * max(1.0, RANGE_LEVEL / level) * self.target_scale
-        return self.target_centre - reach, self.target_centre + reach
+        factor = self.prediction_range * max(1.0, RANGE_LEVEL / level) * self.target_scale
+        return self.target_centre - factor, self.target_centre + factor
 
 
 def identity(n_features: int) -> Frame:
-    """The map that changes nothing."""
+    """Make the map that changes nothing."""
     return Frame(np.zeros(n_features), np.ones(n_features), 0.0, 1.0, math.sqrt(n_features))

@@ -1,4 +1,4 @@
-"""Errors of private learning over users before any data are seen: planning, upper and lower bounds."""
+"""Errors of private learning over users before any data are seen: predictions, upper and lower bounds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,25 @@ from skprivate._messages import at_least, member, must_be, number, one_of, posit
 from skprivate.privacy import Adjacency
 from skprivate.user_level._plan import Terms
 from skprivate.user_level._ranges import FINE_SCALES, tail_rank
-from skprivate.user_level.means._tracked_centre import BEYOND, FAR_BEYOND, FAR_NOISE, TRAVEL_SHARE, draw_side
-from skprivate.user_level.means._user_mean import CENTRE_PART, UserMean
-from skprivate.user_level.means._winsorized import coordinate_epsilon, rotated_radius
-from skprivate.user_level.theory._published import PaperPlan
+from skprivate.user_level.means._user_mean import (
+    BEYOND,
+    CENTRE_PART,
+    FAR_BEYOND,
+    FAR_NOISE,
+    TRAVEL_SHARE,
+    UserMean,
+    draw_side,
+)
+from skprivate.user_level.theory._published import (
+    PaperPlan,
+    coordinate_epsilon,
+    padded_size,
+    rotated_radius,
+)
 
 Aggregation = Literal["mean", "robust"]
 
-#: `user_level_sample_size` looks no further.
+#: Largest number of users that `user_level_sample_size` tries.
 MOST_USERS = 10**12
 
 
@@ -193,7 +204,7 @@ def user_level_sample_size(
 def _privacy_error(
     n: int, d: int, epsilon: float, delta: float, aggregation: str, adjacency: Adjacency
 ) -> float:
-    """Privacy error in deviations of normal users."""
+    """Predict the privacy error in deviations of normal users."""
     plan = UserMean(Terms(epsilon, delta, adjacency, n), d, aggregation == "mean", bound=1e9)
     far = float(chi.isf(FAR_BEYOND, d)) if plan.follows_far(n) else None
     upper, beyond = 0.0, None
@@ -232,7 +243,7 @@ def _whole(name: str, value: int) -> None:
 
 Risk = Literal["empirical", "population"]
 
-#: Numbers of steps, paces of a fixed step, and failure probabilities, of which the best are taken.
+#: Candidates for numbers of steps, paces of a fixed step, and failure probabilities; the best are taken.
 _STEPS = tuple(2**k for k in range(1, 41))
 _PACES = (2.0, 4.0, 8.0, 16.0, 32.0)
 _FAILURES = tuple(10.0**-k for k in range(2, 25, 2))
@@ -349,7 +360,7 @@ def user_level_risk_bound(
 
 @dataclass(frozen=True)
 class Smooth:
-    """A convex, smooth problem, in the symbols of `user_level_risk_bound`."""
+    """Convex, smooth problem in the symbols of `user_level_risk_bound`."""
 
     n: int
     m: int
@@ -362,17 +373,19 @@ class Smooth:
     H: float
 
     def concentration(self, n: int, gamma: float) -> float:
-        """τ of Proposition 1, uniformly over the ball."""
+        """Compute τ of Proposition 1, uniformly over the ball."""
         d, spread = self.d, self.sigma / math.sqrt(self.m)
         net = spread * math.sqrt(d) / (2.0 * self.H)
         union = math.log(n / gamma) + d * math.log1p(2.0 * self.R / net)
         return spread * (math.sqrt(d) + math.sqrt(2.0 * union)) + 2.0 * self.H * net
 
     def noise(self, n: int, n_steps: int, gamma: float) -> tuple[float, float]:
-        """Root mean square noise of one of T directions over √T, and the probability that any of them is another."""
+        """Compute the root mean square noise of one of T directions over √T, and the chance that one of them exceeds
+        it.
+        """
         # The strong composition that prices a run holds for smaller ε, and a smaller ε is private at a larger one.
         epsilon = min(self.epsilon, math.log(2.0 / self.delta))
-        padded = 1 << max(0, (self.d - 1).bit_length())
+        padded = padded_size(self.d)
         plan = PaperPlan(epsilon, self.delta, n_steps, 1.0, self.G, gamma, 0.0, self.R, "convex")
         each = coordinate_epsilon(plan.step_epsilon, plan.step_delta, padded)
         radius = rotated_radius(self.concentration(n, gamma), padded, n, gamma / n_steps)
@@ -381,7 +394,7 @@ class Smooth:
         return noise / math.sqrt(n_steps), min(1.0, 2.0 * gamma + missed)
 
     def empirical(self) -> float:
-        """Theorem 4."""
+        """Evaluate Theorem 4."""
 
         def bound(n_steps: int, gamma: float) -> float:
             noise, failure = self.noise(self.n, n_steps, gamma)
@@ -391,7 +404,7 @@ class Smooth:
         return min(bound(n_steps, gamma) for n_steps in _STEPS for gamma in _FAILURES)
 
     def population(self) -> float:
-        """Theorem 5, for the best λ of a grid."""
+        """Evaluate Theorem 5, for the best λ of a grid."""
         start = self.G / (self.R * math.sqrt(self.m * self.n))
         return min(self._phased(start * 4.0**k, gamma) for k in range(-4, 24) for gamma in _FAILURES[::3])
 
@@ -408,7 +421,7 @@ class Smooth:
         return best
 
     def _descended(self, n: int, penalty: float, gamma: float) -> tuple[float, float]:
-        """Mean square distance from the minimiser of a phase, and the probability of a failure."""
+        """Bound the mean square distance from the minimiser of a phase, and the chance of a failure."""
         found = []
         for n_steps in _STEPS[4::2]:
             noise, failure = self.noise(n, n_steps, gamma)
@@ -423,7 +436,7 @@ class Smooth:
         return min(found, key=lambda pair: pair[0] + pair[1] * 4.0 * self.R**2)
 
 
-#: Blocks of exchanges that are told apart.
+#: Largest number of blocks of exchanges.
 _MOST_BLOCKS = 1 << 12
 
 
@@ -530,10 +543,10 @@ def user_level_lower_bound(
 
 
 def _moved(n: int, probability: float, epsilon: float, delta: float) -> float:
-    """Total variation by which outputs move if each of n users is exchanged with this probability, at most.
+    """Bound the total variation by which outputs move if each of n users is exchanged with this probability.
 
-    What k exchanges move rises with k. Where there are too many k to look at each, a block of them counts as its last:
-    memory does not depend on the parameters, and a bound on the error stays one.
+    What k exchanges move rises with k. If k has too many values, a block of them counts as its last: memory does not
+    depend on the parameters, and a bound on the error stays one.
     """
     law = binom(n, min(1.0, probability))
     enough = 40.0 / epsilon  # exchanges that move an output by all but e⁻⁴⁰

@@ -1,9 +1,10 @@
-"""Finite covers of a parameter space: linear models of which one is near every other."""
+"""Finite covers of a parameter space: linear models, one of them near every other."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from skprivate.user_level.theory._bounds import _whole
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Where the resolution is not given it falls by this factor while candidates are few enough.
+#: Factor by which an automatic resolution falls while candidates are few enough.
 _FINER = 0.98
 
 
@@ -33,8 +34,8 @@ def parameter_cover(
 ) -> list[tuple[str, Any]]:
     r"""Linear models whose parameters cover a ball: candidates for `UserLevelSelector`.
 
-    Risk minimisation by selection: where a linear model with parameters in the ball has a small risk, so has one of
-    these, as their parameters are at most ``resolution`` apart. Nothing here looks at data.
+    Each linear model with parameters in the ball has one of these within ``resolution``, and so with a similar risk.
+    The cover does not depend on data.
 
     Parameters
     ----------
@@ -43,11 +44,11 @@ def parameter_cover(
     radius : float > 0
         Radius R of the ball, in the Euclidean norm of all parameters.
     resolution : float in (0, radius] or None, default=None
-        Every point of the ball has a candidate at most this far away. None: the finest for which candidates are not
-        too many.
+        Largest distance of a point of the ball from its nearest candidate. None: the finest that ``max_candidates``
+        allow.
     max_candidates : int >= 1, default=200
-        Number of candidates that is not exceeded; p parameters need 3ᵖ. The private choice errs by the order of
-        ln K/(nε) for K of them; rules of `UserLevelSelector` that compare all pairs take a time that grows as K².
+        Largest number of candidates; p parameters need 3ᵖ. The private choice errs by the order of ln K/(nε) for K
+        of them. Rules of `UserLevelSelector` that compare all pairs take a time that grows as K².
     fit_intercept : bool, default=True
         Whether an intercept is the last parameter, beside the d coefficients.
     centre : array-like of shape (n_parameters,) or None, default=None
@@ -58,8 +59,8 @@ def parameter_cover(
     Returns
     -------
     estimators : list of (str, estimator)
-        Each with ``coef_`` and ``intercept_``, and in need of no fit. They treat every row by itself, to the last bit,
-        so that ``predict_by="batch"`` assumes no more than is so.
+        Each with ``coef_`` and ``intercept_``; they need no fit. They treat every row by itself, to the last bit, as
+        ``predict_by="batch"`` assumes.
 
     Raises
     ------
@@ -72,10 +73,10 @@ def parameter_cover(
 
     Notes
     -----
-    A grid of step :math:`2r/\sqrt p` for p parameters: the half diagonal of its cells is the resolution r. Points
-    whose cells meet the ball are projected to it, which takes them no farther from any point of the ball. Their
-    number is about :math:`\omega_p (R\sqrt p/2r)^p`, so covers are for a handful of parameters. Section 6 of the
-    reference chooses among them with ``rule="means"``.
+    The candidates are a grid of step :math:`2r/\sqrt p` for p parameters, whose cells have the half diagonal r. Points
+    whose cells meet the ball are projected to it, which takes them no farther from any point of the ball. Their number
+    is about :math:`\omega_p (R\sqrt p/2r)^p`, so covers are for a handful of parameters. Section 6 of the reference
+    chooses among them with ``rule="means"``.
 
     References
     ----------
@@ -103,10 +104,10 @@ def parameter_cover(
     size = int(n_features) + bool(fit_intercept)
     middle = np.zeros(size) if centre is None else np.asarray(centre, dtype=np.float64)
     if middle.shape != (size,) or not np.isfinite(middle).all():
-        allowed = f"{size} finite numbers, one a parameter" + (
-            ", the intercept last" if fit_intercept else ""
+        last = ", the intercept last" if fit_intercept else ""
+        raise ValueError(
+            must_be("centre", f"{size} finite numbers, one a parameter{last}", f"shape {middle.shape}")
         )
-        raise ValueError(must_be("centre", allowed, f"shape {middle.shape}"))
     labels = None if classes is None else np.asarray(classes)
     if labels is not None and (labels.shape != (2,) or labels[0] == labels[1]):
         raise ValueError(must_be("classes", "two different labels", classes))
@@ -115,61 +116,42 @@ def parameter_cover(
 
 
 def _points(size: int, radius: float, resolution: float | None, most: int) -> FloatArray:
-    if resolution is not None:
-        resolution = positive("resolution", resolution)
-        if resolution > radius:
-            raise ValueError(must_be("resolution", f"at most radius = {radius:g}", resolution))
-        found = ball_cover(size, radius, resolution, most)
-        if found is None:
-            allowed = (
-                f"so large that {most} candidates cover {size} parameters in a ball of radius {radius:g}"
-            )
+    """Cover a ball about the origin by at most ``most`` points, as finely as they allow, or at ``resolution``."""
+    if resolution is None:
+        finest, resolution = np.zeros((1, size)), radius
+        while (finer := ball_cover(size, radius, resolution * _FINER, most)) is not None:
+            finest, resolution = finer, resolution * _FINER
+        if len(finest) == 1 < most:
             raise ValueError(
-                must_be(
-                    "resolution",
-                    allowed,
-                    resolution,
-                    "Or allow more by max_candidates, or take fewer features.",
-                )
+                must_be("max_candidates", f"at least 3**{size} to cover {size} parameters", most)
             )
-        return found
-    finest = _finest(size, radius, most)
-    if len(finest) == 1 < most:
-        raise ValueError(must_be("max_candidates", f"at least 3**{size} to cover {size} parameters", most))
-    return finest
-
-
-def _finest(size: int, radius: float, most: int) -> FloatArray:
-    """The finest cover by so many points."""
-    best, resolution = np.zeros((1, size)), radius
-    while (finer := ball_cover(size, radius, resolution * _FINER, most)) is not None:
-        best, resolution = finer, resolution * _FINER
-    return best
+        return finest
+    if positive("resolution", resolution) > radius:
+        raise ValueError(must_be("resolution", f"at most radius = {radius:g}", resolution))
+    found = ball_cover(size, radius, resolution, most)
+    if found is None:
+        allowed = f"so large that {most} candidates cover {size} parameters in a ball of radius {radius:g}"
+        advice = "Or allow more by max_candidates, or take fewer features."
+        raise ValueError(must_be("resolution", allowed, resolution, advice))
+    return found
 
 
 def ball_cover(size: int, radius: float, resolution: float, most: int) -> FloatArray | None:
-    """Points of a ball of which one is within ``resolution`` of every point of it; None if they are more than ``most``.
-
-    Returns
-    -------
-    ndarray of shape (n_points, size), or None
-    """
+    """Cover a ball by points, one within ``resolution`` of every point of it; None if they are more than ``most``."""
     if resolution >= radius:
         return np.zeros((1, size))
-    # A trifle finer, so that rounding keeps every point within reach.
+    # A trifle finer, so that rounding keeps every point within the resolution.
     step = 2.0 * resolution / math.sqrt(size) * (1.0 - 1e-9)
-    points = []
-    for point in _cells(size, radius / step):
-        points.append(point)
-        if len(points) > most:
-            return None
-    found = step * np.array(points, dtype=np.float64)
+    cells = list(islice(_cells(size, radius / step), most + 1))
+    if len(cells) > most:
+        return None
+    found = step * np.array(cells, dtype=np.float64)
     norms = np.linalg.norm(found, axis=1)
     return np.asarray(found * np.minimum(1.0, radius / np.maximum(norms, radius))[:, None])
 
 
 def _cells(size: int, radius: float) -> Iterator[tuple[int, ...]]:
-    """Centres of the unit cells that meet the ball of this radius about the origin."""
+    """Yield the centres of the unit cells that meet the ball of this radius about the origin."""
     if size == 0:
         yield ()
         return
@@ -182,36 +164,25 @@ def _cells(size: int, radius: float) -> Iterator[tuple[int, ...]]:
 def _model(point: FloatArray, fit_intercept: bool, labels: Any) -> Any:
     coef = point[:-1] if fit_intercept else point
     intercept = float(point[-1]) if fit_intercept else 0.0
-    if labels is None:
-        return LinearRule(coef, intercept)
-    return LinearClassRule(coef, intercept, labels)
+    return LinearRule(coef, intercept) if labels is None else LinearClassRule(coef, intercept, labels)
 
 
 class _Linear(BaseEstimator):  # type: ignore[misc]
-    """A linear model with given parameters."""
+    """Linear model with given parameters."""
 
     coef: Any
     intercept: float
-
-    @property
-    def coef_(self) -> FloatArray:
-        """The coefficients."""
-        return np.asarray(self.coef)
-
-    @property
-    def intercept_(self) -> float:
-        """The intercept."""
-        return self.intercept
+    coef_ = property(lambda self: np.asarray(self.coef))
+    intercept_ = property(lambda self: self.intercept)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Do nothing: there is nothing to learn."""
         return self
 
     def _scores(self, X: Any) -> FloatArray:
-        """Each computed from its row alone, column by column."""
+        """Compute the score of each row from that row alone, column by column."""
         X = check_array(X, dtype=np.float64)
         if X.shape[1] != len(self.coef):
             raise ValueError(f"X must have {len(self.coef)} columns, got {X.shape[1]}.")
@@ -222,52 +193,33 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
 
 
 class LinearRule(RegressorMixin, _Linear):  # type: ignore[misc]
-    """A linear regression with given parameters.
-
-    Parameters
-    ----------
-    coef : ndarray of shape (n_features,)
-    intercept : float
-    """
+    """Linear regression with given parameters."""
 
     def __init__(self, coef: Any, intercept: float = 0.0) -> None:
         self.coef = coef
         self.intercept = intercept
 
     def predict(self, X: Any) -> FloatArray:
-        """Predict the target."""
         return self._scores(X)
 
 
 class LinearClassRule(ClassifierMixin, _Linear):  # type: ignore[misc]
-    """A linear classifier with given parameters.
+    """Linear classifier with given parameters and labels; the second label has positive scores."""
 
-    Parameters
-    ----------
-    coef : ndarray of shape (n_features,)
-    intercept : float
-    classes : ndarray of shape (2,)
-    """
+    classes_ = property(lambda self: np.asarray(self.classes))
 
     def __init__(self, coef: Any, intercept: float = 0.0, classes: Any = (0, 1)) -> None:
         self.coef = coef
         self.intercept = intercept
         self.classes = classes
 
-    @property
-    def classes_(self) -> Any:
-        """The two labels."""
-        return np.asarray(self.classes)
-
     def decision_function(self, X: Any) -> FloatArray:
-        """Scores of the rows."""
         return self._scores(X)
 
     def predict(self, X: Any) -> Any:
-        """Predict labels: the second where the score is positive."""
         return self.classes_[(self._scores(X) > 0).astype(np.intp)]
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probabilities under the logistic model."""
+        """Compute probabilities under the logistic model."""
         second = expit(self._scores(X))
         return np.column_stack([1.0 - second, second])

@@ -1,8 +1,13 @@
-"""The published algorithm: winsorised first-order optimisation (Algorithm 4, Proposition 3)."""
+"""Algorithms 3 and 4 as published, with their constants, their composition and Laplace noise.
+
+Algorithms 1 and 2 are `private_range` and `winsorized_mean_1d`. All of them hold under replacement of one user; the
+number of users is public. They serve to check the theorems: the estimators need less noise.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any, Literal
@@ -11,41 +16,122 @@ import numpy as np
 import numpy.typing as npt
 
 from skprivate.partitions import Partitions, as_partitions
-from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, Mechanism, PrivacyEvent
-from skprivate.user_level._problems import Objective, UserData, UserProblem, count_users
+from skprivate.privacy import BoundedRangeEvent, LaplaceEvent, PrivacyEvent
+from skprivate.user_level._problems import UserProblem, number_of_users
 from skprivate.user_level._ranges import n_bins
 from skprivate.user_level.descent._descent import project
-from skprivate.user_level.descent._linear import problems
-from skprivate.user_level.descent._result import LinearResult
-from skprivate.user_level.means._winsorized import coordinate_epsilon, rotated_radius, winsorized_mean_of
+from skprivate.user_level.means._winsorized import winsorized_means
 
 FloatArray = npt.NDArray[np.float64]
 Convexity = Literal["convex", "strongly-convex", "non-convex"]
 
 
+def padded_size(n_features: int) -> int:
+    """Return the next power of two, the number of rotated coordinates."""
+    return 1 << max(0, (n_features - 1).bit_length())
+
+
+def hadamard_transform(x: FloatArray) -> FloatArray:
+    """Apply d^{−1/2} H, the orthonormal Walsh–Hadamard transform, to the rows; it is its own inverse.
+
+    d is a power of two. A C-contiguous float64 array is overwritten.
+    """
+    y = np.ascontiguousarray(x, dtype=np.float64)
+    d = y.shape[-1]
+    if d & (d - 1):
+        raise ValueError(f"the length must be a power of two, got {d}.")
+    half = 1
+    while half < d:
+        pairs = y.reshape(*y.shape[:-1], d // (2 * half), 2, half)
+        upper = pairs[..., 0, :] + pairs[..., 1, :]
+        pairs[..., 1, :] = pairs[..., 0, :] - pairs[..., 1, :]
+        pairs[..., 0, :] = upper
+        half *= 2
+    y /= math.sqrt(d)
+    return y
+
+
+class RandomRotation:
+    """U = d^{−1/2} H D with public random signs D, which spreads every vector evenly over the coordinates.
+
+    Vectors are padded with zeros to the next power of two.
+    """
+
+    def __init__(self, n_features: int, rng: np.random.Generator) -> None:
+        self.n_features = n_features
+        self.padded = padded_size(n_features)
+        self.signs = rng.integers(0, 2, size=self.padded) * 2.0 - 1.0
+
+    def forward(self, x: FloatArray) -> FloatArray:
+        """Rotate vectors of shape (..., n_features) into shape (..., padded)."""
+        padded = np.zeros((*x.shape[:-1], self.padded))
+        padded[..., : self.n_features] = x
+        padded *= self.signs
+        return hadamard_transform(padded)
+
+    def columns(self, x: FloatArray) -> FloatArray:
+        """Rotate vectors, coordinates first: shape (padded, n)."""
+        return np.ascontiguousarray(self.forward(x).T)
+
+    def backward(self, y: FloatArray) -> FloatArray:
+        """Rotate back and drop the padding."""
+        return (hadamard_transform(np.array(y)) * self.signs)[..., : self.n_features]
+
+
+def rotated_radius(tau: float, n_features: int, n_users: int, gamma: float) -> float:
+    """Return τ' = 10 τ √(ln(dn/γ)/d) of Algorithm 3, the radius of every rotated coordinate."""
+    return 10.0 * tau * math.sqrt(math.log(n_features * n_users / gamma) / n_features)
+
+
+def coordinate_epsilon(epsilon: float, delta: float, n_features: int) -> float:
+    """Return ε' = ε/√(8 d ln(1/δ)) of Algorithm 3, the pure price of a coordinate under strong composition."""
+    return epsilon / math.sqrt(8.0 * n_features * math.log(1.0 / delta))
+
+
+def winsorized_mean(
+    x: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    tau: float,
+    bound: float,
+    gamma: float,
+    release: Any,
+    n_features: int | None = None,
+) -> FloatArray:
+    """Release the mean of one vector per user (Algorithm 3, WinsorizedMeanHighD), with the paper's constants.
+
+    ``x`` has shape (n_users, d), or is such blocks with ``n_features`` = d. The price (ε, δ) holds under strong
+    composition over the coordinates: each, rounded up to a power of two, is a selection and a Laplace draw at half of
+    ε/√(8 d ln(1/δ)). ``tau`` is the public ℓ2 concentration radius, ``bound`` a public bound on the norms, and
+    ``gamma`` the probability with which concentration may fail. The rotation adds and subtracts entries of one vector
+    only, so a user's rotated vector does not depend on the others. An entry that overflows is clipped; NaN counts as
+    the middle of the interval.
+    """
+    rows = as_partitions(x)
+    n_users = int(rows.sum(number_of_users)[0])
+    rotation = RandomRotation(n_features or x.shape[1], release.public_rng)
+    d = rotation.padded
+    with np.errstate(all="ignore"):  # a warning about an overflow would reveal something about a user
+        rotated = rows.map(rotation.columns)
+    # A rotated coordinate of a vector of norm at most B is at most B; the paper's √d·B is looser.
+    means = winsorized_means(
+        rotated,
+        n_users,
+        epsilon=coordinate_epsilon(epsilon, delta, d),
+        tau=rotated_radius(tau, d, n_users, gamma),
+        bound=bound,
+        release=release,
+    )
+    return rotation.backward(np.array(means))
+
+
 @dataclass(frozen=True)
 class PaperPlan:
-    """Public numbers of Algorithm 4.
+    """Public numbers of Algorithm 4, in the paper's symbols: T, τ, G, γ, η and R.
 
-    Attributes
-    ----------
-    epsilon, delta : float
-        The whole budget, under the paper's strong composition.
-    n_steps : int
-        T.
-    tau : float
-        Concentration radius τ of the users' mean gradients.
-    bound : float
-        Bound G on their norms.
-    gamma : float
-        Probability with which concentration may fail.
-    step : float
-        Step size.
-    radius : float
-        Projection radius R.
-    convexity : {"convex", "strongly-convex", "non-convex"}
-        Which variant of Proposition 3: averaged iterate; weighted average and one restart with decreasing steps; or a
-        uniformly random iterate.
+    ``convexity`` is a variant of Proposition 3: averaged iterate; weighted average and one restart with decreasing
+    steps; or a uniformly random iterate. ``gamma`` is the probability with which concentration may fail.
     """
 
     epsilon: float
@@ -69,76 +155,38 @@ class PaperPlan:
         return self.delta / (2.0 * self.n_steps)
 
     def events(self, n_coef: int) -> list[tuple[PrivacyEvent, int]]:
-        """Everything that a run draws."""
-        padded = 1 << max(0, (n_coef - 1).bit_length())
+        """List the draws of `winsorized_descent`; refuses ranges whose bins cannot be numbered."""
+        padded = padded_size(n_coef)
+        # The radius of the rotated coordinates grows with the number of users: one user has the most bins.
+        for n_users in (1, 2**62):
+            n_bins(self.bound, rotated_radius(self.tau, padded, n_users, self.gamma))
         price = coordinate_epsilon(self.step_epsilon, self.step_delta, padded) / 2.0
         draws = self.n_steps * padded
         return [(BoundedRangeEvent(price), draws), (LaplaceEvent(price), draws)]
 
 
-@dataclass(frozen=True)
-class PaperDescent(Mechanism):
-    """Algorithm 4 on a problem with ``n_coef`` coefficients, under replacement of one user; their number is public.
-
-    Attributes
-    ----------
-    plan : PaperPlan
-    n_coef : int
-    """
-
-    plan: PaperPlan
-    n_coef: int
-    theorem = "Algorithm 4 and Theorem 4 (arXiv 2102.11845)"
-
-    def __post_init__(self) -> None:
-        # The radius of the rotated coordinates grows with the number of users: one user has the most bins.
-        padded = 1 << max(0, (self.n_coef - 1).bit_length())
-        for n_users in (1, 2**62):
-            n_bins(self.plan.bound, rotated_radius(self.plan.tau, padded, n_users, self.plan.gamma))
-
-    @property
-    def events(self) -> list[tuple[PrivacyEvent, int]]:
-        """A selection and a Laplace draw for every rotated coordinate of every step."""
-        return self.plan.events(self.n_coef)
-
-    def run(self, data: Partitions | UserProblem, release: Any) -> FloatArray:
-        """Descend.
-
-        Parameters
-        ----------
-        data : UserProblem, or Partitions of them
-            Its ``user_gradients(w)`` are functions of one user's rows each.
-        release : Release
-
-        Returns
-        -------
-        ndarray of shape (n_coef,)
-        """
-        return winsorized_descent(data, self.plan, self.n_coef, release)
-
-
 def winsorized_descent(
     data: Partitions | UserProblem, plan: PaperPlan, n_coef: int, release: Any
 ) -> FloatArray:
-    """Projected gradient descent on winsorised means of the users' gradients (Algorithm 4)."""
+    """Minimise the users' mean objective by steps along winsorised means of their gradients (Algorithm 4, Theorem 4).
+
+    ``data.user_gradients(w)`` has one row a user, a function of that user's rows alone (``Objective.problem``). The
+    release is opened for ``plan.events(n_coef)``.
+    """
     rows, start = as_partitions(data), np.zeros(n_coef)
-    n_users: int | None = None
 
     def direction(w: FloatArray) -> FloatArray:
-        nonlocal n_users
-        with np.errstate(all="ignore"):  # a warning about somebody's overflow would say something about them
-            gradients = rows.map(methodcaller("user_gradients", w))
-        n_users = n_users or int(gradients.sum(_number_of_users)[0])
-        return winsorized_mean_of(
+        with np.errstate(all="ignore"):  # a warning about an overflow would reveal something about a user
+            gradients = rows.map(methodcaller("user_gradients", w)).persisted()
+        return winsorized_mean(
             gradients,
-            n_users,
-            n_coef,
             epsilon=plan.step_epsilon,
             delta=plan.step_delta,
             tau=plan.tau,
             bound=plan.bound,
             gamma=plan.gamma,
             release=release,
+            n_features=n_coef,
         )
 
     if plan.convexity == "strongly-convex":
@@ -146,8 +194,7 @@ def winsorized_descent(
         middle = (
             _run(direction, start, [plan.step] * first, plan.radius, weighted=True)[0] if first else start
         )
-        rest = plan.n_steps - first
-        steps = [plan.step * 2.0 / (t + 2.0) for t in range(rest)]
+        steps = [plan.step * 2.0 / (t + 2.0) for t in range(plan.n_steps - first)]
         return _run(direction, middle, steps, plan.radius, weighted=True)[0]
     mean, iterates = _run(direction, start, [plan.step] * plan.n_steps, plan.radius, weighted=False)
     if plan.convexity == "convex":
@@ -155,55 +202,18 @@ def winsorized_descent(
     return iterates[int(release.public_rng.integers(plan.n_steps))]
 
 
-def _number_of_users(gradients: FloatArray) -> npt.NDArray[np.int64]:
-    return np.array([len(gradients)], dtype=np.int64)
-
-
 def _run(
-    direction: Any, w: FloatArray, steps: list[float], radius: float, *, weighted: bool
+    direction: Callable[[FloatArray], FloatArray],
+    w: FloatArray,
+    steps: list[float],
+    radius: float,
+    *,
+    weighted: bool,
 ) -> tuple[FloatArray, list[FloatArray]]:
-    """Projected descent; the mean of the iterates, weighted by 1, 2, 3, … or evenly, and the iterates."""
+    """Descend with projections; return the mean of the iterates, weighted by 1, 2, 3, … or evenly, and all of them."""
     iterates = []
     for step in steps:
         w = project(w - step * direction(w), radius)
         iterates.append(w)
     weights = np.arange(1.0, len(steps) + 1.0) if weighted else np.ones(len(steps))
     return np.asarray(np.average(iterates, axis=0, weights=weights)), iterates
-
-
-@dataclass(frozen=True)
-class PublishedDescent(Mechanism):
-    """A linear model by Algorithm 4, on a public number of users."""
-
-    objective: Objective
-    plan: PaperPlan
-    theorem = PaperDescent.theorem
-
-    def __post_init__(self) -> None:
-        assert self._paper.events  # refuses plans whose bins cannot be counted, before anything is drawn
-
-    @property
-    def _paper(self) -> PaperDescent:
-        return PaperDescent(self.plan, self.objective.n_coef)
-
-    @property
-    def n_steps(self) -> int:
-        """Number of steps."""
-        return self.plan.n_steps
-
-    @property
-    def size(self) -> int:
-        """Numbers of one sum."""
-        return self.objective.n_coef
-
-    @property
-    def events(self) -> list[tuple[PrivacyEvent, int]]:
-        return self._paper.events
-
-    @np.errstate(all="ignore")  # a warning about somebody's overflow would say something about them
-    def run(self, data: Partitions | UserData, release: Any) -> LinearResult:
-        """Draw the steps."""
-        rows = as_partitions(data)
-        coef = self._paper.run(problems(self.objective, rows), release)
-        n_users = float(count_users(rows, None))
-        return LinearResult(coef, n_users, self.plan.radius, self.plan.tau, alpha=self.objective.alpha)

@@ -13,10 +13,9 @@ from skprivate import UserLevelSGDClassifier, UserLevelSGDRegressor
 from skprivate.privacy import Adjacency
 from skprivate.privacy.draws._quantiles import EIGHTHS, OCTAVES, UNIT_WEIGHT
 from skprivate.user_level._plan import Terms
-from skprivate.user_level.scaling._column_search import least_reach, reach_of_column
-from skprivate.user_level.scaling._frame import TARGET_REACH
-from skprivate.user_level.scaling._standard_plan import plan_standardisation
-from skprivate.user_level.scaling._standardise import NOISE_REACH
+from skprivate.user_level.scaling._column_search import last_zero_cell, select_distance
+from skprivate.user_level.scaling._frame import PREDICTION_RANGE
+from skprivate.user_level.scaling._standardise import PREDICTION_NOISE, plan_standardisation
 
 
 @pytest.mark.parametrize("n_users", [6_300_000, 50_000_000])
@@ -25,9 +24,9 @@ def test_a_tail_of_any_weight_has_an_end(n_users, excess):
     """The power of the rank was no float, and the fit ended in an error that told of the data."""
     terms = Terms(1e-4, 1e-6, Adjacency.REPLACE_ONE, n_users)
     plan = plan_standardisation(terms, n_features=1, centred=True, target=True)
-    reach = plan._target_reach(excess, n_users)
-    assert TARGET_REACH <= reach <= max(TARGET_REACH, NOISE_REACH / plan._level(n_users))
-    assert (reach > TARGET_REACH) == (excess > 1.0)
+    reach = plan._prediction_range(excess, n_users)
+    assert PREDICTION_RANGE <= reach <= max(PREDICTION_RANGE, PREDICTION_NOISE / plan._level(n_users))
+    assert (reach > PREDICTION_RANGE) == (excess > 1.0)
 
 
 @pytest.mark.parametrize("excess", [1.05, 1.2, 1.5, 2.0, 3.0])
@@ -39,10 +38,10 @@ def test_rows_go_as_far_as_predictions_but_where_no_target_goes_far(excess, n_us
     share = 2.0 * (np.log(24.0) + 9.0) / (plan.tail_epsilon * n_users)
     power = np.log(max(excess / 1.1, 1.0)) / np.log(0.35 / share)
     reach = 6.0 * excess * (share * n_users) ** power if excess > 1.1 else 6.0
-    assert plan._target_reach(excess, n_users) == pytest.approx(reach, rel=1e-9)
+    assert plan._prediction_range(excess, n_users) == pytest.approx(reach, rel=1e-9)
     light, noise = max(0.0, 1.0 - (reach - 6.0) / 3.0), min(1.0, plan._level(n_users) / 1e-3)
-    assert plan._row_reach(reach, n_users) == pytest.approx(reach - 3.0 * light * noise, rel=1e-9)
-    assert replace(plan, tail_epsilon=None)._row_reach(reach, n_users) == reach, "nobody looked"
+    assert plan._row_bound(reach, n_users) == pytest.approx(reach - 3.0 * light * noise, rel=1e-9)
+    assert replace(plan, tail_epsilon=None)._row_bound(reach, n_users) == reach, "nobody looked"
 
 
 @pytest.mark.parametrize("law", [stats.gamma(2.0), stats.lognorm(0.8)], ids=["gamma", "lognormal"])
@@ -56,7 +55,7 @@ def test_predictions_of_a_skewed_target_end_beyond_it_by_degrees(law):
         model = UserLevelSGDRegressor(1.0, random_state=seed)
         low, high = model.fit(rng.normal(size=(6_000, 3)), law.rvs(6_000, random_state=rng)).target_range_
         ends.append(0.5 * (high - low) / last)
-        reaches.append(model._frame.target_reach)
+        reaches.append(model._frame.prediction_range)
     assert min(ends) > 0.9 and max(ends) < 4.0, ends
     assert len(np.unique(reaches)) >= 5, reaches
 
@@ -72,7 +71,7 @@ def test_rows_end_at_three_norms_where_the_tail_is_light(n_users, searched):
     low, high = model.feature_range_
     plan = model._mechanism(4, model._terms(n_users), True).standardisation
     assert (plan.search is not None) == searched
-    np.testing.assert_allclose((high - low) / model.feature_scale_, 2.0 * TARGET_REACH)
+    np.testing.assert_allclose((high - low) / model.feature_scale_, 2.0 * PREDICTION_RANGE)
     typical = np.sqrt(5.0)  # of four columns of deviation 1 and a constant, on a grid of half octaves
     reach = 6.0 if plan.tail_epsilon is None else 3.0
     assert reach * 2.0**-0.5 < model.row_bound_ / typical < reach * 2.0**0.5
@@ -109,7 +108,7 @@ def chances(cells_of, n_beyond, epsilon, grid, known=None):
     counts = np.bincount(grid.cells(cells_of), minlength=grid.last + 1)
     seen = Chances()
     known = known and [int(grid.cells(np.array([each]))[0]) for each in known]
-    reach_of_column(counts, least_reach(0.0, grid), n_beyond, epsilon, seen, known, grid)
+    select_distance(counts, last_zero_cell(0.0, grid), n_beyond, epsilon, seen, known, grid)
     return seen
 
 
@@ -124,7 +123,7 @@ def test_a_finer_grid_finds_no_scale_where_there_is_none(share, known):
     coarse, fine = (chances(numbers, sought, epsilon, grid, known) for grid in (OCTAVES, EIGHTHS))
     far = 1e3  # between 0 and the numbers
     for grid, seen in ((OCTAVES, coarse), (EIGHTHS, fine)):
-        seen.gap = seen.chances[1 : int(grid.cells(np.array([far]))[0]) - least_reach(0.0, grid)].sum()
+        seen.gap = seen.chances[1 : int(grid.cells(np.array([far]))[0]) - last_zero_cell(0.0, grid)].sum()
     # The gap is as likely as on the coarse grid, and so is that there is no scale.
     assert fine.gap == pytest.approx(coarse.gap, rel=0.1, abs=1e-6)
     assert fine.chances[0] == pytest.approx(coarse.chances[0], rel=0.1, abs=1e-6)
@@ -136,7 +135,7 @@ def test_grids_have_the_same_prior(known):
     epsilon = 0.02
     coarse, fine = (chances(np.zeros(0), 0.0, epsilon, grid, known).costs for grid in (OCTAVES, EIGHTHS))
     at = [int(EIGHTHS.cells(np.array([OCTAVES.value(k)]))[0]) for k in range(70, 200)]
-    least = [least_reach(0.0, grid) for grid in (OCTAVES, EIGHTHS)]
+    least = [last_zero_cell(0.0, grid) for grid in (OCTAVES, EIGHTHS)]
     unit = UNIT_WEIGHT * 2.0 / epsilon
     more = fine[np.array(at) - least[1]] - coarse[np.arange(70, 200) - least[0]]
     assert more / unit == pytest.approx(np.full(130, np.log(4.0)), abs=1e-3)
@@ -158,7 +157,7 @@ def test_a_reach_is_found_to_an_eighth():
     for octave in np.linspace(-20.0, 20.0, 81):
         distances = 2.0**octave * np.linspace(0.0, 1.0, 2_001)
         cells = np.bincount(EIGHTHS.cells(distances), minlength=EIGHTHS.last + 1)
-        reach = reach_of_column(cells, least_reach(0.0, EIGHTHS), 700.0, 1.0, Chances(), grid=EIGHTHS)
+        reach = select_distance(cells, last_zero_cell(0.0, EIGHTHS), 700.0, 1.0, Chances(), grid=EIGHTHS)
         assert reach == pytest.approx(0.65 * 2.0**octave, rel=0.075)
 
 

@@ -28,7 +28,7 @@ def seen(monkeypatch):
     descend, whitening, rule = (
         _linear_descent.Descent._descend,
         _linear_descent.whitening,
-        _linear_descent.evident_functions,
+        _linear_descent.shrink_functions,
     )
 
     def descending(self, objective, rows, plan, level, release):
@@ -47,7 +47,7 @@ def seen(monkeypatch):
 
     monkeypatch.setattr(_linear_descent.Descent, "_descend", descending)
     monkeypatch.setattr(_linear_descent, "whitening", whitened)
-    monkeypatch.setattr(_linear_descent, "evident_functions", told)
+    monkeypatch.setattr(_linear_descent, "shrink_functions", told)
     return found
 
 
