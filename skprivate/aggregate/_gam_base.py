@@ -1,4 +1,4 @@
-"""What the two curated-bag models share: features to bags, bags to coefficients, coefficients to scores."""
+"""Base of the curated-bag models: features to bags, bags to coefficients, coefficients to scores."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     def _code_memory(
         self, names: list[str], values: list[Any], targets: NDArray[Any]
     ) -> tuple[tuple[Column, ...], list[CodeArray], Partitions]:
-        """Columns, codes of all rows, and rows to add up, in memory."""
+        """Code rows in memory: columns, codes of all rows, and rows to sum."""
         columns, codes = learn_columns(
             values,
             names,
@@ -174,7 +174,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         read_labels: Callable[[Any], NDArray[Any]],
         distinct_labels: Callable[[NDArray[Any]], list[Any]] | None,
     ) -> tuple[Partitions, tuple[Column, ...], list[Any]]:
-        """Rows in blocks, their columns, and the distinct labels if they are asked for."""
+        """Read rows in blocks: their columns, and the distinct labels if they are needed."""
         blank = learn_names(self, X, y)
         names, tables = table_blocks(X, y, partial(_read_features, estimator=blank), read_labels)
         columns, n_rows, seen = learn_blocks(
@@ -194,7 +194,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     def _code_blocks(
         tables: Partitions, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
     ) -> tuple[tuple[Column, ...], list[CodeArray], Partitions]:
-        """What `_code_memory` returns, of rows in blocks."""
+        """Code rows in blocks, as `_code_memory`."""
         rows = encode_blocks(tables, columns, targets)
         return columns, gather_codes(rows, columns), rows
 
@@ -207,7 +207,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         noise: float,
         classes: tuple[Any, ...] | None = None,
     ) -> None:
-        """Learn from sums of the targets over bags as the noise allows, planned for ``noise`` times theirs."""
+        """Release sums of the targets over bags planned for ``noise`` times their variance, and learn from them."""
         n = codes[0].size
         features = InMemory(Labelled(range(n), np.zeros((0, n)), codes))
         membership = plan_bags(
@@ -234,7 +234,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         self._learn(codes, membership.indexes, report, networks)
 
     def _networks(self, indexes: list[CellIndex], n_outputs: int) -> Any:
-        """Networks of the sets before they learn, tried; None where there are none."""
+        """Make and try the networks of the sets; None where there are none."""
         if self.submodel == "crosses":
             return None
         from skprivate.aggregate.additive._neural import tried_submodels
@@ -245,7 +245,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     def _learn(
         self, codes: list[CodeArray], known: list[CellIndex], report: CuratedBags, networks: Any = None
     ) -> None:
-        """Everything after aggregation: no label is in reach from here on."""
+        """Learn from the released sums; no label is available from here on."""
         indexes, tables, noise = self._modelled_sets(known, report)
         design = CellDesign(indexes, codes)
         sums = np.ascontiguousarray(np.concatenate([table.label_sums for table in tables]).T)
@@ -340,7 +340,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
     def _modelled_sets(
         self, known: list[CellIndex], report: CuratedBags
     ) -> tuple[list[CellIndex], list[BagTable], FloatArray]:
-        """Cells, label sums and noise variances of the model's own feature sets."""
+        """Collect cells, label sums and noise variances of the model's own feature sets."""
         reported = {frozenset(table.feature_set): j for j, table in enumerate(report.tables)}
         if isinstance(self.feature_sets, (list, tuple)):
             names = [column.name for column in report.columns]
@@ -383,7 +383,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return best
 
     def _scores(self, X: Any) -> FloatArray:
-        """Scores, shape (n_samples, n_outputs)."""
+        """Score rows; shape (n_samples, n_outputs)."""
         cells = self._locate(X)
         scores = np.tile(self.intercept_, (cells[0].size, 1))
         for table, where in zip(self.tables_, cells, strict=True):

@@ -244,7 +244,7 @@ class CuratedBagGAMClassifier(ClassifierMixin, BaseCuratedBagGAM):
         return np.hstack([1 - positive, positive])
 
     def predict(self, X: Any) -> Any:
-        """Most probable class of every row.
+        """Predict the most probable class of every row.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What the two random-bag models share."""
+"""Base of the random-bag models."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         read_labels: Callable[[Any], NDArray[Any]],
         look_at_labels: Callable[[NDArray[Any]], list[Any]],
     ) -> tuple[PublicRows, Partitions]:
-        """What is public of rows in blocks, and the blocks as `NumberTable`."""
+        """Read the public part of rows in blocks, and the blocks as `NumberTable`."""
         blank = learn_names(self, X, y, row_keys=row_keys)
         read = partial(_read_features, estimator=blank)
         rows = number_blocks(X, y, row_keys, read=read, read_labels=read_labels)
@@ -159,7 +159,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         plan: Callable[[BagSums], ClassSums | NumberSums],
         classes: tuple[Any, ...] | None = None,
     ) -> None:
-        """Sums of targets over random bags, by the mechanism that ``plan`` makes, and the fit to them."""
+        """Sum targets over random bags, by the mechanism of ``plan``, and fit to the sums."""
         chosen = check_label_release(self.label_release, self.epsilon)
         rng = public_generator(self.random_state)
         order = public.order()
@@ -191,7 +191,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             self.bags_ = bags
 
     def _learn(self, X: FloatArray, bags: RandomBags) -> None:
-        """Everything after aggregation: no label is in reach from here on."""
+        """Learn from the released aggregates; no label is available from here on."""
         X = np.ascontiguousarray(X)  # sums over rows are rounded by how an array lies in memory
         if self.submodel == "linear":
             self._learn_linear(X, bags)
@@ -246,7 +246,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         self._keep(np.zeros((n_outputs, X.shape[1])), centre + scale * fit.intercept)
 
     def _network_features(self, X: FloatArray) -> tuple[BagFeatures, FloatArray]:
-        """What a network sees of rows, by public features alone: buckets, too, if there are not too many."""
+        """Make the inputs of a network from public features alone, with buckets if there are not too many."""
         buckets = None if isinstance(self.buckets, str) else self.buckets
         *_, last = candidates(X, buckets=buckets, prior="ridge", centred=True)
         return last
@@ -270,7 +270,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         return options
 
     def _check_submodel(self) -> None:
-        """Refuse parameters that mean nothing together, before anything is paid for."""
+        """Refuse contradictory parameters before any privacy cost."""
         if self.submodel == "linear":
             if self.submodel_options is not None:
                 raise ValueError("submodel_options is for networks; submodel='linear' has none.")
@@ -285,7 +285,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             raise ValueError(f"{name}={getattr(self, name)!r} is for submodel='linear' only.")
 
     def _best_fit(self, X: FloatArray, bags: RandomBags) -> tuple[LinearFit, BagFeatures]:
-        """The fit to the features of the largest evidence."""
+        """Choose the features whose fit has the largest evidence."""
         # A penalty that was given is that of the columns, and without an intercept buckets would be one.
         free = isinstance(self.alpha, str) and self.fit_intercept
         tried = candidates(
@@ -303,7 +303,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         return best
 
     def _linear_scores(self, X: FloatArray) -> FloatArray:
-        """Scores of checked rows, shape (n_samples,) or (n_samples, n_outputs)."""
+        """Score checked rows; shape (n_samples,) or (n_samples, n_outputs)."""
         if self.networks_:
             return self._network_scores(X)
         scores = linear_rows(X, self.coef_, self.intercept_)
@@ -328,7 +328,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         raise NotImplementedError
 
     def _objective(self, bags: RandomBags) -> tuple[BagObjective, FloatArray, FloatArray]:
-        """What a network descends on, and centre and scale of the labels that it sees."""
+        """Make the loss that a network minimises, and centre and scale of the labels that it sees."""
         raise NotImplementedError
 
     def _keep(self, coef: FloatArray, intercept: FloatArray) -> None:

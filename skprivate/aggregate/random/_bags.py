@@ -30,18 +30,9 @@ from skprivate.privacy import (
 
 @dataclass(frozen=True, eq=False)
 class PublicRows:
-    """Rows that bags are drawn from.
+    """Public rows that bags are drawn from.
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Rows of each block.
-    X : ndarray of shape (n_rows, n_features) or None
-        None where features are not asked for.
-    keys : ndarray of shape (n_rows,) or None
-        Identifiers.
-    labels : sequence
-        Distinct ones, where classes are to be found.
+    ``labels`` are the distinct ones, where they are public classes. ``X`` and ``keys`` may be None.
     """
 
     sizes: tuple[int, ...]
@@ -54,7 +45,7 @@ class PublicRows:
         return sum(self.sizes)
 
     def order(self) -> IntArray | None:
-        """Rows by increasing identifier, an order that does not depend on where rows are; None without identifiers."""
+        """Order rows by identifier, so that the order does not depend on where rows are; None without identifiers."""
         if self.keys is None:
             return None
         keys = self.keys
@@ -76,21 +67,12 @@ class PublicRows:
         return order
 
     def bags(self, members: IntArray, sizes: IntArray) -> BagSums:
-        """Bags of the rows of these numbers."""
+        """Make bags of the rows with these numbers."""
         return BagSums(members, sizes, self.n_rows, self.sizes)
 
 
 class NumberTable(NamedTuple):
-    """A block of rows of numbers.
-
-    Attributes
-    ----------
-    size : range
-        As long as there are rows.
-    X : ndarray of shape (n_rows, n_features) or None
-    labels : ndarray of shape (n_rows,)
-    keys : ndarray of shape (n_rows,) or None
-    """
+    """Block of rows of numbers: ``size`` has the length of the block, ``X`` or ``keys`` may be None."""
 
     size: range
     X: FloatArray | None
@@ -106,35 +88,24 @@ def number_blocks(
     read: Callable[[Any], FloatArray] | None,
     read_labels: Callable[[Any], NDArray[Any]],
 ) -> Partitions:
-    """Rows in blocks as `NumberTable`.
-
-    Parameters
-    ----------
-    X : Partitions, Dask array or DataFrame, pyarrow dataset
-    y, row_keys : str, int or None
-        Columns of labels and of identifiers.
-    read : callable or None
-        From the features of a block to checked numbers; None leaves them out.
-    read_labels : callable
-        From the labels of a block to checked ones.
-    """
+    """Read rows in blocks as `NumberTable`; ``read=None`` leaves the features out."""
     rows = label_column(X, y, row_keys=row_keys)
     return rows.map(partial(_read_block, read=read, read_labels=read_labels))
 
 
 def gather_rows(rows: Partitions, look_at_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
-    """What is public of all rows, in their order, and what is asked of labels."""
+    """Gather the public part of all rows, in their order, and the distinct labels that ``look_at_labels`` finds."""
     public: PublicRows = rows.gather(partial(_gather, look_at_labels=look_at_labels), _together)
     return public
 
 
 def labelled_blocks(rows: Partitions, targets: Callable[[NDArray[Any]], NDArray[Any]]) -> Partitions:
-    """Blocks that are `NumberTable` as `Labelled`; ``targets`` is from labels to what is added up."""
+    """Turn blocks of `NumberTable` into `Labelled`; ``targets`` maps labels to what is summed."""
     return rows.map(partial(_label, targets=targets))
 
 
 def no_labels(labels: NDArray[Any]) -> list[Any]:
-    """Nothing of the labels."""
+    """Return no labels, where their values are not public."""
     return []
 
 
@@ -292,7 +263,7 @@ class RandomBags(Versioned):
 
 
 def as_random_bags(bags: Any) -> RandomBags:
-    """A report as it came: itself, or the plain form of one."""
+    """Read a report given as `RandomBags` or its plain form."""
     if isinstance(bags, Mapping):
         absent = [key for key in ("members", "label_sums", "n_samples") if key not in bags]
         if absent:
@@ -308,21 +279,7 @@ def as_random_bags(bags: Any) -> RandomBags:
 def draw_members(
     n_samples: int, bag_size: int, n_bags: int | None, *, disjoint: bool, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Members and sizes of random bags.
-
-    Parameters
-    ----------
-    n_samples, bag_size : int
-    n_bags : int or None
-        None: as many as rows allow, ``n_samples // bag_size``.
-    disjoint : bool
-        Whether bags share no row; otherwise each bag is drawn from all rows.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    members, sizes : ndarray of int64
-    """
+    """Sample the members and sizes of random bags; by default ``n_samples // bag_size`` bags."""
     if not 1 <= bag_size <= n_samples:
         raise ValueError(f"bag_size must be between 1 and n_samples={n_samples}, got {bag_size}.")
     most = n_samples // bag_size
@@ -357,7 +314,7 @@ def exact_bags(
     classes: tuple[Any, ...] | None,
     rng: np.random.Generator,
 ) -> RandomBags:
-    """Bags of exact label sums, or of one bit per bag with the mean label as probability; no privacy is promised."""
+    """Make bags of exact label sums, or of one bit per bag with the mean label as probability; without privacy."""
     if label_release == "bernoulli":
         means = sums / structure.sizes[:, np.newaxis]
         if np.any(means < 0) or np.any(means > 1):
@@ -374,7 +331,7 @@ def noisy_bags(
     classes: tuple[Any, ...] | None,
     guarantee: PrivacyGuarantee,
 ) -> RandomBags:
-    """Bags of released label sums."""
+    """Make bags of released label sums."""
     return RandomBags(
         structure.members,
         structure.sizes,
@@ -391,7 +348,7 @@ def noisy_bags(
 def indicator_sums(
     structure: BagSums, n_outputs: int, moved: int, epsilon: float | None, classes: tuple[Any, ...] = ()
 ) -> ClassSums:
-    """Counts per bag of indicators of which replacing a row's labels changes ``moved``."""
+    """Plan counts per bag of indicators; replacing a row's labels changes ``moved`` of them."""
     return ClassSums.plan(
         structure,
         n_outputs,
@@ -408,7 +365,7 @@ def indicator_sums(
 def number_sums(
     structure: BagSums, n_outputs: int, label_bounds: Bounds | None, epsilon: float | None
 ) -> NumberSums:
-    """Sums per bag of ``n_outputs`` numbers per row, all of which may be replaced."""
+    """Plan sums per bag of ``n_outputs`` numbers per row; replacing a row's labels may change all of them."""
     return NumberSums.plan(
         structure,
         n_outputs,
@@ -422,7 +379,7 @@ def number_sums(
 
 
 def check_label_release(label_release: Any, epsilon: float | None) -> LabelRelease:
-    """The release that ``label_release`` and ``epsilon`` ask for together, or a clear refusal."""
+    """Resolve ``label_release`` by ``epsilon``, or refuse their combination."""
     if label_release == "auto":
         return "mean" if epsilon is None else "laplace"
     if label_release not in RELEASES:

@@ -46,17 +46,7 @@ _LARGEST_SUM = 1 << 61
 
 @dataclass(frozen=True, eq=False)
 class TableSums(Mechanism):
-    """Integer label sums of groups, all tables one below the other.
-
-    Parameters
-    ----------
-    lowest, highest : ndarray of int64, shape (n_groups, 1)
-        What sums can be at all, by the groups' public counts; sums are clipped to it.
-    n_outputs : int
-    noise : LabelNoise
-    assumptions : tuple of str
-        For the guarantee.
-    """
+    """Integer label sums of the groups of all tables, clipped to [lowest, highest] by their public counts."""
 
     lowest: IntArray
     highest: IntArray
@@ -70,7 +60,7 @@ class TableSums(Mechanism):
         return [(self.noise.event(self.lowest.size * self.n_outputs), 1)]
 
     def run(self, sums: Any, release: Release) -> FloatArray:
-        """Noisy sums of integer sums, both of shape (n_groups, n_outputs)."""
+        """Add noise to integer sums of shape (n_groups, n_outputs)."""
         # As Python integers: what does not fit int64 is clipped, not wrapped.
         clipped = np.minimum(np.maximum(sums.astype(object), self.lowest.astype(object)), self.highest)
         return self.noise.draw(clipped.astype(np.int64), release)
@@ -271,7 +261,7 @@ def group_bags(
     sums: FloatArray,
     noise_variance: float,
 ) -> tuple[BagTable, ...]:
-    """Bag tables of the sums of all groups."""
+    """Make bag tables of the sums of all groups."""
     ends = np.cumsum([group.counts.size for group in groups])[:-1]
     return tuple(
         BagTable(group.feature_set, key, group.counts[order], part, noise_variance)
@@ -284,7 +274,8 @@ def _refuse_results(
 ) -> None:
     """Refuse a column that may be a result of the query: with or without it the groups are the same.
 
-    True keys alone tell groups apart, so that whatever is in such a column, it is found, and the message is the same.
+    True keys alone identify groups. So such a column is found whatever its values are, and the message does not
+    depend on them.
     """
     for group, key, order in zip(groups, codes, orders, strict=True):
         known = key[~group.rest[order]]
@@ -321,6 +312,7 @@ def _refuse_subtotals(groups: Sequence[GroupTable]) -> None:
 
 
 def label_interval(label_bounds: Any, sums: SumColumns) -> tuple[int, int]:
+    """Check the public interval of one label: (0, 1) for classes, two integers for numbers."""
     if sums.classes is not None:
         if label_bounds is not None:
             raise ValueError(

@@ -60,14 +60,7 @@ _ROWS_FOR_BAG = 0.1
 
 
 class KeyCounter:
-    """How many rows have each value combination of feature sets; each set is counted once.
-
-    Parameters
-    ----------
-    rows : Partitions
-        Blocks are `Labelled`.
-    columns : tuple of Column
-    """
+    """Counts rows per value combination of feature sets; each set is counted once."""
 
     def __init__(self, rows: Partitions, columns: tuple[Column, ...]) -> None:
         self.columns = columns
@@ -76,7 +69,7 @@ class KeyCounter:
         self._known: dict[FeatureSet, KeyCounts] = {}
 
     def __call__(self, feature_sets: Sequence[FeatureSet]) -> list[KeyCounts]:
-        """Counts of some sets; one pass over the rows for those that are new."""
+        """Count some sets, with one pass over the rows for those that are new."""
         new = [one for one in feature_sets if one not in self._known]
         if new:
             form = partial(_count, n_codes=self.n_codes, feature_sets=new)
@@ -94,7 +87,7 @@ def _add_counts(blocks: list[list[KeyCounts]]) -> list[KeyCounts]:
 
 
 def plan_membership(counter: KeyCounter, feature_sets: Any, min_size: int) -> Membership:
-    """The bags of the feature sets asked for, by public rules."""
+    """Make the bags of the requested feature sets, by public rules."""
     sets, given = resolve_feature_sets(
         feature_sets,
         [column.name for column in counter.columns],
@@ -110,21 +103,12 @@ def plan_bags(
     min_size: int | None,
     noise_variance: Callable[[Membership], float],
 ) -> Membership:
-    """Make bags as the noise allows.
+    """Choose feature sets and bag sizes by the noise.
 
-    Parameters
-    ----------
-    counter : KeyCounter
-    n : int
-        Number of rows.
-    feature_sets : {"auto", "pairs", "singles"}, int, or list
-        "auto" takes columns and their pairs (the widest hundred of them) where there are enough rows for the noise
-        that so many tables need, else columns only.
-    min_size : int or None
-        None takes 10, or a tenth of the rows if there are fewer than 100; and for crosses that were not listed one by
-        one, a tenth of the noise variance if that is more. A cross without a bag of so many rows is left out.
-    noise_variance : callable
-        Variance of the noise in each sum of a membership, in units of the largest label; 0 for exact sums.
+    "auto" takes columns and up to 100 pairs if there are enough rows for the noise of so many tables, else columns
+    only. ``min_size=None`` takes 10, or a tenth of fewer than 100 rows; crosses that were not listed need a tenth of
+    the noise variance. ``noise_variance`` maps a membership to that of each sum in units of the largest label, 0 for
+    exact sums.
     """
     base = min(10, max(n // 10, 1)) if min_size is None else min_size
     if isinstance(feature_sets, str) and feature_sets == "auto":
@@ -164,7 +148,7 @@ _READ_OFF = "that the labels are numbers and no classes is public"
 def class_sums(
     membership: Membership, n_classes: int, given: Sequence[Any] | None = None, **asked: Any
 ) -> ClassSums:
-    """Class counts of all bags: of the second class of two, or of each of several, which may be ``given``."""
+    """Plan class counts of all bags: of the second class of two, or of each of several; ``given`` if public."""
     outputs, moved = (1, 1) if n_classes == 2 else (n_classes, 2)
     said: dict[str, Any] = {"classes": tuple(given or ()), "theorem": THEOREM, "assumptions": ASSUMPTIONS}
     return ClassSums.plan(membership, outputs, moved, **asked, **said)
@@ -178,7 +162,7 @@ def number_sums(
     assumptions: tuple[str, ...] = NUMBER_ASSUMPTIONS,
     **asked: Any,
 ) -> NumberSums:
-    """Sums of numbers in all bags; the sum of squares costs as much as one more feature set."""
+    """Plan sums of numbers in all bags; the sum of squares costs as much as one more feature set."""
     said: dict[str, Any] = {"theorem": THEOREM, "assumptions": assumptions}
     return NumberSums.plan(membership, 1, label_bounds, with_squares=with_squares, **asked, **said)
 
@@ -328,7 +312,7 @@ def _read_blocks(
 
 
 def _reader(classes: Any) -> Callable[[Any], Any]:
-    """Reads labels, and refuses what is wrong with them, before anything is paid for."""
+    """Choose the reader of labels, which refuses invalid ones before any privacy cost."""
     if classes is None:
         return read_numbers
     return partial(read_labels, classes=None if _is_auto(classes) else check_classes(classes))

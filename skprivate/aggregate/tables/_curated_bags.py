@@ -108,12 +108,12 @@ def tables_to_frame(
 
 
 def sum_names(n_outputs: int, classes: tuple[Any, ...] | None) -> list[str]:
-    """Names of the columns of sums in a long frame: one, or one for each of several classes."""
+    """Name the columns of sums in a long frame: one, or one for each of several classes."""
     return [SUM] if n_outputs == 1 or classes is None else [f"{SUM}_{label}" for label in classes]
 
 
 def _key(column: Column, code: int) -> Any:
-    """A value that has the code: the category, or the lower end of the bin."""
+    """Represent a code by a value: the category, or the lower edge of the bin."""
     if not isinstance(column, BinnedColumn):
         return column.categories[code]
     if code == len(column.edges) + 1:
@@ -230,7 +230,7 @@ NUMBER_ASSUMPTIONS = (ASSUMPTIONS[0], ASSUMPTIONS[2])
 
 
 def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEOREM) -> PrivacyGuarantee:
-    """The guarantee of a release without noise: none, said plainly."""
+    """Make the guarantee of a release without noise, which promises nothing."""
     return PrivacyGuarantee(
         epsilon=np.inf,
         delta=0.0,
@@ -244,7 +244,7 @@ def no_privacy(assumptions: tuple[str, ...] = ASSUMPTIONS, theorem: str = THEORE
 def stated_guarantee(
     guarantee: PrivacyGuarantee | Mapping[str, Any] | None, assumptions: tuple[str, ...] = ASSUMPTIONS
 ) -> PrivacyGuarantee:
-    """What the supplier of tables says about them, marked as such; without a word, no privacy."""
+    """Mark a guarantee as stated by the supplier of the tables; None promises nothing."""
     if guarantee is None:
         return replace(no_privacy(assumptions, ""), assumptions=(*assumptions, NOTHING_STATED))
     if isinstance(guarantee, Mapping):
@@ -513,7 +513,7 @@ class CuratedBags(Versioned):
 
 
 def as_curated_bags(bags: Any) -> CuratedBags:
-    """A report as it came: itself, or the plain form of one."""
+    """Read a report given as `CuratedBags` or its plain form."""
     if isinstance(bags, Mapping):
         bags = CuratedBags.from_dict(bags)
     if not isinstance(bags, CuratedBags):

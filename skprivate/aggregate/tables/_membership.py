@@ -1,4 +1,4 @@
-"""Which rows are in which curated bag: the public half of every report."""
+"""Membership of rows in curated bags: the public half of every report."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Membership:
         return sum(index.n_cells for index in self.indexes)
 
     def feature_set(self, j: int) -> tuple[str, ...]:
-        """Column names of set j."""
+        """Name the columns of set j."""
         return tuple(self.columns[c].name for c in self.indexes[j].columns)
 
     @property
@@ -58,17 +58,17 @@ class Membership:
         return np.concatenate(self.counts)
 
     def appearances(self) -> int:
-        """Number of bags that each row is in: one of every feature set."""
+        """Count the bags that each row is in: one of every feature set."""
         return len(self.indexes)
 
     def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
-        """Private: exact sums (n_bags, n_outputs) over bags, row by row, and further ones over all rows."""
+        """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
         return rows.sum(partial(_cell_sums, indexes=self.indexes, integers=integers, further=further))
 
     def report(
         self, released: ReleasedSums, guarantee: PrivacyGuarantee, classes: tuple[Any, ...] | None = None
     ) -> CuratedBags:
-        """What is said about the labels."""
+        """Report released sums as curated bags."""
         return CuratedBags(
             self.columns,
             self.tables(released.sums, released.noise_variance),
@@ -80,7 +80,7 @@ class Membership:
         )
 
     def tables(self, sums: FloatArray, noise_variance: float) -> tuple[BagTable, ...]:
-        """Bag tables of the (noisy) sums of all bags."""
+        """Make bag tables of the (noisy) sums of all bags."""
         ends = np.cumsum([index.n_cells for index in self.indexes])
         parts = np.split(sums, ends[:-1])
         return tuple(
@@ -99,20 +99,7 @@ def assign_bags(
 ) -> Membership:
     """Make bags by features alone.
 
-    Parameters
-    ----------
-    columns : tuple of Column
-    feature_sets : sequence of tuple of int
-    found : sequence of KeyCounts
-        How many rows have each combination, for each set.
-    min_size : int
-    all_needed : bool
-        Whether a set without a bag of ``min_size`` rows is an error; otherwise it is left out.
-
-    Raises
-    ------
-    ValueError
-        If a needed set, or every set, has no bag of ``min_size`` rows.
+    ``all_needed`` refuses a set without a bag of ``min_size`` rows; otherwise it is left out.
     """
     n_codes = [column.n_codes for column in columns]
     indexes, all_counts = [], []
@@ -137,17 +124,7 @@ def assign_bags(
 
 @dataclass(frozen=True, eq=False)
 class MatchedRows:
-    """Rows of a feature table, assigned to the bags of a report.
-
-    Parameters
-    ----------
-    codes : list of ndarray of int32, shape (n_samples,)
-        Of each column.
-    indexes : list of CellIndex
-        Of each table.
-    cells : list of ndarray of int32, shape (n_samples,)
-        The bag of every row, of each table.
-    """
+    """Rows of a feature table in the bags of a report: codes by column, cells and their index by table."""
 
     codes: list[CodeArray]
     indexes: list[CellIndex]
@@ -157,19 +134,7 @@ class MatchedRows:
 def match_rows(
     bags: CuratedBags, names: Sequence[str], values: Sequence[NDArray[Any]]
 ) -> tuple[CuratedBags, MatchedRows]:
-    """Assign the rows of a feature table, as it came, to the bags of a report.
-
-    Returns
-    -------
-    bags : CuratedBags
-        With its columns in the order of X.
-    matched : MatchedRows
-
-    Raises
-    ------
-    ValueError
-        If columns differ, a row has no bag, or a bag's count is not the number of its rows.
-    """
+    """Assign the rows of a feature table to the bags of a report, whose columns are put in the order of X."""
     coding = {column.name: column for column in bags.columns}
     if set(coding) != set(names) or len(names) != len(coding):
         raise ValueError(
@@ -192,13 +157,7 @@ def match_rows(
 
 
 def match_bags(bags: CuratedBags, codes: list[CodeArray]) -> MatchedRows:
-    """Assign the rows of a feature table to the bags of a report.
-
-    Raises
-    ------
-    ValueError
-        If a row has no bag, or a bag's count is not the number of its rows.
-    """
+    """Assign coded rows to the bags of a report, and check that every row has a bag and counts agree."""
     position = {column.name: j for j, column in enumerate(bags.columns)}
     indexes, all_cells = [], []
     for table in bags.tables:
@@ -230,14 +189,7 @@ def match_bags(bags: CuratedBags, codes: list[CodeArray]) -> MatchedRows:
 
 
 def project_table(table: BagTable, feature_set: tuple[str, ...]) -> tuple[BagTable, FloatArray]:
-    """Bags of a subset E' of a table's columns, by adding up bags (Theorem 1 with E' ⊂ C).
-
-    Returns
-    -------
-    table : BagTable
-    noise : ndarray of float64, shape (n_bags,)
-        Variance of the noise in each sum, that of one times the number of bags added up.
-    """
+    """Add up bags to those of a subset E' of a table's columns (Theorem 1 with E' ⊂ C), and their noise variances."""
     if np.any(table.keys[-1] < 0):
         raise ValueError(
             f"the bags of {table.feature_set} cannot be added up to {feature_set}: rare combinations were merged "

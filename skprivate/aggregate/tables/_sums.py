@@ -45,17 +45,7 @@ _LEAST_EXPONENT = -1100
 def exact_number_sums(
     rows: Partitions, bags: Any, n_outputs: int, bounds: Bounds | None, *, with_squares: bool
 ) -> tuple[FloatArray, float | None]:
-    """Sums (n_bags, n_outputs) of numbers, clipped to an interval if there is one, and that of all squares.
-
-    Parameters
-    ----------
-    rows : Partitions
-        Blocks are `Labelled`.
-    bags : LabelBags
-    n_outputs : int
-    bounds : (float, float) or None
-    with_squares : bool
-    """
+    """Sum numbers (n_bags, n_outputs), clipped to an interval if there is one, and all their squares."""
     exponent = rows.gather(partial(_exponent, bounds=bounds), max)
     known = {"bounds": bounds, "exponent": exponent}
     further = partial(_split_squares, **known) if with_squares else None
@@ -66,7 +56,7 @@ def exact_number_sums(
 
 
 def _exponent(block: Any, *, bounds: Bounds | None) -> int:
-    """e such that all numbers are below 2ᵉ."""
+    """Find e such that all numbers are below 2ᵉ."""
     largest = float(np.max(np.abs(_clipped(block.targets, bounds)), initial=0.0))
     return int(math.frexp(largest)[1]) if largest else _LEAST_EXPONENT
 
@@ -86,7 +76,7 @@ def _split_squares(block: Any, _: FloatArray, *, bounds: Bounds | None, exponent
 
 
 def _integers(numbers: FloatArray) -> FloatArray:
-    """Integers of numbers (n_outputs, n_rows) in (-1, 1), of shape (3·n_outputs, n_rows)."""
+    """Split numbers (n_outputs, n_rows) in (-1, 1) into integers of shape (3·n_outputs, n_rows)."""
     parts = []
     for _ in range(_PARTS):
         scaled = numbers * (1 << _BITS)
@@ -97,7 +87,7 @@ def _integers(numbers: FloatArray) -> FloatArray:
 
 
 def _join(sums: NDArray[Any], exponent: int) -> FloatArray:
-    """Sums of numbers from those of their integers, along the last axis."""
+    """Join sums of integers to sums of numbers, along the last axis."""
     total: Any = 0.0
     for part in reversed(np.split(sums.astype(np.float64), _PARTS, axis=-1)):
         total = (total + part) / (1 << _BITS)
@@ -110,7 +100,7 @@ _EXACT_ROWS = 1 << 22
 
 
 def add_integers(bag_of_row: NDArray[Any], integers: FloatArray, n_bags: int) -> NDArray[np.int64]:
-    """Exact sums per bag of integers of at most 2³⁰, held as float64, in any order of the rows."""
+    """Sum integers of at most 2³⁰, held as float64, exactly per bag, in any order of the rows."""
     total = np.zeros(n_bags, dtype=np.int64)
     for start in range(0, integers.size, _EXACT_ROWS):
         rows = slice(start, start + _EXACT_ROWS)
@@ -119,17 +109,7 @@ def add_integers(bag_of_row: NDArray[Any], integers: FloatArray, n_bags: int) ->
 
 
 class Labelled(NamedTuple):
-    """A block of rows with their labels.
-
-    Attributes
-    ----------
-    size : range
-        As long as there are rows.
-    targets : ndarray of shape (n_outputs, n_rows)
-        Indicators of classes, or numbers.
-    codes : sequence of ndarray of int32, shape (n_rows,)
-        Of the columns, for curated bags.
-    """
+    """Block of rows with their targets (n_outputs, n_rows), and codes of the columns for curated bags."""
 
     size: range
     targets: NDArray[Any]
@@ -137,7 +117,7 @@ class Labelled(NamedTuple):
 
     @classmethod
     def of(cls, targets: NDArray[Any], codes: Sequence[NDArray[Any]] = ()) -> Labelled:
-        """Rows of these targets."""
+        """Make a block of these targets."""
         return cls(range(targets.shape[-1]), targets, codes)
 
 
@@ -173,15 +153,7 @@ def block_sums(
     integers: Integers,
     further: Further | None,
 ) -> NDArray[np.int64]:
-    """Sums of one block for `LabelBags.add_up`.
-
-    Parameters
-    ----------
-    block : Labelled
-    members : iterable of (bags, rows, n_bags)
-        For each table: the bag of each of these rows, all of them for None.
-    integers, further : callable
-    """
+    """Sum one block: ``members`` gives, for each table, the bag of each of these rows (None: all) and n_bags."""
     found = integers(block)
     parts = [
         np.stack([add_integers(bags, one if rows is None else one[rows], n_bags) for one in found], axis=1)
@@ -192,12 +164,12 @@ def block_sums(
 
 
 def indicators(block: Labelled) -> FloatArray:
-    """Targets that are 0 or 1, as they are."""
+    """Return targets that are 0 or 1."""
     return block.targets
 
 
 def as_steps(bounds: Bounds) -> Integers:
-    """From numbers to steps of an interval."""
+    """Convert numbers to steps of an interval."""
     return partial(_steps, low=bounds[0], high=bounds[1])
 
 
@@ -206,7 +178,7 @@ def _steps(block: Labelled, *, low: float, high: float) -> FloatArray:
 
 
 def squares(block: Labelled, steps: FloatArray) -> NDArray[np.int64]:
-    """Sum of the squares of steps."""
+    """Sum the squares of steps."""
     return np.atleast_1d(exact_sum(square_contributions(steps).ravel()))
 
 
@@ -228,17 +200,8 @@ class ReleasedSums:
 class ClassSums(Mechanism):
     """Counts of labels per bag and class.
 
-    Parameters
-    ----------
-    bags : LabelBags
-    n_outputs : int
-        1 for two classes, else one per class or indicator.
-    noise : LabelNoise or None
-        None for exact counts.
-    classes : tuple
-        Those that were given; nobody is warned of others that have no rows.
-    theorem, assumptions
-        For the guarantee.
+    ``n_outputs`` is 1 for two classes, else one per class or indicator; ``noise=None`` gives exact counts.
+    ``classes`` are those that were given: an absent one of them warns.
     """
 
     bags: LabelBags
@@ -260,7 +223,7 @@ class ClassSums(Mechanism):
         mechanism: NoiseName,
         **said: Any,
     ) -> ClassSums:
-        """Counts of which one label moves ``moved`` per bag by 1; ``epsilon=None`` for exact ones."""
+        """Plan counts; one label moves ``moved`` of them per bag by 1. ``epsilon=None`` for exact ones."""
         noise = None
         if epsilon is not None:
             noise = plan_label_noise(
@@ -282,19 +245,19 @@ class ClassSums(Mechanism):
         return 0.0 if self.noise is None else self.noise.variance
 
     def integers(self, rows: Partitions) -> NDArray[Any]:
-        """Private: counts of indicators, (n_bags, n_outputs)."""
+        """Count indicators exactly, (n_bags, n_outputs); private."""
         return self.bags.add_up(rows, indicators).reshape(self.bags.n_bags, self.n_outputs)
 
     def exact(self, rows: Partitions) -> ReleasedSums:
-        """Counts without noise of indicators."""
+        """Count indicators without noise."""
         return ReleasedSums(self.integers(rows).astype(np.float64))
 
     def run(self, rows: Partitions, release: Release) -> ReleasedSums:
-        """Noisy counts of indicators, zeros and ones."""
+        """Release noisy counts of indicators."""
         return self.noisy(self.integers(rows), release)
 
     def noisy(self, counts: NDArray[Any], release: Release) -> ReleasedSums:
-        """Counts (n_bags, n_outputs) with noise."""
+        """Add noise to counts (n_bags, n_outputs)."""
         assert self.noise is not None
         sums = self.noise.draw(counts, release)
         warn_of_absent(self.classes, sums, self.bags.bag_sizes, self.noise.variance)
@@ -305,21 +268,9 @@ class ClassSums(Mechanism):
 class NumberSums(Mechanism):
     """Sums of numbers per bag, clipped to an interval that is given or found privately.
 
-    Parameters
-    ----------
-    bags : LabelBags
-    n_outputs : int
-        Numbers per row; replacing a row's labels may replace all of them.
-    label_bounds : (float, float) or None
-        Public. With None and noise, a tenth of the budget finds an interval, up to a half for few rows.
-    noise, finding : LabelNoise or None
-        Of the sums, in steps of the interval, and of the counts that find it.
-    nonnegative : bool
-        Whether numbers are at least 0; others count as 0.
-    with_squares : bool
-        Whether the sum of squares is released too, for one output whose every row is in equally many bags.
-    theorem, assumptions
-        For the guarantee.
+    Replacing a row's labels may replace all ``n_outputs`` numbers. Without ``label_bounds``, a tenth of the budget
+    finds an interval, up to a half for few rows: ``finding`` is the noise of the counts for it. ``with_squares``
+    releases the sum of squares too, for one output whose every row is in equally many bags.
     """
 
     bags: LabelBags
@@ -379,18 +330,18 @@ class NumberSums(Mechanism):
         return 0.0 if self.noise is None else self.noise.variance / LABEL_STEPS**2
 
     def integers(self, rows: Partitions, bounds: Bounds) -> NDArray[Any]:
-        """Private: sums of numbers in steps of the interval, (n_bags, n_outputs) row by row, and of squares."""
+        """Sum numbers exactly in steps of the interval, (n_bags, n_outputs) row by row, and squares; private."""
         return self.bags.add_up(rows, as_steps(bounds), squares if self.with_squares else None)
 
     def exact(self, rows: Partitions) -> ReleasedSums:
-        """Sums without noise, in float64, whatever the order of the rows."""
+        """Sum without noise, in float64, whatever the order of the rows."""
         sums, squares = exact_number_sums(
             rows, self.bags, self.n_outputs, self.label_bounds, with_squares=self.with_squares
         )
         return ReleasedSums(sums, 0.0, self._reported(self.label_bounds), squares)
 
     def run(self, rows: Partitions, release: Release) -> ReleasedSums:
-        """Noisy sums of labels, floats or integers."""
+        """Release noisy sums of labels, floats or integers."""
         bounds = self.label_bounds
         if self.finding is not None:
             counts = rows.sum(partial(_range_counts, nonnegative=self.nonnegative))
@@ -400,7 +351,7 @@ class NumberSums(Mechanism):
         return self.noisy(self.integers(rows, bounds), bounds, release)
 
     def noisy(self, sums: NDArray[Any], bounds: Bounds, release: Release) -> ReleasedSums:
-        """What `integers` gave, with noise, as sums of numbers."""
+        """Add noise to the sums of `integers`, and convert them to sums of numbers."""
         assert self.noise is not None
         shape = (self.bags.n_bags, self.n_outputs)
         noisy = self.noise.draw(sums if self.with_squares else sums.reshape(shape), release)
@@ -420,7 +371,7 @@ class NumberSums(Mechanism):
         )
 
     def _square_sum(self, share: float, half: float, middle: float, total: float) -> float:
-        """Σy² from Σ(y − middle)² in units of half² and Σ(y − middle)."""
+        """Compute Σy² from Σ(y − middle)² in units of half² and Σ(y − middle)."""
         n = int(self.bags.bag_sizes.sum()) // self.bags.appearances()
         around = min(max(share, 1e-3 * n), float(n)) * half**2
         return around + 2 * middle * total + n * middle**2
