@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import any_table, is_frame, together, validate_data
 from skprivate.aggregate._losses import FloatArray, LossName
-from skprivate.aggregate.additive._constant import guarded_fit, label_units, possible_sums
+from skprivate.aggregate._networks import fit_submodels, tried_submodels
+from skprivate.aggregate.additive._constant import LabelSums, guarded_fit
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.aggregate.additive._evidence import fit_evidence
 from skprivate.aggregate.random._bags import no_labels
@@ -237,8 +238,6 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         """Make and try the networks of the sets; None where there are none."""
         if self.submodel == "crosses":
             return None
-        from skprivate.aggregate.additive._neural import tried_submodels
-
         seed = int(public_generator(self.random_state).integers(2**31))
         return tried_submodels(indexes, n_outputs, self.submodel, self.submodel_options, seed)
 
@@ -251,31 +250,11 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         sums = np.ascontiguousarray(np.concatenate([table.label_sums for table in tables]).T)
         if networks is None:
             networks = self._networks(indexes, len(sums))
+        problem = LabelSums(design, self._loss(), sums, noise, report.square_sum, report.label_bounds)
         if networks is not None:
-            from skprivate.aggregate.additive._neural import fit_submodels
-
-            def train(sums: FloatArray) -> FloatArray:
-                fitted = fit_submodels(
-                    design,
-                    indexes,
-                    self._loss(),
-                    (sums - design.counts * centre[:, np.newaxis]) / scale,
-                    noise / scale**2,
-                    networks=networks,
-                    options=self.submodel_options,
-                    random_state=seed,
-                )
-                self.n_iter_ = fitted.n_iter
-                coef = scale * fitted.coef
-                coef[:, -1] += centre
-                return coef
-
-            centre, scale = label_units(design, self._loss(), sums, noise, report.square_sum)
-            seed = int(public_generator(self.random_state).integers(2**31))
-            coef = self._guard(train, design, sums, noise, report)
-            self.penalties_ = None
+            coef = self._fit_networks(problem, indexes, networks)
         else:
-            coef = self._fit_crosses(design, indexes, sums, noise, report)
+            coef = self._fit_crosses(problem, indexes)
         self.bags_ = replace(report, tables=tuple(tables))
         self.feature_sets_ = [table.feature_set for table in tables]
         self.intercept_ = coef[:, -1]
@@ -283,59 +262,46 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         self.tables_ = [np.ascontiguousarray(part.T) for part in np.split(coef[:, :-1], ends, axis=1)]
         self._indexes = indexes
 
-    def _fit_crosses(
-        self,
-        design: CellDesign,
-        indexes: list[CellIndex],
-        sums: FloatArray,
-        noise: FloatArray,
-        report: CuratedBags,
-    ) -> FloatArray:
-        loss = self._loss()
+    def _fit_networks(self, problem: LabelSums, indexes: list[CellIndex], networks: Any) -> FloatArray:
+        centre, scale = problem.units()
+        seed = int(public_generator(self.random_state).integers(2**31))
+
+        def train(sums: FloatArray) -> FloatArray:
+            scaled = (sums - problem.design.counts * centre[:, np.newaxis]) / scale
+            coef, self.n_iter_ = fit_submodels(
+                LabelSums(problem.design, problem.loss, scaled, problem.noise / scale**2),
+                indexes,
+                networks=networks,
+                options=self.submodel_options,
+                random_state=seed,
+            )
+            coef = scale * coef
+            coef[:, -1] += centre
+            return coef
+
+        self.penalties_ = None
+        return guarded_fit(train, problem)
+
+    def _fit_crosses(self, problem: LabelSums, indexes: list[CellIndex]) -> FloatArray:
         order = np.array([len(index.columns) for index in indexes])
         if isinstance(self.penalty, str):
-            found = fit_evidence(
-                design,
-                loss,
-                sums,
-                noise,
-                order,
-                square_sum=report.square_sum,
-                label_bounds=report.label_bounds,
-                tol=self.tol,
-            )
+            found = fit_evidence(problem, order, tol=self.tol)
             self.penalties_ = found.dispersion / found.variances
             self.n_iter_ = found.n_iter
             return found.coef
         main, cross = self.penalty if isinstance(self.penalty, tuple) else (self.penalty, self.penalty)
         self.penalties_ = np.where(order == 1, float(main), float(cross))
-        ridge = np.append(self.penalties_[design.set_of_cell()], 0.0)
+        ridge = np.append(self.penalties_[problem.design.set_of_cell()], 0.0)
 
         def solve(sums: FloatArray) -> FloatArray:
-            linear = possible_sums(design, loss, sums, noise, report.label_bounds)
-            solution = fit_tables(design, loss, linear, ridge, tol=self.tol, max_iter=self.max_iter)
+            linear = replace(problem, sums=sums).possible()
+            solution = fit_tables(
+                problem.design, problem.loss, linear, ridge, tol=self.tol, max_iter=self.max_iter
+            )
             self.n_iter_ = solution.n_passes
             return solution.coef
 
-        return self._guard(solve, design, sums, noise, report)
-
-    def _guard(
-        self,
-        fit: Callable[[FloatArray], FloatArray],
-        design: CellDesign,
-        sums: FloatArray,
-        noise: FloatArray,
-        report: CuratedBags,
-    ) -> FloatArray:
-        return guarded_fit(
-            fit,
-            design,
-            self._loss(),
-            sums,
-            noise,
-            square_sum=report.square_sum,
-            label_bounds=report.label_bounds,
-        )
+        return guarded_fit(solve, problem)
 
     def _modelled_sets(
         self, known: list[CellIndex], report: CuratedBags

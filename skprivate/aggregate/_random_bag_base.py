@@ -15,10 +15,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import Interval, StrOptions
 from skprivate._validation import validate_data
-from skprivate.aggregate._excess_risk import empirical_rademacher, excess_risk_bound
+from skprivate.aggregate._bag_losses import BagObjective
 from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate._networks import (
+    RANDOM_DEFAULTS,
+    check_options,
+    fit_network,
+    network_scores,
+    try_network,
+)
 from skprivate.aggregate.random._bags import (
     RELEASES,
+    BagSums,
+    IntArray,
     PublicRows,
     RandomBags,
     as_random_bags,
@@ -30,11 +39,10 @@ from skprivate.aggregate.random._bags import (
     number_blocks,
 )
 from skprivate.aggregate.random._fit import LinearFit
-from skprivate.aggregate.random._objective import BagObjective
 from skprivate.aggregate.random._quadratic import BagFeatures, candidates, with_buckets
-from skprivate.aggregate.random._sums import BagSums, IntArray
 from skprivate.aggregate.tables._blocks import learn_names
 from skprivate.aggregate.tables._sums import ClassSums, NumberSums
+from skprivate.aggregate.theory import empirical_rademacher, excess_risk_bound
 from skprivate.base import PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import Partitions, linear_rows
 from skprivate.privacy import public_generator, warn_caller
@@ -104,7 +112,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         Returns
         -------
         float
-            With empirical Rademacher terms at the fitted norm; see `skprivate.aggregate.excess_risk_bound`.
+            With empirical Rademacher terms at the fitted norm; see `skprivate.aggregate.theory.excess_risk_bound`.
 
         Raises
         ------
@@ -223,8 +231,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         self._keep(fit.coef, fit.intercept)
 
     def _learn_network(self, X: FloatArray, bags: RandomBags) -> None:
-        from skprivate.aggregate.random._network import fit_network
-
         features, rows = self._network_features(X)
         objective, centre, scale = self._objective(bags)
         fit = fit_network(
@@ -254,8 +260,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
     def _try_network(self, X: FloatArray, bags: BagSums, n_outputs: int) -> None:
         if self.submodel == "linear":
             return
-        from skprivate.aggregate.random._network import try_network
-
         _, rows = self._network_features(X)
         try_network(self.submodel, self._network_options(), rows, bags, n_outputs)
 
@@ -275,9 +279,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
             if self.submodel_options is not None:
                 raise ValueError("submodel_options is for networks; submodel='linear' has none.")
             return
-        from skprivate.aggregate.random._network import DEFAULTS, check_options
-
-        chosen = check_options(self._network_options(), DEFAULTS)
+        chosen = check_options(self._network_options(), RANDOM_DEFAULTS)
         if chosen["batch_size"] == 1 and self.loss in ("debiased", "easyllp"):
             raise ValueError(f"submodel_options['batch_size'] must be >= 2 for loss={self.loss!r}, got 1.")
         if self.prior != "evidence" or not self.fit_intercept:
@@ -314,8 +316,6 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         return scores
 
     def _network_scores(self, X: FloatArray) -> FloatArray:
-        from skprivate.aggregate.random._network import network_scores
-
         rows = self._scaling.apply(with_buckets(X, tuple(self.bucket_edges_)))
         found = network_scores(self.networks_, np.zeros(self._unit.size), self.network_weight_, rows)
         scores = np.atleast_1d(self.intercept_) + self._unit * found

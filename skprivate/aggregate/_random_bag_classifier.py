@@ -23,6 +23,7 @@ from skprivate._validation import (
     two_or_more,
     validate_data,
 )
+from skprivate.aggregate._bag_losses import BagObjective, class_objective
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate.random._bags import (
@@ -33,7 +34,6 @@ from skprivate.aggregate.random._bags import (
     no_labels,
 )
 from skprivate.aggregate.random._fit import LinearFit, fit_likelihood
-from skprivate.aggregate.random._objective import BagObjective, class_objective
 from skprivate.aggregate.random._quadratic import fit_quadratic
 from skprivate.aggregate.tables._labels import class_targets
 from skprivate.aggregate.tables._sums import Labelled

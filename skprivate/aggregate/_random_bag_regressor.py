@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from skprivate._sklearn import StrOptions, _fit_context
 from skprivate._validation import read_numbers, validate_data
+from skprivate.aggregate._bag_losses import BagObjective, number_objective
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate._random_bag_base import RANDOM_BAG_CONSTRAINTS, BaseRandomBagModel
 from skprivate.aggregate.random._bags import PublicRows, RandomBags, labelled_blocks, no_labels, number_sums
 from skprivate.aggregate.random._fit import LinearFit
-from skprivate.aggregate.random._objective import BagObjective, number_objective
 from skprivate.aggregate.random._quadratic import fit_quadratic
 from skprivate.aggregate.tables._labels import check_bounds, number_targets
 from skprivate.aggregate.tables._sums import Labelled

@@ -229,7 +229,7 @@ def test_supersets_of_the_models_sets_are_enough(table, loss):
 @pytest.mark.parametrize("shared", [False, True])
 def test_networks_have_the_gradients_of_individual_labels(table, loss, shared):
     torch = pytest.importorskip("torch")
-    from skprivate.aggregate.additive._neural import DEFAULTS, aggregate_loss, make_submodels
+    from skprivate.aggregate._networks import CURATED_DEFAULTS, aggregate_loss, make_submodels
 
     X, score, rng = table
     targets = targets_for(loss, score, rng)
@@ -238,7 +238,9 @@ def test_networks_have_the_gradients_of_individual_labels(table, loss, shared):
     codes = [column.astype(np.int32) for column in X.T]
     indexes = [index_cells(codes, [5, 5, 5], s)[0] for s in sets]
     torch.manual_seed(0)
-    modules = make_submodels(indexes, targets.shape[0], "mlp", {**DEFAULTS, "shared_embeddings": shared})
+    modules = make_submodels(
+        indexes, targets.shape[0], "mlp", {**CURATED_DEFAULTS, "shared_embeddings": shared}
+    )
     parameters = list(modules.parameters())
     intercept = torch.full((targets.shape[0],), 0.1, dtype=torch.double, requires_grad=True)
     # Aggregates only: outputs once per bag.

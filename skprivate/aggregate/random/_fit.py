@@ -26,9 +26,12 @@ from scipy.special import expit
 
 from skprivate._progress import Step, steps
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.additive._constant import ANY, ESTIMATED, share_to_keep
-from skprivate.aggregate.random._bags import RandomBags
-from skprivate.aggregate.random._sums import BagSums, IntArray
+from skprivate.aggregate.additive._constant import (
+    ESTIMATED_PENALTY_MARGIN,
+    GIVEN_PENALTY_MARGIN,
+    share_to_keep,
+)
+from skprivate.aggregate.random._bags import BagSums, IntArray, RandomBags
 
 _FLOOR = 1e-12
 _SMALLEST_PROBABILITY = 1e-4
@@ -58,8 +61,8 @@ class CountLoss:
             return cls("mean", sums, np.ones(sums.size), noise)
         if of_mean or (noise == 0 and bags.sizes.max() == 1):
             sums = np.clip(sums, 0.0, trials)
-            told = trials / (trials + 4.0 * noise) if tempered else np.ones(sums.size)
-            return cls("mean", sums * told, trials * told, noise)
+            weight = trials / (trials + 4.0 * noise) if tempered else np.ones(sums.size)
+            return cls("mean", sums * weight, trials * weight, noise)
         # Next to no noise a normal density has peaks where counts are whole: theirs is that of rounding.
         if bags.sizes.max() <= _EXACT_SIZE and noise <= _ROUNDING:
             return cls("exact", np.clip(np.rint(sums), 0.0, trials), trials, _ROUNDING)
@@ -77,12 +80,12 @@ class CountLoss:
         """Restrict the loss to some bags."""
         return replace(self, sums=self.sums[which], trials=self.trials[which])
 
-    def most(self, share: float) -> float:
+    def gain(self, share: float) -> float:
         """Bound the gain of any scores over a constant probability."""
         if self.kind == "mean":
             return binary_entropy(share) * float(self.trials.sum())
-        told = share * (1 - share) * self.trials / self.noise
-        return 0.5 * float(np.sum(told + np.log1p(told)))
+        signal = share * (1 - share) * self.trials / self.noise
+        return 0.5 * float(np.sum(signal + np.log1p(signal)))
 
 
 def binary_entropy(share: float) -> float:
@@ -256,7 +259,7 @@ class _Problem:
         self.structure = structure
         self.X = X
         self.noise = bags.noise_variance
-        self.doubt = ESTIMATED if tempered else ANY
+        self.margin = ESTIMATED_PENALTY_MARGIN if tempered else GIVEN_PENALTY_MARGIN
         self.counts = CountLoss.of(bags, k, of_mean=loss == "log", tempered=tempered)
         if loss == "easyllp":
             self.kind = "easy"
@@ -360,14 +363,14 @@ class _Problem:
         spread = self.variance(information)
         solved = np.linalg.solve(information + np.diag(penalty + flat), spread)
         own = float(np.trace(solved))
-        flattery = own if self.kind == "easy" else max(own - 1.0, 0.0)
+        optimism = own if self.kind == "easy" else max(own - 1.0, 0.0)
         error = math.sqrt(max(float(change @ spread @ change), 0.0) + 2.0 * float(np.sum(solved * solved.T)))
 
         def estimate(share: float) -> float:
-            return self.value_and_gradient(constant + share * change)[0] + share * flattery
+            return self.value_and_gradient(constant + share * change)[0] + share * optimism
 
         advice = "use a larger epsilon, more bags or a stronger penalty."
-        share = share_to_keep(estimate, error, self._most(constant), doubt=self.doubt, advice=advice)
+        share = share_to_keep(estimate, error, self._gain(constant), margin=self.margin, advice=advice)
         return w if share == 1.0 else constant + share * change
 
     def _constant(self, size: int) -> FloatArray:
@@ -383,12 +386,12 @@ class _Problem:
                 break
         return w
 
-    def _most(self, constant: FloatArray) -> float:
+    def _gain(self, constant: FloatArray) -> float:
         """Bound the gain of any scores over the constant one."""
         share = float(expit(constant[-1]))
         if self.kind == "easy":
             return binary_entropy(share) * float(self.trials.sum())
-        return self.counts.most(share)
+        return self.counts.gain(share)
 
 
 def _descend(

@@ -16,8 +16,12 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
 from skprivate.aggregate._losses import FloatArray
-from skprivate.aggregate.additive._constant import ANY, ESTIMATED, share_to_keep
-from skprivate.aggregate.additive._filter import intercept_prior
+from skprivate.aggregate.additive._constant import (
+    ESTIMATED_PENALTY_MARGIN,
+    GIVEN_PENALTY_MARGIN,
+    share_to_keep,
+)
+from skprivate.aggregate.additive._evidence import intercept_prior
 from skprivate.aggregate.random._bags import RandomBags
 from skprivate.aggregate.random._fit import LARGEST_ALPHA, LinearFit
 from skprivate.aggregate.tables._columns import QuantileSketch
@@ -89,15 +93,11 @@ def fit_quadratic(
     ]
     coef = np.stack([vectors @ fit.coef for fit in fits])
     if known > 0.0:
-        most = (
+        margin = ESTIMATED_PENALTY_MARGIN if alpha is None else GIVEN_PENALTY_MARGIN
+        gain = (
             math.inf if prior is None else 4.0 * prior[1] * structure.n_bags / float(structure.sizes.mean())
         )
-        coef = np.stack(
-            [
-                fit.share(most, ANY if alpha is not None else ESTIMATED) * own
-                for fit, own in zip(fits, coef, strict=True)
-            ]
-        )
+        coef = np.stack([fit.share(gain, margin) * own for fit, own in zip(fits, coef, strict=True)])
     intercept = np.zeros(labels.shape[1])
     if fit_intercept:
         intercept = mean_label(bags, label_centre, label_bounds) - coef @ centre
@@ -174,21 +174,21 @@ class _Ridge:
         volume = float(np.sum(np.log1p(self.values / self.alpha)))
         return -0.5 * (self.freedom * math.log(noise) + volume + squares / noise)
 
-    def share(self, most: float, doubt: float) -> float:
-        """Choose the step from the constant, 0, to the fit, 1; ``most`` bounds the energy that any model explains."""
+    def share(self, gain: float, margin: float) -> float:
+        """Choose the step from the constant, 0, to the fit, 1; ``gain`` bounds the energy that any model explains."""
         coef = self.coef
         explained, pull = float(self.values @ coef**2), float(coef @ self.rotated)
         effective = float(np.sum(self.values / (self.values + self.alpha)))
         residual = max(self.energy - 2.0 * pull + explained, 0.0)
         noise = max(residual / max(self.freedom - effective, 0.05 * self.freedom), self.known)
-        flattery = 2.0 * noise * effective
+        optimism = 2.0 * noise * effective
 
         def estimate(share: float) -> float:
-            return share**2 * explained + share * (flattery - 2.0 * pull)
+            return share**2 * explained + share * (optimism - 2.0 * pull)
 
-        error = 2.0 * math.sqrt(noise) * math.sqrt(explained + flattery)
+        error = 2.0 * math.sqrt(noise) * math.sqrt(explained + optimism)
         advice = "use a larger epsilon, more bags, label_bounds or a stronger penalty."
-        return share_to_keep(estimate, error, most, doubt=doubt, advice=advice)
+        return share_to_keep(estimate, error, gain, margin=margin, advice=advice)
 
 
 #: Buckets of a column, about.
