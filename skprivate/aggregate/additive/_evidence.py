@@ -47,8 +47,8 @@ _SMALLEST_VARIANCE, _LARGEST_VARIANCE = 1e-6, 10.0
 #: More of it keeps useless crosses alive.
 _PRIOR_WEIGHT = 0.1
 _START_VARIANCE = (0.5, 0.005)
-#: Standard deviations of the scores come from a prior of mean 4 (in those of the labels, for squares). Noise alone would
-#: sometimes find a large one for a set of little information.
+#: Standard deviations of the scores come from a prior of mean 4 (in those of the labels, for squares). Noise alone may
+#: find a large one for a set of little information.
 _SCALE_PRIOR = 0.25
 #: Up to this many cells the posterior covariance is formed; each update of the penalties takes its cube.
 DENSE_CELLS = 1000
