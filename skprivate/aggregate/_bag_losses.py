@@ -37,10 +37,10 @@ from skprivate.aggregate._losses import FloatArray, LossName, partition
 from skprivate.aggregate.random._bags import BagSums, RandomBags, as_random_bags
 from skprivate.aggregate.random._fit import CountLoss, binary_entropy
 from skprivate.aggregate.random._quadratic import mean_label
+from skprivate.aggregate.tables._aggregation import MatchedRows, match_rows
 from skprivate.aggregate.tables._blocks import read_columns
 from skprivate.aggregate.tables._cells import IntArray
 from skprivate.aggregate.tables._curated_bags import CuratedBags, as_curated_bags
-from skprivate.aggregate.tables._membership import MatchedRows, match_rows
 
 BagLoss = Literal["auto", "log", "squared", "poisson"]
 LOSSES = ("auto", "log", "squared", "poisson")

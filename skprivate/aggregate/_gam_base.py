@@ -21,7 +21,13 @@ from skprivate.aggregate.additive._constant import LabelSums, guarded_fit
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.aggregate.additive._evidence import fit_evidence
 from skprivate.aggregate.random._bags import no_labels
-from skprivate.aggregate.tables._aggregation import KeyCounter, plan_bags
+from skprivate.aggregate.tables._aggregation import (
+    KeyCounter,
+    Membership,
+    match_rows,
+    plan_bags,
+    project_table,
+)
 from skprivate.aggregate.tables._blocks import (
     categorical_mask,
     encode_blocks,
@@ -35,7 +41,6 @@ from skprivate.aggregate.tables._cells import BagTable, CellIndex, resolve_featu
 from skprivate.aggregate.tables._columns import CodeArray, Column, default_bins, encode_columns, learn_columns
 from skprivate.aggregate.tables._curated_bags import CuratedBags, as_curated_bags, no_privacy
 from skprivate.aggregate.tables._labels import MECHANISMS
-from skprivate.aggregate.tables._membership import Membership, match_rows, project_table
 from skprivate.aggregate.tables._sums import ClassSums, Labelled, NumberSums
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
 from skprivate.partitions import InMemory, Partitions

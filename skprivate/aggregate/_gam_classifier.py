@@ -16,10 +16,9 @@ from skprivate._sklearn import _check_y, _fit_context
 from skprivate._validation import check_classes, distinct_labels, label_array, read_labels, two_or_more
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._losses import FloatArray, LossName
-from skprivate.aggregate.tables._aggregation import class_sums
+from skprivate.aggregate.tables._aggregation import Membership, class_sums
 from skprivate.aggregate.tables._curated_bags import CuratedBags
 from skprivate.aggregate.tables._labels import class_targets
-from skprivate.aggregate.tables._membership import Membership
 from skprivate.aggregate.tables._sums import ClassSums
 from skprivate.partitions import is_partitioned
 from skprivate.privacy import PrivacyLedger

@@ -15,10 +15,9 @@ from skprivate._sklearn import StrOptions, _check_y, _fit_context
 from skprivate._validation import read_numbers
 from skprivate.aggregate._gam_base import GAM_CONSTRAINTS, BaseCuratedBagGAM
 from skprivate.aggregate._losses import FloatArray, LossName
-from skprivate.aggregate.tables._aggregation import number_sums
+from skprivate.aggregate.tables._aggregation import Membership, number_sums
 from skprivate.aggregate.tables._curated_bags import CuratedBags
 from skprivate.aggregate.tables._labels import check_bounds, number_targets
-from skprivate.aggregate.tables._membership import Membership
 from skprivate.aggregate.tables._sums import NumberSums
 from skprivate.partitions import is_partitioned
 from skprivate.privacy import PrivacyLedger

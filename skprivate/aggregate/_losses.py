@@ -45,17 +45,6 @@ def variance(loss: LossName, mean: FloatArray) -> FloatArray:
     return mean * (1.0 - mean)
 
 
-def curvature_product(loss: LossName, mean: FloatArray, direction: FloatArray) -> FloatArray:
-    """Multiply the second derivative of b with a direction, row by row; all of shape (n_outputs, n_rows)."""
-    if loss == "squared":
-        return direction
-    if loss == "multinomial":
-        weighted: FloatArray = mean * direction
-        product: FloatArray = weighted - mean * weighted.sum(axis=0)
-        return product
-    return variance(loss, mean) * direction
-
-
 def link(loss: LossName, mean: FloatArray) -> FloatArray:
     """Score a constant model whose mean of T(y) is given; shape (n_outputs,)."""
     if loss == "squared":

@@ -24,7 +24,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 
 from skprivate._progress import steps
-from skprivate.aggregate._losses import FloatArray, LossName, curvature_product, link, partition, variance
+from skprivate.aggregate._losses import FloatArray, LossName, link, partition, variance
 from skprivate.aggregate.tables._cells import CellIndex, pack_codes
 from skprivate.aggregate.tables._columns import CodeArray
 
@@ -149,11 +149,6 @@ class CellDesign:
         gradient -= linear
         gradient += penalty
         return value, gradient
-
-    def curvature(self, mean: FloatArray, loss: LossName, direction: FloatArray) -> FloatArray:
-        """Multiply the Hessian of Σ b at row means with a direction of shape (n_outputs, n_cells + 1)."""
-        product = curvature_product(loss, mean, self.scores(direction))
-        return self.scatter(product if self.multiplicity is None else product * self.multiplicity)
 
     def gram(self, weight: FloatArray) -> FloatArray:
         """Compute Aᵀ diag(weight) A of the cells (no intercept), dense; ``weight`` of shape (n_rows,) per sample."""
@@ -322,12 +317,11 @@ _PASSES_SAVED = 100
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Coefficients of shape (n_outputs, n_cells + 1), the objective there, passes over the rows, and convergence."""
+    """Coefficients of shape (n_outputs, n_cells + 1), the objective there, and passes over the rows."""
 
     coef: FloatArray
     objective: float
     n_passes: int
-    converged: bool
 
 
 def constant_start(design: CellDesign, loss: LossName, linear: FloatArray) -> FloatArray:
@@ -375,7 +369,7 @@ def fit_tables(
             options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0.0, "maxcor": 20},
         )
     coef = first + change.to_coef(result.x.reshape(first.shape))
-    return Solution(coef, float(result.fun), passes, bool(np.max(np.abs(result.jac)) <= tol))
+    return Solution(coef, float(result.fun), passes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,8 +96,8 @@ def add_key_counts(parts: Sequence[KeyCounts]) -> KeyCounts:
 
 def make_cells(
     found: KeyCounts, n_codes: Sequence[int], columns: tuple[int, ...], *, min_size: int = 1
-) -> tuple[CellIndex, IntArray, NDArray[np.int64]]:
-    """Make the cells of a feature set, their counts, and the cell of each combination that occurs.
+) -> tuple[CellIndex, IntArray]:
+    """Make the cells of a feature set, and count their rows.
 
     Cells of fewer than ``min_size`` rows are merged into the rest cell, and the smallest others until that one has
     ``min_size`` rows. There are no cells if all rows would be in it.
@@ -105,17 +105,16 @@ def make_cells(
     radices = tuple(n_codes[c] for c in columns)
     keep = _kept(found.counts, min_size)
     n_kept = int(keep.sum())
-    cell_of_key = np.where(keep, np.cumsum(keep) - 1, n_kept)
     unpacked = _unpack(found.keys, radices)
     if keep.all():
-        return CellIndex(columns, radices, unpacked), found.counts, cell_of_key
+        return CellIndex(columns, radices, unpacked), found.counts
     if n_kept == 0:
         nothing = np.empty((0, len(columns)), dtype=np.int32)
-        return CellIndex(columns, radices, nothing), np.empty(0, dtype=np.int64), cell_of_key
+        return CellIndex(columns, radices, nothing), np.empty(0, dtype=np.int64)
     rest_key = np.full((1, len(columns)), UNKNOWN, dtype=np.int32)
     merged = np.append(found.counts[keep], found.counts[~keep].sum())
     index = CellIndex(columns, radices, np.concatenate([unpacked[keep], rest_key]))
-    return index, merged, cell_of_key
+    return index, merged
 
 
 def index_cells(
@@ -123,7 +122,7 @@ def index_cells(
 ) -> tuple[CellIndex, CodeArray, IntArray]:
     """Make the cells of a feature set, the cell of every row, and the rows of every cell."""
     found = count_keys(codes, n_codes, columns)
-    index, counts, _ = make_cells(found, n_codes, columns, min_size=min_size)
+    index, counts = make_cells(found, n_codes, columns, min_size=min_size)
     return index, index.locate(codes), counts
 
 

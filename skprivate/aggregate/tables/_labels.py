@@ -225,7 +225,7 @@ def plan_label_noise(
     *,
     epsilon: float,
     delta: float,
-    mechanism: NoiseName = "auto",
+    mechanism: str = "auto",
     share: float = 1.0,
 ) -> LabelNoise:
     """Choose noise for label sums from public numbers.
@@ -262,7 +262,9 @@ def plan_label_noise(
 #: Powers of two between which absolute labels are counted: cell 0 is up to the first, the last one beyond the last.
 _EXPONENTS = np.arange(-30, 41)
 _CELLS = _EXPONENTS.size
-#: A count stands out if noise alone would let one of all cells do so in one fit of a thousand.
+#: Number of counts that find an interval.
+RANGE_COUNTS = 2 * _CELLS + 1
+#: Probability that noise alone makes any count significant.
 _FALSE_CELLS = 1e-3
 #: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
 _HIDDEN = 0.05
@@ -270,7 +272,7 @@ _HIDDEN = 0.05
 _NATS = 0.75
 #: A guessed interval is too wide with about this probability, at most.
 _CAUTION = 0.1
-#: Share of the budget: so much divided by n·ε, within limits. Few rows need more to be seen.
+#: Share of the budget: the first number divided by n·ε, within limits. Few rows need a larger share.
 _SHARE, _LEAST_SHARE, _LARGEST_SHARE = 50.0, 0.1, 0.5
 
 
@@ -279,35 +281,12 @@ def range_share(n_rows: int, epsilon: float) -> float:
     return min(max(_SHARE / max(n_rows * epsilon, 1.0), _LEAST_SHARE), _LARGEST_SHARE)
 
 
-def plan_range_noise(
-    n_outputs: int, *, epsilon: float, delta: float, mechanism: str, share: float
-) -> LabelNoise:
-    """Plan the noise of the counts of `private_label_bounds`, by the mechanism of the sums.
-
-    All numbers of a row may leave one count together and enter another one: two counts move by ``n_outputs``.
-    """
-    name: Any = mechanism
-    return plan_label_noise(
-        LabelSensitivity(2, n_outputs),
-        2 * _CELLS + 1,
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=name,
-        share=share,
-    )
-
-
-def range_event(noise: LabelNoise) -> PrivacyEvent:
-    """Describe the privacy cost of finding the range."""
-    return noise.event(2 * _CELLS + 1)
-
-
 def range_counts(labels: NDArray[Any], *, nonnegative: bool = False) -> NDArray[np.int64]:
     """Count labels (n_outputs, n_samples) between powers of two, of both signs; private."""
     numbers = labels.astype(np.float64).ravel()
     place = np.searchsorted(np.exp2(_EXPONENTS), np.abs(numbers), side="left")
     signed = np.where(numbers < 0, 0 if nonnegative else -place, place)
-    return np.bincount(signed + _CELLS, minlength=2 * _CELLS + 1).astype(np.int64, copy=False)
+    return np.bincount(signed + _CELLS, minlength=RANGE_COUNTS).astype(np.int64, copy=False)
 
 
 def private_label_bounds(
@@ -342,7 +321,7 @@ def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
         n_numbers = n_rows * noise.sensitivity.steps
         guess = _guessed(np.append(noisy[_CELLS], either), noise, n_numbers)
         warn_caller(
-            f"no interval of the labels stands out of the noise; {guess:.3g} was guessed as their largest size: give "
+            f"no interval of the labels exceeds the noise; {guess:.3g} was guessed as their largest size: give "
             "label_bounds, or use more rows or a larger epsilon.",
             UserWarning,
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,15 @@ from numpy.typing import NDArray
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._labels import (
     LABEL_STEPS,
+    RANGE_COUNTS,
     Bounds,
     LabelNoise,
     LabelSensitivity,
     NoiseName,
     number_contributions,
     plan_label_noise,
-    plan_range_noise,
     private_label_bounds,
     range_counts,
-    range_event,
     range_share,
     square_contributions,
     warn_of_absent,
@@ -127,26 +126,6 @@ Integers = Callable[[Labelled], FloatArray]
 Further = Callable[[Labelled, FloatArray], NDArray[np.int64]]
 
 
-class LabelBags(Protocol):
-    """The public half of label sums: which rows are in which bag."""
-
-    @property
-    def n_bags(self) -> int: ...
-
-    @property
-    def bag_sizes(self) -> NDArray[np.int64]:
-        """Rows per bag, shape (n_bags,)."""
-        ...
-
-    def appearances(self) -> int:
-        """Largest number of bags that one row is in."""
-        ...
-
-    def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
-        """Private: exact sums per bag, (n_bags, n_outputs) row by row, and ``further`` ones behind them; one pass."""
-        ...
-
-
 def block_sums(
     block: Labelled,
     members: Iterable[tuple[NDArray[Any], NDArray[Any] | None, int]],
@@ -163,22 +142,16 @@ def block_sums(
     return np.concatenate(sums if further is None else [*sums, further(block, found)])
 
 
-def indicators(block: Labelled) -> FloatArray:
-    """Return targets that are 0 or 1."""
+def _targets(block: Labelled) -> FloatArray:
     return block.targets
 
 
-def as_steps(bounds: Bounds) -> Integers:
-    """Convert numbers to steps of an interval."""
-    return partial(_steps, low=bounds[0], high=bounds[1])
-
-
 def _steps(block: Labelled, *, low: float, high: float) -> FloatArray:
+    """Convert numbers to steps of an interval."""
     return number_contributions(block.targets, low, high)
 
 
-def squares(block: Labelled, steps: FloatArray) -> NDArray[np.int64]:
-    """Sum the squares of steps."""
+def _square_steps(block: Labelled, steps: FloatArray) -> NDArray[np.int64]:
     return np.atleast_1d(exact_sum(square_contributions(steps).ravel()))
 
 
@@ -204,7 +177,7 @@ class ClassSums(Mechanism):
     ``classes`` are those that were given: an absent one of them warns.
     """
 
-    bags: LabelBags
+    bags: Any
     n_outputs: int
     noise: LabelNoise | None
     classes: tuple[Any, ...] = ()
@@ -214,13 +187,13 @@ class ClassSums(Mechanism):
     @classmethod
     def plan(
         cls,
-        bags: LabelBags,
+        bags: Any,
         n_outputs: int,
         moved: int,
         *,
         epsilon: float | None,
-        delta: float,
-        mechanism: NoiseName,
+        delta: float = 0.0,
+        mechanism: NoiseName = "laplace",
         **said: Any,
     ) -> ClassSums:
         """Plan counts; one label moves ``moved`` of them per bag by 1. ``epsilon=None`` for exact ones."""
@@ -246,7 +219,7 @@ class ClassSums(Mechanism):
 
     def integers(self, rows: Partitions) -> NDArray[Any]:
         """Count indicators exactly, (n_bags, n_outputs); private."""
-        return self.bags.add_up(rows, indicators).reshape(self.bags.n_bags, self.n_outputs)
+        return self.bags.add_up(rows, _targets).reshape(self.bags.n_bags, self.n_outputs)
 
     def exact(self, rows: Partitions) -> ReleasedSums:
         """Count indicators without noise."""
@@ -254,12 +227,8 @@ class ClassSums(Mechanism):
 
     def run(self, rows: Partitions, release: Release) -> ReleasedSums:
         """Release noisy counts of indicators."""
-        return self.noisy(self.integers(rows), release)
-
-    def noisy(self, counts: NDArray[Any], release: Release) -> ReleasedSums:
-        """Add noise to counts (n_bags, n_outputs)."""
         assert self.noise is not None
-        sums = self.noise.draw(counts, release)
+        sums = self.noise.draw(self.integers(rows), release)
         warn_of_absent(self.classes, sums, self.bags.bag_sizes, self.noise.variance)
         return ReleasedSums(sums, self.noise.variance)
 
@@ -273,7 +242,7 @@ class NumberSums(Mechanism):
     releases the sum of squares too, for one output whose every row is in equally many bags.
     """
 
-    bags: LabelBags
+    bags: Any
     n_outputs: int
     label_bounds: Bounds | None
     noise: LabelNoise | None = None
@@ -286,13 +255,13 @@ class NumberSums(Mechanism):
     @classmethod
     def plan(
         cls,
-        bags: LabelBags,
+        bags: Any,
         n_outputs: int,
         label_bounds: Bounds | None,
         *,
         epsilon: float | None,
-        delta: float,
-        mechanism: NoiseName,
+        delta: float = 0.0,
+        mechanism: NoiseName = "laplace",
         with_squares: bool = False,
         **said: Any,
     ) -> NumberSums:
@@ -302,7 +271,7 @@ class NumberSums(Mechanism):
             # Rows that are in no bag make this a lower bound of their number.
             n_rows = int(bags.bag_sizes.sum()) // max(bags.appearances(), 1)
             finding_share = 0.0 if label_bounds is not None else range_share(n_rows, epsilon)
-            # In steps of the interval: the price does not depend on it.
+            # In steps of the interval: the cost does not depend on it.
             noise = plan_label_noise(
                 LabelSensitivity(bags.appearances() * n_outputs + with_squares, LABEL_STEPS),
                 bags.n_bags * n_outputs + with_squares,
@@ -312,8 +281,14 @@ class NumberSums(Mechanism):
                 share=1.0 - finding_share,
             )
             if label_bounds is None:
-                finding = plan_range_noise(
-                    n_outputs, epsilon=epsilon, delta=delta, mechanism=noise.mechanism, share=finding_share
+                # All numbers of a row may leave one count together and enter another one.
+                finding = plan_label_noise(
+                    LabelSensitivity(2, n_outputs),
+                    RANGE_COUNTS,
+                    epsilon=epsilon,
+                    delta=delta,
+                    mechanism=noise.mechanism,
+                    share=finding_share,
                 )
         return cls(bags, n_outputs, label_bounds, noise, finding, with_squares=with_squares, **said)
 
@@ -321,17 +296,13 @@ class NumberSums(Mechanism):
     def events(self) -> list[tuple[PrivacyEvent, int]]:
         if self.noise is None:
             return []
-        found = [] if self.finding is None else [(range_event(self.finding), 1)]
+        found = [] if self.finding is None else [(self.finding.event(RANGE_COUNTS), 1)]
         return [(self.noise.event(self.bags.n_bags * self.n_outputs + self.with_squares), 1), *found]
 
     @property
     def noise_variance(self) -> float:
         """Variance of the noise in each sum, in squares of the width of the interval; 0 for exact ones."""
         return 0.0 if self.noise is None else self.noise.variance / LABEL_STEPS**2
-
-    def integers(self, rows: Partitions, bounds: Bounds) -> NDArray[Any]:
-        """Sum numbers exactly in steps of the interval, (n_bags, n_outputs) row by row, and squares; private."""
-        return self.bags.add_up(rows, as_steps(bounds), squares if self.with_squares else None)
 
     def exact(self, rows: Partitions) -> ReleasedSums:
         """Sum without noise, in float64, whatever the order of the rows."""
@@ -347,12 +318,12 @@ class NumberSums(Mechanism):
             counts = rows.sum(partial(_range_counts, nonnegative=self.nonnegative))
             n_rows = int(counts.sum()) // self.n_outputs
             bounds = private_label_bounds(counts, n_rows, self.finding, release, nonnegative=self.nonnegative)
-        assert bounds is not None
-        return self.noisy(self.integers(rows, bounds), bounds, release)
-
-    def noisy(self, sums: NDArray[Any], bounds: Bounds, release: Release) -> ReleasedSums:
-        """Add noise to the sums of `integers`, and convert them to sums of numbers."""
-        assert self.noise is not None
+        assert bounds is not None and self.noise is not None
+        sums = self.bags.add_up(
+            rows,
+            partial(_steps, low=bounds[0], high=bounds[1]),
+            _square_steps if self.with_squares else None,
+        )
         shape = (self.bags.n_bags, self.n_outputs)
         noisy = self.noise.draw(sums if self.with_squares else sums.reshape(shape), release)
         # From here on everything is released. Σy = Σ(y − middle) + (rows)·middle.
