@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from skprivate._validation import check_classes
 from skprivate.aggregate.sources._release_frames import (
     check_largest_sum,
-    group_bags,
     label_interval,
     release_groups,
+    report_groups,
 )
 from skprivate.aggregate.tables._cells import resolve_feature_sets
 from skprivate.aggregate.tables._columns import BinnedColumn, default_bins, learn_columns
@@ -237,31 +237,20 @@ def bags_from_sql(
             groups += own_groups
             totals += own_totals
     used = {name for one in sets for name in one}
-    coding, codes, orders = code_group_tables(
-        groups, None, {name: edges[name] for name in edges if name in used}
-    )
-    exact = np.concatenate([part[order] for part, order in zip(totals, orders, strict=True)])
+    coded = code_group_tables(groups, None, {name: edges[name] for name in edges if name in used})
+    exact = coded.stack(totals)
     if epsilon is None:
-        return CuratedBags(
-            coding,
-            group_bags(groups, codes, orders, exact.astype(np.float64), 0.0),
-            n_rows,
-            known,
-            None,
-            None if known is not None else (float(bounds[0]), float(bounds[1])),
-            no_privacy(NUMBER_ASSUMPTIONS if known is None else ASSUMPTIONS),
-        )
+        promise = no_privacy(NUMBER_ASSUMPTIONS if known is None else ASSUMPTIONS)
+        return report_groups(coded, exact.astype(np.float64), 0.0, sums, bounds, promise)
     return release_groups(
-        groups,
-        coding,
-        codes,
-        orders,
+        coded,
         exact,
         sums,
         bounds,
-        said="one row of the table holds one label; labels outside classes count as none, others are clipped",
-        plan={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
-        door={"random_state": random_state, "ledger": ledger, "label": "CuratedBags.from_sql"},
+        assumption="one row of the table holds one label; labels outside classes count as none, others are "
+        "clipped",
+        noise={"epsilon": epsilon, "delta": delta, "mechanism": mechanism},
+        release={"random_state": random_state, "ledger": ledger, "label": "CuratedBags.from_sql"},
     )
 
 

@@ -37,34 +37,6 @@ TABLE, RARE, COUNT, SUM, NOISE = "table", "rare", "count", "label_sum", "noise_v
 _ROUNDING = 1e-9
 
 
-def frames_to_tables(
-    tables: Any,
-    sums: SumColumns,
-    *,
-    count: str,
-    noise_variance: Any,
-    table: str | None,
-    rare: str | None,
-    columns: Sequence[Column] | None,
-    bin_edges: Mapping[str, Sequence[float]] | None,
-) -> tuple[tuple[Column, ...], tuple[BagTable, ...]]:
-    """Columns and bag tables; see `CuratedBags.from_frames`."""
-    others = [*sums.names, *([noise_variance] if isinstance(noise_variance, str) else [])]
-    groups = read_group_tables(tables, count=count, others=others, table=table, rare=rare)
-    coding, keys, orders = code_group_tables(groups, columns, bin_edges)
-    noise = _noise_of(noise_variance, groups)
-    found = []
-    for group, key, order, own in zip(groups, keys, orders, noise, strict=True):
-        values = {name: _sums(group, name)[order] for name in sums.names}
-        counts = group.counts[order]
-        if own == 0.0 and sums.classes is not None:
-            _check_class_counts(group, values, counts[:, np.newaxis], sums)
-        kept = np.stack([values[name] for name in sums.used], axis=1)
-        found.append(BagTable(group.feature_set, key, counts, kept, own))
-    _check_totals(groups, found, sums)
-    return coding, tuple(found)
-
-
 def tables_to_frame(
     columns: Sequence[Column], tables: Sequence[BagTable], classes: tuple[Any, ...] | None, backend: Any
 ) -> Any:
@@ -184,7 +156,8 @@ def _sums(group: GroupTable, name: str) -> FloatArray:
     return numbers
 
 
-def _check_class_counts(group: GroupTable, values: Any, counts: Any, sums: SumColumns) -> None:
+def _check_class_counts(group: GroupTable, values: Mapping[str, FloatArray], sums: SumColumns) -> None:
+    counts = group.counts[:, np.newaxis]
     found = np.stack([values[name] for name in sums.names], axis=1)
     advice = "Exact sums of 0/1 labels do; for noisy ones state noise_variance=, for numbers leave classes at None."
     if np.any(found < 0) or np.any(found > counts) or np.any(found != np.floor(found)):
@@ -439,23 +412,24 @@ class CuratedBags(Versioned):
         no privacy for a label
         """
         found = SumColumns.of(sums, classes)
-        coding, parts = frames_to_tables(
-            tables,
-            found,
-            count=count,
-            noise_variance=noise_variance,
-            table=table,
-            rare=rare,
-            columns=columns,
-            bin_edges=bin_edges,
-        )
+        others = [*found.names, *([noise_variance] if isinstance(noise_variance, str) else [])]
+        groups = read_group_tables(tables, count=count, others=others, table=table, rare=rare)
+        coded = code_group_tables(groups, columns, bin_edges)
+        noise = _noise_of(noise_variance, groups)
+        sums_of = [{name: _sums(group, name) for name in found.names} for group in groups]
+        for group, values, own in zip(groups, sums_of, noise, strict=True):
+            if own == 0.0 and found.classes is not None:
+                _check_class_counts(group, values, found)
+        kept = [np.stack([values[name] for name in found.used], axis=1) for values in sums_of]
+        parts = coded.bags(coded.stack(kept), noise)
+        _check_totals(groups, parts, found)
         promise = stated_guarantee(guarantee, NUMBER_ASSUMPTIONS if found.classes is None else ASSUMPTIONS)
         _refuse_exact_sums(promise, parts)
         bounds = check_bounds(label_bounds)
         return cls(
-            coding,
+            coded.columns,
             parts,
-            int(parts[0].counts.sum()),
+            coded.n_rows,
             found.classes,
             None if square_sum is None else float(square_sum),
             None if bounds is None else (float(bounds[0]), float(bounds[1])),

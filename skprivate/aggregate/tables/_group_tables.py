@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skprivate._validation import check_classes, frame_columns, refuse_elsewhere
-from skprivate.aggregate.tables._cells import IntArray
+from skprivate.aggregate._losses import FloatArray
+from skprivate.aggregate.tables._cells import BagTable, IntArray
 from skprivate.aggregate.tables._columns import (
     UNKNOWN,
     BinnedColumn,
@@ -48,7 +49,7 @@ class SumColumns:
         if classes is None:
             if len(names) != 1:
                 raise ValueError(
-                    f"sums names {len(names)} columns, {list(names)}: say of which classes, by {{class: column}}."
+                    f"sums names {len(names)} columns, {list(names)}: name their classes by {{class: column}}."
                 )
             return cls(names, None)
         order = check_classes(classes)
@@ -73,6 +74,38 @@ class GroupTable:
     rest: NDArray[np.bool_]
     counts: IntArray
     frame: Any
+
+
+@dataclass(frozen=True, eq=False)
+class CodedGroups:
+    """Group tables with coded keys, increasing and the rest last; ``orders`` are the groups of the keys."""
+
+    tables: Sequence[GroupTable]
+    columns: tuple[Column, ...]
+    keys: list[CodeArray]
+    orders: list[NDArray[np.intp]]
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.tables[0].counts.sum())
+
+    def stack(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Stack the values of all tables' groups in the order of the keys."""
+        return np.concatenate([own[order] for own, order in zip(values, self.orders, strict=True)])
+
+    @property
+    def counts(self) -> IntArray:
+        """Rows of all tables' groups."""
+        return self.stack([table.counts for table in self.tables])
+
+    def bags(self, sums: FloatArray, noise_variances: Sequence[float]) -> tuple[BagTable, ...]:
+        """Make bag tables of the stacked sums of all groups."""
+        ends = np.cumsum([table.counts.size for table in self.tables])[:-1]
+        parts = zip(self.tables, self.keys, self.orders, np.split(sums, ends), noise_variances, strict=True)
+        return tuple(
+            BagTable(table.feature_set, key, table.counts[order], part, noise)
+            for table, key, order, part, noise in parts
+        )
 
 
 def read_group_tables(
@@ -122,11 +155,8 @@ def code_group_tables(
     tables: Sequence[GroupTable],
     columns: Sequence[Column] | None = None,
     bin_edges: Mapping[str, Sequence[float]] | None = None,
-) -> tuple[tuple[Column, ...], list[CodeArray], list[NDArray[np.intp]]]:
-    """Encode the keys; by default the values that occur are the categories.
-
-    Returns the columns, the sorted keys of each table (the rest last), and the group of each key.
-    """
+) -> CodedGroups:
+    """Encode the keys; by default the values that occur are the categories."""
     names = list(dict.fromkeys(name for table in tables for name in table.feature_set))
     codes: dict[tuple[int, str], CodeArray] = {}
     coding: dict[str, Column] = {}
@@ -167,7 +197,7 @@ def code_group_tables(
         all_keys.append(keys[order])
         orders.append(order)
     kept = tuple(coding[name] for name in names) if columns is None else tuple(columns)
-    return kept, all_keys, orders
+    return CodedGroups(tables, kept, all_keys, orders)
 
 
 def whole_numbers(frame: Any, name: str, title: str) -> IntArray:
