@@ -11,16 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from skprivate._sklearn import Interval, StrOptions
+from skprivate._sklearn import Interval, StrOptions, _check_y
 from skprivate._validation import any_table, is_frame, together, validate_data
 from skprivate.aggregate._losses import FloatArray, LossName
 from skprivate.aggregate._networks import fit_submodels, tried_submodels
 from skprivate.aggregate.additive._constant import LabelSums, guarded_fit
 from skprivate.aggregate.additive._design import CellDesign, fit_tables
 from skprivate.aggregate.additive._evidence import fit_evidence
-from skprivate.aggregate.random._bags import no_labels
 from skprivate.aggregate.tables._aggregation import (
     KeyCounter,
     Membership,
@@ -29,21 +28,21 @@ from skprivate.aggregate.tables._aggregation import (
     project_table,
 )
 from skprivate.aggregate.tables._blocks import (
-    categorical_mask,
     encode_blocks,
     gather_codes,
     learn_blocks,
+    learn_memory,
     learn_names,
     read_columns,
     table_blocks,
 )
 from skprivate.aggregate.tables._cells import BagTable, CellIndex, resolve_feature_sets
-from skprivate.aggregate.tables._columns import CodeArray, Column, default_bins, encode_columns, learn_columns
+from skprivate.aggregate.tables._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate.tables._curated_bags import CuratedBags, as_curated_bags, no_privacy
 from skprivate.aggregate.tables._labels import MECHANISMS
 from skprivate.aggregate.tables._sums import ClassSums, Labelled, NumberSums
 from skprivate.base import DELTA_CONSTRAINT, PRIVACY_CONSTRAINTS, PrivateEstimatorMixin
-from skprivate.partitions import InMemory, Partitions
+from skprivate.partitions import InMemory, Partitions, is_partitioned
 from skprivate.privacy import public_generator
 
 GAM_CONSTRAINTS: dict[str, list[Any]] = {
@@ -160,49 +159,41 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
                 found.append((report.feature_set, key, float(coefficient), int(count)))
         return sorted(found, key=lambda cell: -abs(cell[2]))[:n_cells]
 
-    def _code_memory(
-        self, names: list[str], values: list[Any], targets: NDArray[Any]
-    ) -> tuple[tuple[Column, ...], list[CodeArray], Partitions]:
-        """Code rows in memory: columns, codes of all rows, and rows to sum."""
-        columns, codes = learn_columns(
-            values,
-            names,
-            categorical=categorical_mask(self.categorical_features, names, values, self.bin_edges),
-            n_bins=default_bins(values[0].size) if self.n_bins is None else self.n_bins,
-            bin_edges=self.bin_edges,
-        )
-        return columns, codes, InMemory(Labelled.of(targets, codes))
-
-    def _learn_blocks(
+    def _code(
         self,
         X: Any,
         y: Any,
         read_labels: Callable[[Any], NDArray[Any]],
-        distinct_labels: Callable[[NDArray[Any]], list[Any]] | None,
-    ) -> tuple[Partitions, tuple[Column, ...], list[Any]]:
-        """Read rows in blocks: their columns, and the distinct labels if they are needed."""
-        blank = learn_names(self, X, y)
-        names, tables = table_blocks(X, y, partial(_read_features, estimator=blank), read_labels)
+        look_at_labels: Callable[[NDArray[Any]], list[Any]],
+        choose_targets: Callable[[list[Any]], tuple[Any, Callable[[NDArray[Any]], NDArray[Any]]]],
+    ) -> tuple[tuple[tuple[Column, ...], list[CodeArray], Partitions], Any]:
+        """Code rows in memory or in blocks: columns, codes of all rows, and rows to sum; and find the classes.
+
+        ``choose_targets`` maps the distinct labels that ``look_at_labels`` finds to classes, and labels to targets.
+        """
+        coding = {
+            "categorical_features": self.categorical_features,
+            "n_bins": self.n_bins,
+            "bin_edges": self.bin_edges,
+        }
+        if not is_partitioned(X):
+            names, values = self._read(X, reset=True)
+            labels = _check_y(read_labels(y), estimator=self)
+            check_consistent_length(values[0], labels)
+            classes, targets = choose_targets(look_at_labels(labels))
+            found = targets(labels)
+            columns, codes = learn_memory(values, names, **coding)
+            return (columns, codes, InMemory(Labelled.of(found, codes))), classes
+        read = partial(_read_features, estimator=learn_names(self, X, y))
+        names, tables = table_blocks(X, y, read, read_labels)
         columns, n_rows, seen = learn_blocks(
-            tables,
-            names,
-            categorical_features=self.categorical_features,
-            n_bins=self.n_bins,
-            bin_edges=self.bin_edges,
-            look_at_labels=distinct_labels or no_labels,
-            labels_together=together,
+            tables, names, look_at_labels=look_at_labels, labels_together=together, **coding
         )
         if n_rows == 0:
             raise ValueError("Found array with 0 sample(s): X has no rows.")
-        return tables, columns, seen
-
-    @staticmethod
-    def _code_blocks(
-        tables: Partitions, columns: tuple[Column, ...], targets: Callable[[NDArray[Any]], NDArray[Any]]
-    ) -> tuple[tuple[Column, ...], list[CodeArray], Partitions]:
-        """Code rows in blocks, as `_code_memory`."""
+        classes, targets = choose_targets(seen)
         rows = encode_blocks(tables, columns, targets)
-        return columns, gather_codes(rows, columns), rows
+        return (columns, gather_codes(rows, columns), rows), classes
 
     def _aggregate(
         self,

@@ -155,6 +155,11 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         rows = number_blocks(X, y, row_keys, read=read, read_labels=read_labels)
         return gather_rows(rows, look_at_labels), rows
 
+    def _read_memory(self, X: Any, y: Any, row_keys: Any, **checks: Any) -> tuple[PublicRows, Any]:
+        """Check rows in memory; returns their public part, and the labels."""
+        X, y = validate_data(self, X, y, dtype=np.float64, **checks)
+        return PublicRows((X.shape[0],), X, None if row_keys is None else np.asarray(row_keys)), y
+
     def _draw_bags(self, n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         # Small data cannot fill large bags: at least 256 of them where there are rows for that.
         bag_size = int(np.clip(n // 256, 1, 16)) if self.bag_size is None else self.bag_size
@@ -323,6 +328,9 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "networks_")  # input that was checked in vain fits nothing
+
+    def _alpha(self) -> float | None:
+        return None if isinstance(self.alpha, str) else float(self.alpha)
 
     def _solve(self, X: FloatArray, bags: RandomBags) -> LinearFit:
         raise NotImplementedError

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from skprivate._validation import check_classes, distinct_labels, kind_of, read_labels, read_numbers, together
 from skprivate.aggregate._losses import FloatArray
 from skprivate.aggregate.tables._blocks import (
-    categorical_mask,
     encode_blocks,
     learn_blocks,
+    learn_memory,
     read_columns,
     table_blocks,
 )
@@ -31,7 +31,7 @@ from skprivate.aggregate.tables._cells import (
     make_cells,
     resolve_feature_sets,
 )
-from skprivate.aggregate.tables._columns import CodeArray, Column, default_bins, encode_columns, learn_columns
+from skprivate.aggregate.tables._columns import CodeArray, Column, encode_columns
 from skprivate.aggregate.tables._curated_bags import (
     ASSUMPTIONS,
     NUMBER_ASSUMPTIONS,
@@ -488,14 +488,7 @@ def _read_memory(
     labels = np.asarray(_reader(classes)(y))
     if labels.ndim != 1 or (values and labels.size != values[0].size):
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
-    bin_edges, n_bins = coding["bin_edges"], coding["n_bins"]
-    columns, codes = learn_columns(
-        values,
-        names,
-        categorical=categorical_mask(coding["categorical_features"], names, values, bin_edges),
-        n_bins=default_bins(labels.size) if n_bins is None else n_bins,
-        bin_edges=bin_edges,
-    )
+    columns, codes = learn_memory(values, names, **coding)
     found = _find_classes(classes, _look_at_labels(labels, auto=_is_auto(classes)))
     return columns, InMemory(Labelled.of(_targets(found, strict)(labels), codes)), found
 

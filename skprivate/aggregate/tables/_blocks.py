@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skprivate._validation import entries, frame_columns, is_frame, learn_columns, refuse_elsewhere
+from skprivate._validation import entries, frame_columns, is_frame, refuse_elsewhere
+from skprivate._validation import learn_columns as learn_column_names
 from skprivate.aggregate.tables._columns import (
     MAX_CELLS,
     BinnedColumn,
@@ -25,6 +26,7 @@ from skprivate.aggregate.tables._columns import (
     encode_known,
     in_order,
     is_numeric,
+    learn_columns,
     plain_values,
 )
 from skprivate.aggregate.tables._sums import Labelled
@@ -48,7 +50,7 @@ def label_column(X: Any, y: Any, **roles: Any) -> Partitions:
 
 def learn_names(estimator: Any, X: Any, y: Any, **roles: Any) -> Any:
     """Let an estimator learn names and number of the features; returns a copy without other state, for workers."""
-    return learn_columns(estimator, label_column(X, y, **roles).empty_block.X)[0]
+    return learn_column_names(estimator, label_column(X, y, **roles).empty_block.X)[0]
 
 
 def table_blocks(
@@ -198,6 +200,24 @@ def learn_blocks(
         for name, part, taken in zip(names, parts, mask, strict=True)
     )
     return columns, n_rows, labels
+
+
+def learn_memory(
+    values: Sequence[NDArray[Any]],
+    names: Sequence[str],
+    *,
+    categorical_features: Any,
+    n_bins: int | None,
+    bin_edges: Mapping[str, Sequence[float]] | None,
+) -> tuple[tuple[Column, ...], list[CodeArray]]:
+    """Learn and encode the columns of rows in memory."""
+    return learn_columns(
+        values,
+        names,
+        categorical=categorical_mask(categorical_features, names, values, bin_edges),
+        n_bins=default_bins(values[0].size if values else 0) if n_bins is None else n_bins,
+        bin_edges=bin_edges,
+    )
 
 
 def encode_blocks(
