@@ -115,7 +115,7 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return self
 
     def contributions(self, X: Any) -> FloatArray:
-        """What every feature set adds to the score.
+        """Split the score into the contributions of the feature sets.
 
         Parameters
         ----------
@@ -124,8 +124,8 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_sets), or (n_samples, n_sets, n_classes) for several classes
-            In the order of ``feature_sets_``; ``intercept_`` and the sum over sets are the score. A row whose
-            value in a set is unknown, or whose combination has no bag, gets 0 from that set.
+            In the order of ``feature_sets_``. The score is ``intercept_`` and the sum over sets. A row gets 0 from a
+            set if its value is unknown there, or its combination has no bag.
         """
         parts = np.stack(
             [
@@ -137,12 +137,11 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         return parts[:, :, 0] if parts.shape[2] == 1 else parts
 
     def largest_cells(self, n_cells: int = 10) -> list[tuple[tuple[str, ...], tuple[str, ...], float, int]]:
-        """The cells with the largest coefficients.
+        """Find the cells with the largest coefficients.
 
         Parameters
         ----------
         n_cells : int
-            How many.
 
         Returns
         -------

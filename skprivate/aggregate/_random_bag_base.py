@@ -61,7 +61,7 @@ RANDOM_BAG_CONSTRAINTS: dict[str, list[Any]] = {
     "submodel": [StrOptions({"linear", "mlp"}), callable],
     "submodel_options": [dict, None],
 }
-_ILL_CONDITIONED = 1e13
+_LARGEST_CONDITION = 1e13
 
 
 class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
@@ -222,7 +222,7 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         sizes = [one.size + 1 if one.size else 0 for one in features.edges]
         self.bucket_coef_ = np.split(coef[:, n_columns:], np.cumsum(sizes)[:-1], axis=1)
         fit = replace(fit, coef=coef[:, :n_columns], intercept=fit.intercept - shift)
-        if fit.condition > _ILL_CONDITIONED:
+        if fit.condition > _LARGEST_CONDITION:
             warn_caller(
                 f"the system of the bag means has condition number {fit.condition:.1e}: use a larger alpha or more "
                 "bags.",

@@ -293,7 +293,7 @@ class RandomBagClassifier(ClassifierMixin, BaseRandomBagModel):
         return np.where(total > 0, positive / np.maximum(total, 1e-300), 1 / positive.shape[1])
 
     def predict(self, X: Any) -> Any:
-        """Most probable class of every row.
+        """Predict the most probable class of every row.
 
         Parameters
         ----------

@@ -26,8 +26,8 @@ from skprivate.aggregate.tables._cells import index_cells
 from skprivate.aggregate.tables._labels import (
     LabelNoise,
     LabelSensitivity,
-    _guessed,
-    _spanned,
+    _find_interval,
+    _guess_largest,
     private_label_bounds,
     range_counts,
 )
@@ -283,7 +283,7 @@ def test_the_range_spans_the_counts_that_stand_out(cells, interval):
     for cell, count in cells.items():
         noisy[71 + cell] = 100 * count
     n_rows = int(noisy.sum())
-    assert _spanned(noisy, LabelNoise("laplace", LabelSensitivity(2), 0.5), n_rows) == interval
+    assert _find_interval(noisy, LabelNoise("laplace", LabelSensitivity(2), 0.5), n_rows) == interval
 
 
 @pytest.mark.parametrize(("side", "interval"), [(1, (-(2.0**-30), 32.0)), (-1, (-32.0, 2.0**-30))])
@@ -294,7 +294,7 @@ def test_the_range_has_room_for_labels_that_are_hidden_one_by_one(side, interval
     noisy[71 + side * np.array([32, 33, 34])] = [100, 160, 140]
     noise = LabelNoise("laplace", LabelSensitivity(2), 0.138)
     assert noise.exceeded(1e-3 / 143) > 160
-    assert _spanned(noisy, noise, 1000) == interval
+    assert _find_interval(noisy, noise, 1000) == interval
 
 
 @pytest.mark.slow
@@ -306,7 +306,7 @@ def test_noise_alone_is_told_from_a_range():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for row in draws:
-            _spanned(row, noise, 10**6)
+            _find_interval(row, noise, 10**6)
     assert len(said) >= 1980
     assert all("no interval of the labels exceeds the noise" in str(warning.message) for warning in said)
 
@@ -318,7 +318,7 @@ def guesses(counts, n, seed, epsilon=0.1, runs=200):
     noisy = rng.laplace(scale=2 / epsilon, size=(runs, 72)) + rng.laplace(scale=2 / epsilon, size=(runs, 72))
     for cell, count in counts.items():
         noisy[:, cell] += count
-    return np.array([_guessed(row, noise, n) for row in noisy])
+    return np.array([_guess_largest(row, noise, n) for row in noisy])
 
 
 @pytest.mark.parametrize("cell", [20, 31, 37])
@@ -352,7 +352,7 @@ def test_few_rows_get_a_wider_range():
     noisy = np.zeros(143)
     noisy[71 + 36] = 900
     noise = LabelNoise("laplace", LabelSensitivity(2), 0.1)
-    assert _spanned(noisy, noise, 1000) == (16.0, 128.0)
+    assert _find_interval(noisy, noise, 1000) == (16.0, 128.0)
 
 
 EXTREMES = [

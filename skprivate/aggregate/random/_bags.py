@@ -58,17 +58,9 @@ def _add_blocks(parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 class BagSums:
-    """Bags as lists of rows.
+    """Bags as lists of rows: ``members`` are the rows of the first bag, then of the second, …
 
-    Parameters
-    ----------
-    members : ndarray of int64, shape (n_memberships,)
-        Rows of the first bag, then of the second, …
-    sizes : ndarray of int64, shape (n_bags,)
-    n_samples : int
-        Number of rows that bags were drawn from.
-    block_sizes : sequence of int, optional
-        Rows of each block, where rows lie in blocks.
+    ``block_sizes`` are the numbers of rows of the blocks, where rows are in blocks.
     """
 
     def __init__(
@@ -82,7 +74,7 @@ class BagSums:
         self.bag_of_member = np.repeat(np.arange(sizes.size), sizes)
 
     def take(self, which: IntArray) -> tuple[BagSums, IntArray]:
-        """Some of the bags, and which memberships theirs are."""
+        """Restrict to some bags; returns the places of their memberships too."""
         sizes = self.sizes[which]
         ends = np.cumsum(sizes)
         places = np.arange(int(sizes.sum())) + np.repeat(self.starts[which] - ends + sizes, sizes)
@@ -93,7 +85,7 @@ class BagSums:
         return int(self.sizes.size)
 
     def appearances(self) -> int:
-        """Largest number of times that one row is in a bag."""
+        """Count the largest number of times that one row is in a bag."""
         return int(np.bincount(self.members, minlength=1).max())
 
     @property
@@ -101,13 +93,13 @@ class BagSums:
         return self.sizes
 
     def add_up(self, rows: Partitions, integers: Integers, further: Further | None = None) -> NDArray[Any]:
-        """Private: exact sums (n_bags, n_outputs) over bags, row by row, and further ones over all rows."""
+        """Sum integers exactly over bags, (n_bags, n_outputs) row by row, and further ones over all rows; private."""
         form = partial(_member_sums, n_bags=self.n_bags, integers=integers, further=further)
         total: NDArray[Any] = rows.gather(form, _add_blocks, beside=self._by_block())
         return total
 
     def _by_block(self) -> list[tuple[int, IntArray, IntArray]]:
-        """Number of rows of every block, and bags and rows (counted within the block) of the memberships there."""
+        """Split memberships by block: its number of rows, and bags and rows (counted within the block) there."""
         if len(self.block_sizes) == 1:
             return [(self.n_samples, self.bag_of_member, self.members)]
         order = np.argsort(self.members, kind="stable")
@@ -122,16 +114,16 @@ class BagSums:
         ]
 
     def add(self, member_values: FloatArray) -> FloatArray:
-        """Sum of member values (..., n_memberships) over each bag."""
+        """Sum member values (..., n_memberships) over each bag."""
         return np.add.reduceat(member_values, self.starts, axis=-1)
 
     def scatter(self, member_values: FloatArray) -> FloatArray:
-        """Sum of member values (n_memberships,) over the bags of each row; shape (n_samples,)."""
+        """Sum member values (n_memberships,) over the bags of each row; shape (n_samples,)."""
         sums = np.bincount(self.members, weights=member_values, minlength=self.n_samples)
         return sums.astype(np.float64, copy=False)
 
     def means(self, X: FloatArray) -> FloatArray:
-        """Mean row of each bag; shape (n_bags, n_features)."""
+        """Average the rows of each bag; shape (n_bags, n_features)."""
         ends = np.append(self.starts, self.members.size)
         incidence = sparse.csr_array(
             (np.repeat(1.0 / self.sizes, self.sizes), self.members, ends), shape=(self.n_bags, self.n_samples)
@@ -335,7 +327,7 @@ class RandomBags(Versioned):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings, ready for JSON."""
+        """Convert to plain lists, numbers and strings, ready for JSON."""
         return {
             "members": [part.tolist() for part in np.split(self.members, np.cumsum(self.sizes)[:-1])],
             "label_sums": self.label_sums.tolist(),
@@ -349,7 +341,7 @@ class RandomBags(Versioned):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RandomBags:
-        """Inverse of `to_dict`; ``guarantee`` and ``label_bounds`` may be left out."""
+        """Invert `to_dict`; ``guarantee`` and ``label_bounds`` may be left out."""
         said = plain.get("guarantee")
         sums = np.asarray(plain["label_sums"], dtype=np.float64)
         classes, bounds = plain.get("classes"), plain.get("label_bounds")

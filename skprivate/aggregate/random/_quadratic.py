@@ -197,7 +197,7 @@ _N_BUCKETS = 16
 _MOST_COLUMNS = 600
 _MOST_NUMBERS = 5e7
 #: Directions of less than this share of the largest variance are left out of the prior that follows variance.
-_FLAT = 1e-9
+_LEAST_VARIANCE_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +237,7 @@ class BagFeatures:
 
 
 def with_buckets(X: FloatArray, edges: tuple[FloatArray, ...]) -> FloatArray:
-    """Append to the columns of X an indicator of every bucket of the binned ones."""
+    """Append indicators of the buckets of the binned columns to the columns of X."""
     parts = [X]
     for column, cuts in zip(X.T, edges, strict=True):
         if cuts.size:
@@ -286,7 +286,7 @@ def candidates(
 def _spread_root(scaled: FloatArray) -> FloatArray:
     """Compute Σ^(1/4) up to a rotation: independent coefficients in these directions have the covariance Σ^(1/2)."""
     values, vectors = np.linalg.eigh(scaled.T @ scaled / max(len(scaled), 1))
-    kept = values > _FLAT * max(float(values[-1]), 1e-300)
+    kept = values > _LEAST_VARIANCE_SHARE * max(float(values[-1]), 1e-300)
     kept[-1] = True  # constant columns alone have no direction
     values = np.maximum(values, 0.0)
     root: FloatArray = vectors[:, kept] * values[kept] ** 0.25

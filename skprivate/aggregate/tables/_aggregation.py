@@ -269,7 +269,7 @@ def match_rows(
             known = [repr(v) for v in getattr(coding[name], "categories", ())]
             raise ValueError(
                 f"bag keys do not match X: column {name!r} of X has values that no bag has, in "
-                f"{int(unknown.sum())} rows: {_some(found)}; bags have {_some(known)}."
+                f"{int(unknown.sum())} rows: {_list_some(found)}; bags have {_list_some(known)}."
             )
     position = {column.name: j for j, column in enumerate(bags.columns)}
     indexes, all_cells = [], []
@@ -285,7 +285,7 @@ def match_rows(
             row = int(np.argmax(cells < 0))
             raise ValueError(
                 f"bag keys do not match X: {int(np.sum(cells < 0))} rows of X have no bag in {table.feature_set}; the "
-                f"first is row {row}, {_said(bags, table.feature_set, [codes[c][row] for c in columns])}."
+                f"first is row {row}, {_describe(bags, table.feature_set, [codes[c][row] for c in columns])}."
             )
         counts = np.bincount(cells, minlength=index.n_cells)
         if not np.array_equal(counts, table.counts):
@@ -293,7 +293,7 @@ def match_rows(
             bag = int(wrong[0])
             raise ValueError(
                 f"counts disagree: {wrong.size} of {table.n_bags} bags of {table.feature_set} do not have as many rows "
-                f"in X as their count says; the first is {_said(bags, table.feature_set, table.keys[bag])} with "
+                f"in X as their count says; the first is {_describe(bags, table.feature_set, table.keys[bag])} with "
                 f"{counts[bag]} rows in X and count {table.counts[bag]}. X must hold the rows that were aggregated."
             )
         indexes.append(index)
@@ -328,7 +328,7 @@ def _check_keys(index: CellIndex, name: tuple[str, ...]) -> None:
         raise ValueError(f"bag table {name} must list distinct keys in increasing order.")
 
 
-def _said(bags: CuratedBags, feature_set: Sequence[str], key: Sequence[Any]) -> str:
+def _describe(bags: CuratedBags, feature_set: Sequence[str], key: Sequence[Any]) -> str:
     column = {c.name: c for c in bags.columns}
     return ", ".join(
         f"{name}=" + ("(rare)" if code < 0 else column[name].label_of(int(code)))
@@ -336,14 +336,14 @@ def _said(bags: CuratedBags, feature_set: Sequence[str], key: Sequence[Any]) -> 
     )
 
 
-def _some(values: Sequence[str]) -> str:
+def _list_some(values: Sequence[str]) -> str:
     return ", ".join(values[:5]) + (", …" if len(values) > 5 else "")
 
 
 #: More different integers than this are numbers.
 _MOST_CLASSES = 20
 #: What ``classes="auto"`` finds beside the set of labels.
-_READ_OFF = "that the labels are numbers and no classes is public"
+_CLASSES_FROM_LABELS = "that the labels are numbers and no classes is public"
 
 
 def class_sums(
@@ -456,7 +456,7 @@ def make_curated_bags(
     asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
     sums: ClassSums | NumberSums
     if found is None:
-        assumptions = (*NUMBER_ASSUMPTIONS, *((_READ_OFF,) if _is_auto(classes) else ()))
+        assumptions = (*NUMBER_ASSUMPTIONS, *((_CLASSES_FROM_LABELS,) if _is_auto(classes) else ()))
         sums = number_sums(membership, check_bounds(label_bounds), assumptions=assumptions, **asked)
     else:
         sums = class_sums(membership, len(found), None if _is_auto(classes) else found, **asked)
@@ -523,10 +523,10 @@ def _is_auto(classes: Any) -> bool:
 
 
 #: Kinds of the labels ("b", "i", "f", or "text"), and distinct ones: no more than it takes to see numbers.
-_Seen = tuple[frozenset[str], frozenset[Any]]
+_LabelSummary = tuple[frozenset[str], frozenset[Any]]
 
 
-def _look_at_labels(labels: NDArray[Any], *, auto: bool) -> _Seen:
+def _look_at_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
     if not auto or labels.size == 0:
         return frozenset(), frozenset()
     kind = kind_of(labels)
@@ -543,11 +543,11 @@ def _look_at_labels(labels: NDArray[Any], *, auto: bool) -> _Seen:
     return frozenset(kinds), frozenset(distinct_labels(labels)[: _MOST_CLASSES + 1])
 
 
-def _labels_together(seen: list[_Seen]) -> _Seen:
+def _labels_together(seen: list[_LabelSummary]) -> _LabelSummary:
     return frozenset().union(*(kinds for kinds, _ in seen)), frozenset().union(*(one for _, one in seen))
 
 
-def _find_classes(classes: Any, seen: _Seen) -> list[Any] | None:
+def _find_classes(classes: Any, seen: _LabelSummary) -> list[Any] | None:
     if classes is None:
         return None
     if not isinstance(classes, str):

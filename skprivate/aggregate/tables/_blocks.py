@@ -97,7 +97,7 @@ def read_columns(X: Any, *, tighten: bool = True) -> tuple[list[str], list[NDArr
         if array.ndim != 2:
             raise ValueError(f"X must be two-dimensional, got shape {array.shape}. Reshape your data.")
         columns, names = list(array.T), [f"x{j}" for j in range(array.shape[1])]
-    return list(map(str, names)), [_tightened(one) for one in columns] if tighten else columns
+    return list(map(str, names)), [_tighten(one) for one in columns] if tighten else columns
 
 
 def categorical_mask(
@@ -136,7 +136,7 @@ def categorical_mask(
     return mask
 
 
-def _tightened(column: NDArray[Any]) -> NDArray[Any]:
+def _tighten(column: NDArray[Any]) -> NDArray[Any]:
     """Convert objects that are floats, or integers with none missing, to numbers."""
     if column.dtype != object or not is_numeric(column):
         return column

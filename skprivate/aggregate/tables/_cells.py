@@ -103,7 +103,7 @@ def make_cells(
     ``min_size`` rows. There are no cells if all rows would be in it.
     """
     radices = tuple(n_codes[c] for c in columns)
-    keep = _kept(found.counts, min_size)
+    keep = _cells_to_keep(found.counts, min_size)
     n_kept = int(keep.sum())
     unpacked = _unpack(found.keys, radices)
     if keep.all():
@@ -200,7 +200,7 @@ def _is_small(span: int, n_rows: int) -> bool:
     return span <= min(_DENSE_LOOKUP, max(1 << 14, 4 * n_rows))
 
 
-def _kept(counts: IntArray, min_size: int) -> NDArray[np.bool_]:
+def _cells_to_keep(counts: IntArray, min_size: int) -> NDArray[np.bool_]:
     keep = counts >= min_size
     missing = min_size - int(counts[~keep].sum())
     if keep.all() or missing <= 0:
@@ -271,7 +271,7 @@ class BagTable:
         return int(self.counts.size)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON."""
+        """Convert to plain lists and numbers, ready for JSON."""
         return {
             "feature_set": list(self.feature_set),
             "keys": self.keys.tolist(),
@@ -282,7 +282,7 @@ class BagTable:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> BagTable:
-        """Inverse of `to_dict`, with checks of the shapes."""
+        """Invert `to_dict`, and check the shapes."""
         name = tuple(str(column) for column in plain["feature_set"])
         counts = np.asarray(plain["counts"], dtype=np.int64).reshape(-1)
         keys = np.asarray(plain["keys"], dtype=np.int32).reshape(counts.size, -1)

@@ -147,14 +147,7 @@ _EXACT_TYPES = (str, bool, int, float, type(None))
 
 @dataclass(frozen=True)
 class CategoricalColumn:
-    """A column whose values are taken as they are.
-
-    Parameters
-    ----------
-    name : str
-    categories : tuple
-        Distinct values in code order; ``None`` stands for a missing value.
-    """
+    """Column whose values are categories, in code order; ``None`` is a missing value."""
 
     name: str
     categories: tuple[Any, ...]
@@ -193,13 +186,9 @@ class CategoricalColumn:
 
 @dataclass(frozen=True)
 class BinnedColumn:
-    """A numeric column cut at public edges: code i holds ``edges[i-1] <= value < edges[i]``.
+    """Numeric column cut at increasing public edges: code i holds ``edges[i-1] <= value < edges[i]``.
 
-    Parameters
-    ----------
-    name : str
-    edges : tuple of float
-        Increasing. The last code, ``len(edges) + 1``, holds missing values.
+    The last code, ``len(edges) + 1``, holds missing values.
     """
 
     name: str

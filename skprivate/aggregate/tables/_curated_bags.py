@@ -40,7 +40,7 @@ _ROUNDING = 1e-9
 def tables_to_frame(
     columns: Sequence[Column], tables: Sequence[BagTable], classes: tuple[Any, ...] | None, backend: Any
 ) -> Any:
-    """One long frame of all bags; see `CuratedBags.to_frame`."""
+    """Write all bags into one long frame; see `CuratedBags.to_frame`."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}.")
     sums = sum_names(tables[0].label_sums.shape[1], classes)
@@ -162,10 +162,10 @@ def _check_class_counts(group: GroupTable, values: Mapping[str, FloatArray], sum
     advice = "Exact sums of 0/1 labels do; for noisy ones state noise_variance=, for numbers leave classes at None."
     if np.any(found < 0) or np.any(found > counts) or np.any(found != np.floor(found)):
         raise ValueError(
-            f"{group.title}: {_said(sums.names)} must hold whole numbers between 0 and the group's count. {advice}"
+            f"{group.title}: {_describe(sums.names)} must hold whole numbers between 0 and the group's count. {advice}"
         )
     if len(sums.names) > 1 and np.any(found.sum(axis=1) != counts[:, 0]):
-        raise ValueError(f"{group.title}: {_said(sums.names)} must add up to the group's count. {advice}")
+        raise ValueError(f"{group.title}: {_describe(sums.names)} must add up to the group's count. {advice}")
 
 
 def _check_totals(groups: Sequence[GroupTable], tables: Sequence[BagTable], sums: SumColumns) -> None:
@@ -174,12 +174,12 @@ def _check_totals(groups: Sequence[GroupTable], tables: Sequence[BagTable], sums
     scale = np.array([np.abs(table.label_sums).sum() for _, table in exact])
     if totals.size and np.any(np.ptp(totals, axis=0) > _ROUNDING * scale.max()):
         raise ValueError(
-            f"{' and '.join(group.title for group, _ in exact)}: {_said(sums.used)} add up to different totals, though "
-            "the tables group the same rows. For noisy sums state noise_variance=."
+            f"{' and '.join(group.title for group, _ in exact)}: {_describe(sums.used)} add up to different totals, "
+            "though the tables group the same rows. For noisy sums state noise_variance=."
         )
 
 
-def _said(names: Sequence[str]) -> str:
+def _describe(names: Sequence[str]) -> str:
     return f"column {names[0]!r}" if len(names) == 1 else f"columns {', '.join(map(repr, names))}"
 
 
@@ -188,8 +188,8 @@ THEOREM = (
     "Chen, Fu, Karbasi and Mirrokni (2023), Algorithms 1 and 2, with noise on the label sums; fitting is "
     "post-processing of the bags (Theorem 1)"
 )
-STATED = "the guarantee is stated by the supplier of the tables, not computed here"
-NOTHING_STATED = "the supplier of the tables stated no guarantee: none is promised"
+STATED_ASSUMPTION = "the guarantee is stated by the supplier of the tables, not computed here"
+NOTHING_STATED_ASSUMPTION = "the supplier of the tables stated no guarantee: none is promised"
 ASSUMPTIONS = (
     "features, and with them bag membership and counts, are public",
     PUBLIC_LABELS,
@@ -219,7 +219,7 @@ def stated_guarantee(
 ) -> PrivacyGuarantee:
     """Mark a guarantee as stated by the supplier of the tables; None promises nothing."""
     if guarantee is None:
-        return replace(no_privacy(assumptions, ""), assumptions=(*assumptions, NOTHING_STATED))
+        return replace(no_privacy(assumptions, ""), assumptions=(*assumptions, NOTHING_STATED_ASSUMPTION))
     if isinstance(guarantee, Mapping):
         guarantee = PrivacyGuarantee.from_dict(guarantee)
     if not isinstance(guarantee, PrivacyGuarantee):
@@ -227,7 +227,7 @@ def stated_guarantee(
             "guarantee must be a PrivacyGuarantee, its to_dict(), or None where none was stated, got "
             f"{type(guarantee).__name__}."
         )
-    said = tuple(dict.fromkeys((*guarantee.assumptions, *assumptions, STATED)))
+    said = tuple(dict.fromkeys((*guarantee.assumptions, *assumptions, STATED_ASSUMPTION)))
     return replace(guarantee, stated=True, assumptions=said)
 
 
@@ -299,7 +299,7 @@ class CuratedBags(Versioned):
         }
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
-        """All bags in one long frame.
+        """Write all bags into one long frame.
 
         Parameters
         ----------
@@ -309,11 +309,11 @@ class CuratedBags(Versioned):
         Returns
         -------
         DataFrame or Table
-            One row per bag, with the columns ``table`` (names of the grouping columns, separated by commas), one per
-            grouping column (missing where the table does not group by it; the lower edge of a bin, −∞ of the first),
-            ``rare`` (whether it is the bag of all rare combinations), ``count``, ``label_sum`` (for several classes
-            ``label_sum_…`` of each) and ``noise_variance``. `from_frames` of it with ``**bags.terms`` is the same
-            bags to the last bit, and their guarantee is then a stated one.
+            One row per bag. The columns are ``table`` (names of the grouping columns, separated by commas), one per
+            grouping column, ``rare`` (whether it is the bag of all rare combinations), ``count``, ``label_sum`` (for
+            several classes ``label_sum_…`` of each) and ``noise_variance``. A grouping column is missing where the
+            table does not group by it; a bin is its lower edge, −∞ for the first. `from_frames` of the frame with
+            ``**bags.terms`` is the same bags to the last bit, with a stated guarantee.
 
         Raises
         ------

@@ -42,7 +42,7 @@ LABEL_STEPS = 1 << CONTRIBUTION_BITS
 #: Bounds no further from 0 and no closer together: squares of sums neither overflow nor underflow.
 _LARGEST_BOUND, _SMALLEST_WIDTH = 1e50, 1e-50
 #: Standard errors of noise that are no more taken for noise.
-_CLEAR = 4.0
+_SIGNIFICANT_ERRORS = 4.0
 #: Integers are subtracted as integers in intervals up to this width.
 _WIDEST_EXACT = 1 << 62
 
@@ -89,8 +89,8 @@ def warn_of_absent(
     classes: Sequence[Any] | None, sums: NDArray[Any], sizes: NDArray[Any], variance: float
 ) -> None:
     """Warn of classes whose released counts in all bags are noise, where other classes exceed it."""
-    total, error = float(sizes.sum()), 1.0 + _CLEAR * math.sqrt(sizes.size * variance)
-    if not classes or _CLEAR * len(classes) * error > total:
+    total, error = float(sizes.sum()), 1.0 + _SIGNIFICANT_ERRORS * math.sqrt(sizes.size * variance)
+    if not classes or _SIGNIFICANT_ERRORS * len(classes) * error > total:
         return
     found = sums.sum(axis=0, dtype=np.float64)
     counts = [total - found[0], found[0]] if len(classes) == 2 else found.tolist()
@@ -265,13 +265,13 @@ _CELLS = _EXPONENTS.size
 #: Number of counts that find an interval.
 RANGE_COUNTS = 2 * _CELLS + 1
 #: Probability that noise alone makes any count significant.
-_FALSE_CELLS = 1e-3
+_FALSE_POSITIVE_RATE = 1e-3
 #: Where more than this share of the rows can hide below the noise, the interval is one power of two wider.
-_HIDDEN = 0.05
+_HIDDEN_SHARE = 0.05
 #: By how much less probable a priori each power of two away from (-2, 2) is, in the logarithm.
-_NATS = 0.75
+_PRIOR_DECAY = 0.75
 #: A guessed interval is too wide with about this probability, at most.
-_CAUTION = 0.1
+_GUESS_QUANTILE = 0.1
 #: Share of the budget: the first number divided by n·ε, within limits. Few rows need a larger share.
 _SHARE, _LEAST_SHARE, _LARGEST_SHARE = 50.0, 0.1, 0.5
 
@@ -305,12 +305,12 @@ def private_label_bounds(
     """
     noisy = noise.draw(counts, release)
     # From here on everything is released.
-    low, high = _spanned(noisy, noise, n_rows)
+    low, high = _find_interval(noisy, noise, n_rows)
     return (0.0 if nonnegative else low), high
 
 
-def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
-    least = noise.exceeded(_FALSE_CELLS / noisy.size)
+def _find_interval(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
+    least = noise.exceeded(_FALSE_POSITIVE_RATE / noisy.size)
     cells = np.flatnonzero(noisy > least) - _CELLS
     if not cells.size:
         least *= math.sqrt(2.0)
@@ -319,7 +319,7 @@ def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
         cells = np.concatenate([-cells, cells])
     if not cells.size:
         n_numbers = n_rows * noise.sensitivity.steps
-        guess = _guessed(np.append(noisy[_CELLS], either), noise, n_numbers)
+        guess = _guess_largest(np.append(noisy[_CELLS], either), noise, n_numbers)
         warn_caller(
             f"no interval of the labels exceeds the noise; {guess:.3g} was guessed as their largest size: give "
             "label_bounds, or use more rows or a larger epsilon.",
@@ -327,13 +327,15 @@ def _spanned(noisy: FloatArray, noise: LabelNoise, n_rows: int) -> Bounds:
         )
         return -guess, guess
     first, last = int(cells.min()), int(cells.max())
-    first, last = _with_hidden(noisy, first, last, noise, n_rows)
-    if least > _HIDDEN * n_rows:
+    first, last = _extend_to_hidden(noisy, first, last, noise, n_rows)
+    if least > _HIDDEN_SHARE * n_rows:
         first, last = max(first - (first != 0), -_CELLS), min(last + (last != 0), _CELLS)
-    return -_largest(-first), _largest(last)
+    return -_largest_label(-first), _largest_label(last)
 
 
-def _with_hidden(noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int) -> tuple[int, int]:
+def _extend_to_hidden(
+    noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_rows: int
+) -> tuple[int, int]:
     """Extend the cells first to last where the rest of all labels is too large to be noise.
 
     Many labels of one number, zero for example, may exceed the noise while as many others are spread over several
@@ -343,24 +345,26 @@ def _with_hidden(noisy: FloatArray, first: int, last: int, noise: LabelNoise, n_
     inside = slice(first + _CELLS, last + _CELLS + 1)
     rest = n_numbers - float(noisy[inside].sum())
     error = math.sqrt(noise.variance * (last - first + 1))
-    if rest <= max(_HIDDEN * n_numbers, _CLEAR * error):
+    if rest <= max(_HIDDEN_SHARE * n_numbers, _SIGNIFICANT_ERRORS * error):
         return first, last
     others = noisy.copy()
     others[inside] = 0.0
     sizes = np.append(others[_CELLS], others[_CELLS + 1 :] + others[_CELLS - 1 :: -1])
-    most = int(np.searchsorted(np.exp2(_EXPONENTS), _guessed(sizes, noise, rest, 0.5), side="left"))
+    most = int(np.searchsorted(np.exp2(_EXPONENTS), _guess_largest(sizes, noise, rest, 0.5), side="left"))
     near = np.arange(max(most - 3, 1), most + 2)
     near = near[near <= _CELLS]
     above, below = float(others[_CELLS + near].sum()), float(others[_CELLS - near].sum())
     # Neither side tells: labels of both signs.
-    clear = _CLEAR * math.sqrt(2.0 * noise.variance * near.size)
+    clear = _SIGNIFICANT_ERRORS * math.sqrt(2.0 * noise.variance * near.size)
     return (
         min(first, 0 if above - below > clear else -most),
         max(last, 0 if below - above > clear else most),
     )
 
 
-def _guessed(sizes: FloatArray, noise: LabelNoise, n_numbers: float, caution: float = _CAUTION) -> float:
+def _guess_largest(
+    sizes: FloatArray, noise: LabelNoise, n_numbers: float, caution: float = _GUESS_QUANTILE
+) -> float:
     """Guess a low posterior quantile of the largest label, for labels spread evenly over three powers of two.
 
     Predictions within too narrow an interval are no worse than 0, those within too wide a one are noise.
@@ -368,16 +372,16 @@ def _guessed(sizes: FloatArray, noise: LabelNoise, n_numbers: float, caution: fl
     variance = np.full(sizes.size, 2.0 * noise.variance)
     variance[0] /= 2.0
     sizes = np.clip(sizes, -n_numbers, n_numbers)
-    known = -_NATS * np.abs(np.arange(sizes.size) + _EXPONENTS[0] - 1.0)
+    known = -_PRIOR_DECAY * np.abs(np.arange(sizes.size) + _EXPONENTS[0] - 1.0)
     for cell in range(sizes.size):
         own = slice(max(cell - 2, 0), cell + 1)
         mean = n_numbers / (own.stop - own.start)
         known[cell] += np.sum(mean * (sizes[own] - mean / 2) / variance[own])
     share = np.cumsum(np.exp(known - known.max()))
-    return _largest(int(np.searchsorted(share, caution * share[-1])))
+    return _largest_label(int(np.searchsorted(share, caution * share[-1])))
 
 
-def _largest(cell: int) -> float:
+def _largest_label(cell: int) -> float:
     """Compute the largest label of a cell: 2^(k − 30) for the k-th above zero, −2^(k − 31) for the k-th below."""
     exponent = int(_EXPONENTS[0]) + cell
     return math.ldexp(1.0, exponent) if cell >= 0 else -math.ldexp(1.0, int(_EXPONENTS[0]) - cell - 1)
