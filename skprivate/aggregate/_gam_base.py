@@ -163,12 +163,12 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
         X: Any,
         y: Any,
         read_labels: Callable[[Any], NDArray[Any]],
-        look_at_labels: Callable[[NDArray[Any]], list[Any]],
+        summarise_labels: Callable[[NDArray[Any]], list[Any]],
         choose_targets: Callable[[list[Any]], tuple[Any, Callable[[NDArray[Any]], NDArray[Any]]]],
     ) -> tuple[tuple[tuple[Column, ...], list[CodeArray], Partitions], Any]:
         """Code rows in memory or in blocks: columns, codes of all rows, and rows to sum; and find the classes.
 
-        ``choose_targets`` maps the distinct labels that ``look_at_labels`` finds to classes, and labels to targets.
+        ``choose_targets`` maps the distinct labels that ``summarise_labels`` finds to classes, and labels to targets.
         """
         coding = {
             "categorical_features": self.categorical_features,
@@ -179,14 +179,14 @@ class BaseCuratedBagGAM(PrivateEstimatorMixin, BaseEstimator):
             names, values = self._read(X, reset=True)
             labels = _check_y(read_labels(y), estimator=self)
             check_consistent_length(values[0], labels)
-            classes, targets = choose_targets(look_at_labels(labels))
+            classes, targets = choose_targets(summarise_labels(labels))
             found = targets(labels)
             columns, codes = learn_memory(values, names, **coding)
             return (columns, codes, InMemory(Labelled.of(found, codes))), classes
         read = partial(_read_features, estimator=learn_names(self, X, y))
         names, tables = table_blocks(X, y, read, read_labels)
         columns, n_rows, seen = learn_blocks(
-            tables, names, look_at_labels=look_at_labels, labels_together=together, **coding
+            tables, names, summarise_labels=summarise_labels, merge_labels=together, **coding
         )
         if n_rows == 0:
             raise ValueError("Found array with 0 sample(s): X has no rows.")

@@ -147,13 +147,13 @@ class BaseRandomBagModel(PrivateEstimatorMixin, BaseEstimator):
         y: Any,
         row_keys: Any,
         read_labels: Callable[[Any], NDArray[Any]],
-        look_at_labels: Callable[[NDArray[Any]], list[Any]],
+        summarise_labels: Callable[[NDArray[Any]], list[Any]],
     ) -> tuple[PublicRows, Partitions]:
         """Read the public part of rows in blocks, and the blocks as `NumberTable`."""
         blank = learn_names(self, X, y, row_keys=row_keys)
         read = partial(_read_features, estimator=blank)
         rows = number_blocks(X, y, row_keys, read=read, read_labels=read_labels)
-        return gather_rows(rows, look_at_labels), rows
+        return gather_rows(rows, summarise_labels), rows
 
     def _read_memory(self, X: Any, y: Any, row_keys: Any, **checks: Any) -> tuple[PublicRows, Any]:
         """Check rows in memory; returns their public part, and the labels."""

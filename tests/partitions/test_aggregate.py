@@ -297,8 +297,8 @@ def test_bins_of_any_numbers_in_any_blocks(values, cuts, n_bins, room):
 def test_bins_where_not_all_numbers_are_held(n_bins, monkeypatch):
     monkeypatch.setattr(_block_columns, "MAX_CELLS", 20)
     passes = []
-    closer = _block_columns._look_closer
-    monkeypatch.setattr(_block_columns, "_look_closer", lambda *a, **k: passes.append(1) or closer(*a, **k))
+    closer = _block_columns._sketch_within
+    monkeypatch.setattr(_block_columns, "_sketch_within", lambda *a, **k: passes.append(1) or closer(*a, **k))
     X = blocks_of("7 blocks", "sick", None)
     found = make_curated_bags(X, "sick", "singles", n_bins=n_bins)
     assert found.to_dict() == make_curated_bags(ROWS[FEATURES], ROWS.sick, "singles", n_bins=n_bins).to_dict()

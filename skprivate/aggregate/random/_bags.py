@@ -24,6 +24,7 @@ from skprivate.aggregate.tables._sums import (
     NumberSums,
     ReleasedSums,
     block_sums,
+    release_sums,
 )
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, Roles, is_partitioned
 from skprivate.privacy import (
@@ -31,7 +32,6 @@ from skprivate.privacy import (
     PrivacyLedger,
     Versioned,
     exact_sum,
-    open_release,
     public_generator,
     refuse_other_index,
 )
@@ -196,9 +196,9 @@ def number_blocks(
     return rows.map(partial(_read_block, read=read, read_labels=read_labels))
 
 
-def gather_rows(rows: Partitions, look_at_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
-    """Gather the public part of all rows, in their order, and the distinct labels that ``look_at_labels`` finds."""
-    public: PublicRows = rows.gather(partial(_gather, look_at_labels=look_at_labels), _together)
+def gather_rows(rows: Partitions, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
+    """Gather the public part of all rows, in their order, and the distinct labels that ``summarise_labels`` finds."""
+    public: PublicRows = rows.gather(partial(_gather, summarise_labels=summarise_labels), _merge_parts)
     return public
 
 
@@ -227,11 +227,11 @@ def _read_block(
     return NumberTable(size, None if read is None else read(block.X), read_labels(labels), keys)
 
 
-def _gather(block: NumberTable, *, look_at_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
-    return PublicRows((len(block.size),), block.X, block.keys, look_at_labels(block.labels))
+def _gather(block: NumberTable, *, summarise_labels: Callable[[NDArray[Any]], list[Any]]) -> PublicRows:
+    return PublicRows((len(block.size),), block.X, block.keys, summarise_labels(block.labels))
 
 
-def _together(parts: Sequence[PublicRows]) -> PublicRows:
+def _merge_parts(parts: Sequence[PublicRows]) -> PublicRows:
     filled = [part for part in parts if part.n_rows] or list(parts[:1])
     X = [part.X for part in filled if part.X is not None]
     keys = [part.keys for part in filled if part.keys is not None]
@@ -591,19 +591,15 @@ def make_random_bags(
     )
     if epsilon is None:
         return exact_bags(structure, sums.exact(rows).sums, chosen, None, rng)
-    with open_release(
+    released, guarantee = release_sums(
+        sums,
+        rows,
         epsilon=epsilon,
-        unit="label",
-        adjacency="replace-one",
         random_state=random_state,
         ledger=ledger,
         label="make_random_bags",
-        theorem=sums.theorem,
-        assumptions=sums.assumptions,
-        plan=sums.events,
-    ) as release:
-        released = sums.run(rows, release)
-    return noisy_bags(structure, released, None, release.close())
+    )
+    return noisy_bags(structure, released, None, guarantee)
 
 
 def _check_labels(labels: Any, *, numbers: bool) -> NDArray[Any]:

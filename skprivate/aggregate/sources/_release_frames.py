@@ -38,7 +38,8 @@ from skprivate.aggregate.tables._labels import (
     plan_label_noise,
     warn_of_absent,
 )
-from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, Release, open_release
+from skprivate.aggregate.tables._sums import release_sums
+from skprivate.privacy import Mechanism, PrivacyEvent, PrivacyGuarantee, PrivacyLedger, Release
 
 #: Sums and noise stay within int64.
 _LARGEST_SUM = 1 << 61
@@ -186,7 +187,7 @@ def release_groups(
 ) -> CuratedBags:
     """Add noise to the stacked integer sums of coded groups (n_groups, n_outputs), all in one release.
 
-    ``bounds`` are of one label. ``noise`` holds arguments of `plan_label_noise`, ``release`` of `open_release`.
+    ``bounds`` are of one label. ``noise`` holds arguments of `plan_label_noise`, ``release`` of `release_sums`.
     """
     counts = coded.counts
     check_largest_sum(bounds, coded.n_rows)
@@ -202,19 +203,11 @@ def release_groups(
             assumption,
         ),
     )
-    with open_release(
-        epsilon=noise["epsilon"],
-        delta=noise["delta"],
-        unit="label",
-        adjacency="replace-one",
-        theorem=mechanism.theorem,
-        assumptions=mechanism.assumptions,
-        plan=mechanism.events,
-        **release,
-    ) as opened:
-        noisy = mechanism.run(exact, opened)
+    noisy, guarantee = release_sums(
+        mechanism, exact, epsilon=noise["epsilon"], delta=noise["delta"], **release
+    )
     warn_of_absent(sums.classes, noisy, counts, mechanism.noise.variance)
-    return report_groups(coded, noisy, mechanism.noise.variance, sums, bounds, opened.close())
+    return report_groups(coded, noisy, mechanism.noise.variance, sums, bounds, guarantee)
 
 
 def report_groups(

@@ -123,6 +123,12 @@ def _quiet() -> Iterator[None]:
         ) from None
 
 
+def _fetch(connection: Any, sql: str) -> list[tuple[Any, ...]]:
+    with _quiet():
+        rows: list[tuple[Any, ...]] = connection.execute(sql).fetchall()
+    return rows
+
+
 @contextmanager
 def _snapshot(connection: Any) -> Iterator[None]:
     """Run all queries in one transaction, so that concurrent inserts are in all tables or in none."""
@@ -231,9 +237,7 @@ def bags_from_sql(
         totals: list[NDArray[Any]] = []
         for some in _batches(sets):
             query = Query(table, keys, *added, some)
-            with _quiet():
-                rows = connection.execute(str(query)).fetchall()
-            own_groups, own_totals = _groups(rows, query)
+            own_groups, own_totals = _groups(_fetch(connection, str(query)), query)
             groups += own_groups
             totals += own_totals
     used = {name for one in sets for name in one}
@@ -255,8 +259,7 @@ def bags_from_sql(
 
 
 def _types(connection: Any, table: str) -> dict[str, str]:
-    with _quiet():
-        found = connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()
+    found = _fetch(connection, f"DESCRIBE SELECT * FROM {table}")
     return {str(row[0]): str(row[1]).upper() for row in found}
 
 
@@ -300,8 +303,7 @@ def _check_label_type(label: str, kind: str, classes: tuple[Any, ...] | None) ->
 
 
 def _count(connection: Any, table: str) -> int:
-    with _quiet():
-        n_rows = int(connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
+    n_rows = int(_fetch(connection, f"SELECT COUNT(*) FROM {table}")[0][0])
     if n_rows == 0:
         raise ValueError("the table has no rows.")
     return n_rows
@@ -351,10 +353,8 @@ def _feature_sets(
     def count(asked: list[tuple[int, ...]]) -> list[NDArray[np.int64]]:
         found = []
         for (j,) in asked:
-            with _quiet():
-                rows = connection.execute(
-                    f"SELECT COUNT(*) FROM {table} GROUP BY {keys[names[j]]} ORDER BY {keys[names[j]]}"
-                ).fetchall()
+            key = keys[names[j]]
+            rows = _fetch(connection, f"SELECT COUNT(*) FROM {table} GROUP BY {key} ORDER BY {key}")
             found.append(np.array([row[0] for row in rows], dtype=np.int64))
         return found
 

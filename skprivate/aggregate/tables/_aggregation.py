@@ -55,9 +55,10 @@ from skprivate.aggregate.tables._sums import (
     NumberSums,
     ReleasedSums,
     block_sums,
+    release_sums,
 )
 from skprivate.partitions import OTHER_ROWS, InMemory, Partitions, is_partitioned
-from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, open_release, refuse_other_index
+from skprivate.privacy import PrivacyGuarantee, PrivacyLedger, refuse_other_index
 
 FeatureSet = tuple[int, ...]
 
@@ -460,24 +461,19 @@ def make_curated_bags(
         sums = number_sums(membership, check_bounds(label_bounds), assumptions=assumptions, **asked)
     else:
         sums = class_sums(membership, len(found), None if _is_auto(classes) else found, **asked)
+    known = None if found is None else tuple(found)
     if epsilon is None:
-        return membership.report(
-            sums.exact(rows), no_privacy(sums.assumptions), None if found is None else tuple(found)
-        )
-    with open_release(
+        return membership.report(sums.exact(rows), no_privacy(sums.assumptions), known)
+    released, guarantee = release_sums(
+        sums,
+        rows,
         epsilon=epsilon,
         delta=delta,
-        unit="label",
-        adjacency="replace-one",
         random_state=random_state,
         ledger=ledger,
         label="make_curated_bags",
-        theorem=sums.theorem,
-        assumptions=sums.assumptions,
-        plan=sums.events,
-    ) as release:
-        released = sums.run(rows, release)
-    return membership.report(released, release.close(), None if found is None else tuple(found))
+    )
+    return membership.report(released, guarantee, known)
 
 
 def _read_memory(
@@ -489,7 +485,7 @@ def _read_memory(
     if labels.ndim != 1 or (values and labels.size != values[0].size):
         raise ValueError(f"y must hold one label per row of X, got shape {labels.shape}.")
     columns, codes = learn_memory(values, names, **coding)
-    found = _find_classes(classes, _look_at_labels(labels, auto=_is_auto(classes)))
+    found = _find_classes(classes, _summarise_labels(labels, auto=_is_auto(classes)))
     return columns, InMemory(Labelled.of(_targets(found, strict)(labels), codes)), found
 
 
@@ -497,9 +493,9 @@ def _read_blocks(
     X: Any, y: Any, classes: Any, strict: bool, **coding: Any
 ) -> tuple[tuple[Column, ...], Partitions, list[Any] | None]:
     names, tables = table_blocks(X, y, partial(read_columns, tighten=False), _reader(classes))
-    look = partial(_look_at_labels, auto=_is_auto(classes))
+    look = partial(_summarise_labels, auto=_is_auto(classes))
     columns, _, seen = learn_blocks(
-        tables, names, look_at_labels=look, labels_together=_labels_together, **coding
+        tables, names, summarise_labels=look, merge_labels=_merge_labels, **coding
     )
     found = _find_classes(classes, seen)
     return columns, encode_blocks(tables, columns, _targets(found, strict)), found
@@ -526,7 +522,7 @@ def _is_auto(classes: Any) -> bool:
 _LabelSummary = tuple[frozenset[str], frozenset[Any]]
 
 
-def _look_at_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
+def _summarise_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
     if not auto or labels.size == 0:
         return frozenset(), frozenset()
     kind = kind_of(labels)
@@ -543,7 +539,7 @@ def _look_at_labels(labels: NDArray[Any], *, auto: bool) -> _LabelSummary:
     return frozenset(kinds), frozenset(distinct_labels(labels)[: _MOST_CLASSES + 1])
 
 
-def _labels_together(seen: list[_LabelSummary]) -> _LabelSummary:
+def _merge_labels(seen: list[_LabelSummary]) -> _LabelSummary:
     return frozenset().union(*(kinds for kinds, _ in seen)), frozenset().union(*(one for _, one in seen))
 
 

@@ -165,12 +165,12 @@ def learn_blocks(
     categorical_features: Any,
     n_bins: int | None,
     bin_edges: Mapping[str, Sequence[float]] | None,
-    look_at_labels: Callable[[NDArray[Any]], Any],
-    labels_together: Callable[[list[Any]], Any],
+    summarise_labels: Callable[[NDArray[Any]], Any],
+    merge_labels: Callable[[list[Any]], Any],
 ) -> tuple[tuple[Column, ...], int, Any]:
     """Learn the columns of `learn_columns` from one pass over the rows; numbers may need a few more.
 
-    ``look_at_labels`` and ``labels_together`` summarise the labels of one block, and of several. Returns columns,
+    ``summarise_labels`` and ``merge_labels`` summarise the labels of one block, and of several. Returns columns,
     number of rows, and that summary.
     """
     given = checked_bins(names, 2 if n_bins is None else n_bins, bin_edges)
@@ -178,26 +178,26 @@ def learn_blocks(
     mask: list[bool | None] = [None] * len(names)
     if not (isinstance(categorical_features, str) and categorical_features == "from_dtype"):
         mask = list(categorical_mask(categorical_features, names, [], bin_edges))
-    look = partial(_look, names=names, given=tuple(given), max_cells=max_cells)
-    together = partial(_together, max_cells=max_cells)
+    summarise = partial(_summarise_columns, names=names, given=tuple(given), max_cells=max_cells)
+    merge = partial(_merge_parts, max_cells=max_cells)
     parts, n_rows, labels = rows.gather(
-        partial(_look_at_all, look=partial(look, mask=mask), look_at_labels=look_at_labels),
-        partial(_all_together, together=together, labels_together=labels_together),
+        partial(_summarise_block, summarise=partial(summarise, mask=mask), summarise_labels=summarise_labels),
+        partial(_merge_blocks, merge=merge, merge_labels=merge_labels),
     )
     mask = [
         bool(name not in given and not part.numeric) if known is None else known
         for name, part, known in zip(names, parts, mask, strict=True)
     ]
-    if any(part.sketch is not None and taken for part, taken in zip(parts, mask, strict=True)):
+    if any(part.sketch is not None and categorical for part, categorical in zip(parts, mask, strict=True)):
         # Numbers in some blocks, something else in others.
-        parts = rows.gather(partial(look, mask=mask), together)
+        parts = rows.gather(partial(summarise, mask=mask), merge)
     cuts = {name: part.sketch for name, part in zip(names, parts, strict=True) if part.sketch is not None}
     edges = given | _edges(rows, names, cuts, default_bins(n_rows) if n_bins is None else n_bins, max_cells)
     columns = tuple(
         BinnedColumn(name, edges.get(name, ()))
-        if name in given or not taken
+        if name in given or not categorical
         else CategoricalColumn(name, _categories(part))
-        for name, part, taken in zip(names, parts, mask, strict=True)
+        for name, part, categorical in zip(names, parts, mask, strict=True)
     )
     return columns, n_rows, labels
 
@@ -248,37 +248,37 @@ def _join_codes(blocks: list[list[NDArray[Any]]]) -> list[NDArray[Any]]:
     return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
 
-def _look_at_all(
+def _summarise_block(
     block: Table,
     *,
-    look: Callable[[Table], list[_Part]],
-    look_at_labels: Callable[[NDArray[Any]], Any],
+    summarise: Callable[[Table], list[_Part]],
+    summarise_labels: Callable[[NDArray[Any]], Any],
 ) -> tuple[list[_Part], int, Any]:
-    return look(block), len(block.size), look_at_labels(block.labels)
+    return summarise(block), len(block.size), summarise_labels(block.labels)
 
 
-def _all_together(
+def _merge_blocks(
     blocks: list[tuple[list[_Part], int, Any]],
     *,
-    together: Callable[[list[list[_Part]]], list[_Part]],
-    labels_together: Callable[[list[Any]], Any],
+    merge: Callable[[list[list[_Part]]], list[_Part]],
+    merge_labels: Callable[[list[Any]], Any],
 ) -> tuple[list[_Part], int, Any]:
     parts, sizes, labels = zip(*blocks, strict=True)
-    return together(list(parts)), sum(sizes), labels_together(list(labels))
+    return merge(list(parts)), sum(sizes), merge_labels(list(labels))
 
 
-def _look(
+def _summarise_columns(
     block: Table, *, names: Sequence[str], given: tuple[str, ...], mask: Sequence[bool | None], max_cells: int
 ) -> list[_Part]:
     if not block.size:
         return [_Part()] * len(names)
     parts = []
-    for name, values, taken in zip(names, block.values, mask, strict=True):
+    for name, values, categorical in zip(names, block.values, mask, strict=True):
         numeric = is_numeric(values)
         part = _Part(numeric, values.dtype.kind == "f" or any(isinstance(value, float) for value in values))
         if name in given:
             pass
-        elif not numeric if taken is None else taken:
+        elif not numeric if categorical is None else categorical:
             distinct = values if values.dtype == object else np.unique(values)
             part = replace(part, values=dict.fromkeys(plain_values(distinct)))
         else:
@@ -289,11 +289,11 @@ def _look(
     return parts
 
 
-def _together(blocks: list[list[_Part]], *, max_cells: int) -> list[_Part]:
-    return [_one_column(parts, max_cells) for parts in zip(*blocks, strict=True)]
+def _merge_parts(blocks: list[list[_Part]], *, max_cells: int) -> list[_Part]:
+    return [_merge_column(parts, max_cells) for parts in zip(*blocks, strict=True)]
 
 
-def _one_column(parts: Sequence[_Part], max_cells: int) -> _Part:
+def _merge_column(parts: Sequence[_Part], max_cells: int) -> _Part:
     values = [part.values for part in parts if part.values is not None]
     sketches = [part.sketch for part in parts if part.sketch is not None]
     return _Part(
@@ -318,27 +318,27 @@ def _edges(
     edges: dict[str, tuple[float, ...]] = {}
     sketches = dict(sketches)
     while sketches:
-        again = {}
+        unclear = {}
         for name, sketch in list(sketches.items()):
             found = sketch.edges(n_bins)
             if isinstance(found, tuple):
                 edges[name] = found
                 del sketches[name]
             else:
-                again[name] = found
-        if not again:
+                unclear[name] = found
+        if not unclear:
             break
-        within = {names.index(name): sketches[name].intervals(which) for name, which in again.items()}
-        form = partial(_look_closer, names=names, within=within, max_cells=max_cells)
-        finer = rows.gather(form, partial(_finer_together, max_cells=max_cells))
-        for (name, which), found in zip(again.items(), finer, strict=True):
+        within = {names.index(name): sketches[name].intervals(which) for name, which in unclear.items()}
+        form = partial(_sketch_within, names=names, within=within, max_cells=max_cells)
+        finer = rows.gather(form, partial(_merge_sketches, max_cells=max_cells))
+        for (name, which), found in zip(unclear.items(), finer, strict=True):
             if found.counts.sum() != sketches[name].counts[which].sum():
                 raise RuntimeError(OTHER_ROWS)
             sketches[name] = sketches[name].refine(which, found)
     return edges
 
 
-def _look_closer(
+def _sketch_within(
     block: Table, *, names: Sequence[str], within: dict[int, Interval], max_cells: int
 ) -> list[QuantileSketch]:
     return [
@@ -347,5 +347,5 @@ def _look_closer(
     ]
 
 
-def _finer_together(blocks: list[list[QuantileSketch]], *, max_cells: int) -> list[QuantileSketch]:
+def _merge_sketches(blocks: list[list[QuantileSketch]], *, max_cells: int) -> list[QuantileSketch]:
     return [QuantileSketch.merge(parts, max_cells) for parts in zip(*blocks, strict=True)]

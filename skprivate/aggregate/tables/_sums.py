@@ -33,7 +33,15 @@ from skprivate.aggregate.tables._labels import (
     warn_of_absent,
 )
 from skprivate.partitions import Partitions
-from skprivate.privacy import Mechanism, PrivacyEvent, Release, exact_sum
+from skprivate.privacy import (
+    Mechanism,
+    PrivacyEvent,
+    PrivacyGuarantee,
+    PrivacyLedger,
+    Release,
+    exact_sum,
+    open_release,
+)
 
 #: Bits of each integer, and integers of a number: what is below 2⁻⁹⁰ of the largest one is left out.
 _BITS, _PARTS = 30, 3
@@ -219,7 +227,8 @@ class ClassSums(Mechanism):
 
     def integers(self, rows: Partitions) -> NDArray[Any]:
         """Count indicators exactly, (n_bags, n_outputs); private."""
-        return self.bags.add_up(rows, _targets).reshape(self.bags.n_bags, self.n_outputs)
+        counts: NDArray[Any] = self.bags.add_up(rows, _targets)
+        return counts.reshape(self.bags.n_bags, self.n_outputs)
 
     def exact(self, rows: Partitions) -> ReleasedSums:
         """Count indicators without noise."""
@@ -343,10 +352,37 @@ class NumberSums(Mechanism):
 
     def _square_sum(self, share: float, half: float, middle: float, total: float) -> float:
         """Compute Σy² from Σ(y − middle)² in units of half² and Σ(y − middle)."""
-        n = int(self.bags.bag_sizes.sum()) // self.bags.appearances()
+        n = int(self.bags.bag_sizes.sum() // self.bags.appearances())
         around = min(max(share, 1e-3 * n), float(n)) * half**2
         return around + 2 * middle * total + n * middle**2
 
     @staticmethod
     def _reported(bounds: Sequence[float] | None) -> Bounds | None:
         return None if bounds is None else (float(bounds[0]), float(bounds[1]))
+
+
+def release_sums(
+    mechanism: Any,
+    data: Any,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    random_state: Any,
+    ledger: PrivacyLedger | None,
+    label: str,
+) -> tuple[Any, PrivacyGuarantee]:
+    """Run a mechanism of label sums in a release of its own."""
+    with open_release(
+        epsilon=epsilon,
+        delta=delta,
+        unit="label",
+        adjacency="replace-one",
+        random_state=random_state,
+        ledger=ledger,
+        label=label,
+        theorem=mechanism.theorem,
+        assumptions=mechanism.assumptions,
+        plan=mechanism.events,
+    ) as release:
+        released = mechanism.run(data, release)
+    return released, release.close()
